@@ -1,0 +1,1 @@
+"""The API server: HTTP, authentication, authorization, admission, the registry of resources, watch, discovery."""

@@ -1,0 +1,1 @@
+"""One client interface for every component: in-process and HTTPS, informers, work queues, events, leader election."""

@@ -1,0 +1,1 @@
+"""The composition root: turns a configuration into certificates, a kubeconfig and running components."""

@@ -1,0 +1,1 @@
+"""Leaves of the house: time, tasks, certificates, logging. Knows nothing of Kubernetes."""

@@ -1,0 +1,173 @@
+"""API errors: every failure a client can see is an `ApiError` that carries a Kubernetes `Status`.
+
+Why: the texts, reasons and codes of these answers are part of the API (client libraries branch on them), so they are
+made in one place. This module knows no HTTP beyond the status code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from transom.machinery.field import FieldError, aggregate_text
+
+
+class GroupResource(NamedTuple):
+    """A resource (or, in validation errors, a kind) and its group, printed as Kubernetes prints it: `deployments.apps`."""
+
+    group: str
+    resource: str
+
+    def __str__(self) -> str:
+        return f"{self.resource}.{self.group}" if self.group else self.resource
+
+
+class ApiError(Exception):
+    """An answer other than success. `status()` is the Status object, `headers` go out with it."""
+
+    def __init__(
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        details: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.details = details
+        self.headers = dict(headers or {})
+
+    def status(self) -> dict[str, Any]:
+        body: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
+        if self.message:
+            body["message"] = self.message
+        if self.reason:
+            body["reason"] = self.reason
+        if self.details is not None:
+            body["details"] = dict(self.details)
+        body["code"] = self.code
+        return body
+
+
+def _details(gr: GroupResource, name: str, **more: Any) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    if name:
+        out["name"] = name
+    if gr.group:
+        out["group"] = gr.group
+    if gr.resource:
+        out["kind"] = gr.resource
+    out.update({k: v for k, v in more.items() if v})
+    return out
+
+
+def not_found(gr: GroupResource, name: str) -> ApiError:
+    return ApiError(404, "NotFound", f'{gr} "{name}" not found', _details(gr, name))
+
+
+def already_exists(gr: GroupResource, name: str) -> ApiError:
+    return ApiError(409, "AlreadyExists", f'{gr} "{name}" already exists', _details(gr, name))
+
+
+def conflict(gr: GroupResource, name: str, why: str) -> ApiError:
+    return ApiError(
+        409, "Conflict", f'Operation cannot be fulfilled on {gr} "{name}": {why}', _details(gr, name)
+    )
+
+
+def apply_conflict(causes: list[dict[str, str]], message: str) -> ApiError:
+    return ApiError(409, "Conflict", message, {"causes": causes} if causes else {})
+
+
+def gone(message: str) -> ApiError:
+    return ApiError(410, "Gone", message)
+
+
+def expired(message: str) -> ApiError:
+    return ApiError(410, "Expired", message)
+
+
+def unauthorized() -> ApiError:
+    return ApiError(401, "Unauthorized", "Unauthorized")
+
+
+def forbidden(gr: GroupResource, name: str, why: str) -> ApiError:
+    if gr.resource or name:
+        text = f'{gr} "{name}" is forbidden: {why}' if name else f"{gr} is forbidden: {why}"
+    else:
+        text = f"forbidden: {why}"
+    return ApiError(403, "Forbidden", text, _details(gr, name))
+
+
+def bad_request(message: str) -> ApiError:
+    return ApiError(400, "BadRequest", message)
+
+
+def invalid(gk: GroupResource, name: str, errors: Iterable[FieldError]) -> ApiError:
+    """422: `gk` is the group and *kind*; the message aggregates, the causes list every field error."""
+    errors = list(errors)
+    causes = [{"reason": e.reason, "message": e.body(), "field": e.field} for e in errors]
+    details = _details(gk, name)
+    if causes:
+        details["causes"] = causes
+    text = f'{gk} "{name}" is invalid'
+    if errors:
+        text += f": {aggregate_text(errors)}"
+    return ApiError(422, "Invalid", text, details)
+
+
+def method_not_supported(gr: GroupResource, action: str) -> ApiError:
+    return ApiError(
+        405, "MethodNotAllowed", f"{action} is not supported on resources of kind {str(gr)!r}".replace("'", '"'),
+        _details(gr, ""),
+    )
+
+
+def generic_not_found() -> ApiError:
+    """No such resource under a known group version."""
+    return ApiError(404, "NotFound", "the server could not find the requested resource", {})
+
+
+def generic_method_not_allowed() -> ApiError:
+    return ApiError(
+        405, "MethodNotAllowed", "the server does not allow this method on the requested resource", {}
+    )
+
+
+def not_acceptable() -> ApiError:
+    return ApiError(406, "NotAcceptable", "406: Not Acceptable", {})
+
+
+def unsupported_media_type(message: str, details: Mapping[str, Any] | None = None) -> ApiError:
+    return ApiError(415, "UnsupportedMediaType", message, details)
+
+
+def too_large(limit: int) -> ApiError:
+    return ApiError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}")
+
+
+def too_many_requests(message: str, retry_after: int = 0, details: Mapping[str, Any] | None = None) -> ApiError:
+    headers = {"Retry-After": str(retry_after)} if retry_after else {}
+    return ApiError(429, "TooManyRequests", message, details, headers)
+
+
+def internal(message: str) -> ApiError:
+    text = f"Internal error occurred: {message}"
+    return ApiError(500, "InternalError", text, {"causes": [{"message": message}]})
+
+
+def service_unavailable(message: str) -> ApiError:
+    return ApiError(503, "ServiceUnavailable", message)
+
+
+def timeout(message: str, retry_after: int = 0, causes: list[dict[str, str]] | None = None) -> ApiError:
+    details: dict[str, Any] = {}
+    if causes:
+        details["causes"] = causes
+    if retry_after:
+        details["retryAfterSeconds"] = retry_after
+    headers = {"Retry-After": str(retry_after)} if retry_after else {}
+    return ApiError(504, "Timeout", message, details, headers)
