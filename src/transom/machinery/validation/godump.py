@@ -1,112 +1,100 @@
-"""How Go prints a struct in an error text (`core.Taint{Key:"a", ...}`), driven by a table of the structs that appear.
+"""Bad values as Go's %#v prints them, from the JSON dicts we hold.
 
-Only field names, their order and their types matter here. A pointer inside a struct prints as an address in Go, which
-no client can rely on; it gets a constant one.
+Where Go prints the address of what a pointer points to, so do we: an address-like number, since no client can expect a
+certain one.
 """
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from transom.machinery.field import GoText, go_quote
+from transom.machinery.quantity import parse
+from transom.machinery.validation.gotypes import LIFTED, fields
 
-# struct -> ((Go name, JSON name, type), ...). Types: string, int, bool, IntOrString, Quantity, Time, *T, []T,
-# map[string]T, or a struct of this table.
-_Fields = tuple[tuple[str, str, str], ...]
-
-
-def _fields(text: str) -> _Fields:
-    """`Key:string TimeAdded:*Time`; the JSON name is the Go name with a small first letter, or follows `=`."""
-    out = []
-    for part in text.split():
-        name, _, kind = part.partition(":")
-        name, _, json_name = name.partition("=")
-        out.append((name, json_name or name[0].lower() + name[1:], kind))
-    return tuple(out)
+_NUMBERS = {"int", "int32", "int64", "bool"}
+_ZERO_TIME = "v1.Time{Time:time.Time{wall:0x0, ext:0, loc:(*time.Location)(nil)}}"
 
 
-STRUCTS: dict[str, _Fields] = {
-    "v1.OwnerReference": _fields(
-        "APIVersion=apiVersion:string Kind:string Name:string UID=uid:string Controller:*bool BlockOwnerDeletion:*bool"
-    ),
-    "v1.LabelSelector": _fields(
-        "MatchLabels:map[string]string MatchExpressions:[]v1.LabelSelectorRequirement"
-    ),
-    "v1.LabelSelectorRequirement": _fields("Key:string Operator:string Values:[]string"),
-    "core.Taint": _fields("Key:string Value:string Effect:string TimeAdded:*v1.Time"),
-    "core.Toleration": _fields("Key:string Operator:string Value:string Effect:string TolerationSeconds:*int64"),
-    "core.ServicePort": _fields(
-        "Name:string Protocol:string AppProtocol:*string Port:int TargetPort:IntOrString NodePort:int"
-    ),
-}
+def dump(go_type: str, value: Any) -> GoText:
+    """A value of a type of the table (`core.Toleration`, `[]string`, `map[string]string`) in Go syntax.
 
-_POINTER = "0xc000000000"
-_SCALARS = {"string": '""', "int": "0", "bool": "false", "int64": "0", "int32": "0"}
+    A time on its own is printed by its own method; an absent one is a null pointer.
+    """
+    if go_type == "v1.Time":
+        return GoText('"null"' if value is None else _time_text(value))
+    return GoText(_dump(go_type, value))
 
 
-def dump(kind: str, value: Any) -> GoText:
-    """`value` as Go's %#v would print a `kind` holding it."""
-    return GoText(_dump(kind, value))
+def _time_text(stamp: str) -> str:
+    return f"{stamp.replace('T', ' ', 1).removesuffix('Z')} +0000 UTC"
 
 
-def _dump(kind: str, value: Any) -> str:
-    if kind.startswith("*"):
-        return _pointer(kind, value)
-    if kind.startswith("[]"):
-        return _slice(kind, value)
-    if kind.startswith("map[string]"):
-        return _map(kind, value)
-    if kind == "v1.Time":
-        return _time(value)
-    if kind == "IntOrString":
-        return _int_or_string(value)
-    if kind in STRUCTS:
-        got: Mapping[str, Any] = value or {}
-        return f"{kind}{{{', '.join(f'{name}:{_dump(of, got.get(key))}' for name, key, of in STRUCTS[kind])}}}"
-    return _scalar(kind, value)
+def label_selector(value: dict[str, Any]) -> GoText:
+    return dump("v1.LabelSelector", value)
 
 
-def _scalar(kind: str, value: Any) -> str:
-    if value is None:
-        return _SCALARS.get(kind, '""')
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return go_quote(value) if isinstance(value, str) else str(value)
+def string_map(value: dict[str, str] | None) -> GoText:
+    return dump("map[string]string", value)
 
 
-def _pointer(kind: str, value: Any) -> str:
-    if kind == "*v1.Time":  # prints itself even as a pointer
-        return "<nil>" if value is None else _time(value)
-    return f"({kind})(nil)" if value is None else f"({kind})({_POINTER})"
+def int_or_string(value: int | str) -> GoText:
+    if isinstance(value, int):
+        return GoText(f'intstr.IntOrString{{Type:0, IntVal:{value}, StrVal:""}}')
+    return GoText(f"intstr.IntOrString{{Type:1, IntVal:0, StrVal:{go_quote(value)}}}")
 
 
-def _slice(kind: str, value: Sequence[Any] | None) -> str:
-    if value is None:
-        return f"{kind}(nil)"
-    if kind == "[]byte":
-        return f"[]byte{{{', '.join(hex(byte) for byte in value)}}}"
-    return f"{kind}{{{', '.join(_dump(kind[2:], item) for item in value)}}}"
+def quantity(text: str) -> GoText:
+    """A quantity: mantissa and scale as they are written, then the text itself."""
+    parsed = parse(text)
+    return GoText(
+        f"resource.Quantity{{i:resource.int64Amount{{value:{parsed.mantissa}, scale:{parsed.exponent}}}, "
+        f"d:resource.infDecAmount{{Dec:(*inf.Dec)(nil)}}, s:{go_quote(text)}, Format:{go_quote(parsed.format)}}}"
+    )
 
 
-def _map(kind: str, value: Mapping[str, Any] | None) -> str:
-    if value is None:
-        return f"{kind}(nil)"
-    of = kind.removeprefix("map[string]")
-    return f"{kind}{{{', '.join(f'{go_quote(k)}:{_dump(of, value[k])}' for k in sorted(value))}}}"
+def _dump(go_type: str, value: Any) -> str:
+    if go_type.startswith("*"):
+        return f"({go_type})(nil)" if value is None else f"({go_type})({_address(value)})"
+    if go_type.startswith("[]"):
+        if not value:
+            return f"{go_type}(nil)"
+        return go_type + "{" + ", ".join(_dump(go_type[2:], v) for v in value) + "}"
+    if go_type == "map[string]string":
+        if not value:
+            return f"{go_type}(nil)"
+        return go_type + "{" + ", ".join(f"{go_quote(k)}:{go_quote(value[k])}" for k in sorted(value)) + "}"
+    if go_type == "core.ResourceList":
+        if not value:
+            return f"{go_type}(nil)"
+        return go_type + "{" + ", ".join(f"{go_quote(k)}:{quantity(value[k])}" for k in sorted(value)) + "}"
+    if go_type == "resource.Quantity":
+        return quantity(value or "0")
+    if go_type == "intstr.IntOrString":
+        return int_or_string(0 if value is None else value)
+    if go_type == "v1.Time":
+        return _ZERO_TIME
+    if go_type in _NUMBERS:
+        return str(value or 0) if go_type != "bool" else ("true" if value else "false")
+    members = fields(go_type)
+    if members is None:
+        return go_quote(value or "")
+    value = value or {}
+    return go_type + "{" + ", ".join(_member(f.name, f.json, f.type, value) for f in members) + "}"
 
 
-def _int_or_string(value: Any) -> str:
-    number, text = (0, value) if isinstance(value, str) else (value or 0, "")
-    kind = 1 if isinstance(value, str) else 0
-    return f"intstr.IntOrString{{Type:{kind}, IntVal:{number}, StrVal:{go_quote(text)}}}"
+def _member(name: str, json: str, go_type: str, parent: dict[str, Any]) -> str:
+    inner = lift(go_type, parent, parent.get(json)) if json else parent
+    return f"{name}:{_dump(go_type, inner)}"
 
 
-def _time(value: str | None) -> str:
-    """Go's String() of a time in UTC: `2020-01-02 03:04:05 +0000 UTC`."""
-    if not value:
-        return "0001-01-01 00:00:00 +0000 UTC"
-    moment = datetime.datetime.fromisoformat(value).astimezone(datetime.UTC)
-    fraction = f".{moment.microsecond:06d}".rstrip("0") if moment.microsecond else ""
-    return f"{moment:%Y-%m-%d %H:%M:%S}{fraction} +0000 UTC"
+def lift(go_type: str, parent: dict[str, Any], value: Any) -> Any:
+    """The value of a field, with the members that its Go type has and JSON keeps in the parent."""
+    moved = LIFTED.get(go_type.lstrip("*"))
+    if moved is None or value is None:
+        return value
+    return {**value, **{key: parent[key] for key in moved if key in parent}}
+
+
+def _address(value: Any) -> str:
+    return f"0xc{id(value) & 0xFFFFFFFF:09x}"

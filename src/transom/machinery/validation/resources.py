@@ -1,0 +1,108 @@
+"""Resource names, quantities and requirements of containers (and of pod overhead)."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from transom.machinery.field import forbidden, invalid, required
+from transom.machinery.quantity import parse
+from transom.machinery.validation import godump
+from transom.machinery.validation.common import all_invalid
+from transom.machinery.validation.names import NEGATIVE, is_qualified_name
+from transom.machinery.validation.rules import Errors
+
+HUGE_PAGES = "hugepages-"
+_REQUESTS = "requests."
+_NATIVE = "kubernetes.io/"
+
+_CONTAINER_RESOURCES = frozenset(("cpu", "memory", "ephemeral-storage"))
+_INTEGER_RESOURCES = frozenset((
+    "pods", "resourcequotas", "services", "replicationcontrollers", "secrets", "configmaps",
+    "persistentvolumeclaims", "services.nodeports", "services.loadbalancers",
+))
+_STANDARD_RESOURCES = _CONTAINER_RESOURCES | _INTEGER_RESOURCES | frozenset((
+    "requests.cpu", "requests.memory", "requests.ephemeral-storage", "limits.cpu", "limits.memory",
+    "limits.ephemeral-storage", "storage", "requests.storage",
+))
+
+
+def is_native_resource(name: str) -> bool:
+    """Unprefixed names and those under kubernetes.io."""
+    return "/" not in name or _NATIVE in name
+
+
+@lru_cache(maxsize=512)
+def is_extended_resource(name: str) -> bool:
+    if is_native_resource(name) or name.startswith(_REQUESTS):
+        return False
+    return not is_qualified_name(_REQUESTS + name)
+
+
+def is_overcommit_allowed(name: str) -> bool:
+    return is_native_resource(name) and not name.startswith(HUGE_PAGES)
+
+
+def is_integer_resource(name: str) -> bool:
+    return name in _INTEGER_RESOURCES or is_extended_resource(name)
+
+
+def is_standard_resource(name: str) -> bool:
+    return name in _STANDARD_RESOURCES or name.startswith((HUGE_PAGES, _REQUESTS + HUGE_PAGES))
+
+
+def check_resource_name(name: str, path: str, errs: Errors) -> None:
+    messages = is_qualified_name(name)
+    if messages:
+        all_invalid(messages, name, path, errs)
+    elif "/" not in name and not is_standard_resource(name):
+        errs.append(invalid(path, name, "must be a standard resource type or fully qualified"))
+
+
+def check_container_resource_name(name: str, path: str, errs: Errors) -> None:
+    if name in _CONTAINER_RESOURCES:
+        return
+    check_resource_name(name, path, errs)
+    if "/" not in name:
+        if not name.startswith(HUGE_PAGES):
+            errs.append(invalid(path, name, "must be a standard resource for containers"))
+    elif not is_native_resource(name) and not is_extended_resource(name):
+        errs.append(invalid(path, name, "doesn't follow extended resource name standard"))
+
+
+def check_resource_quantity(name: str, text: str, path: str, errs: Errors) -> None:
+    """Not negative, and whole where the resource is counted."""
+    value = parse(text)
+    if value.mantissa < 0:
+        errs.append(invalid(path, str(value), NEGATIVE))
+    if name not in _CONTAINER_RESOURCES and is_integer_resource(name) and value.milli_value() % 1000:
+        errs.append(invalid(path, godump.quantity(text), "must be an integer"))
+
+
+def check_resource_requirements(requirements: dict[str, Any], path: str, errs: Errors) -> None:
+    limits: dict[str, str] = requirements.get("limits") or {}
+    requests: dict[str, str] = requirements.get("requests") or {}
+    for name, text in limits.items():
+        where = f"{path}.limits[{name}]"
+        check_container_resource_name(name, where, errs)
+        check_resource_quantity(name, text, where, errs)
+    for name, text in requests.items():
+        where = f"{path}.requests[{name}]"
+        check_container_resource_name(name, where, errs)
+        check_resource_quantity(name, text, where, errs)
+        _check_request_against_limit(name, text, limits.get(name), path, errs)
+    names = {*limits, *requests}
+    if any(name.startswith(HUGE_PAGES) for name in names) and not names & {"cpu", "memory"}:
+        errs.append(forbidden(path, "HugePages require cpu or memory"))
+
+
+def _check_request_against_limit(name: str, request: str, limit: str | None, path: str, errs: Errors) -> None:
+    if limit is None:
+        if not is_overcommit_allowed(name):
+            errs.append(required(f"{path}.limits", "Limit must be set for non overcommitable resources"))
+    elif request != limit:
+        order = parse(request).compare(parse(limit))
+        if order and not is_overcommit_allowed(name):
+            errs.append(invalid(f"{path}.requests", request, f"must be equal to {name} limit"))
+        elif order > 0:
+            errs.append(invalid(f"{path}.requests", request, f"must be less than or equal to {name} limit"))
