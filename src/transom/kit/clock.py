@@ -1,0 +1,180 @@
+"""Time as a value that is handed in, so that a five-minute wait is tested in a millisecond.
+
+Whoever needs the time or a timer takes a `Clock`. The server gives `RealClock`, a test gives `VirtualClock`. The forms
+in which a point in time is written (RFC 3339, with whole seconds or with microseconds) live here too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import re
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from itertools import count
+from typing import Any, Protocol
+
+
+class Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+class Clock(Protocol):
+    def time(self) -> float:
+        """Seconds since 1970, as the wall clock says."""
+
+    def monotonic(self) -> float:
+        """Seconds that never go back; only differences mean something."""
+
+    async def sleep(self, seconds: float) -> None: ...
+
+    def call_later(self, seconds: float, function: Callable[..., object], *args: Any) -> Timer: ...
+
+
+class RealClock:
+    __slots__ = ()
+
+    def time(self) -> float:
+        return time.time()
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+    def call_later(self, seconds: float, function: Callable[..., object], *args: Any) -> Timer:
+        return asyncio.get_running_loop().call_later(seconds, function, *args)
+
+
+class _VirtualTimer:
+    __slots__ = ("args", "cancelled", "function")
+
+    def __init__(self, function: Callable[..., object], args: tuple[Any, ...]) -> None:
+        self.function = function
+        self.args = args
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class VirtualClock:
+    """Time stands still until a test moves it. Timers run in order of due time, equal ones of creation."""
+
+    __slots__ = ("_now", "_order", "_start", "_timers")
+
+    # 2020-01-02T03:04:05Z
+    def __init__(self, start: float = 1577934245.0) -> None:
+        self._start = start
+        self._now = 0.0
+        self._order = count()
+        self._timers: list[tuple[float, int, _VirtualTimer]] = []
+
+    def time(self) -> float:
+        return self._start + self._now
+
+    def monotonic(self) -> float:
+        return self._now
+
+    async def sleep(self, seconds: float) -> None:
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        timer = self.call_later(seconds, _wake, woken)
+        try:
+            await woken
+        finally:
+            timer.cancel()
+
+    def call_later(self, seconds: float, function: Callable[..., object], *args: Any) -> Timer:
+        timer = _VirtualTimer(function, args)
+        heapq.heappush(self._timers, (self._now + max(seconds, 0.0), next(self._order), timer))
+        return timer
+
+    def advance(self, seconds: float) -> None:
+        """Move on, running what falls due at its own time. A coroutine that wakes runs when the loop next turns; use
+        `run_for` when it sleeps again and that sleep is to end within the same stretch."""
+        end = self._now + seconds
+        while self._run_next(end):
+            pass
+        self._now = end
+
+    async def run_for(self, seconds: float, turns: int = 16) -> None:
+        """Move on as `advance` does, and let the loop turn `turns` times before and after each timer: coroutines that
+        wake may sleep again, in the order in which they would on a real clock."""
+        end = self._now + seconds
+        await _turn(turns)
+        while self._run_next(end):
+            await _turn(turns)
+        self._now = end
+
+    def _run_next(self, end: float) -> bool:
+        while self._timers and self._timers[0][0] <= end:
+            due, _, timer = heapq.heappop(self._timers)
+            if timer.cancelled:
+                continue
+            self._now = max(self._now, due)
+            timer.function(*timer.args)
+            return True
+        return False
+
+
+def _wake(woken: asyncio.Future[None]) -> None:
+    if not woken.done():
+        woken.set_result(None)
+
+
+async def _turn(turns: int) -> None:
+    for _ in range(turns):
+        await asyncio.sleep(0)
+
+
+@lru_cache(maxsize=64)
+def _seconds_text(seconds: int) -> str:
+    t = time.gmtime(seconds)
+    return f"{t.tm_year:04d}-{t.tm_mon:02d}-{t.tm_mday:02d}T{t.tm_hour:02d}:{t.tm_min:02d}:{t.tm_sec:02d}"
+
+
+def rfc3339(t: float) -> str:
+    """`2020-01-02T03:04:05Z`; the fraction is cut off."""
+    return _seconds_text(int(t // 1)) + "Z"
+
+
+def rfc3339_micro(t: float) -> str:
+    """`2020-01-02T03:04:05.000000Z`."""
+    seconds, micros = divmod(round(t * 1_000_000), 1_000_000)
+    return f"{_seconds_text(seconds)}.{micros:06d}Z"
+
+
+_RFC3339 = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d+))?(?:Z|([+-])(\d\d):(\d\d))", re.ASCII)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def parse_rfc3339(text: str) -> float:
+    """Any RFC 3339 time as unix seconds; ValueError if it is none."""
+    return _parse(text, micro=False)
+
+
+def parse_rfc3339_micro(text: str) -> float:
+    """As `parse_rfc3339`, but the text must carry exactly six digits of fraction."""
+    return _parse(text, micro=True)
+
+
+def _parse(text: str, *, micro: bool) -> float:
+    match = _RFC3339.fullmatch(text)
+    if match is None or (micro and len(match[7] or "") != 6):
+        raise ValueError(f"not an RFC 3339 time: {text!r}")
+    offset = timedelta()
+    if match[8]:
+        hours, minutes = int(match[9]), int(match[10])
+        if hours > 24 or minutes > 60:
+            raise ValueError(f"not an RFC 3339 time: {text!r}")
+        offset = timedelta(hours=hours, minutes=minutes) * (-1 if match[8] == "-" else 1)
+    year, month, day, hour, minute, second = (int(match[i]) for i in range(1, 7))
+    moment = datetime(year, month, day, hour, minute, second, tzinfo=UTC)
+    whole = (moment - _EPOCH - offset).total_seconds()
+    return whole + float("0." + match[7]) if match[7] else whole

@@ -1,0 +1,230 @@
+"""Certificates of a cluster: an authority, what it issues, and who a client certificate speaks for.
+
+Keys are P-256. `cryptography` costs 60 ms to import, so it is imported where it is used; `subject_of`, which every
+connection needs, does without.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from transom.kit.files import write_atomic
+
+if TYPE_CHECKING:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+_DAY = 86400.0
+CA_DAYS = 3650
+LEAF_DAYS = 365
+# Clocks of nodes differ a little; a certificate is valid from a while ago.
+_BACKDATE = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPair:
+    """A certificate and its private key, both PEM."""
+
+    certificate: bytes
+    key: bytes
+
+    def __repr__(self) -> str:
+        return "KeyPair(...)"
+
+
+def make_ca(cn: str, *, days: int = CA_DAYS, now: float | None = None) -> KeyPair:
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = _name(cn, ())
+    identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    builder = (
+        _builder(name, name, key, days, now)
+        .add_extension(_key_usage(sign_certificates=True), critical=True)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(identifier, critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), critical=False)
+    )
+    return _pair(builder.sign(key, hashes.SHA256()), key)
+
+
+def issue_server(
+    ca: KeyPair,
+    cn: str,
+    dns: Sequence[str] = (),
+    ips: Sequence[str] = (),
+    *,
+    days: int = LEAF_DAYS,
+    now: float | None = None,
+) -> KeyPair:
+    import ipaddress
+
+    from cryptography import x509
+    from cryptography.x509.oid import ExtendedKeyUsageOID
+
+    names: list[x509.GeneralName] = [x509.DNSName(name) for name in dns]
+    names += [x509.IPAddress(ipaddress.ip_address(ip)) for ip in ips]
+    return _issue(ca, cn, (), ExtendedKeyUsageOID.SERVER_AUTH, names, days, now)
+
+
+def issue_client(
+    ca: KeyPair, cn: str, organizations: Sequence[str] = (), *, days: int = LEAF_DAYS, now: float | None = None
+) -> KeyPair:
+    from cryptography.x509.oid import ExtendedKeyUsageOID
+
+    return _issue(ca, cn, organizations, ExtendedKeyUsageOID.CLIENT_AUTH, [], days, now)
+
+
+def save(pair: KeyPair, certificate: Path, key: Path) -> None:
+    """Write both files; the key is readable by its owner only from the moment it exists."""
+    write_atomic(key, pair.key, 0o600)
+    write_atomic(certificate, pair.certificate, 0o644)
+
+
+def load(certificate: Path, key: Path) -> KeyPair:
+    return KeyPair(certificate.read_bytes(), key.read_bytes())
+
+
+def _issue(
+    ca: KeyPair,
+    cn: str,
+    organizations: Sequence[str],
+    usage: x509.ObjectIdentifier,
+    names: list[x509.GeneralName],
+    days: int,
+    now: float | None,
+) -> KeyPair:
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    issuer = x509.load_pem_x509_certificate(ca.certificate)
+    issuer_key = serialization.load_pem_private_key(ca.key, None)
+    if not isinstance(issuer_key, ec.EllipticCurvePrivateKey):
+        raise ValueError("the key of the certificate authority is not an elliptic curve key")
+    identifier = issuer.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+    key = ec.generate_private_key(ec.SECP256R1())
+    builder = (
+        _builder(_name(cn, organizations), issuer.subject, key, days, now)
+        .add_extension(_key_usage(sign_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), critical=False)
+    )
+    if names:
+        builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    return _pair(builder.sign(issuer_key, hashes.SHA256()), key)
+
+
+def _name(cn: str, organizations: Sequence[str]) -> x509.Name:
+    from cryptography import x509
+    from cryptography.x509.oid import NameOID
+
+    attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, name) for name in organizations]
+    return x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, cn)])
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, days: int, now: float | None
+) -> x509.CertificateBuilder:
+    from datetime import UTC, datetime
+
+    from cryptography import x509
+
+    start = time.time() if now is None else now
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(datetime.fromtimestamp(int(start - _BACKDATE), UTC))
+        .not_valid_after(datetime.fromtimestamp(int(start + days * _DAY), UTC))
+    )
+
+
+def _key_usage(*, sign_certificates: bool) -> x509.KeyUsage:
+    from cryptography import x509
+
+    return x509.KeyUsage(
+        digital_signature=True,
+        key_encipherment=True,
+        key_cert_sign=sign_certificates,
+        content_commitment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        crl_sign=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _pair(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> KeyPair:
+    from cryptography.hazmat.primitives import serialization
+
+    # "EC PRIVATE KEY", the form in which Kubernetes' own tools write such keys.
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+    )
+    return KeyPair(certificate.public_bytes(serialization.Encoding.PEM), private)
+
+
+_SEQUENCE, _SET, _OID, _VERSION = 0x30, 0x31, 0x06, 0xA0
+_COMMON_NAME, _ORGANIZATION = b"\x55\x04\x03", b"\x55\x04\x0a"
+_TEXT_ENCODINGS = {0x0C: "utf-8", 0x12: "ascii", 0x13: "ascii", 0x14: "latin-1", 0x16: "ascii", 0x1E: "utf-16-be"}
+
+
+def subject_of(der: bytes) -> tuple[str, list[str]]:
+    """Common name (the last, if there are several) and organizations of a certificate; ValueError if malformed."""
+    _, start, _ = _element(der, 0, len(der), _SEQUENCE)
+    _, at, end = _element(der, start, len(der), _SEQUENCE)
+    tag, _, after = _element(der, at, end)
+    fields = 5 if tag == _VERSION else 4  # version, serial number, signature, issuer, validity: before the subject
+    for _ in range(fields - 1):
+        _, _, after = _element(der, after, end)
+    cn, organizations = "", []
+    _, at, end = _element(der, after, end, _SEQUENCE)
+    while at < end:
+        _, inner, at = _element(der, at, end, _SET)
+        while inner < at:
+            _, attribute, inner = _element(der, inner, at, _SEQUENCE)
+            _, oid, oid_end = _element(der, attribute, inner, _OID)
+            kind = der[oid:oid_end]
+            if kind in (_COMMON_NAME, _ORGANIZATION):
+                text = _text(der, oid_end, inner)
+                if kind == _COMMON_NAME:
+                    cn = text
+                else:
+                    organizations.append(text)
+    return cn, organizations
+
+
+def _element(der: bytes, at: int, end: int, expected: int | None = None) -> tuple[int, int, int]:
+    """Tag, start and end of the contents of the element at `at`."""
+    if at + 2 > end:
+        raise ValueError("truncated certificate")
+    tag, length = der[at], der[at + 1]
+    start = at + 2
+    if length & 0x80:
+        width = length & 0x7F
+        if not 1 <= width <= 4:
+            raise ValueError("malformed length in certificate")
+        length = int.from_bytes(der[start : start + width], "big")
+        start += width
+    if start + length > end or (expected is not None and tag != expected):
+        raise ValueError("malformed certificate")
+    return tag, start, start + length
+
+
+def _text(der: bytes, at: int, end: int) -> str:
+    tag, start, stop = _element(der, at, end)
+    encoding = _TEXT_ENCODINGS.get(tag)
+    if encoding is None:
+        raise ValueError("unknown kind of text in the subject of the certificate")
+    return der[start:stop].decode(encoding)
