@@ -5,10 +5,11 @@ It knows no kind: the caller says whether the object lives in a namespace and wh
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from transom.machinery.field import FieldError, forbidden, go_quote, invalid, not_supported, required, too_long
+from transom.machinery.field import FieldError, GoText, forbidden, go_quote, invalid, not_supported, required, too_long
 from transom.machinery.validation.godump import dump
 from transom.machinery.validation.names import (
     IMMUTABLE,
@@ -133,6 +134,13 @@ def validate_managed_fields(entries: Sequence[Mapping[str, Any]] | None, path: s
     return errors
 
 
+def go_time(value: str) -> str:
+    """A timestamp as Go prints it: `2020-01-02 03:04:05 +0000 UTC`."""
+    moment = datetime.datetime.fromisoformat(value).astimezone(datetime.UTC)
+    fraction = f".{moment.microsecond:06d}".rstrip("0") if moment.microsecond else ""
+    return f"{moment:%Y-%m-%d %H:%M:%S}{fraction} +0000 UTC"
+
+
 def _built_in_finalizers(meta: Mapping[str, Any], path: str) -> list[FieldError]:
     return [
         invalid(f"{path}.finalizers[{i}]", name,
@@ -229,7 +237,7 @@ def validate_any_object_meta_update(
     for name, empty in _FIXED:
         value, before = new.get(name, empty), old.get(name, empty)
         if value != before:
-            shown = dump("v1.Time", value) if name in _TIMES else value
+            shown = GoText(go_time(value)) if name in _TIMES and value else value
             errors.append(invalid(f"{path}.{name}", shown, IMMUTABLE))
     return errors + _shared(new, path) + validate_managed_fields(managed, f"{path}.managedFields")
 

@@ -1,0 +1,87 @@
+"""Small checks that the validators of several kinds share: messages into field errors, amounts, addresses, enums."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from transom.machinery.field import FieldError, invalid, not_supported, required
+from transom.machinery.quantity import ZERO, parse
+from transom.machinery.validation.names import (
+    NEGATIVE,
+    is_dns1123_label,
+    is_dns1123_subdomain,
+    is_valid_port_name,
+    is_valid_port_num,
+    parse_ip,
+)
+
+NOT_POSITIVE = "must be greater than zero"
+PROTOCOLS = ("SCTP", "TCP", "UDP")
+
+
+def each(path: str, value: Any, messages: Iterable[str]) -> list[FieldError]:
+    return [invalid(path, value, text) for text in messages]
+
+
+def dns_label(value: str, path: str) -> list[FieldError]:
+    return [invalid(path, value, text) for text in is_dns1123_label(value)]
+
+
+def dns_subdomain(value: str, path: str) -> list[FieldError]:
+    return [invalid(path, value, text) for text in is_dns1123_subdomain(value)]
+
+
+def one_of(value: str, path: str, supported: Collection[str], *, empty: str | None = "") -> list[FieldError]:
+    """`empty` is the detail of the Required error for a missing value; None means it is just one more bad value."""
+    if value in supported:
+        return []
+    if not value and empty is not None:
+        return [required(path, empty)]
+    return [not_supported(path, value, tuple(supported))]
+
+
+def nonnegative_quantity(value: str | int, path: str) -> list[FieldError]:
+    amount = parse(value)
+    return [invalid(path, str(amount), NEGATIVE)] if amount < ZERO else []
+
+
+def positive_quantity(value: str | int, path: str) -> list[FieldError]:
+    amount = parse(value)
+    return [invalid(path, str(amount), NOT_POSITIVE)] if amount <= ZERO else []
+
+
+def port_num_or_name(port: int | str, path: str) -> list[FieldError]:
+    messages = is_valid_port_name(port) if isinstance(port, str) else is_valid_port_num(port)
+    return each(path, port, messages)
+
+
+def non_special_ip(text: str, path: str) -> list[FieldError]:
+    ip = parse_ip(text)
+    if ip is None:
+        return [invalid(path, text, "must be a valid IP address")]
+    errors = []
+    if ip.is_unspecified:
+        errors.append(invalid(path, text, "may not be unspecified (0.0.0.0)"))
+    if ip.is_loopback:
+        errors.append(invalid(path, text, "may not be in the loopback range (127.0.0.0/8)"))
+    if ip.is_link_local:
+        errors.append(invalid(path, text, "may not be in the link-local range (169.254.0.0/16)"))
+    head = ip.packed
+    if head[:3] == b"\xe0\0\0" if ip.version == 4 else head[0] == 0xFF and head[1] & 0x0F == 2:
+        errors.append(invalid(path, text, "may not be in the link-local multicast range (224.0.0.0/24)"))
+    return errors
+
+
+def load_balancer_status(status: dict[str, Any], path: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    for i, ingress in enumerate(status.get("ingress") or ()):
+        ip, hostname = ingress.get("ip"), ingress.get("hostname")
+        if ip and parse_ip(ip) is None:
+            errors.append(invalid(f"{path}.ingress[{i}].ip", ip, "must be a valid IP address"))
+        if hostname:
+            errors += dns_subdomain(hostname, f"{path}.ingress[{i}].hostname")
+            if parse_ip(hostname) is not None:
+                errors.append(invalid(f"{path}.ingress[{i}].hostname", hostname,
+                                      "must be a DNS name, not an IP address"))
+    return errors
