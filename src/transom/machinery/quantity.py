@@ -1,7 +1,7 @@
 """Exact resource quantities: `500m`, `1Gi`, `12e6`, read, computed with and printed as Kubernetes does.
 
-Why: quantities decide scheduling, quota and limits, and their printed form is part of every object: no floating point and
-no rounding but Kubernetes' own. A quantity is `mantissa * 10**exponent` in a format (decimal suffix, binary suffix,
+Why: quantities decide scheduling, quota and limits, and their printed form is part of every object: no floating point
+and no rounding but Kubernetes' own. A quantity is `mantissa * 10**exponent` in a format (decimal suffix, binary suffix,
 decimal exponent). This module knows no object.
 """
 
