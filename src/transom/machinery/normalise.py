@@ -1,0 +1,344 @@
+"""What a Go decode and encode makes of an object: unknown fields gone, zero values of optional fields gone, fields that
+are always emitted there, quantities and times in their canonical form.
+
+Why: everything inside the house relies on that form, so it is made once, at the door. For speed one Python function is
+generated for each type, on first use. The functions only find out *that* a value has the wrong type; the text of the
+error is made elsewhere (`decode_errors`), from the bytes.
+"""
+
+from __future__ import annotations
+
+from binascii import Error as Base64Error
+from binascii import a2b_base64, b2a_base64
+from collections.abc import Callable
+from typing import Any
+
+from transom.machinery import gotime, quantity, schema
+from transom.machinery.kinds import GVK
+from transom.machinery.schema import Field, Type, Value
+
+Normaliser = Callable[[dict[str, Any]], dict[str, Any]]
+
+INT32 = 1 << 31
+INT64 = 1 << 63
+
+
+class TypeMismatch(ValueError):
+    """A value that Go could not decode into its field."""
+
+
+class RawFloat(float):
+    """A float that remembers how it was written, for quantities: `1e3` and `1000.0` print differently."""
+
+    text: str
+
+
+def normalise(of: Type | GVK, obj: dict[str, Any]) -> dict[str, Any]:
+    """A new object in the form of a Go round trip. Parts of the input may live on in it. Raises TypeMismatch."""
+    kind = of if isinstance(of, Type) else schema.lookup(of)
+    if kind is None:
+        raise LookupError(f"no type for {of}")
+    return normaliser(kind)(obj)
+
+
+def normalise_meta(meta: dict[str, Any]) -> dict[str, Any]:
+    """The same for the metadata of a custom object."""
+    return normaliser(schema.get(schema.OBJECT_META))(meta)
+
+
+def normaliser(of: Type) -> Normaliser:
+    name = _name(of.id)
+    made = _NAMESPACE.get(name)
+    return made if made is not None else _compile(of)
+
+
+# --- what the generated functions call -------------------------------------------------------------------------------
+
+
+def _bad(_: Any = None) -> Any:
+    raise TypeMismatch
+
+
+def _strings(value: Any) -> list[str]:
+    if value.__class__ is not list:
+        raise TypeMismatch
+    for item in value:
+        if item.__class__ is not str:
+            if item is None:
+                return _strings([item or "" for item in value])
+            raise TypeMismatch
+    return value
+
+
+def _string_map(value: Any) -> dict[str, str]:
+    if value.__class__ is not dict:
+        raise TypeMismatch
+    for item in value.values():
+        if item.__class__ is not str:
+            if item is None:
+                return _string_map({k: v or "" for k, v in value.items()})
+            raise TypeMismatch
+    return value
+
+
+def _string(value: Any) -> str:
+    if value.__class__ is str:
+        return value
+    return "" if value is None else _bad()
+
+
+def _bool(value: Any) -> bool:
+    if value is True or value is False:
+        return value
+    return False if value is None else _bad()
+
+
+def _int32(value: Any) -> int:
+    if value.__class__ is int and -INT32 <= value < INT32:
+        return value
+    return 0 if value is None else _bad()
+
+
+def _int64(value: Any) -> int:
+    if value.__class__ is int and -INT64 <= value < INT64:
+        return value
+    return 0 if value is None else _bad()
+
+
+def _float(value: Any) -> float:
+    """Go prints a float without a fraction as an integer."""
+    if value.__class__ is int:
+        return value if abs(value) < 1 << 53 else _float(float(value))
+    if isinstance(value, float):
+        return int(value) if value.is_integer() and abs(value) < 1e21 else float(value)
+    return 0 if value is None else _bad()
+
+
+def _bytes(value: Any) -> str:
+    if value.__class__ is str:
+        try:
+            return b2a_base64(decode_base64(value), newline=False).decode()
+        except ValueError:
+            raise TypeMismatch from None
+    if value.__class__ is list:  # Go reads a list of numbers as bytes, too
+        try:
+            return b2a_base64(bytes(item or 0 for item in value), newline=False).decode()
+        except (TypeError, ValueError):
+            raise TypeMismatch from None
+    return "" if value is None else _bad()
+
+
+def decode_base64(text: str) -> bytes:
+    """Standard base64 as Go reads it: line breaks are skipped, padding is required."""
+    if "\n" in text or "\r" in text:
+        text = text.replace("\n", "").replace("\r", "")
+    try:
+        return a2b_base64(text, strict_mode=True)
+    except Base64Error as e:
+        raise ValueError(str(e)) from None
+
+
+def _time(value: Any) -> str | None:
+    if value is None:
+        return None
+    if value.__class__ is not str:
+        raise TypeMismatch
+    try:
+        return gotime.canonical(value)
+    except gotime.TimeError:
+        raise TypeMismatch from None
+
+
+def _micro_time(value: Any) -> str | None:
+    if value is None:
+        return None
+    if value.__class__ is not str:
+        raise TypeMismatch
+    try:
+        return gotime.canonical_micro(value)
+    except gotime.TimeError:
+        raise TypeMismatch from None
+
+
+def _quantity(value: Any) -> str:
+    kind = value.__class__
+    if kind is RawFloat:
+        value = value.text
+    elif kind is not str and kind is not int and kind is not float:
+        return "0" if value is None else _bad()
+    try:
+        return quantity.canonical(value)
+    except quantity.QuantityError:
+        raise TypeMismatch from None
+
+
+def _int_or_string(value: Any) -> int | str:
+    if value.__class__ is str:
+        return value
+    return _int32(value)
+
+
+def _any(value: Any) -> Any:
+    """JSON of no declared type, as Go prints it after reading: whole floats become integers."""
+    kind = value.__class__
+    if kind is dict:
+        return {k: _any(v) for k, v in value.items()}
+    if kind is list:
+        return [_any(v) for v in value]
+    if isinstance(value, float):
+        return _float(value)
+    return value
+
+
+def _schema_or_bool(value: Any) -> Any:
+    return value if value is True or value is False else _schema(value)
+
+
+def _schema_or_array(value: Any) -> Any:
+    if value.__class__ is list:
+        return [_schema(item) for item in value] or None
+    return _schema(value)
+
+
+def _schema_or_strings(value: Any) -> Any:
+    return _strings(value) if value.__class__ is list else _schema(value)
+
+
+def _schema(value: Any) -> dict[str, Any]:
+    return normaliser(schema.get(schema.JSON_SCHEMA_PROPS))(value)
+
+
+# --- generating them --------------------------------------------------------------------------------------------------
+
+# kind of value -> (function that canonicalises it, what Go emits for the zero value)
+_LEAVES: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "string": (_string, "''"),
+    "bool": (_bool, "False"),
+    "int32": (_int32, "0"),
+    "int64": (_int64, "0"),
+    "float": (_float, "0"),
+    "bytes": (_bytes, "None"),
+    "time": (_time, "None"),
+    "microtime": (_micro_time, "None"),
+    "duration": (_string, "'0s'"),
+    "quantity": (_quantity, "'0'"),
+    "int-or-string": (_int_or_string, "0"),
+    "raw": (lambda value: value, "None"),
+    "fields": (lambda value: value, "None"),
+    "any": (_any, "None"),
+    "json": (_any, "None"),
+    "schema-or-array": (_schema_or_array, "None"),
+    "schema-or-bool": (_schema_or_bool, "None"),
+    "schema-or-strings": (_schema_or_strings, "None"),
+}
+# Go structs with a JSON form of their own: `omitempty` does not drop them when they are values.
+_STRUCT_LEAVES = frozenset({"time", "microtime", "duration", "quantity", "int-or-string", "raw"})
+
+_NAMESPACE: dict[str, Any] = {
+    "_bad": _bad,
+    "_strings": _strings,
+    "_string_map": _string_map,
+    **{"leaf_" + kind.replace("-", "_"): function for kind, (function, _) in _LEAVES.items()},
+}
+
+
+def _name(type_id: str) -> str:
+    return "n_" + type_id.replace("/", "_").replace(".", "_")
+
+
+def _leaf(kind: str) -> str:
+    return "leaf_" + kind.replace("-", "_")
+
+
+def _compile(of: Type) -> Normaliser:
+    name = _name(of.id)
+    source = [f"def {name}(o):", " if o.__class__ is not dict:", "  if o is not None: _bad()", "  o = {}",
+              " get = o.get", " out = {}"]
+    for f in of.properties.values():
+        source += _field(f, of.keeps_empty_lists)
+    source.append(" return out")
+    exec("\n".join(source), _NAMESPACE)
+    made: Normaliser = _NAMESPACE[name]
+    return made
+
+
+def _struct(ref: str) -> str:
+    """The name of the function for a struct; until somebody calls it, a stand-in that generates it."""
+    name = _name(ref)
+    if name not in _NAMESPACE:
+
+        def stand_in(value: Any) -> Any:
+            return _compile(schema.get(ref))(value)
+
+        _NAMESPACE[name] = stand_in
+    return name
+
+
+def _expression(value: Value, variable: str) -> str:
+    """Source that canonicalises a list element or map value."""
+    if value.kind == "struct":
+        return f"{_struct(value.ref)}({variable})"
+    if value.kind == "list":
+        return _list_expression(value, variable)
+    return f"{_leaf(value.kind)}({variable})"
+
+
+def _list_expression(value: Value, variable: str) -> str:
+    assert value.item is not None
+    if value.item.kind == "string":
+        return f"_strings({variable})"
+    return f"[{_expression(value.item, 'i')} for i in ({variable} if {variable}.__class__ is list else _bad())]"
+
+
+def _field(f: Field, keeps_empty_lists: bool) -> list[str]:
+    value, out = f.value, f"out[{f.name!r}]"
+    lines = [f" v = get({f.name!r})"]
+    if value.kind == "struct":
+        return _struct_field(lines, value, out)
+    if value.kind in ("list", "map"):
+        return _collection_field(lines, f, out, keeps_empty_lists)
+    if value.pointer:
+        if value.kind == "bool":
+            return [*lines, f" if v is True or v is False: {out} = v", " elif v is not None: _bad()"]
+        return [*lines, " if v is not None:", *_pointer_leaf(value.kind, out)]
+    return _value_field(lines, f, out)
+
+
+def _struct_field(lines: list[str], value: Value, out: str) -> list[str]:
+    call = f"{_struct(value.ref)}(v)"
+    return [*lines, f" if v is not None: {out} = {call}"] if value.pointer else [*lines, f" {out} = {call}"]
+
+
+def _collection_field(lines: list[str], f: Field, out: str, keeps_empty_lists: bool) -> list[str]:
+    value, item = f.value, f.value.item
+    assert item is not None
+    if value.kind == "list":
+        kind, made = "list", _list_expression(value, "v")
+    else:
+        kind = "dict"
+        made = "_string_map(v)" if item.kind == "string" else (
+            f"{{k: {_expression(item, 'i')} for k, i in v.items()}}"
+        )
+    lines += [" if v:", f"  if v.__class__ is not {kind}: _bad()", f"  {out} = {made}", " else:",
+              f"  if v is not None and v.__class__ is not {kind}: _bad()"]
+    if f.always:
+        lines.append(f"  {out} = {'v' if keeps_empty_lists else 'None'}")
+    return lines
+
+
+def _pointer_leaf(kind: str, out: str) -> list[str]:
+    if kind == "string":
+        return ["  if v.__class__ is not str: _bad()", f"  {out} = v"]
+    return [f"  {out} = {_leaf(kind)}(v)"]
+
+
+def _value_field(lines: list[str], f: Field, out: str) -> list[str]:
+    kind, zero = f.value.kind, _LEAVES[f.value.kind][1]
+    if kind in _STRUCT_LEAVES or f.always:
+        return [*lines, f" {out} = {_leaf(kind)}(v) if v is not None else {zero}"]
+    if kind == "string":
+        return [*lines, " if v:", "  if v.__class__ is not str: _bad()", f"  {out} = v",
+                " elif v is not None and v.__class__ is not str: _bad()"]
+    if kind == "bool":
+        return [*lines, f" if v is True: {out} = v", " elif v is not None and v is not False: _bad()"]
+    return [*lines, " if v is not None:", f"  v = {_leaf(kind)}(v)", f"  if v: {out} = v"]

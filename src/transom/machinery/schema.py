@@ -1,0 +1,239 @@
+"""Types of every served built-in group version, as Go structs see them.
+
+Why: decoding, strategic merge, server-side apply and OpenAPI all need the same facts (which fields exist, of which
+type, which are pointers, which are emitted when empty, how lists merge). They stand in `gotypes.txt`, a table that is
+read once and turned into `Type` objects one at a time, when somebody asks. This module knows no values, only types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from pathlib import Path
+
+from transom.machinery.kinds import GVK
+
+# Go's scalar types and the types with a JSON form of their own -> the kind of value.
+_SCALARS = {
+    "string": "string",
+    "bool": "bool",
+    "int32": "int32",
+    "int64": "int64",
+    "float64": "float",
+    "bytes": "bytes",
+    "Time": "time",
+    "MicroTime": "microtime",
+    "Duration": "duration",
+    "Quantity": "quantity",
+    "IntOrString": "int-or-string",
+    "RawExtension": "raw",
+    "FieldsV1": "fields",
+    "interface{}": "any",
+    "JSON": "json",
+    "JSONSchemaPropsOrArray": "schema-or-array",
+    "JSONSchemaPropsOrBool": "schema-or-bool",
+    "JSONSchemaPropsOrStringArray": "schema-or-strings",
+}
+# How Go prints the element type of a list of these.
+_GO_NAMES = {
+    "bytes": "[]uint8",
+    "Time": "v1.Time",
+    "MicroTime": "v1.MicroTime",
+    "Duration": "v1.Duration",
+    "Quantity": "resource.Quantity",
+    "IntOrString": "intstr.IntOrString",
+    "RawExtension": "runtime.RawExtension",
+    "FieldsV1": "v1.FieldsV1",
+    "interface{}": "interface {}",
+    "JSON": "v1.JSON",
+    "JSONSchemaPropsOrArray": "v1.JSONSchemaPropsOrArray",
+    "JSONSchemaPropsOrBool": "v1.JSONSchemaPropsOrBool",
+    "JSONSchemaPropsOrStringArray": "v1.JSONSchemaPropsOrStringArray",
+}
+JSON_SCHEMA_PROPS = "apiextensions/v1.JSONSchemaProps"
+OBJECT_META = "meta/v1.ObjectMeta"
+
+# Kinds that every group version carries although they belong to meta/v1.
+_META_KINDS = frozenset({
+    "APIGroup", "APIGroupList", "APIResourceList", "APIVersions", "CreateOptions", "DeleteOptions", "GetOptions",
+    "List", "ListOptions", "PartialObjectMetadata", "PartialObjectMetadataList", "PatchOptions", "Status", "Table",
+    "UpdateOptions",
+})
+# These groups are stored as JSON by Kubernetes, all others as protobuf, which does not tell an empty list from none.
+_JSON_STORED = ("apiextensions/", "apiregistration/")
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """The type of a value: `kind` is string, bool, int32, int64, float, bytes, time, microtime, duration, quantity,
+    int-or-string, raw, fields, any, json, schema-or-array, schema-or-bool, schema-or-strings, list, map or struct."""
+
+    kind: str
+    go_name: str
+    pointer: bool = False
+    item: Value | None = None  # of a list or map
+    ref: str = ""  # of a struct: the name `get` knows
+
+    @property
+    def type(self) -> Type:
+        return get(self.ref)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    name: str
+    go_path: tuple[str, ...]  # Go's field name, after those of embedding structs
+    value: Value
+    always: bool = False  # emitted even when empty
+    required: bool = False
+    patch_strategy: str = ""
+    patch_merge_key: str = ""
+    list_type: str = ""  # atomic, set or map; "" for what is no list
+    list_map_keys: tuple[str, ...] = ()
+    atomic: bool = False  # a struct or map that server-side apply takes whole
+
+    @property
+    def kind(self) -> str:
+        return self.value.kind
+
+    @property
+    def item(self) -> Value | None:
+        return self.value.item
+
+    @property
+    def pointer(self) -> bool:
+        return self.value.pointer
+
+    @property
+    def struct(self) -> Type | None:
+        """The struct behind the field: its own type, or that of its list elements or map values."""
+        value = self.value
+        while value.item is not None:
+            value = value.item
+        return get(value.ref) if value.ref else None
+
+
+@dataclass(frozen=True)
+class Type:
+    id: str  # "core/v1.PodSpec"
+    name: str  # "v1.PodSpec", as error texts print it
+    properties: Mapping[str, Field] = field(repr=False)
+
+    @property
+    def keeps_empty_lists(self) -> bool:
+        return self.id.startswith(_JSON_STORED)
+
+    @cached_property
+    def required(self) -> tuple[str, ...]:
+        return tuple(f.name for f in self.properties.values() if f.required)
+
+
+@cache
+def _blocks() -> dict[str, str]:
+    text = Path(__file__).with_name("gotypes.txt").read_text(encoding="utf-8")
+    blocks = {}
+    for block in text.rstrip().split("\n\n")[1:]:
+        head, _, body = block.partition("\n")
+        blocks[head.partition(" ")[0]] = block if " " in head else body
+    return blocks
+
+
+@cache
+def get(name: str) -> Type:
+    """The type with that full name (`core/v1.PodSpec`); KeyError when there is none."""
+    package, _, short = name.partition(".")
+    lines = _blocks()[name].splitlines()
+    go_name = f"{package.partition('/')[2]}.{short}"
+    if lines and lines[0].startswith(name + " ="):
+        go_name = lines.pop(0).partition(" =")[2]
+    properties: dict[str, Field] = {}
+    for line in lines:
+        if line.startswith("& "):
+            embedded, _, called = line[2:].partition(" =")
+            prefix = called or embedded.rpartition(".")[2]
+            for f in get(_absolute(embedded, package)).properties.values():
+                properties[f.name] = _moved(f, prefix)
+        else:
+            f = _parse_field(line, package)
+            properties[f.name] = f
+    return Type(name, go_name, properties)
+
+
+def lookup(gvk: GVK) -> Type | None:
+    """The type of a group version kind, or None for a custom or unknown one."""
+    package = gvk.group.partition(".")[0] or "core"
+    name = f"{package}/{gvk.version}.{gvk.kind}"
+    if name in _blocks():
+        return get(name)
+    if gvk.kind in _META_KINDS:
+        return get(f"meta/v1.{gvk.kind}")
+    return None
+
+
+def names() -> list[str]:
+    """Every type's full name."""
+    return list(_blocks())
+
+
+def _absolute(name: str, package: str) -> str:
+    return name if "/" in name else f"{package}.{name}"
+
+
+def _moved(f: Field, prefix: str) -> Field:
+    return Field(f.name, (prefix, *f.go_path), f.value, f.always, f.required, f.patch_strategy, f.patch_merge_key,
+                 f.list_type, f.list_map_keys, f.atomic)
+
+
+def _parse_field(line: str, package: str) -> Field:
+    name, _, rest = line.partition(" ")
+    if rest.startswith("map "):
+        expression, *notes = rest[4:].split(" ")
+        expression = "map " + expression
+    else:
+        expression, *notes = rest.split(" ")
+    always = name.endswith(("!", "!?"))
+    required = name.endswith("!")
+    name = name.rstrip("!?")
+    go_name = name[:1].upper() + name[1:]
+    strategy = merge_key = list_type = map_type = ""
+    keys: tuple[str, ...] = ()
+    for note in notes:
+        what, _, text = note.partition("=")
+        if what == "":
+            go_name = text
+        elif what == "patch":
+            strategy, _, merge_key = text.partition(":")
+        elif what == "list":
+            list_type, _, joined = text.partition(":")
+            keys = tuple(joined.split(",")) if joined else ()
+        elif what == "map":
+            map_type = text
+    value = _parse_value(expression, package)
+    if value.kind == "list" and not list_type:
+        # Without a list type of its own the patch strategy says how server-side apply merges the list.
+        list_type = "atomic"
+        if strategy.startswith("merge"):
+            list_type, keys = ("map", (merge_key,)) if merge_key else ("set", ())
+    return Field(name, (go_name,), value, always, required, strategy, merge_key, list_type, keys, map_type == "atomic")
+
+
+def _parse_value(expression: str, package: str) -> Value:
+    if expression.startswith("*"):
+        inner = _parse_value(expression[1:], package)
+        return Value(inner.kind, "*" + inner.go_name, True, inner.item, inner.ref)
+    if expression.startswith("map "):
+        item = _parse_value(expression[4:], package)
+        return Value("map", f"map[string]{item.go_name}", item=item)
+    if expression.startswith("[]"):
+        rest, _, own_name = expression[2:].partition("=")
+        rest, _, element_name = rest.partition(":")
+        item = _parse_value(rest, package)
+        return Value("list", own_name or f"[]{element_name or item.go_name}", item=item)
+    if expression in _SCALARS:
+        return Value(_SCALARS[expression], _GO_NAMES.get(expression, expression))
+    ref = _absolute(expression, package)
+    head, _, _ = _blocks()[ref].partition("\n")
+    if head.startswith(ref + " ="):
+        return Value("struct", head.partition(" =")[2], ref=ref)
+    return Value("struct", f"{ref.partition('/')[2]}", ref=ref)
