@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import binascii
 from collections.abc import Collection, Iterable
 from typing import Any
 
@@ -85,3 +86,12 @@ def load_balancer_status(status: dict[str, Any], path: str) -> list[FieldError]:
                 errors.append(invalid(f"{path}.ingress[{i}].hostname", hostname,
                                       "must be a DNS name, not an IP address"))
     return errors
+
+
+def decoded(text: str) -> bytes:
+    """The bytes of a base64 field, which decoding has already found well-formed."""
+    return binascii.a2b_base64(text)
+
+
+def decoded_size(text: str) -> int:
+    return len(text) * 3 // 4 - text.count("=", -2) if text else 0

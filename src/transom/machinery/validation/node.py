@@ -1,0 +1,267 @@
+"""Node, Lease, RuntimeClass and PriorityClass."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from transom.machinery import gojson
+from transom.machinery.field import FieldError, duplicate, forbidden, internal_error, invalid, required
+from transom.machinery.validation.checks import dns_label, dns_subdomain, each, one_of
+from transom.machinery.validation.godump import dump
+from transom.machinery.validation.meta import (
+    immutable,
+    validate_any_object_meta,
+    validate_any_object_meta_update,
+    validate_label_name,
+    validate_labels,
+    validate_object_meta,
+    validate_object_meta_update,
+)
+from transom.machinery.validation.names import (
+    is_config_map_key,
+    is_label_value,
+    name_is_dns_label,
+    name_is_dns_subdomain,
+    parse_cidr,
+)
+from transom.machinery.validation.resources import check_resource_quantity, check_resource_requirements
+from transom.machinery.validation.rules import Errors, Object, Rules
+from transom.machinery.validation.scheduling import check_tolerations
+
+TAINTS_ANNOTATION = "scheduler.alpha.kubernetes.io/taints"
+AVOID_PODS_ANNOTATION = "scheduler.alpha.kubernetes.io/preferAvoidPods"
+TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+SYSTEM_PRIORITIES = {"system-node-critical": 2000001000, "system-cluster-critical": 2000000000}
+HIGHEST_USER_PRIORITY = 1000000000
+_CIDR_CHANGE = 'node updates may not change podCIDR except from "" to valid'
+
+
+def _taints(taints: Sequence[Mapping[str, Any]], path: str) -> Errors:
+    errors: Errors = []
+    seen: set[tuple[str, str]] = set()
+    for i, taint in enumerate(taints):
+        key, value, effect = taint.get("key", ""), taint.get("value", ""), taint.get("effect", "")
+        errors += validate_label_name(key, f"{path}[{i}].key")
+        if messages := is_label_value(value):
+            errors.append(invalid(f"{path}[{i}].value", value, ";".join(messages)))
+        errors += one_of(effect, f"{path}[{i}].effect", TAINT_EFFECTS)
+        if (key, effect) in seen:
+            errors.append(FieldError("Duplicate", f"{path}[{i}]", dump("core.Taint", taint),
+                                     "taints must be unique by key and effect pair"))
+        seen.add((key, effect))
+    return errors
+
+
+def _annotated(text: str, go_type: str, kind: type) -> tuple[Any, str]:
+    """The JSON value of an annotation, or the words why it is none."""
+    problem = gojson.syntax_error(text.encode())
+    value = None if problem else orjson.loads(text)
+    if not problem and value is not None and not isinstance(value, kind):
+        problem = gojson.type_error(value, go_type)
+    return value, problem
+
+
+def _annotations(meta: Mapping[str, Any]) -> Errors:
+    annotations = meta.get("annotations")
+    if not annotations:
+        return []
+    errors: Errors = []
+    path = "metadata.annotations"
+    if text := annotations.get(TAINTS_ANNOTATION):
+        taints, problem = _annotated(text, "[]core.Taint", list)
+        if problem:
+            errors.append(invalid(path, TAINTS_ANNOTATION, problem))
+        else:
+            errors += _taints(taints or (), f"{path}.{TAINTS_ANNOTATION}")
+    if text := annotations.get(AVOID_PODS_ANNOTATION):
+        avoids, problem = _annotated(text, "v1.AvoidPods", dict)
+        if problem:
+            errors.append(invalid(f"{path}.AvoidPods", AVOID_PODS_ANNOTATION, problem))
+        for i, entry in enumerate((avoids or {}).get("preferAvoidPods") or ()):
+            signature = f"{path}.{AVOID_PODS_ANNOTATION}[{i}].PodSignature"
+            owner = (entry.get("podSignature") or {}).get("podController")
+            if owner is None:
+                errors.append(required(signature))
+            elif not owner.get("controller"):
+                errors.append(invalid(f"{signature}.PodController.Controller", False, "must point to a controller"))
+    return errors
+
+
+def _resources(node: Object) -> Errors:
+    errors: Errors = []
+    status = node.get("status") or {}
+    for name in ("capacity", "allocatable"):
+        for resource, text in (status.get(name) or {}).items():
+            check_resource_quantity(resource, text, f"status.{name}.{resource}", errors)
+    return errors
+
+
+def _pod_cidrs(cidrs: Sequence[str]) -> Errors:
+    if not cidrs:
+        return []
+    path, shown = "spec.podCIDRs", dump("[]string", cidrs)
+    parsed = [parse_cidr(cidr) for cidr in cidrs]
+    errors = [invalid(f"{path}[{i}]", shown, "must be valid CIDR") for i, net in enumerate(parsed) if net is None]
+    if len(cidrs) > 1:
+        bad = next((cidr for cidr, net in zip(cidrs, parsed, strict=True) if net is None), None)
+        if bad is not None:
+            errors.append(internal_error(
+                path, f'invalid PodCIDRs. failed to check with dual stack with error:failed to parse cidr value:"{bad}" '
+                f"with error:invalid CIDR address: {bad}",
+            ))
+        families = {net[1].version for net in parsed if net is not None}
+        if bad is not None or len(families) < 2 or len(cidrs) > 2:
+            errors.append(invalid(path, shown, "may specify no more than one CIDR for each IP family"))
+        errors += [duplicate(f"{path}[{i}]", cidr) for i, cidr in enumerate(cidrs) if cidr in cidrs[:i]]
+    return errors
+
+
+def validate_node(node: Object) -> Errors:
+    spec = node.get("spec") or {}
+    errors = validate_object_meta(node["metadata"], False, name_is_dns_subdomain) + _annotations(node["metadata"])
+    errors += _taints(spec.get("taints") or (), "metadata.taints") + _resources(node)
+    return errors + _pod_cidrs(spec.get("podCIDRs") or ())
+
+
+def update_node(new: Object, old: Object) -> Errors:
+    return validate_node(new) + update_node_status(new, old)
+
+
+def update_node_status(new: Object, old: Object) -> Errors:
+    spec, before, status = new.get("spec") or {}, old.get("spec") or {}, new.get("status") or {}
+    errors = validate_object_meta_update(new["metadata"], old["metadata"]) + _annotations(new["metadata"])
+    errors += _resources(new)
+    addresses = status.get("addresses") or ()
+    errors += [
+        duplicate(f"status.addresses[{i}]", dump("core.NodeAddress", address))
+        for i, address in enumerate(addresses) if address in addresses[:i]
+    ]
+    was, cidrs = before.get("podCIDRs") or (), spec.get("podCIDRs") or ()
+    if was and len(was) != len(cidrs):
+        errors.append(forbidden("spec.podCIDRs", _CIDR_CHANGE))
+    elif was:
+        errors += [forbidden("spec.podCIDRs", _CIDR_CHANGE) for a, b in zip(was, cidrs, strict=True) if a != b]
+    if before.get("providerID") and before["providerID"] != spec.get("providerID"):
+        errors.append(forbidden("spec.providerID", 'node updates may not change providerID except from "" to valid'))
+    if spec.get("configSource") is not None:
+        errors += _config_source(spec["configSource"], "spec.configSource", in_spec=True)
+    for name in ("assigned", "active", "lastKnownGood"):
+        source = (status.get("config") or {}).get(name)
+        if source is not None:
+            errors += _config_source(source, f"status.config.{name}", in_spec=False)
+    errors += _taints(spec.get("taints") or (), "metadata.taints")
+    if spec.get("externalID", "") != before.get("externalID", ""):
+        errors.append(forbidden("spec.externalID", "may not be updated"))
+    return errors
+
+
+def _config_source(source: Mapping[str, Any], path: str, *, in_spec: bool) -> Errors:
+    config = source.get("configMap")
+    if config is None:
+        return [invalid(path, dump("core.NodeConfigSource", source), "exactly one reference subfield must be non-nil")]
+    errors: Errors = []
+    path += ".configMap"
+    for name in ("uid", "resourceVersion"):
+        if in_spec and config.get(name):
+            errors.append(forbidden(f"{path}.{name}", f"{name} must not be set in spec"))
+        elif not in_spec and not config.get(name):
+            errors.append(required(f"{path}.{name}", f"{name} must be set in status"))
+    for name, check in (("namespace", dns_label), ("name", dns_subdomain)):
+        value = config.get(name, "")
+        errors += check(value, f"{path}.{name}") if value else [required(f"{path}.{name}", f"{name} must be set")]
+    key = config.get("kubeletConfigKey", "")
+    if not key:
+        errors.append(required(f"{path}.kubeletConfigKey", "kubeletConfigKey must be set"))
+    else:
+        errors += each(f"{path}.kubeletConfigKey", key, is_config_map_key(key))
+    return errors
+
+
+def _lease_spec(lease: Object) -> Errors:
+    spec = lease.get("spec") or {}
+    duration, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
+    errors: Errors = []
+    if duration is not None and duration <= 0:
+        errors.append(invalid("spec.leaseDurationSeconds", duration, "must be greater than 0"))
+    if transitions is not None and transitions < 0:
+        errors.append(invalid("spec.leaseTransitions", transitions, "must to greater or equal than 0"))
+    return errors
+
+
+def validate_lease(lease: Object) -> Errors:
+    return validate_any_object_meta(lease["metadata"], True, name_is_dns_subdomain) + _lease_spec(lease)
+
+
+def update_lease(new: Object, old: Object) -> Errors:
+    return validate_any_object_meta_update(new["metadata"], old["metadata"]) + _lease_spec(new)
+
+
+def validate_runtime_class(obj: Object) -> Errors:
+    handler, overhead, scheduling = obj.get("handler", ""), obj.get("overhead"), obj.get("scheduling")
+    errors = validate_any_object_meta(obj["metadata"], False, name_is_dns_subdomain)
+    errors += each("handler", handler, name_is_dns_label(handler, False))
+    if overhead is not None:
+        check_resource_requirements({"limits": overhead.get("podFixed")}, "overhead", errors)
+    if scheduling is None:
+        return errors
+    errors += validate_labels(scheduling.get("nodeSelector"), "scheduling.nodeSelector")
+    tolerations = scheduling.get("tolerations") or ()
+    check_tolerations(tolerations, "scheduling.tolerations.tolerations", errors)
+    seen: set[tuple[str, ...]] = set()
+    for i, toleration in enumerate(tolerations):
+        key = tuple(toleration.get(name, "") for name in ("key", "operator", "value", "effect"))
+        if key in seen:
+            errors.append(duplicate(f"scheduling.tolerations[{i}]", dump("core.Toleration", toleration)))
+        seen.add(key)
+    return errors
+
+
+def update_runtime_class(new: Object, old: Object) -> Errors:
+    return (
+        validate_runtime_class(new)
+        + validate_any_object_meta_update(new["metadata"], old["metadata"])
+        + immutable(new.get("handler", ""), old.get("handler", ""), "handler")
+    )
+
+
+def _system_priority(name: str, value: int, default: bool) -> str:
+    """Why this is not one of the two classes the system knows; empty when it is."""
+    if name not in SYSTEM_PRIORITIES:
+        return f"{name} is not a known system priority class"
+    if value != SYSTEM_PRIORITIES[name]:
+        return f"value of {name} PriorityClass must be {SYSTEM_PRIORITIES[name]}"
+    return f"globalDefault of {name} PriorityClass must be false" if default else ""
+
+
+def validate_priority_class(obj: Object) -> Errors:
+    name, value, policy = obj["metadata"].get("name", ""), obj.get("value", 0), obj.get("preemptionPolicy")
+    errors = validate_object_meta(obj["metadata"], False, name_is_dns_subdomain)
+    if name.startswith("system-"):
+        if problem := _system_priority(name, value, bool(obj.get("globalDefault"))):
+            errors.append(forbidden(
+                "metadata.name",
+                f"priority class names with 'system-' prefix are reserved for system use only. error: {problem}",
+            ))
+    elif value > HIGHEST_USER_PRIORITY:
+        errors.append(forbidden("value", f"maximum allowed value of a user defined priority is {HIGHEST_USER_PRIORITY}"))
+    if policy is not None:
+        errors += one_of(policy, "preemptionPolicy", ("PreemptLowerPriority", "Never"))
+    return errors
+
+
+def update_priority_class(new: Object, old: Object) -> Errors:
+    errors = validate_object_meta_update(new["metadata"], old["metadata"])
+    if new.get("value", 0) != old.get("value", 0):
+        errors.append(forbidden("Value", "may not be changed in an update."))
+    return errors + immutable(new.get("preemptionPolicy"), old.get("preemptionPolicy"), "preemptionPolicy")
+
+
+VALIDATORS = {
+    "/Node": Rules(validate_node, update_node, update_node_status),
+    "coordination.k8s.io/Lease": Rules(validate_lease, update_lease),
+    "node.k8s.io/RuntimeClass": Rules(validate_runtime_class, update_runtime_class),
+    "scheduling.k8s.io/PriorityClass": Rules(validate_priority_class, update_priority_class),
+}
