@@ -1,0 +1,206 @@
+"""Defaults of the kinds around workloads: autoscaling, networking, access, storage, extension, flow control."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from transom.machinery.defaults import pods
+
+Object = dict[str, Any]
+
+_RBAC = "rbac.authorization.k8s.io"
+_HTTPS = 443
+_CPU_UTILISATION = 80
+_METRICS_ANNOTATION = "autoscaling.alpha.kubernetes.io/metrics"
+_PERIOD_SECONDS = 15
+
+
+def token_request(obj: Object) -> None:
+    obj.setdefault("spec", {}).setdefault("expirationSeconds", 3600)
+
+
+# --- autoscaling -----------------------------------------------------------------------------------------------------
+
+
+def autoscaler_v1(obj: Object) -> None:
+    """A v1 object carries its further metrics in an annotation; only without any does it get the CPU target."""
+    spec = obj.setdefault("spec", {})
+    spec.setdefault("minReplicas", 1)
+    if spec.get("targetCPUUtilizationPercentage") is None and not _annotated_metrics(obj):
+        spec["targetCPUUtilizationPercentage"] = _CPU_UTILISATION
+
+
+def autoscaler_v2(obj: Object) -> None:
+    spec = obj.setdefault("spec", {})
+    spec.setdefault("minReplicas", 1)
+    if not spec.get("metrics"):
+        target = {"type": "Utilization", "averageUtilization": _CPU_UTILISATION}
+        spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
+    behavior = spec.get("behavior")
+    if behavior is not None:
+        up = [_scaling_policy("Pods", 4), _scaling_policy("Percent", 100)]
+        behavior["scaleUp"] = {
+            "stabilizationWindowSeconds": 0, "selectPolicy": "Max", "policies": up, **(behavior.get("scaleUp") or {}),
+        }  # fmt: skip
+        behavior["scaleDown"] = {
+            "selectPolicy": "Max", "policies": [_scaling_policy("Percent", 100)], **(behavior.get("scaleDown") or {}),
+        }  # fmt: skip
+
+
+def _scaling_policy(kind: str, value: int) -> Object:
+    return {"type": kind, "value": value, "periodSeconds": _PERIOD_SECONDS}
+
+
+def _annotated_metrics(obj: Object) -> bool:
+    text = ((obj.get("metadata") or {}).get("annotations") or {}).get(_METRICS_ANNOTATION)
+    if not text:
+        return False
+    try:
+        metrics = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return False
+    return isinstance(metrics, list) and bool(metrics)
+
+
+# --- networking ------------------------------------------------------------------------------------------------------
+
+
+def ingress_v1beta1(obj: Object) -> None:
+    for rule in (obj.get("spec") or {}).get("rules") or ():
+        for path in (rule.get("http") or {}).get("paths") or ():
+            path.setdefault("pathType", "ImplementationSpecific")
+
+
+def network_policy(obj: Object) -> None:
+    spec = obj.setdefault("spec", {})
+    if not spec.get("policyTypes"):
+        spec["policyTypes"] = ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]
+    for direction in ("ingress", "egress"):
+        for rule in spec.get(direction) or ():
+            for port in rule.get("ports") or ():
+                port.setdefault("protocol", "TCP")
+
+
+def endpoint_slice(obj: Object) -> None:
+    for port in obj.get("ports") or ():
+        port.setdefault("name", "")
+        port.setdefault("protocol", "TCP")
+
+
+# --- access, scheduling, storage -------------------------------------------------------------------------------------
+
+
+def role_binding(obj: Object) -> None:
+    """RoleBinding and ClusterRoleBinding."""
+    reference = obj.setdefault("roleRef", {})
+    if not reference.get("apiGroup"):
+        reference["apiGroup"] = _RBAC
+    for subject in obj.get("subjects") or ():
+        if not subject.get("apiGroup") and subject.get("kind") in ("User", "Group"):
+            subject["apiGroup"] = _RBAC
+
+
+def priority_class(obj: Object) -> None:
+    obj.setdefault("preemptionPolicy", "PreemptLowerPriority")
+
+
+def storage_class(obj: Object) -> None:
+    obj.setdefault("reclaimPolicy", "Delete")
+    obj.setdefault("volumeBindingMode", "Immediate")
+
+
+def csi_driver(obj: Object) -> None:
+    spec = obj.setdefault("spec", {})
+    spec.setdefault("attachRequired", True)
+    spec.setdefault("podInfoOnMount", False)
+    spec.setdefault("fsGroupPolicy", "ReadWriteOnceWithFSType")
+    if not spec.get("volumeLifecycleModes"):
+        spec["volumeLifecycleModes"] = ["Persistent"]
+
+
+def volume_attachment(obj: Object) -> None:
+    inline = ((obj.get("spec") or {}).get("source") or {}).get("inlineVolumeSpec")
+    if inline is not None:
+        pods.persistent_source(inline)
+
+
+# --- extension -------------------------------------------------------------------------------------------------------
+
+
+def validating_webhooks(obj: Object) -> None:
+    for webhook in obj.get("webhooks") or ():
+        webhook.setdefault("failurePolicy", "Fail")
+        webhook.setdefault("matchPolicy", "Equivalent")
+        webhook.setdefault("namespaceSelector", {})
+        webhook.setdefault("objectSelector", {})
+        webhook.setdefault("timeoutSeconds", 10)
+        _service_port(webhook.get("clientConfig"))
+        for rule in webhook.get("rules") or ():
+            rule.setdefault("scope", "*")
+
+
+def mutating_webhooks(obj: Object) -> None:
+    validating_webhooks(obj)
+    for webhook in obj.get("webhooks") or ():
+        webhook.setdefault("reinvocationPolicy", "Never")
+
+
+def custom_resource_definition(obj: Object) -> None:
+    spec = obj.setdefault("spec", {})
+    names = spec.setdefault("names", {})
+    kind = names.get("kind", "")
+    if not names.get("singular") and kind:
+        names["singular"] = kind.lower()
+    if not names.get("listKind") and kind:
+        names["listKind"] = kind + "List"
+    if spec.get("conversion") is None:
+        spec["conversion"] = {"strategy": "None"}
+    _service_port((spec["conversion"].get("webhook") or {}).get("clientConfig"))
+    status = obj.setdefault("status", {})
+    if not status.get("storedVersions"):
+        stored = next((v.get("name", "") for v in spec.get("versions") or () if v.get("storage")), None)
+        if stored is not None:
+            status["storedVersions"] = [stored]
+
+
+def api_service(obj: Object) -> None:
+    _service_port(obj.get("spec"))
+
+
+def _service_port(holder: Object | None) -> None:
+    """The port of the `service` that a client configuration names."""
+    service = (holder or {}).get("service")
+    if service is not None:
+        service.setdefault("port", _HTTPS)
+
+
+# --- flow control ----------------------------------------------------------------------------------------------------
+
+
+def flow_schema(obj: Object) -> None:
+    spec = obj.setdefault("spec", {})
+    if not spec.get("matchingPrecedence"):
+        spec["matchingPrecedence"] = 1000
+
+
+def priority_level_v1beta1(obj: Object) -> None:
+    _priority_level(obj, "assuredConcurrencyShares")
+
+
+def priority_level_v1(obj: Object) -> None:
+    _priority_level(obj, "nominalConcurrencyShares")
+
+
+def _priority_level(obj: Object, shares: str) -> None:
+    limited = (obj.get("spec") or {}).get("limited")
+    if limited is None:
+        return
+    if limited.get(shares) is None or (shares == "assuredConcurrencyShares" and not limited[shares]):
+        limited[shares] = 30
+    queuing = (limited.get("limitResponse") or {}).get("queuing")
+    if queuing is not None:
+        for name, value in (("handSize", 8), ("queues", 64), ("queueLengthLimit", 50)):
+            if not queuing.get(name):
+                queuing[name] = value
