@@ -57,6 +57,8 @@ class Kind:
     custom: bool = False
     # Another group under which the same objects are served too: {"events.k8s.io": ("v1",)}.
     also: tuple[tuple[str, tuple[str, ...]], ...] = field(default=())
+    # Versions whose sub-resources are others than `subresources`: custom resources choose them for each version.
+    version_subresources: tuple[tuple[str, tuple[Subresource, ...]], ...] = field(default=())
 
     @property
     def key(self) -> str:
@@ -66,6 +68,9 @@ class Kind:
     @property
     def stored(self) -> bool:
         return "get" in self.verbs or "list" in self.verbs
+
+    def subresources_of(self, version: str) -> tuple[Subresource, ...]:
+        return next((s for v, s in self.version_subresources if v == version), self.subresources)
 
     def gvk(self, version: str = "") -> GVK:
         return GVK(self.group, version or self.storage, self.kind)
@@ -160,7 +165,8 @@ KINDS: tuple[Kind, ...] = (
     _k("storage.k8s.io", "CSINode", "csinodes", **_BETA, **_CLUSTER),
     _k("storage.k8s.io", "CSIStorageCapacity", "csistoragecapacities", **_BETA),
     _k("storage.k8s.io", "StorageClass", "storageclasses", short=("sc",), **_BETA, **_CLUSTER),
-    _k("storage.k8s.io", "VolumeAttachment", "volumeattachments", subresources=(STATUS,), **_BETA, **_CLUSTER),
+    _k("storage.k8s.io", "VolumeAttachment", "volumeattachments", subresources=(STATUS,), **_BETA, **_CLUSTER,
+       version_subresources=(("v1beta1", ()),)),
     # extension and flow control
     _k("admissionregistration.k8s.io", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations",
        categories=_EXT, **_CLUSTER),
