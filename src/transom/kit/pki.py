@@ -126,8 +126,9 @@ def _name(cn: str, organizations: Sequence[str]) -> x509.Name:
     from cryptography import x509
     from cryptography.x509.oid import NameOID
 
-    attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, name) for name in organizations]
-    return x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, cn)])
+    # Names of nodes and service accounts may be longer than the 64 characters X.520 allows; Kubernetes does not mind.
+    attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, name, _validate=False) for name in organizations]
+    return x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, cn, _validate=False)])
 
 
 def _builder(

@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 # What the loop has to take in at one go stays small.
 _BATCH = 512
-_CHECKPOINT_BYTES = 8 << 20
+_CHECKPOINT_BYTES = 4 << 20
 # A commit writes at least the page it appends to and the one above.
 _COMMIT_BYTES = 16384
 

@@ -1,0 +1,30 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from transom.kit.files import write_atomic
+
+
+def test_replaces_with_the_given_mode(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    path.write_bytes(b"old")
+    path.chmod(0o666)
+    write_atomic(path, b"new", 0o600)
+    assert path.read_bytes() == b"new"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert os.listdir(tmp_path) == ["token"]
+
+
+def test_a_failure_leaves_the_old_file_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "token"
+    path.write_bytes(b"old")
+
+    def no_space(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", no_space)
+    with pytest.raises(OSError, match="No space"):
+        write_atomic(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["token"]

@@ -1,0 +1,92 @@
+import asyncio
+import ssl
+import time
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from transom.kit import pki
+
+
+def der_of(pair: pki.KeyPair) -> bytes:
+    return x509.load_pem_x509_certificate(pair.certificate).public_bytes(Encoding.DER)
+
+
+def test_mutual_tls_works_and_tells_who_the_client_is(tmp_path: Path) -> None:
+    ca = pki.make_ca("kubernetes")
+    server = pki.issue_server(ca, "kube-apiserver", dns=["kubernetes.default.svc"], ips=["127.0.0.1", "::1"])
+    client = pki.issue_client(ca, "system:node:wörker", ["system:nodes", "system:masters"])
+    for name, pair in (("ca", ca), ("server", server), ("client", client)):
+        pki.save(pair, tmp_path / f"{name}.crt", tmp_path / f"{name}.key")
+        assert (tmp_path / f"{name}.key").stat().st_mode & 0o777 == 0o600
+        assert (tmp_path / f"{name}.crt").stat().st_mode & 0o777 == 0o644
+        assert pki.load(tmp_path / f"{name}.crt", tmp_path / f"{name}.key") == pair
+
+    async def handshake(hostname: str) -> tuple[str, list[str]]:
+        listening = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        listening.load_cert_chain(tmp_path / "server.crt", tmp_path / "server.key")
+        listening.load_verify_locations(tmp_path / "ca.crt")
+        listening.verify_mode = ssl.CERT_REQUIRED
+        calling = ssl.create_default_context(cafile=str(tmp_path / "ca.crt"))
+        calling.verify_flags |= ssl.VERIFY_X509_STRICT
+        calling.load_cert_chain(tmp_path / "client.crt", tmp_path / "client.key")
+        seen: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+        def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            seen.set_result(writer.get_extra_info("ssl_object").getpeercert(binary_form=True))
+            writer.close()
+
+        async with await asyncio.start_server(connected, "127.0.0.1", 0, ssl=listening) as listener:
+            port = listener.sockets[0].getsockname()[1]
+            _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=calling, server_hostname=hostname)
+            subject = pki.subject_of(await seen)
+            writer.close()
+            return subject
+
+    expected = ("system:node:wörker", ["system:nodes", "system:masters"])
+    assert asyncio.run(handshake("127.0.0.1")) == expected
+    assert asyncio.run(handshake("kubernetes.default.svc")) == expected
+    with pytest.raises(ssl.SSLCertVerificationError):
+        asyncio.run(handshake("elsewhere.example"))
+
+
+def test_certificates_carry_the_usages_kubernetes_gives_them() -> None:
+    ca = pki.make_ca("kubernetes")
+    authority = x509.load_pem_x509_certificate(ca.certificate)
+    usage = authority.extensions.get_extension_for_class(x509.KeyUsage)
+    assert usage.critical and usage.value.key_cert_sign and usage.value.digital_signature
+    assert authority.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    for pair, purpose in (
+        (pki.issue_server(ca, "s"), ExtendedKeyUsageOID.SERVER_AUTH),
+        (pki.issue_client(ca, "c", []), ExtendedKeyUsageOID.CLIENT_AUTH),
+    ):
+        leaf = x509.load_pem_x509_certificate(pair.certificate)
+        leaf.verify_directly_issued_by(authority)
+        assert list(leaf.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value) == [purpose]
+        assert not leaf.extensions.get_extension_for_class(x509.KeyUsage).value.key_cert_sign
+        assert leaf.not_valid_before_utc.timestamp() < time.time() - 60
+        assert leaf.serial_number.bit_length() > 64
+
+
+def test_no_key_in_the_repr() -> None:
+    assert b"PRIVATE" in pki.make_ca("x").key
+    assert "PRIVATE" not in repr(pki.make_ca("x"))
+
+
+def test_subject_of_agrees_with_the_library() -> None:
+    ca = pki.make_ca("kubernetes")
+    for cn, organizations in (("a", []), ("system:node:" + "b" * 253, ["o" * 64] * 5), ("ü", ["日本"])):
+        assert pki.subject_of(der_of(pki.issue_client(ca, cn, organizations))) == (cn, organizations)
+
+
+def test_malformed_certificates_are_refused() -> None:
+    der = der_of(pki.issue_client(pki.make_ca("kubernetes"), "admin", ["system:masters"]))
+    subject_end = der.index(b"admin") + len(b"admin")
+    for cut in range(subject_end):
+        with pytest.raises(ValueError):
+            pki.subject_of(der[:cut])
+    with pytest.raises(ValueError):
+        pki.subject_of(b"\x30\x80" + der[2:])
