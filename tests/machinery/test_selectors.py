@@ -66,7 +66,7 @@ def test_label_value_error() -> None:
     with pytest.raises(SelectorError) as caught:
         parse_labels("t=-bad")
     assert str(caught.value).startswith(
-        'unable to parse requirement: invalid label value: "-bad": at key: "t": a valid label must be an empty string or'
+        'unable to parse requirement: invalid label value: "-bad": at key: "t": a valid label must be an empty string'
     )
 
 
