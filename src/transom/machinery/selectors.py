@@ -83,7 +83,9 @@ class LabelSelector:
         for key, value in self._equal:
             if labels.get(key) != value:
                 return False
-        return self._selectable and all(r.matches(labels) for r in self._other)
+        if self._other:
+            return all(r.matches(labels) for r in self._other)
+        return self._selectable
 
     @property
     def empty(self) -> bool:
