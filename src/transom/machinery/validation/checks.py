@@ -6,12 +6,16 @@ import binascii
 from collections.abc import Collection, Iterable
 from typing import Any
 
+import orjson
+
 from transom.machinery.field import FieldError, invalid, not_supported, required
 from transom.machinery.quantity import ZERO, parse
+from transom.machinery.validation.godump import int_or_string
 from transom.machinery.validation.names import (
     NEGATIVE,
     is_dns1123_label,
     is_dns1123_subdomain,
+    is_valid_percent,
     is_valid_port_name,
     is_valid_port_num,
     parse_ip,
@@ -95,3 +99,34 @@ def decoded(text: str) -> bytes:
 
 def decoded_size(text: str) -> int:
     return len(text) * 3 // 4 - text.count("=", -2) if text else 0
+
+
+def difference(go_type: str, new: dict[str, Any], old: dict[str, Any]) -> str:
+    """What differs between two structs, in the manner of a diff: `-` is the new value, `+` the old one."""
+    lines = [f"  {go_type}{{"]
+    for name in sorted({*new, *old}):
+        if new.get(name) != old.get(name):
+            lines += [
+                f"{mark} \t{name}: {orjson.dumps(value).decode()},"
+                for mark, value in (("-", new.get(name)), ("+", old.get(name)))
+            ]
+    return "\n".join([*lines, "  }", ""])
+
+
+def token_lifetime(seconds: int, path: str) -> list[FieldError]:
+    errors = []
+    if seconds < 600:
+        errors.append(invalid(path, seconds, "may not specify a duration less than 10 minutes"))
+    if seconds > 1 << 32:
+        errors.append(invalid(path, seconds, "may not specify a duration larger than 2^32 seconds"))
+    return errors
+
+
+def int_or_percent(value: int | str, path: str) -> list[FieldError]:
+    """A count that is not negative, or a percentage up to a hundred."""
+    if isinstance(value, int):
+        return [invalid(path, value, NEGATIVE)] if value < 0 else []
+    errors = each(path, int_or_string(value), is_valid_percent(value))
+    if not errors and int(value[:-1]) > 100:
+        errors.append(invalid(path, int_or_string(value), "must not be greater than 100%"))
+    return errors

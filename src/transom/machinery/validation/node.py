@@ -109,8 +109,8 @@ def _pod_cidrs(cidrs: Sequence[str]) -> Errors:
         bad = next((cidr for cidr, net in zip(cidrs, parsed, strict=True) if net is None), None)
         if bad is not None:
             errors.append(internal_error(
-                path, f'invalid PodCIDRs. failed to check with dual stack with error:failed to parse cidr value:"{bad}" '
-                f"with error:invalid CIDR address: {bad}",
+                path, "invalid PodCIDRs. failed to check with dual stack with error:failed to parse cidr value:"
+                f'"{bad}" with error:invalid CIDR address: {bad}',
             ))
         families = {net[1].version for net in parsed if net is not None}
         if bad is not None or len(families) < 2 or len(cidrs) > 2:
@@ -246,7 +246,8 @@ def validate_priority_class(obj: Object) -> Errors:
                 f"priority class names with 'system-' prefix are reserved for system use only. error: {problem}",
             ))
     elif value > HIGHEST_USER_PRIORITY:
-        errors.append(forbidden("value", f"maximum allowed value of a user defined priority is {HIGHEST_USER_PRIORITY}"))
+        errors.append(forbidden("value",
+                                f"maximum allowed value of a user defined priority is {HIGHEST_USER_PRIORITY}"))
     if policy is not None:
         errors += one_of(policy, "preemptionPolicy", ("PreemptLowerPriority", "Never"))
     return errors

@@ -1,0 +1,20 @@
+"""Binding: where a pod is to run."""
+
+from __future__ import annotations
+
+from transom.machinery.field import not_supported, required
+from transom.machinery.validation.rules import Errors, Object, Rules
+
+
+def validate_binding(binding: Object) -> Errors:
+    target = binding.get("target") or {}
+    errors: Errors = []
+    kind = target.get("kind", "")
+    if kind not in ("", "Node"):
+        errors.append(not_supported("target.kind", kind, ("Node", "<empty>")))
+    if not target.get("name"):
+        errors.append(required("target.name"))
+    return errors
+
+
+VALIDATORS = {"/Binding": Rules(validate_binding, lambda new, old: validate_binding(new))}

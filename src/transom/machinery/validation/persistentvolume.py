@@ -1,0 +1,293 @@
+"""PersistentVolumes, and their spec where it stands inline in an attachment."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from transom.machinery.field import forbidden, invalid, not_supported, required
+from transom.machinery.validation.checks import difference, dns_label, dns_subdomain, positive_quantity
+from transom.machinery.validation.claim import ACCESS_MODES, VOLUME_MODES, basic_resource
+from transom.machinery.validation.common import check_no_backsteps, check_required
+from transom.machinery.validation.godump import dump
+from transom.machinery.validation.meta import immutable, validate_object_meta, validate_object_meta_update
+from transom.machinery.validation.names import byte_len, name_is_dns_subdomain, range_error
+from transom.machinery.validation.rules import Errors, Object, Rules
+from transom.machinery.validation.scheduling import check_node_selector
+from transom.machinery.validation.volumes import (
+    check_azure_disk,
+    check_csi_driver_name,
+    check_fc,
+    check_flex_volume,
+    check_flocker,
+    check_host_path,
+    check_nfs,
+    check_quobyte,
+)
+
+Check = Callable[[dict[str, Any], str, Errors], None]
+MOUNT_OPTIONS = "volume.beta.kubernetes.io/mount-options"
+_POLICIES = ("Delete", "Recycle", "Retain")
+_INLINE = "may not be specified in the context of inline volumes"
+_ISCSI_FORMS = {
+    "iqn": re.compile(r"iqn\.\d{4}-\d{2}\.([A-Za-z0-9.-]+)(:[^,;*&$|\s]+)\Z", re.ASCII).search,
+    "eui": re.compile(r"eui.[A-Za-z0-9]{16}\Z").match,
+    "naa": re.compile(r"naa.[A-Za-z0-9]{32}\Z").match,
+}
+
+
+def _needs(*names: str) -> Check:
+    return lambda source, path, errors: check_required(source, names, path, errors)
+
+
+def _disk(name: str) -> Check:
+    def check(source: dict[str, Any], path: str, errors: Errors) -> None:
+        check_required(source, (name,), path, errors)
+        partition = source.get("partition", 0)
+        if not 0 <= partition <= 255:
+            errors.append(invalid(f"{path}.partition", partition, range_error(1, 255)))
+
+    return check
+
+
+def _secret_reference(source: dict[str, Any], path: str, errors: Errors) -> None:
+    if source.get("secretRef") is not None:
+        check_required(source["secretRef"], ("name", "namespace"), f"{path}.secretRef", errors)
+
+
+def _glusterfs(source: dict[str, Any], path: str, errors: Errors) -> None:
+    check_required(source, ("endpoints", "path"), path, errors)
+    namespace = source.get("endpointsNamespace")
+    if namespace == "":
+        errors.append(invalid(f"{path}.endpointsNamespace", "",
+                              "if the endpointnamespace is set, it must be a valid namespace name"))
+    elif namespace is not None:
+        errors += dns_label(namespace, f"{path}.endpointsNamespace")
+
+
+def _iscsi_name(name: str, path: str) -> Errors:
+    form = _ISCSI_FORMS.get(name[:3])
+    return [] if form is not None and form(name) else [invalid(path, name, "must be valid format")]
+
+
+def _iscsi(source: dict[str, Any], path: str, errors: Errors) -> None:
+    iqn, lun, initiator = source.get("iqn", ""), source.get("lun", 0), source.get("initiatorName")
+    check_required(source, ("targetPortal", "iqn"), path, errors)
+    if iqn:
+        errors += _iscsi_name(iqn, f"{path}.iqn")
+    if not 0 <= lun <= 255:
+        errors.append(invalid(f"{path}.lun", lun, range_error(0, 255)))
+    secret = source.get("secretRef")
+    if secret is None:
+        if source.get("chapAuthDiscovery") or source.get("chapAuthSession"):
+            errors.append(required(f"{path}.secretRef"))
+    elif not secret.get("name"):
+        errors.append(required(f"{path}.secretRef.name"))
+    if initiator is not None:
+        errors += _iscsi_name(initiator, f"{path}.initiatorname")
+
+
+def _cinder(source: dict[str, Any], path: str, errors: Errors) -> None:
+    check_required(source, ("volumeID",), path, errors)
+    _secret_reference(source, path, errors)
+
+
+def _azure_file(source: dict[str, Any], path: str, errors: Errors) -> None:
+    check_required(source, ("secretName", "shareName"), path, errors)
+    if source.get("secretNamespace") == "":
+        errors.append(required(f"{path}.secretNamespace"))
+
+
+def _local(source: dict[str, Any], path: str, errors: Errors) -> None:
+    if not source.get("path"):
+        errors.append(required(f"{path}.path"))
+    else:
+        check_no_backsteps(source["path"], f"{path}.path", errors)
+
+
+def _storage_os(source: dict[str, Any], path: str, errors: Errors) -> None:
+    name, namespace = source.get("volumeName"), source.get("volumeNamespace")
+    errors += dns_label(name, f"{path}.volumeName") if name else [required(f"{path}.volumeName")]
+    if namespace:
+        errors += dns_label(namespace, f"{path}.volumeNamespace")
+    _secret_reference(source, path, errors)
+
+
+def _csi(source: dict[str, Any], path: str, errors: Errors) -> None:
+    check_csi_driver_name(source.get("driver", ""), f"{path}.driver", errors)
+    check_required(source, ("volumeHandle",), path, errors)
+    # The blank in the last path is Kubernetes' own.
+    for field, shown in (("controllerPublishSecretRef", "controllerPublishSecretRef"),
+                         ("controllerExpandSecretRef", "controllerExpandSecretRef"),
+                         ("nodePublishSecretRef", "nodePublishSecretRef ")):
+        reference = source.get(field)
+        for name in ("name", "namespace") if reference is not None else ():
+            value = reference.get(name)
+            errors += dns_label(value, f"{path}.{name}") if value else [required(f"{path}.{shown}.{name}")]
+
+
+# source -> (check, last part of the path its errors carry, last part when it is one too many)
+_SOURCES: dict[str, tuple[Check, str, str]] = {
+    name: (check, more[0] if more else name, more[1] if more else name)
+    for name, check, *more in (
+        ("hostPath", check_host_path),
+        ("gcePersistentDisk", _disk("pdName"), "persistentDisk", "gcePersistentDisk"),
+        ("awsElasticBlockStore", _disk("volumeID")),
+        ("glusterfs", _glusterfs),
+        ("flocker", check_flocker),
+        ("nfs", check_nfs),
+        ("rbd", _needs("monitors", "image")),
+        ("quobyte", check_quobyte),
+        ("cephfs", _needs("monitors"), "cephfs", "cephFS"),
+        ("iscsi", _iscsi),
+        ("cinder", _cinder),
+        ("fc", check_fc),
+        ("flexVolume", check_flex_volume),
+        ("azureFile", _azure_file),
+        ("vsphereVolume", _needs("volumePath")),
+        ("photonPersistentDisk", _needs("pdID")),
+        ("portworxVolume", _needs("volumeID")),
+        ("azureDisk", check_azure_disk),
+        ("scaleIO", _needs("gateway", "system", "volumeName")),
+        ("local", _local),
+        ("storageos", _storage_os),
+        ("csi", _csi),
+    )
+}
+_TAKES_MOUNT_OPTIONS = frozenset((
+    "gcePersistentDisk", "awsElasticBlockStore", "glusterfs", "nfs", "rbd", "quobyte", "iscsi", "cinder", "cephfs",
+    "azureFile", "vsphereVolume", "azureDisk", "photonPersistentDisk",
+))
+
+
+def _volume_source(spec: Mapping[str, Any], name: str, path: str, inline: bool) -> Errors:
+    errors: Errors = []
+    taken = False
+    for field, (check, shown, clash) in _SOURCES.items():
+        source = spec.get(field)
+        if source is None:
+            continue
+        # A flex volume is never one too many.
+        if taken and field != "flexVolume":
+            errors.append(forbidden(f"{path}.{clash}", "may not specify more than 1 volume type"))
+            continue
+        taken = True
+        check(source, f"{path}.{shown}", errors)
+        portal = source.get("targetPortal", "") if field == "iscsi" and "initiatorName" in source else ""
+        if portal and byte_len(f"{name}:{portal}") > 64:
+            errors.append(invalid(f"{path}.iscsi.targetportal", portal,
+                                  "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if "
+                                  "iscsi.initiatorName is specified."))
+        if field == "local" and (inline or spec.get("nodeAffinity") is None):
+            errors.append(required(f"{path}.nodeAffinity", "Local volume requires node affinity"))
+    return errors if taken else [*errors, required(path, "must specify a volume type")]
+
+
+def _inline_only(spec: Mapping[str, Any], path: str) -> Errors:
+    errors = [forbidden(f"{path}.{name}", _INLINE) for name in ("claimRef", "capacity") if spec.get(name)]
+    if spec.get("csi") is None:
+        errors.append(required(f"{path}.csi", "has to be specified in the context of inline volumes"))
+    return errors
+
+
+def _capacity(spec: Mapping[str, Any], path: str) -> Errors:
+    capacity = spec.get("capacity") or {}
+    errors = [] if capacity else [required(f"{path}.capacity")]
+    if "storage" not in capacity or len(capacity) > 1:
+        errors.append(not_supported(f"{path}.capacity", dump("core.ResourceList", capacity), ("storage",)))
+    for name, text in capacity.items():
+        errors += basic_resource(text, f"{path}.capacity[{name}]") + positive_quantity(text, f"{path}.capacity[{name}]")
+    return errors
+
+
+def _node_affinity(affinity: Mapping[str, Any], path: str) -> Errors:
+    errors: Errors = []
+    if affinity.get("required") is not None:
+        check_node_selector(affinity["required"], f"{path}.required", errors)
+    else:
+        errors.append(required(f"{path}.required", "must specify required node constraints"))
+    return errors
+
+
+def validate_volume_spec(spec: Mapping[str, Any], name: str, path: str, *, inline: bool = False) -> Errors:
+    errors = _inline_only(spec, path) if inline else []
+    modes, policy = spec.get("accessModes") or (), spec.get("persistentVolumeReclaimPolicy", "")
+    if not modes:
+        errors.append(required(f"{path}.accessModes"))
+    errors += [not_supported(f"{path}.accessModes", mode, ACCESS_MODES) for mode in modes if mode not in ACCESS_MODES]
+    if not inline:
+        errors += _capacity(spec, path)
+    where = f"{path}.persistentVolumeReclaimPolicy"
+    if inline and policy not in ("", "Retain"):
+        errors.append(forbidden(where, "may only be Retain in the context of inline volumes"))
+    elif not inline and policy and policy not in _POLICIES:
+        errors.append(not_supported(where, policy, _POLICIES))
+    if spec.get("nodeAffinity") is not None:
+        errors += [forbidden(f"{path}.nodeAffinity", _INLINE)] if inline else _node_affinity(
+            spec["nodeAffinity"], f"{path}.nodeAffinity"
+        )
+    errors += _volume_source(spec, name, path, inline)
+    host_path = (spec.get("hostPath") or {}).get("path", "")
+    if policy == "Recycle" and host_path and posixpath.normpath(host_path) in ("/", "//"):
+        errors.append(forbidden(where, "may not be 'recycle' for a hostPath mount of '/'"))
+    if spec.get("storageClassName"):
+        where = f"{path}.storageClassName"
+        errors += [forbidden(where, _INLINE)] if inline else dns_subdomain(spec["storageClassName"], where)
+    mode, where = spec.get("volumeMode"), f"{path}.volumeMode"
+    if inline and mode not in (None, "Filesystem"):
+        errors.append(forbidden(where, "may not specify volumeMode other than Filesystem in the context of inline volumes"))
+    elif not inline and mode is not None and mode not in VOLUME_MODES:
+        errors.append(not_supported(where, mode, VOLUME_MODES))
+    return errors
+
+
+def validate_volume(volume: Object) -> Errors:
+    meta = volume["metadata"]
+    errors = validate_object_meta(meta, False, name_is_dns_subdomain)
+    return errors + validate_volume_spec(volume.get("spec") or {}, meta.get("name", ""), "spec")
+
+
+def _mount_options(volume: Object) -> Errors:
+    spec = volume.get("spec") or {}
+    if MOUNT_OPTIONS in (volume["metadata"].get("annotations") or {}) and not _TAKES_MOUNT_OPTIONS & spec.keys():
+        return [forbidden(f"metadata.annotations.{MOUNT_OPTIONS}", "may not specify mount options for this volume type")]
+    return []
+
+
+def create_volume(volume: Object) -> Errors:
+    return validate_volume(volume) + _mount_options(volume)
+
+
+def _source_of(spec: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: spec[name] for name in _SOURCES if name in spec}
+
+
+def update_volume(new: Object, old: Object) -> Errors:
+    spec, before = new.get("spec") or {}, old.get("spec") or {}
+    errors = create_volume(new) + validate_volume(new)
+    source, was = _source_of(spec), _source_of(before)
+    expand = "controllerExpandSecretRef"
+    # The secret for expansion may be added later.
+    if "csi" in source and "csi" in was and expand not in was["csi"]:
+        source["csi"] = {key: value for key, value in source["csi"].items() if key != expand}
+    if source != was:
+        errors.append(forbidden(
+            "spec.persistentvolumesource", "spec.persistentvolumesource is immutable after creation\n"
+            + difference("core.PersistentVolumeSource", source, was),
+        ))
+    errors += immutable(spec.get("volumeMode"), before.get("volumeMode"), "volumeMode")
+    if before.get("nodeAffinity") is not None:
+        affinity = spec.get("nodeAffinity")
+        errors += immutable(affinity, before["nodeAffinity"], "nodeAffinity",
+                            affinity and dump("core.VolumeNodeAffinity", affinity))
+    return errors
+
+
+def update_volume_status(new: Object, old: Object) -> Errors:
+    errors = validate_object_meta_update(new["metadata"], old["metadata"])
+    return errors if new["metadata"].get("resourceVersion") else [*errors, required("resourceVersion")]
+
+
+VALIDATORS = {"/PersistentVolume": Rules(create_volume, update_volume, update_volume_status)}

@@ -1,0 +1,51 @@
+"""PodDisruptionBudget and Eviction."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transom.machinery.field import invalid
+from transom.machinery.validation.checks import int_or_percent
+from transom.machinery.validation.godump import dump
+from transom.machinery.validation.meta import nonnegative, validate_label_selector
+from transom.machinery.validation.rules import Errors, Object, Rules
+
+_COUNTS = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
+
+
+def _bound(spec: dict[str, Any], name: str) -> Errors:
+    return int_or_percent(spec[name], f"spec.{name}") if spec.get(name) is not None else []
+
+
+def validate_budget(obj: Object) -> Errors:
+    """Its name is only held to what every name must be, so metadata is not judged here."""
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    errors: Errors = []
+    if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
+        errors.append(invalid("spec", dump("policy.PodDisruptionBudgetSpec", spec),
+                              "minAvailable and maxUnavailable cannot be both set"))
+    errors += _bound(spec, "minAvailable") + _bound(spec, "maxUnavailable")
+    errors += validate_label_selector(spec.get("selector"), "spec.selector")
+    for name in _COUNTS:
+        errors += nonnegative(status.get(name, 0), f"status.{name}")
+    return errors
+
+
+def update_budget(new: Object, old: Object) -> Errors:
+    return validate_budget(new)
+
+
+def update_budget_status(new: Object, old: Object) -> Errors:
+    """Any status is believed."""
+    return []
+
+
+def validate_eviction(obj: Object) -> Errors:
+    """Whether a pod may be evicted is not a matter of the request's shape."""
+    return []
+
+
+VALIDATORS = {
+    "policy/PodDisruptionBudget": Rules(validate_budget, update_budget, update_budget_status),
+    "policy/Eviction": Rules(validate_eviction, lambda new, old: validate_eviction(new)),
+}

@@ -1,0 +1,253 @@
+"""The kinds of storage.k8s.io: classes, CSI drivers and their nodes, capacities, attachments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from transom.machinery.field import duplicate, forbidden, invalid, not_supported, required, too_long
+from transom.machinery.validation.checks import dns_subdomain, each, nonnegative_quantity, token_lifetime
+from transom.machinery.validation.godump import dump
+from transom.machinery.validation.meta import (
+    immutable,
+    nonnegative,
+    validate_label_name,
+    validate_label_selector,
+    validate_object_meta,
+    validate_object_meta_update,
+)
+from transom.machinery.validation.names import (
+    IMMUTABLE,
+    byte_len,
+    is_dns1123_subdomain,
+    is_qualified_name,
+    name_is_dns_subdomain,
+)
+from transom.machinery.validation.rules import Errors, Object, Rules
+
+_PARAMETERS_LIMIT = 256 * 1024
+_BINDING_MODES = ("Immediate", "WaitForFirstConsumer")
+_ONE_SOURCE = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
+
+
+def _size(values: Mapping[str, str]) -> int:
+    return sum(byte_len(key) + byte_len(value) for key, value in values.items())
+
+
+def csi_driver_name(name: str, path: str) -> Errors:
+    errors = [] if name else [required(path)]
+    if byte_len(name) > 63:
+        errors.append(too_long(path, name, 63))
+    return errors + each(path, name, is_dns1123_subdomain(name.lower()))
+
+
+def _parameters(parameters: Mapping[str, str]) -> Errors:
+    if len(parameters) > 512:
+        return [too_long("parameters", "", 512)]
+    errors = [invalid("parameters", "", "field can not be empty.")] if "" in parameters else []
+    if _size(parameters) > _PARAMETERS_LIMIT:
+        errors.append(too_long("parameters", "", _PARAMETERS_LIMIT))
+    return errors
+
+
+def _topologies(terms: Sequence[Mapping[str, Any]]) -> Errors:
+    errors: Errors = []
+    # As many empty terms as there are terms count as seen from the start, so every empty term is a duplicate.
+    seen: list[dict[str, frozenset[str]]] = [{} for _ in terms]
+    for i, term in enumerate(terms):
+        path = f"allowedTopologies[{i}].matchLabelExpressions"
+        held: dict[str, frozenset[str]] = {}
+        for j, expression in enumerate(term.get("matchLabelExpressions") or ()):
+            key, values = expression.get("key", ""), expression.get("values") or ()
+            if not values:
+                errors.append(required(f"{path}[{j}].values"))
+            errors += [duplicate(f"{path}[{j}].values[{n}]", v) for n, v in enumerate(values) if v in values[:n]]
+            errors += validate_label_name(key, f"{path}[{j}].key")
+            if key in held:
+                errors.append(duplicate(f"{path}[{j}].key", key))
+            held[key] = frozenset(values)
+        errors += [duplicate(path, "") for other in seen if other == held]
+        seen.append(held)
+    return errors
+
+
+def validate_storage_class(obj: Object) -> Errors:
+    provisioner, mode = obj.get("provisioner", ""), obj.get("volumeBindingMode")
+    errors = validate_object_meta(obj["metadata"], False, name_is_dns_subdomain)
+    if provisioner:
+        errors += each("provisioner", provisioner, is_qualified_name(provisioner.lower()))
+    else:
+        errors.append(required("provisioner"))
+    errors += _parameters(obj.get("parameters") or {})
+    policy = obj.get("reclaimPolicy", "")
+    if policy and policy not in ("Delete", "Retain"):
+        errors.append(not_supported("reclaimPolicy", policy, ("Delete", "Retain")))
+    if mode is None:
+        errors.append(required("volumeBindingMode"))
+    elif mode not in _BINDING_MODES:
+        errors.append(not_supported("volumeBindingMode", mode, _BINDING_MODES))
+    return errors + _topologies(obj.get("allowedTopologies") or ())
+
+
+def update_storage_class(new: Object, old: Object) -> Errors:
+    errors = validate_storage_class(new) + validate_object_meta_update(new["metadata"], old["metadata"])
+    errors += [
+        forbidden(name, f"updates to {name} are forbidden.")
+        for name in ("parameters", "provisioner", "reclaimPolicy") if new.get(name) != old.get(name)
+    ]
+    return errors + immutable(new.get("volumeBindingMode"), old.get("volumeBindingMode"), "volumeBindingMode")
+
+
+def _attachment_source(source: Mapping[str, Any]) -> Errors:
+    inline, name = source.get("inlineVolumeSpec"), source.get("persistentVolumeName")
+    if inline is None and name is None:
+        return [required("spec.source", _ONE_SOURCE)]
+    if inline is not None and name is not None:
+        return [forbidden("spec.source", _ONE_SOURCE)]
+    if inline is None:
+        return [] if name else [
+            required("spec.source.persistentVolumeName", "must specify non empty persistentVolumeName")
+        ]
+    from transom.machinery.validation.persistentvolume import validate_volume_spec
+
+    return validate_volume_spec(inline, "", "spec.source.inlineVolumeSpec", inline=True)
+
+
+def validate_attachment(obj: Object) -> Errors:
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    errors = validate_object_meta(obj["metadata"], False, name_is_dns_subdomain)
+    if not spec.get("attacher"):
+        errors.append(required("spec.attacher"))
+    errors += _attachment_source(spec.get("source") or {}) + dns_subdomain(spec.get("nodeName", ""), "spec.nodeName")
+    if _size(status.get("attachmentMetadata") or {}) > _PARAMETERS_LIMIT:
+        errors.append(too_long("status.attachmentMetadata", "", _PARAMETERS_LIMIT))
+    for name in ("attachError", "detachError"):
+        if byte_len((status.get(name) or {}).get("message", "")) > 1024:
+            errors.append(too_long(f"status.{name}.message", "", _PARAMETERS_LIMIT))
+    return errors
+
+
+def create_attachment(obj: Object) -> Errors:
+    spec = obj.get("spec") or {}
+    errors = validate_attachment(obj) + csi_driver_name(spec.get("attacher", ""), "spec.attacher")
+    name = (spec.get("source") or {}).get("persistentVolumeName")
+    return errors + (dns_subdomain(name, "spec.source.persistentVolumeName") if name is not None else [])
+
+
+def update_attachment(new: Object, old: Object) -> Errors:
+    errors = validate_attachment(new) + validate_attachment(new)
+    return errors + immutable(
+        new.get("spec"), old.get("spec"), "spec", dump("storage.VolumeAttachmentSpec", new.get("spec"))
+    )
+
+
+def validate_csi_node(obj: Object) -> Errors:
+    errors = validate_object_meta(obj["metadata"], False, name_is_dns_subdomain)
+    names: set[str] = set()
+    for i, driver in enumerate((obj.get("spec") or {}).get("drivers") or ()):
+        errors += _csi_node_driver(driver, names, f"spec.drivers[{i}]")
+    return errors
+
+
+def _csi_node_driver(driver: Mapping[str, Any], names: set[str], path: str) -> Errors:
+    name, node, keys = driver.get("name", ""), driver.get("nodeID", ""), driver.get("topologyKeys") or ()
+    errors = csi_driver_name(name, f"{path}.name")
+    if not node:
+        errors.append(required(f"{path}.nodeID"))
+    if byte_len(node) > 128:
+        errors.append(invalid(f"{path}.nodeID", node, "must be 128 characters or less"))
+    count = (driver.get("allocatable") or {}).get("count")
+    if count is not None:
+        errors += nonnegative(count, f"{path}.allocatable.count")
+    if name in names:
+        errors.append(duplicate(f"{path}.name", name))
+    names.add(name)
+    for i, key in enumerate(keys):
+        if not key:
+            errors.append(required(path))
+        if key in keys[:i]:
+            errors.append(duplicate(path, key))
+        errors += each(path, dump("[]string", keys), is_qualified_name(key))
+    return errors
+
+
+def update_csi_node(new: Object, old: Object) -> Errors:
+    errors = validate_csi_node(new) + validate_csi_node(new)
+    drivers = (new.get("spec") or {}).get("drivers") or ()
+    for was in (old.get("spec") or {}).get("drivers") or ():
+        errors += [
+            invalid("CSINodeDriver", dump("storage.CSINodeDriver", driver), IMMUTABLE)
+            for driver in drivers if driver.get("name") == was.get("name") and driver != was
+        ]
+    return errors
+
+
+def _token_requests(requests: Sequence[Mapping[str, Any]]) -> Errors:
+    errors: Errors = []
+    audiences: set[str] = set()
+    for i, request in enumerate(requests):
+        path, audience = f"spec.tokenRequests[{i}]", request.get("audience", "")
+        seconds = request.get("expirationSeconds")
+        if audience in audiences:
+            errors.append(duplicate(f"{path}.audience", audience))
+            continue
+        audiences.add(audience)
+        if seconds is not None:
+            errors += token_lifetime(seconds, f"{path}.expirationSeconds")
+    return errors
+
+
+def validate_csi_driver(obj: Object) -> Errors:
+    spec = obj.get("spec") or {}
+    errors = validate_object_meta(obj["metadata"], False, name_is_dns_subdomain)
+    errors += [
+        required(f"spec.{shown}")
+        for name, shown in (("attachRequired", "attachedRequired"), ("podInfoOnMount", "podInfoOnMount"))
+        if spec.get(name) is None
+    ]
+    policy, policies = spec.get("fsGroupPolicy"), ("File", "None", "ReadWriteOnceWithFSType")
+    if policy is not None and policy not in policies:
+        errors.append(not_supported("spec.fsGroupPolicy", policy, policies))
+    errors += _token_requests(spec.get("tokenRequests") or ())
+    modes = ("Persistent", "Ephemeral")
+    return errors + [
+        not_supported("spec.volumeLifecycleModes", mode, modes)
+        for mode in spec.get("volumeLifecycleModes") or () if mode not in modes
+    ]
+
+
+def update_csi_driver(new: Object, old: Object) -> Errors:
+    return validate_object_meta_update(new["metadata"], old["metadata"]) + immutable(
+        new.get("spec"), old.get("spec"), "spec", dump("storage.CSIDriverSpec", new.get("spec"))
+    )
+
+
+def validate_capacity(obj: Object) -> Errors:
+    name = obj.get("storageClassName", "")
+    errors = validate_object_meta(obj["metadata"], True, name_is_dns_subdomain)
+    errors += validate_label_selector(obj.get("nodeTopology"), "nodeTopology") + dns_subdomain(name, "storageClassName")
+    return errors + (nonnegative_quantity(obj["capacity"], "capacity") if obj.get("capacity") is not None else [])
+
+
+def update_capacity(new: Object, old: Object) -> Errors:
+    errors = validate_capacity(new) + validate_object_meta_update(new["metadata"], old["metadata"])
+    topology = new.get("nodeTopology")
+    errors += immutable(
+        topology, old.get("nodeTopology"), "nodeTopology",
+        None if topology is None else dump("v1.LabelSelector", topology),
+    )
+    return errors + immutable(new.get("storageClassName", ""), old.get("storageClassName", ""), "storageClassName")
+
+
+def _twice(check: Any) -> Any:
+    """Kubernetes runs the check of a few new objects two times over, which shows in the list of causes."""
+    return lambda obj: check(obj) + check(obj)
+
+
+VALIDATORS = {
+    "storage.k8s.io/StorageClass": Rules(validate_storage_class, update_storage_class),
+    "storage.k8s.io/VolumeAttachment": Rules(create_attachment, update_attachment),
+    "storage.k8s.io/CSINode": Rules(_twice(validate_csi_node), update_csi_node),
+    "storage.k8s.io/CSIDriver": Rules(_twice(validate_csi_driver), update_csi_driver),
+    "storage.k8s.io/CSIStorageCapacity": Rules(_twice(validate_capacity), update_capacity),
+}
