@@ -1,0 +1,252 @@
+"""Sets of field paths, in the very form in which managedFields carries them.
+
+A set is a FieldsV1 tree: `{"f:data": {".": {}, "f:a": {}}}` holds `.data` and `.data.a`. A node without entries is a
+member; a node with entries is a member only if one of them is `.`. The root is never a member, so `{}` is the empty
+set. Sets are read-only and share their branches; an operation that changes nothing returns its first operand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+
+from transom.machinery import gofmt, gojson
+from transom.machinery.field import go_quote
+
+FieldSet = dict[str, Any]
+Path = tuple[str, ...]
+
+MEMBER: FieldSet = {}
+EMPTY: FieldSet = {}
+
+
+class InvalidFields(ValueError):
+    """A FieldsV1 tree that names something that is no path element."""
+
+
+def is_member(node: FieldSet) -> bool:
+    return not node or "." in node
+
+
+def union(a: FieldSet, b: FieldSet) -> FieldSet:
+    """What is in either set."""
+    if a is b or not b:
+        return a
+    if not a:
+        return b
+    out: FieldSet | None = None
+    for key, theirs in b.items():
+        mine = a.get(key)
+        if mine is None:
+            joined = theirs
+        elif key == "." or mine is theirs:
+            continue
+        else:
+            joined = _union_node(mine, theirs)
+            if joined is mine:
+                continue
+        if out is None:
+            out = dict(a)
+        out[key] = joined
+    return a if out is None else out
+
+
+def _union_node(a: FieldSet, b: FieldSet) -> FieldSet:
+    if not a:
+        return b if is_member(b) else {".": MEMBER, **b}
+    if not b:
+        return a if "." in a else {".": MEMBER, **a}
+    return union(a, b)
+
+
+def difference(a: FieldSet, b: FieldSet) -> FieldSet:
+    """What is in `a` and not in `b`; a member that goes leaves its children."""
+    if not a or not b:
+        return a
+    out: FieldSet | None = None
+    for key in b if len(b) < len(a) else list(a):
+        if key == "." or key not in b or key not in a:
+            continue
+        mine = a[key]
+        left = _difference_node(mine, b[key])
+        if left is mine:
+            continue
+        if out is None:
+            out = dict(a)
+        if left is None:
+            del out[key]
+        else:
+            out[key] = left
+    return a if out is None else out
+
+
+def _difference_node(a: FieldSet, b: FieldSet) -> FieldSet | None:
+    """The node without what `b` has; None when nothing is left."""
+    if not a:
+        return None if is_member(b) else a
+    rest = difference(a, b)
+    if "." in rest and is_member(b):
+        rest = {k: v for k, v in rest.items() if k != "."}
+        return rest or None
+    if rest is not a and "." in rest and len(rest) == 1:
+        return MEMBER
+    return rest or None
+
+
+def recursive_difference(a: FieldSet, b: FieldSet) -> FieldSet:
+    """What is in `a` and neither in `b` nor below a member of `b`."""
+    out: FieldSet = {}
+    for key, mine in a.items():
+        theirs = b.get(key) if key != "." else None
+        if theirs is None:
+            out[key] = mine
+        elif not is_member(theirs):
+            left = recursive_difference(mine, theirs) if mine else mine
+            if left or not mine:
+                out[key] = MEMBER if len(left) == 1 and "." in left else left
+    return out
+
+
+def intersection(a: FieldSet, b: FieldSet) -> FieldSet:
+    """What is in both sets."""
+    out: FieldSet = {}
+    if len(b) < len(a):
+        a, b = b, a
+    for key, mine in a.items():
+        theirs = b.get(key)
+        if theirs is None or key == ".":
+            continue
+        below = intersection(mine, theirs)
+        if is_member(mine) and is_member(theirs):
+            out[key] = {".": MEMBER, **below} if below else MEMBER
+        elif below:
+            out[key] = below
+    return out
+
+
+def equal(a: FieldSet, b: FieldSet) -> bool:
+    return a is b or a == b
+
+
+def has(fields: FieldSet, path: Path) -> bool:
+    node: FieldSet | None = fields
+    for element in path:
+        node = node.get(element) if node is not None else None
+    return bool(path) and node is not None and is_member(node)
+
+
+def insert(fields: FieldSet, path: Path) -> None:
+    """Adds a path in place, to a set that nobody else holds yet."""
+    for element in path[:-1]:
+        below = fields.get(element)
+        if below is None:
+            below = fields[element] = {}
+        elif not below:
+            below = fields[element] = {".": MEMBER}
+        fields = below
+    below = fields.get(path[-1])
+    if below is None:
+        fields[path[-1]] = {}
+    elif below:
+        below["."] = MEMBER
+
+
+def paths(fields: FieldSet) -> Iterator[Path]:
+    """Every member: at each level the members first, then what is below, both in Kubernetes' order."""
+    keys = sorted((k for k in fields if k != "."), key=_order)
+    yield from ((k,) for k in keys if is_member(fields[k]))
+    for key in keys:
+        for path in paths(fields[key]):
+            yield (key, *path)
+
+
+def _order(element: str) -> tuple[int, Any]:
+    """Named fields, then elements by key, by value, by index."""
+    kind, text = element[0], element[2:]
+    if kind == "f":
+        return 0, text
+    if kind == "k":
+        return 1, [(k, _value_order(v)) for k, v in sorted(orjson.loads(text).items())]
+    if kind == "v":
+        return 2, _value_order(orjson.loads(text))
+    return 3, int(text)
+
+
+def _value_order(value: Any) -> tuple[int, Any]:
+    if isinstance(value, bool):
+        return 2, value
+    if isinstance(value, int | float):
+        return 0, value
+    if isinstance(value, str):
+        return 1, value
+    return 3, gojson.marshal(value)
+
+
+def path_text(path: Path) -> str:
+    """A path as people read it: `.spec.containers[name="c"].image`."""
+    return "".join(map(element_text, path))
+
+
+def element_text(element: str) -> str:
+    kind, text = element[0], element[2:]
+    if kind == "f":
+        return f".{text}"
+    if kind == "k":
+        return "[" + ",".join(f"{k}={_value_text(v)}" for k, v in sorted(orjson.loads(text).items())) + "]"
+    if kind == "v":
+        return f"[={_value_text(orjson.loads(text))}]"
+    return f"[{text}]"
+
+
+def _value_text(value: Any) -> str:
+    if isinstance(value, str):
+        return go_quote(value)
+    return "null" if value is None else gofmt.sprint(value)
+
+
+def from_fields_v1(tree: Any) -> FieldSet:
+    """The set a client's FieldsV1 means: element names in canonical form, kinds of elements we do not know left out."""
+    if not isinstance(tree, dict):
+        raise InvalidFields(f"not an object: {tree!r}")
+    out: FieldSet = {}
+    for key, below in tree.items():
+        if key == ".":
+            continue
+        element = _canonical(key)
+        if element is None:
+            continue
+        node = from_fields_v1(below)
+        if node and "." in below:
+            node["."] = MEMBER
+        out[element] = node
+    return out
+
+
+def _canonical(element: str) -> str | None:
+    if len(element) < 2:
+        raise InvalidFields("key must be 2 characters long:")
+    if element[1] != ":":
+        raise InvalidFields(f"missing colon: {element}")
+    kind, text = element[0], element[2:]
+    if kind == "f":
+        return element
+    try:
+        if kind == "v":
+            return "v:" + gojson.marshal(orjson.loads(text)).decode()
+        if kind == "k":
+            keys = orjson.loads(text)
+            if not isinstance(keys, dict):
+                raise InvalidFields(f"not an object: {element}")
+            return "k:" + gojson.marshal(keys).decode()
+        if kind == "i":
+            return f"i:{int(text)}"
+    except ValueError as e:
+        raise InvalidFields(str(e)) from None
+    return None
+
+
+def to_fields_v1(fields: FieldSet) -> dict[str, Any]:
+    """The tree that goes into managedFields: the set itself."""
+    return fields
