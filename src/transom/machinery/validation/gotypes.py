@@ -1,15 +1,15 @@
 """The Go types whose values Kubernetes prints into validation errors: their fields in order, with types.
 
 Some errors show a whole struct as Go prints it (`core.Toleration{Key:"a", ...}`), so the order of the fields is part of
-the text. A row reads `Type: Field type, Field=jsonName type`; the JSON name is written only where it does not follow from
-the Go name. A field with `^` is embedded: its members stand at the level of its parent in JSON; `^` with a JSON name has
-an object of its own. Knows only the shape of release 1.20, because that is what is printed.
+the text. A row reads `Type: Field type, Field=jsonName type`; the JSON name is written only where it does not follow
+from the Go name. A field with `^` is embedded: its members stand at the level of its parent in JSON. Knows only the
+shape of release 1.20, because that is what is printed.
 """
 
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cache
 from typing import NamedTuple
 
 
@@ -265,7 +265,7 @@ def _json_name(name: str) -> str:
     return name[: head.end()].lower() + name[head.end() :] if head else name
 
 
-@lru_cache(maxsize=None)
+@cache
 def fields(go_type: str) -> tuple[GoField, ...] | None:
     """The fields of a struct type, None when it is not a struct of the table."""
     row = _TABLE.get(go_type)

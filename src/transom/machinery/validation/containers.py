@@ -1,0 +1,237 @@
+"""Containers, init containers and ephemeral containers of a pod spec."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from transom.machinery.field import duplicate, forbidden, invalid, not_found, not_supported, required
+from transom.machinery.validation.common import all_invalid, check_dns_label
+from transom.machinery.validation.env import check_env, check_env_from
+from transom.machinery.validation.godump import dump
+from transom.machinery.validation.mounts import Volumes, check_mounts_and_devices
+from transom.machinery.validation.names import is_dns1123_label, is_valid_port_name, is_valid_port_num
+from transom.machinery.validation.probes import check_lifecycle, check_readiness_probe, check_restarting_probe
+from transom.machinery.validation.resources import check_resource_requirements
+from transom.machinery.validation.rules import Errors
+from transom.machinery.validation.security import check_security_context
+
+_PROTOCOLS = ("SCTP", "TCP", "UDP")
+PULL_POLICIES = ("Always", "IfNotPresent", "Never")
+_MESSAGE_POLICIES = ("File", "FallbackToLogsOnError")
+_NOT_FOR_INIT = "must not be set for init containers"
+_NOT_FOR_EPHEMERAL = "cannot be set for an Ephemeral Container"
+_INIT_FORBIDS = (
+    ("lifecycle", "core.Lifecycle"), ("livenessProbe", "core.Probe"), ("readinessProbe", "core.Probe"),
+    ("startupProbe", "core.Probe"),
+)
+_EPHEMERAL_FORBIDS = (
+    "ports", "resources", "resizePolicy", "restartPolicy", "livenessProbe", "readinessProbe", "startupProbe",
+    "lifecycle",
+)
+_RESIZE_RESOURCES = ("cpu", "memory")
+_RESIZE_POLICIES = ("NotRequired", "RestartContainer")
+
+Containers = list[dict[str, Any]]
+
+
+class PodContext(NamedTuple):
+    """What a container's rules need to know of its pod."""
+
+    volumes: Volumes
+    restart_policy: str
+    grace: int | None
+    claims: frozenset[str]
+
+
+def check_containers(containers: Containers, context: PodContext, path: str, errs: Errors) -> None:
+    if not containers:
+        errs.append(required(path))
+        return
+    names: set[str] = set()
+    for i, container in enumerate(containers):
+        where = f"{path}[{i}]"
+        _check_container(container, names, context, where, errs)
+        if "restartPolicy" in container:
+            errs.append(forbidden(f"{where}.restartPolicy", "may not be set for non-init containers"))
+    _check_host_ports(containers, path, errs)
+
+
+def check_init_containers(
+    containers: Containers, others: Containers, context: PodContext, path: str, errs: Errors
+) -> None:
+    names: set[str] = set()
+    for i, container in enumerate(containers):
+        where = f"{path}[{i}]"
+        _check_container(container, names, context, where, errs)
+        policy = container.get("restartPolicy", "Always")
+        if policy != "Always":
+            errs.append(not_supported(f"{where}.restartPolicy", policy, ("Always",)))
+    for container in containers:
+        # They run one after the other, so each is checked alone (and always reported as the first).
+        _check_host_ports([container], path, errs)
+    names = {container.get("name", "") for container in others}
+    for i, container in enumerate(containers):
+        name = container.get("name", "")
+        if name in names:
+            errs.append(duplicate(f"{path}[{i}].name", name))
+        if name:
+            names.add(name)
+        if container.get("restartPolicy") == "Always":
+            continue
+        for field, go_type in _INIT_FORBIDS:
+            if field in container:
+                errs.append(invalid(f"{path}[{i}].{field}", dump(go_type, container[field]), _NOT_FOR_INIT))
+
+
+def check_ephemeral_containers(
+    containers: Containers, others: Iterable[dict[str, Any]], context: PodContext, path: str, errs: Errors
+) -> None:
+    regular = {container.get("name", "") for container in others}
+    names = set(regular)
+    for i, container in enumerate(containers):
+        where = f"{path}[{i}]"
+        _check_container(container, names, context, where, errs)
+        check_image_whitespace([container], "", errs, where)
+        target = container.get("targetContainerName")
+        if target and target not in regular:
+            errs.append(not_found(f"{where}.targetContainerName", target))
+        for field in _EPHEMERAL_FORBIDS:
+            if container.get(field):
+                errs.append(forbidden(f"{where}.{field}", _NOT_FOR_EPHEMERAL))
+        for j, mount in enumerate(container.get("volumeMounts") or ()):
+            for field in ("subPath", "subPathExpr"):
+                if mount.get(field):
+                    errs.append(forbidden(f"{where}.volumeMounts[{j}].{field}", _NOT_FOR_EPHEMERAL))
+
+
+def check_image_whitespace(containers: Containers, path: str, errs: Errors, only: str = "") -> None:
+    """Only pods mind white space around an image name: templates may hold it as a placeholder."""
+    for i, container in enumerate(containers):
+        image = container.get("image", "")
+        if image != image.strip():
+            where = only or f"{path}[{i}]"
+            errs.append(invalid(f"{where}.image", image, "must not have leading or trailing whitespace"))
+
+
+def _check_container(
+    container: dict[str, Any], names: set[str], context: PodContext, path: str, errs: Errors
+) -> None:
+    name = container.get("name", "")
+    if not name:
+        errs.append(required(f"{path}.name"))
+    elif is_dns1123_label(name):
+        check_dns_label(name, f"{path}.name", errs)
+    if name in names:
+        errs.append(duplicate(f"{path}.name", name))
+    else:
+        names.add(name)
+    if not container.get("image"):
+        errs.append(required(f"{path}.image"))
+    if (lifecycle := container.get("lifecycle")) is not None:
+        check_lifecycle(lifecycle, context.grace, f"{path}.lifecycle", errs)
+    if (probe := container.get("livenessProbe")) is not None:
+        check_restarting_probe(probe, f"{path}.livenessProbe", errs)
+    if (probe := container.get("startupProbe")) is not None:
+        check_restarting_probe(probe, f"{path}.startupProbe", errs)
+    _check_message_policy(container.get("terminationMessagePolicy", ""), path, errs)
+    if (probe := container.get("readinessProbe")) is not None:
+        check_readiness_probe(probe, f"{path}.readinessProbe", errs)
+    if ports := container.get("ports"):
+        _check_ports(ports, f"{path}.ports", errs)
+    if variables := container.get("env"):
+        check_env(variables, f"{path}.env", errs)
+    if sources := container.get("envFrom"):
+        check_env_from(sources, f"{path}.envFrom", errs)
+    check_mounts_and_devices(container, context.volumes, path, errs)
+    check_pull_policy(container.get("imagePullPolicy", ""), f"{path}.imagePullPolicy", errs)
+    if resources := container.get("resources"):
+        check_resource_requirements(resources, f"{path}.resources", errs)
+        _check_claims(resources.get("claims") or (), context.claims, f"{path}.resources.claims", errs)
+    if policies := container.get("resizePolicy"):
+        _check_resize(policies, context.restart_policy, f"{path}.resizePolicy", errs)
+    if (security := container.get("securityContext")) is not None:
+        check_security_context(security, f"{path}.securityContext", errs)
+
+
+def _check_message_policy(policy: str, path: str, errs: Errors) -> None:
+    if policy in _MESSAGE_POLICIES:
+        return
+    text = "must be 'File' or 'FallbackToLogsOnError'"
+    where = f"{path}.terminationMessagePolicy"
+    errs.append(invalid(where, policy, text) if policy else required(where, text))
+
+
+def check_pull_policy(policy: str, path: str, errs: Errors) -> None:
+    if policy in PULL_POLICIES:
+        return
+    errs.append(not_supported(path, policy, PULL_POLICIES) if policy else required(path))
+
+
+def _check_ports(ports: list[dict[str, Any]], path: str, errs: Errors) -> None:
+    names: set[str] = set()
+    for i, port in enumerate(ports):
+        name = port.get("name")
+        if name:
+            messages = is_valid_port_name(name)
+            if messages:
+                all_invalid(messages, name, f"{path}[{i}].name", errs)
+            elif name in names:
+                errs.append(duplicate(f"{path}[{i}].name", name))
+            else:
+                names.add(name)
+        number, host = port.get("containerPort", 0), port.get("hostPort", 0)
+        if number == 0:
+            errs.append(required(f"{path}[{i}].containerPort"))
+        else:
+            all_invalid(is_valid_port_num(number), number, f"{path}[{i}].containerPort", errs)
+        if host:
+            all_invalid(is_valid_port_num(host), host, f"{path}[{i}].hostPort", errs)
+        protocol = port.get("protocol", "")
+        if not protocol:
+            errs.append(required(f"{path}[{i}].protocol"))
+        elif protocol not in _PROTOCOLS:
+            errs.append(not_supported(f"{path}[{i}].protocol", protocol, _PROTOCOLS))
+
+
+def _check_host_ports(containers: Containers, path: str, errs: Errors) -> None:
+    taken: set[str] = set()
+    for i, container in enumerate(containers):
+        for j, port in enumerate(container.get("ports") or ()):
+            number = port.get("hostPort", 0)
+            if not number:
+                continue
+            key = f"{port.get('protocol', '')}/{port.get('hostIP', '')}/{number}"
+            if key in taken:
+                errs.append(duplicate(f"{path}[{i}].ports[{j}].hostPort", key))
+            taken.add(key)
+
+
+def _check_claims(claims: Iterable[dict[str, Any]], known: frozenset[str], path: str, errs: Errors) -> None:
+    seen: set[tuple[str, str]] = set()
+    for i, claim in enumerate(claims):
+        name, request = claim.get("name", ""), claim.get("request", "")
+        if not name:
+            errs.append(required(f"{path}[{i}]"))
+            continue
+        if (name, request) in seen:
+            errs.append(duplicate(f"{path}[{i}]", f"{name}/{request}" if request else name))
+        seen.add((name, request))
+        if name not in known:
+            errs.append(not_found(f"{path}[{i}]", name))
+
+
+def _check_resize(policies: list[dict[str, Any]], restart_policy: str, path: str, errs: Errors) -> None:
+    seen: set[str] = set()
+    for i, policy in enumerate(policies):
+        resource, restart = policy.get("resourceName", ""), policy.get("restartPolicy", "")
+        if resource in seen:
+            errs.append(duplicate(f"{path}[{i}]", resource))
+        seen.add(resource)
+        for value, supported in ((resource, _RESIZE_RESOURCES), (restart, _RESIZE_POLICIES)):
+            if not value:
+                errs.append(required(path))
+            elif value not in supported:
+                errs.append(not_supported(path, value, supported))
+        if restart_policy == "Never" and restart != "NotRequired":
+            errs.append(invalid(path, restart, "must be 'NotRequired' when `restartPolicy` is 'Never'"))

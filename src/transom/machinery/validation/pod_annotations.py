@@ -1,0 +1,113 @@
+"""Annotations that have a meaning on pods: mirror pods, tolerations of old, seccomp and AppArmor profiles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from transom.machinery.field import forbidden, go_quote, invalid
+from transom.machinery.validation.common import check_descending_path
+from transom.machinery.validation.rules import Errors
+from transom.machinery.validation.scheduling import check_tolerations
+from transom.machinery.validation.security import containers_with_path
+
+MIRROR = "kubernetes.io/config.mirror"
+_TOLERATIONS = "scheduler.alpha.kubernetes.io/tolerations"
+_SECCOMP_POD = "seccomp.security.alpha.kubernetes.io/pod"
+_SECCOMP_CONTAINER = "container.seccomp.security.alpha.kubernetes.io/"
+_APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
+_LOCALHOST = "localhost/"
+_RUNTIME_DEFAULT = ("runtime/default", "docker/default")
+_UNCONFINED = "unconfined"
+
+
+def check_pod_annotations(annotations: dict[str, str], spec: dict[str, Any], path: str, errs: Errors) -> None:
+    if MIRROR in annotations and not spec.get("nodeName"):
+        text = "must set spec.nodeName if mirror pod annotation is set"
+        errs.append(invalid(f"{path}[{MIRROR}]", annotations[MIRROR], text))
+    if annotations.get(_TOLERATIONS):
+        _check_toleration_annotation(annotations[_TOLERATIONS], path, errs)
+    if _SECCOMP_POD in annotations:
+        _check_seccomp_name(annotations[_SECCOMP_POD], f"{path}.{_SECCOMP_POD}", errs)
+    for key, value in annotations.items():
+        if key.startswith(_SECCOMP_CONTAINER):
+            _check_seccomp_name(value, f"{path}.{key}", errs)
+    for key, value in annotations.items():
+        if key.startswith(_APPARMOR):
+            _check_apparmor(key.removeprefix(_APPARMOR), value, spec, f"{path}[{key}]", errs)
+
+
+def _check_toleration_annotation(text: str, path: str, errs: Errors) -> None:
+    try:
+        tolerations = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        errs.append(invalid(path, _TOLERATIONS, str(error)))
+        return
+    if not isinstance(tolerations, list) or not all(isinstance(item, dict) for item in tolerations):
+        errs.append(invalid(path, _TOLERATIONS, "json: cannot unmarshal value into Go value of type []v1.Toleration"))
+        return
+    check_tolerations(tolerations, f"{path}.{_TOLERATIONS}", errs)
+
+
+def _check_seccomp_name(name: str, path: str, errs: Errors) -> None:
+    if name in _RUNTIME_DEFAULT or name == _UNCONFINED:
+        return
+    if name.startswith(_LOCALHOST):
+        check_descending_path(name.removeprefix(_LOCALHOST), path, errs)
+    else:
+        errs.append(invalid(path, name, "must be a valid seccomp profile"))
+
+
+def _check_apparmor(container: str, profile: str, spec: dict[str, Any], path: str, errs: Errors) -> None:
+    if not any(c.get("name") == container for c, _ in containers_with_path(spec, "")):
+        errs.append(invalid(path, container, "container not found"))
+    if profile and profile not in ("runtime/default", _UNCONFINED) and not profile.startswith(_LOCALHOST):
+        errs.append(invalid(path, profile, f"invalid AppArmor profile name: {go_quote(profile)}"))
+
+
+def check_annotation_updates(
+    new: dict[str, str], old: dict[str, str], spec: dict[str, Any], path: str, errs: Errors
+) -> None:
+    """What may not be changed, removed or added after the pod was made."""
+    for key, value in old.items():
+        if new.get(key) != value:
+            _check_fixed(key, "remove or update", path, errs)
+    for key in new:
+        if key not in old:
+            _check_fixed(key, "add", path, errs)
+    check_pod_annotations(new, spec, path, errs)
+
+
+def _check_fixed(key: str, verb: str, path: str, errs: Errors) -> None:
+    if key.startswith(_APPARMOR):
+        errs.append(forbidden(f"{path}[{key}]", f"may not {verb} AppArmor annotations"))
+    elif key == MIRROR:
+        errs.append(forbidden(f"{path}[{key}]", f"may not {verb} mirror pod annotation"))
+
+
+def check_seccomp_agrees(annotations: dict[str, str], spec: dict[str, Any], path: str, errs: Errors) -> None:
+    """An annotation and the field that replaced it must say the same."""
+    if not annotations:
+        return
+    profile = (spec.get("securityContext") or {}).get("seccompProfile")
+    if profile is not None and _SECCOMP_POD in annotations:
+        _check_same(annotations[_SECCOMP_POD], profile, f"{path}.securityContext.seccompProfile", errs)
+    for container, where in containers_with_path(spec, path):
+        profile = (container.get("securityContext") or {}).get("seccompProfile")
+        key = _SECCOMP_CONTAINER + container.get("name", "")
+        if profile is not None and key in annotations:
+            _check_same(annotations[key], profile, f"{where}.securityContext.seccompProfile", errs)
+
+
+def _check_same(annotation: str, profile: dict[str, Any], path: str, errs: Errors) -> None:
+    kind = profile.get("type")
+    if kind == "Localhost" and annotation.startswith(_LOCALHOST):
+        if annotation.removeprefix(_LOCALHOST) != profile.get("localhostProfile"):
+            text = "seccomp profile in annotation and field must match"
+            errs.append(forbidden(f"{path}.localhostProfile", text))
+        return
+    same = {"Unconfined": annotation == _UNCONFINED, "RuntimeDefault": annotation in _RUNTIME_DEFAULT,
+            "Localhost": False}
+    if not same.get(kind or "", True):
+        errs.append(forbidden(f"{path}.type", "seccomp type in annotation and field must match"))

@@ -1,0 +1,245 @@
+"""Where a pod may run: affinity, tolerations, topology spread, scheduling gates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from transom.machinery.field import duplicate, forbidden, invalid, not_supported, required
+from transom.machinery.validation.common import all_invalid
+from transom.machinery.validation.godump import dump
+from transom.machinery.validation.meta import validate_label_selector
+from transom.machinery.validation.names import (
+    is_label_value,
+    is_qualified_name,
+    name_is_dns_label,
+    name_is_dns_subdomain,
+)
+from transom.machinery.validation.rules import Errors
+
+TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_TOLERATION_OPERATORS = ("Equal", "Exists")
+_SPREAD_ACTIONS = ("DoNotSchedule", "ScheduleAnyway")
+_NODE_POLICIES = ("Honor", "Ignore")
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+_WEIGHT = "must be in the range 1-100"
+
+
+def check_affinity(affinity: dict[str, Any], path: str, errs: Errors) -> None:
+    if (node := affinity.get("nodeAffinity")) is not None:
+        _check_node_affinity(node, f"{path}.nodeAffinity", errs)
+    for kind in ("podAffinity", "podAntiAffinity"):
+        if (pod := affinity.get(kind)) is not None:
+            _check_pod_affinity(pod, f"{path}.{kind}", errs)
+
+
+def _check_node_affinity(affinity: dict[str, Any], path: str, errs: Errors) -> None:
+    if (selector := affinity.get(_REQUIRED)) is not None:
+        check_node_selector(selector, f"{path}.{_REQUIRED}", errs)
+    for i, term in enumerate(affinity.get(_PREFERRED) or ()):
+        where = f"{path}.{_PREFERRED}[{i}]"
+        _check_weight(term.get("weight", 0), where, errs)
+        check_node_selector_term(term.get("preference") or {}, f"{where}.preference", errs)
+
+
+def _check_weight(weight: int, path: str, errs: Errors) -> None:
+    if not 0 < weight <= 100:
+        errs.append(invalid(f"{path}.weight", weight, _WEIGHT))
+
+
+def check_node_selector(selector: dict[str, Any], path: str, errs: Errors) -> None:
+    terms = selector.get("nodeSelectorTerms")
+    if not terms:
+        errs.append(required(f"{path}.nodeSelectorTerms", "must have at least one node selector term"))
+        return
+    for i, term in enumerate(terms):
+        check_node_selector_term(term, f"{path}.nodeSelectorTerms[{i}]", errs)
+
+
+def check_node_selector_term(term: dict[str, Any], path: str, errs: Errors) -> None:
+    for i, requirement in enumerate(term.get("matchExpressions") or ()):
+        _check_expression(requirement, f"{path}.matchExpressions[{i}]", errs)
+    for i, requirement in enumerate(term.get("matchFields") or ()):
+        _check_field_requirement(requirement, f"{path}.matchFields[{i}]", errs)
+
+
+def _check_expression(requirement: dict[str, Any], path: str, errs: Errors) -> None:
+    operator, values = requirement.get("operator", ""), requirement.get("values") or ()
+    if operator in ("In", "NotIn"):
+        if not values:
+            errs.append(required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
+    elif operator in ("Exists", "DoesNotExist"):
+        if values:
+            text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+            errs.append(forbidden(f"{path}.values", text))
+    elif operator in ("Gt", "Lt"):
+        if len(values) != 1:
+            text = "must be specified single value when `operator` is 'Lt' or 'Gt'"
+            errs.append(required(f"{path}.values", text))
+    else:
+        errs.append(invalid(f"{path}.operator", operator, "not a valid selector operator"))
+    check_label_name(requirement.get("key", ""), f"{path}.key", errs)
+
+
+def _check_field_requirement(requirement: dict[str, Any], path: str, errs: Errors) -> None:
+    operator, values = requirement.get("operator", ""), requirement.get("values") or ()
+    if operator not in ("In", "NotIn"):
+        errs.append(invalid(f"{path}.operator", operator, "not a valid selector operator"))
+    elif len(values) != 1:
+        text = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"
+        errs.append(required(f"{path}.values", text))
+    key = requirement.get("key", "")
+    if key != "metadata.name":
+        errs.append(invalid(f"{path}.key", key, "not a valid field selector key"))
+        return
+    for i, value in enumerate(values):
+        all_invalid(name_is_dns_subdomain(value, False), value, f"{path}.values[{i}]", errs)
+
+
+def check_label_name(name: str, path: str, errs: Errors) -> None:
+    all_invalid(is_qualified_name(name), name, path, errs)
+
+
+def _check_pod_affinity(affinity: dict[str, Any], path: str, errs: Errors) -> None:
+    for i, term in enumerate(affinity.get(_REQUIRED) or ()):
+        _check_pod_affinity_term(term, f"{path}.{_REQUIRED}[{i}]", errs)
+    for i, weighted in enumerate(affinity.get(_PREFERRED) or ()):
+        where = f"{path}.{_PREFERRED}[{i}]"
+        _check_weight(weighted.get("weight", 0), where, errs)
+        _check_pod_affinity_term(weighted.get("podAffinityTerm") or {}, f"{where}.podAffinityTerm", errs)
+
+
+def _check_pod_affinity_term(term: dict[str, Any], path: str, errs: Errors) -> None:
+    # Kubernetes 1.20 names the selector `matchExpressions` here.
+    errs += validate_label_selector(term.get("labelSelector"), f"{path}.matchExpressions")
+    if (selector := term.get("namespaceSelector")) is not None:
+        errs += validate_label_selector(selector, f"{path}.namespaceSelector")
+    for namespace in term.get("namespaces") or ():
+        all_invalid(name_is_dns_label(namespace, False), namespace, f"{path}.namespace", errs)
+    _check_label_keys(term, path, errs)
+    key = term.get("topologyKey", "")
+    if not key:
+        errs.append(required(f"{path}.topologyKey", "can not be empty"))
+    check_label_name(key, f"{path}.topologyKey", errs)
+
+
+def _check_label_keys(term: dict[str, Any], path: str, errs: Errors) -> None:
+    """`matchLabelKeys` and `mismatchLabelKeys` of a pod affinity term."""
+    matching, mismatching = term.get("matchLabelKeys") or (), term.get("mismatchLabelKeys") or ()
+    for name, keys in (("matchLabelKeys", matching), ("mismatchLabelKeys", mismatching)):
+        if keys and term.get("labelSelector") is None:
+            errs.append(forbidden(f"{path}.{name}", "must not be specified when labelSelector is not set"))
+            continue
+        for i, key in enumerate(keys):
+            check_label_name(key, f"{path}.{name}[{i}]", errs)
+    for i, key in enumerate(matching):
+        if key in mismatching:
+            errs.append(invalid(f"{path}.matchLabelKeys[{i}]", key,
+                                "exists in both matchLabelKeys and mismatchLabelKeys"))
+
+
+def check_tolerations(tolerations: Iterable[dict[str, Any]], path: str, errs: Errors) -> None:
+    for i, toleration in enumerate(tolerations):
+        where = f"{path}[{i}]"
+        key, operator, effect = (toleration.get(name, "") for name in ("key", "operator", "effect"))
+        value = toleration.get("value", "")
+        if key:
+            check_label_name(key, f"{where}.key", errs)
+        elif operator != "Exists":
+            text = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
+            errs.append(invalid(f"{where}.operator", operator, text))
+        if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
+            text = "effect must be 'NoExecute' when `tolerationSeconds` is set"
+            errs.append(invalid(f"{where}.effect", effect, text))
+        if operator in ("Equal", ""):
+            messages = is_label_value(value)
+            if messages:
+                errs.append(invalid(f"{where}.operator", value, ";".join(messages)))
+        elif operator != "Exists":
+            errs.append(not_supported(f"{where}.operator", operator, _TOLERATION_OPERATORS))
+        elif value:
+            errs.append(invalid(f"{where}.operator", dump("core.Toleration", toleration),
+                                "value must be empty when `operator` is 'Exists'"))
+        if effect and effect not in TAINT_EFFECTS:
+            errs.append(not_supported(f"{where}.effect", effect, TAINT_EFFECTS))
+
+
+def check_only_added_tolerations(
+    new: list[dict[str, Any]], old: list[dict[str, Any]], path: str, errs: Errors
+) -> None:
+    """An update may add tolerations and change their seconds, nothing else."""
+    kept = [_without_seconds(toleration) for toleration in new]
+    if any(_without_seconds(toleration) not in kept for toleration in old):
+        errs.append(forbidden(path, "existing toleration can not be modified except its tolerationSeconds"))
+        return
+    check_tolerations(new, path, errs)
+
+
+def _without_seconds(toleration: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in toleration.items() if name != "tolerationSeconds"}
+
+
+def check_topology_spread(constraints: list[dict[str, Any]], path: str, errs: Errors) -> None:
+    for i, constraint in enumerate(constraints):
+        where = f"{path}[{i}]"
+        skew, key = constraint.get("maxSkew", 0), constraint.get("topologyKey", "")
+        action = constraint.get("whenUnsatisfiable", "")
+        if skew <= 0:
+            errs.append(invalid(f"{where}.maxSkew", skew, "must be greater than zero"))
+        if not key:
+            errs.append(required(f"{where}.topologyKey", "can not be empty"))
+        if action not in _SPREAD_ACTIONS:
+            errs.append(not_supported(f"{where}.whenUnsatisfiable", action, _SPREAD_ACTIONS))
+        for later in constraints[i + 1 :]:
+            if (later.get("topologyKey", ""), later.get("whenUnsatisfiable", "")) == (key, action):
+                errs.append(duplicate(f"{where}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {action}}}"))
+                break
+        _check_spread_extras(constraint, action, where, errs)
+
+
+def _check_spread_extras(constraint: dict[str, Any], action: str, path: str, errs: Errors) -> None:
+    """The fields that came after 1.20."""
+    domains = constraint.get("minDomains")
+    if domains is not None:
+        if domains <= 0:
+            errs.append(invalid(f"{path}.minDomains", domains, "must be greater than zero"))
+        if action != "DoNotSchedule":
+            text = f"can only use minDomains if whenUnsatisfiable=DoNotSchedule, not {action}"
+            errs.append(invalid(f"{path}.minDomains", domains, text))
+    for name in ("nodeAffinityPolicy", "nodeTaintsPolicy"):
+        policy = constraint.get(name)
+        if policy is not None and policy not in _NODE_POLICIES:
+            errs.append(not_supported(f"{path}.{name}", policy, _NODE_POLICIES))
+    keys = constraint.get("matchLabelKeys")
+    if not keys:
+        return
+    selector = constraint.get("labelSelector")
+    if selector is None:
+        errs.append(forbidden(f"{path}.matchLabelKeys", "must not be specified when labelSelector is not set"))
+    selected = {*((selector or {}).get("matchLabels") or ()),
+                *(e.get("key", "") for e in (selector or {}).get("matchExpressions") or ())}
+    for i, key in enumerate(keys):
+        check_label_name(key, f"{path}.matchLabelKeys[{i}]", errs)
+        if key in selected:
+            errs.append(invalid(f"{path}.matchLabelKeys[{i}]", key,
+                                "exists in both matchLabelKeys and labelSelector"))
+
+
+def check_scheduling_gates(gates: list[dict[str, Any]], path: str, errs: Errors) -> None:
+    seen: set[str] = set()
+    for i, gate in enumerate(gates):
+        name = gate.get("name", "")
+        check_label_name(name, f"{path}[{i}]", errs)
+        if name in seen:
+            errs.append(duplicate(f"{path}[{i}]", name))
+        seen.add(name)
+
+
+def check_only_deleted_gates(new: list[dict[str, Any]], old: list[dict[str, Any]], path: str, errs: Errors) -> None:
+    known = {gate.get("name", "") for gate in old}
+    for i, gate in enumerate(new):
+        name = gate.get("name", "")
+        if name not in known:
+            text = f"only deletion is allowed, but found new scheduling gate '{name}'"
+            errs.append(forbidden(f"{path}[{i}].name", text))
