@@ -20,7 +20,7 @@ from transom.machinery.field import (
     too_long,
 )
 from transom.machinery.quantity import parse
-from transom.machinery.validation.claim import validate_claim_spec
+from transom.machinery.validation.claim import validate_persistent_volume_claim_spec
 from transom.machinery.validation.common import (
     all_invalid,
     check_descending_path,
@@ -335,7 +335,7 @@ def _check_ephemeral(source: Source, path: str, errs: Errors) -> None:
     for name, value in meta.items():
         if name not in ("annotations", "labels") and value is not None:
             errs.append(forbidden(f"{where}.metadata.{name}", "cannot be set for an ephemeral volume"))
-    errs += validate_claim_spec(template.get("spec") or {}, f"{where}.spec")
+    errs += validate_persistent_volume_claim_spec(template.get("spec") or {}, f"{where}.spec")
 
 
 def check_downward_file(item: dict[str, Any], path: str, errs: Errors) -> None:
