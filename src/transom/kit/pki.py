@@ -7,6 +7,7 @@ connection needs, does without.
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,9 +127,11 @@ def _name(cn: str, organizations: Sequence[str]) -> x509.Name:
     from cryptography import x509
     from cryptography.x509.oid import NameOID
 
+    fields = [*((NameOID.ORGANIZATION_NAME, name) for name in organizations), (NameOID.COMMON_NAME, cn)]
     # Names of nodes and service accounts may be longer than the 64 characters X.520 allows; Kubernetes does not mind.
-    attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, name, _validate=False) for name in organizations]
-    return x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, cn, _validate=False)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return x509.Name([x509.NameAttribute(oid, value, _validate=False) for oid, value in fields])
 
 
 def _builder(

@@ -25,13 +25,13 @@ _PAGE_SIZE = 8192
 _WAL_LIMIT = 32 << 20
 # Up to this many rows go into one statement: the interpreter lock is given up and taken again once for all of them.
 ROWS_AT_ONCE = 64
-DELETE_AT_ONCE = 128
+_DELETES_AT_ONCE = 128
 
 _INSERTS = [
     "INSERT INTO log (revision, key, value, create_revision, expires) VALUES " + ", ".join(["(?, ?, ?, ?, ?)"] * n)
     for n in range(ROWS_AT_ONCE + 1)
 ]
-_DELETE = f"DELETE FROM log WHERE revision IN ({', '.join('?' * DELETE_AT_ONCE)})"
+_DELETE = f"DELETE FROM log WHERE revision IN ({', '.join('?' * _DELETES_AT_ONCE)})"
 
 
 def lock(path: Path) -> int:
@@ -137,10 +137,12 @@ def commit(connection: sqlite3.Connection, rows: Sequence[Row], garbage: Sequenc
     try:
         connection.execute("BEGIN")
         for start in range(0, len(rows), ROWS_AT_ONCE):
-            part = rows[start : start + ROWS_AT_ONCE]
-            connection.execute(_INSERTS[len(part)], [field for row in part for field in row])
+            group = rows[start : start + ROWS_AT_ONCE]
+            connection.execute(_INSERTS[len(group)], [field for row in group for field in row])
+        for start in range(0, len(garbage), _DELETES_AT_ONCE):
+            part = garbage[start : start + _DELETES_AT_ONCE]
+            connection.execute(_DELETE, [*part, *[0] * (_DELETES_AT_ONCE - len(part))])
         if garbage:
-            connection.execute(_DELETE, [*garbage, *[0] * (DELETE_AT_ONCE - len(garbage))])
             connection.execute("UPDATE meta SET value = ? WHERE name = 'compacted'", (compacted,))
         connection.execute("COMMIT")
     except BaseException:
@@ -148,6 +150,14 @@ def commit(connection: sqlite3.Connection, rows: Sequence[Row], garbage: Sequenc
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def wal_size(path: Path) -> int:
+    """What a server that did not close its file left in the write-ahead log; nothing, after a clean end."""
+    try:
+        return os.stat(f"{path}-wal").st_size
+    except FileNotFoundError:
+        return 0
 
 
 def checkpoint(connection: sqlite3.Connection) -> None:

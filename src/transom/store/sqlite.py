@@ -26,6 +26,7 @@ _log = logging.getLogger(__name__)
 
 # What the loop has to take in at one go stays small.
 _BATCH = 512
+_GARBAGE = 128
 _CHECKPOINT_BYTES = 4 << 20
 # A commit writes at least the page it appends to and the one above.
 _COMMIT_BYTES = 16384
@@ -110,7 +111,8 @@ class _SqliteLog:
             self._work(connection)
 
     def _work(self, connection: sqlite3.Connection) -> None:
-        since_checkpoint = 0
+        # A server that crashes again and again must not let the log grow either.
+        since_checkpoint = disk.wal_size(self._path)
         while True:
             taken = self._take()
             if taken is None:
@@ -135,8 +137,8 @@ class _SqliteLog:
                     _log.warning("the write-ahead log of %s could not be checkpointed: %s", self._path, error)
 
     def _take(self) -> tuple[list[Write], list[int], int] | None:
-        """What to do next; None at the end. A little garbage goes along with each batch, so that neither waits for the
-        other."""
+        """What to do next; None at the end. Some garbage goes along with each batch, a little more than the batch can
+        leave behind, so that neither waits for the other and the file does not grow."""
         with self._lock:
             batch: list[Write] = []
             if not self._broken:
@@ -145,7 +147,7 @@ class _SqliteLog:
                     return None
             garbage: list[int] = []
             if self._garbage and not self._garbage_held and not self._closing:
-                garbage = [self._garbage.popleft() for _ in range(min(len(self._garbage), disk.DELETE_AT_ONCE))]
+                garbage = [self._garbage.popleft() for _ in range(min(len(self._garbage), len(batch) + _GARBAGE))]
             self._idle = not batch and not garbage
             return batch, garbage, self._compacted
 

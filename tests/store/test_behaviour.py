@@ -1,0 +1,339 @@
+"""What every store does, whatever lies behind it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from transom.kit.clock import Clock, VirtualClock
+from transom.store.api import Compacted, Event, FutureRevision, PreconditionFailed, Record, Store, StoreError
+from transom.store.memory import MemoryStore
+from transom.store.sqlite import SqliteStore
+
+Run = Callable[[Callable[[Store], Awaitable[None]]], None]
+
+
+def make(kind: str, path: Path, clock: Clock | None = None, **bounds: float) -> Store:
+    return MemoryStore(clock, **bounds) if kind == "memory" else SqliteStore(path / "db", clock, **bounds)
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def run(kind: str, tmp_path: Path) -> Run:
+    def run_scenario(scenario: Callable[[Store], Awaitable[None]]) -> None:
+        async def with_store() -> None:
+            store = make(kind, tmp_path)
+            await store.start()
+            await scenario(store)
+            await store.close()
+
+        asyncio.run(with_store())
+
+    return run_scenario
+
+
+def put(store: Store, key: str, value: bytes = b"x", **options: float) -> asyncio.Future[Record]:
+    return store.put(key, lambda revision: value, **options)  # type: ignore[arg-type]
+
+
+def short(events: Sequence[Event]) -> list[tuple[int, str, bytes | None]]:
+    return [(event.revision, event.key, event.record and event.record.value) for event in events]
+
+
+def test_a_write_is_visible_when_its_future_resolves_and_not_before(run: Run) -> None:
+    async def scenario(store: Store) -> None:
+        assert store.revision == 1
+        seen: list[Event] = []
+        store.watch("pods/", 1, seen.extend)
+        encoded_with: list[int] = []
+
+        def encode(revision: int) -> bytes:
+            encoded_with.append(revision)
+            return b"v%d" % revision
+
+        future = store.put("pods/a", encode)
+        assert encoded_with == [2]
+        assert store.get("pods/a") is None and store.count("pods/") == 0 and store.revision == 1 and not seen
+        latest = store.latest("pods/a")
+        assert latest is not None and latest.value == b"v2"
+        record = await future
+        assert record is store.get("pods/a") is store.latest("pods/a") is seen[0].record
+        assert (record.create_revision, record.mod_revision, store.revision) == (2, 2, 2)
+
+    run(scenario)
+
+
+def test_preconditions_are_checked_at_once_against_what_is_accepted(run: Run) -> None:
+    async def scenario(store: Store) -> None:
+        first = put(store, "pods/a", expected=0)
+        with pytest.raises(PreconditionFailed) as refused:
+            put(store, "pods/a", expected=0)
+        assert refused.value.current is store.latest("pods/a")
+        second = put(store, "pods/a", b"y", expected=2)
+        with pytest.raises(PreconditionFailed):
+            put(store, "pods/a", expected=2)
+        with pytest.raises(PreconditionFailed):
+            store.delete("pods/a", expected=2)
+        third = store.delete("pods/a", expected=3)
+        assert store.latest("pods/a") is None
+        with pytest.raises(PreconditionFailed) as missing:
+            store.delete("pods/a")
+        assert missing.value.current is None
+        fourth = put(store, "pods/a", b"z", expected=0)
+        await asyncio.gather(first, second, third, fourth)
+        deleted, revision = third.result()
+        assert (deleted.value, deleted.create_revision, revision) == (b"y", 2, 4)
+        assert fourth.result().create_revision == 5
+        assert store.revision == 5  # refused writes take no revision
+
+    run(scenario)
+
+
+def test_an_encoder_that_fails_leaves_no_trace(run: Run) -> None:
+    async def scenario(store: Store) -> None:
+        def broken(revision: int) -> bytes:
+            raise LookupError
+
+        with pytest.raises(LookupError):
+            store.put("pods/a", broken)
+        with pytest.raises(ValueError):
+            put(store, "no-bucket")
+        with pytest.raises(UnicodeEncodeError):
+            put(store, "pods/\ud800")
+        assert store.latest("pods/a") is None
+        assert (await put(store, "pods/a")).mod_revision == 2
+
+    run(scenario)
+
+
+def test_a_cancelled_caller_does_not_stop_the_write(run: Run) -> None:
+    async def scenario(store: Store) -> None:
+        put(store, "pods/a").cancel()
+        await put(store, "pods/b")
+        assert store.get("pods/a") is not None
+
+    run(scenario)
+
+
+def test_lists_are_sorted_and_paged(run: Run) -> None:
+    async def scenario(store: Store) -> None:
+        names = [
+            "pods/b/1",
+            "pods/a/2",
+            "pods/a/1",
+            "pods/a0/1",
+            "pods.x/a/9",
+            "podsx/1",
+            "pods/a/é",
+            "pods/a/\U0010ffff",
+        ]
+        await asyncio.gather(*(put(store, name) for name in names))
+        expected = sorted(names)
+
+        def keys(prefix: str, **options: object) -> list[str]:
+            return [record.key for record in store.list(prefix, **options).records]  # type: ignore[arg-type]
+
+        for prefix in ("", "pods", "pods/", "pods/a", "pods/a/", "pods/a/1", "pods/c", "nothing/", "podsx/1"):
+            assert keys(prefix) == [name for name in expected if name.startswith(prefix)]
+            assert store.count(prefix) == len(keys(prefix))
+        page = store.list("pods/", limit=2)
+        assert ([r.key for r in page.records], page.revision, page.more, page.remaining) == (
+            ["pods/a/1", "pods/a/2"], store.revision, True, 4,
+        )  # fmt: skip
+        await store.delete("pods/a/é")
+        await put(store, "pods/a/3")
+        await put(store, "pods/b/1", b"changed")
+        rest = store.list("pods/", after="pods/a/2", limit=9, revision=page.revision)
+        assert [record.key for record in rest.records] == [
+            k for k in expected if k.startswith("pods/") and k > "pods/a/2"
+        ]
+        assert (rest.revision, rest.more, rest.remaining) == (page.revision, False, 0)
+        assert rest.records[-1].value == b"x"
+
+    run(scenario)
+
+
+def test_reading_outside_of_history(run: Run) -> None:
+    async def scenario(store: Store) -> None:
+        for value in (b"2", b"3", b"4"):
+            await put(store, "pods/a", value)
+        with pytest.raises(FutureRevision) as future:
+            store.list("pods/", revision=5)
+        assert future.value.current == 4
+        with pytest.raises(FutureRevision):
+            store.compact(5)
+        store.compact(3)
+        await asyncio.sleep(0)
+        assert store.compacted == 3
+        for read in (
+            lambda: store.list("pods/", revision=2),
+            lambda: store.get("pods/a", 2),
+            lambda: store.get("nodes/a", 2),
+            lambda: store.watch("pods/", 2, print),
+        ):
+            with pytest.raises(Compacted) as gone:
+                read()
+            assert gone.value.revision == 3
+        record = store.get("pods/a", 3)
+        assert record is not None and record.value == b"3"
+        assert [r.value for r in store.list("pods/", revision=3).records] == [b"3"]
+        seen: list[Event] = []
+        store.watch("pods/", 3, seen.extend)
+        assert short(seen) == [(4, "pods/a", b"4")]
+
+    run(scenario)
+
+
+def test_watches_have_no_gaps_and_no_duplicates(run: Run) -> None:
+    async def scenario(store: Store) -> None:
+        await asyncio.gather(*(put(store, f"pods/{ns}/{n}") for ns in "ab" for n in range(3)), put(store, "nodes/n"))
+        batches: dict[str, list[Event]] = {"late": [], "everything": [], "one": [], "future": []}
+        early = store.watch("pods/a/", 1, batches.setdefault("early", []).extend)
+        store.watch("pods/b/1", 1, batches["one"].extend)
+        store.watch("", 3, batches["everything"].extend)
+        store.watch("pods/", 10, batches["future"].extend)
+
+        def join_late(events: Sequence[Event]) -> None:
+            if not batches["late"]:
+                store.watch("pods/a/", events[0].revision - 1, batches["late"].extend)
+
+        store.watch("pods/", store.revision, join_late)
+        writes = [
+            put(store, "pods/a/0", b"y"),
+            store.delete("pods/a/1"),
+            put(store, "pods/b/9"),
+            put(store, "pods/a/7"),
+        ]
+        await asyncio.gather(*writes)
+        early.cancel()
+        early.cancel()
+        await put(store, "pods/a/8")
+        a = [(2, "pods/a/0", b"x"), (3, "pods/a/1", b"x"), (4, "pods/a/2", b"x")]
+        b = [(5, "pods/b/0", b"x"), (6, "pods/b/1", b"x"), (7, "pods/b/2", b"x"), (8, "nodes/n", b"x")]
+        new = [(9, "pods/a/0", b"y"), (10, "pods/a/1", None), (11, "pods/b/9", b"x"), (12, "pods/a/7", b"x")]
+        last = (13, "pods/a/8", b"x")
+        assert short(batches["early"]) == [*a, new[0], new[1], new[3]]
+        assert short(batches["one"]) == [b[1]]
+        assert short(batches["everything"]) == [a[2], *b, *new, last]
+        assert short(batches["future"]) == [new[2], new[3], last]
+        assert short(batches["late"]) == [new[0], new[1], new[3], last]
+        assert batches["early"][3].previous is batches["early"][0].record
+
+    run(scenario)
+
+
+def test_a_watcher_that_fails_or_leaves_disturbs_nobody(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(store: Store) -> None:
+        seen: list[Event] = []
+
+        def leave(events: Sequence[Event]) -> None:
+            second.cancel()
+
+        def fail(events: Sequence[Event]) -> None:
+            raise RuntimeError("not my day")
+
+        store.watch("pods/", 1, leave)
+        second = store.watch("pods/", 1, lambda events: pytest.fail("cancelled"))
+        store.watch("pods/", 1, fail)
+        store.watch("pods/", 1, seen.extend)
+        await put(store, "pods/a")
+        await put(store, "pods/b")
+        assert [event.key for event in seen] == ["pods/a", "pods/b"]
+
+    run(scenario)
+    assert "not my day" in caplog.text
+
+
+def test_a_closed_store_refuses_writes_and_finished_what_it_had(kind: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        store = make(kind, tmp_path)
+        with pytest.raises(StoreError):
+            put(store, "pods/a")
+        await store.start()
+        future = put(store, "pods/a")
+        await store.close()
+        assert (await future).mod_revision == 2
+        with pytest.raises(StoreError):
+            put(store, "pods/b")
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_keys_expire_on_their_own(kind: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        clock = VirtualClock()
+        store = make(kind, tmp_path, clock)
+        await store.start()
+        await put(store, "events/short", ttl=10)
+        await put(store, "events/renewed", ttl=10)
+        await put(store, "events/kept", ttl=10)
+        long = await put(store, "events/long", ttl=100)
+        assert long.expires == clock.time() + 100
+        clock.advance(5)
+        await put(store, "events/renewed", ttl=10)
+        await put(store, "events/kept")
+        seen: asyncio.Queue[Event] = asyncio.Queue()
+        store.watch("events/", store.revision, lambda events: [seen.put_nowait(event) for event in events] and None)
+        clock.advance(4.9)
+        await put(store, "pods/a")
+        assert store.count("events/") == 4
+        clock.advance(0.1)
+        event = await seen.get()
+        assert (event.key, event.record, event.revision) == ("events/short", None, 9)
+        clock.advance(5)
+        assert (await seen.get()).key == "events/renewed"
+        clock.advance(85)
+        assert (await seen.get()).key == "events/long"
+        assert [record.key for record in store.list("events/").records] == ["events/kept"]
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_many_keys_expiring_at_once_all_go(kind: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        clock = VirtualClock()
+        store = make(kind, tmp_path, clock)
+        await store.start()
+        await asyncio.gather(*(put(store, f"events/{n}", ttl=5) for n in range(1000)))
+        gone = asyncio.Event()
+        store.watch("events/", store.revision, lambda events: None if store.count("events/") else gone.set())
+        clock.advance(5)
+        await gone.wait()
+        await store.close()
+
+    asyncio.run(scenario())
+
+
+def test_history_is_kept_for_a_time_and_within_bounds(kind: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        clock = VirtualClock()
+        store = make(kind, tmp_path, clock, history_seconds=300, compact_interval=60, history_events=50)
+        await store.start()
+        await put(store, "pods/a")
+        await clock.run_for(299)
+        assert store.compacted == 0
+        await clock.run_for(1)
+        assert store.compacted == 1  # what was there at the start of the history: nothing
+        await clock.run_for(60)
+        assert store.compacted == 2
+        for _ in range(60):
+            await put(store, "pods/a")
+        assert store.compacted == store.revision - 50
+        await store.close()
+
+        (tmp_path / "second").mkdir()
+        store = make(kind, tmp_path / "second", clock, history_bytes=100_000)
+        await store.start()
+        for _ in range(30):
+            await put(store, "pods/a", bytes(10_000))
+        assert 5 <= store.revision - store.compacted <= 15
+        await store.close()
+
+    asyncio.run(scenario())
