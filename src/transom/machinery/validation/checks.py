@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from transom.machinery import gojson
 from transom.machinery.field import FieldError, invalid, not_supported, required
 from transom.machinery.quantity import ZERO, parse
 from transom.machinery.validation.godump import int_or_string
@@ -130,3 +131,17 @@ def int_or_percent(value: int | str, path: str) -> list[FieldError]:
     if not errors and int(value[:-1]) > 100:
         errors.append(invalid(path, int_or_string(value), "must not be greater than 100%"))
     return errors
+
+
+_JSON_KINDS = {list: "array", str: "string", bool: "bool", int: "number", float: "number", dict: "object"}
+
+
+def parse_json(data: bytes, kind: type, go_type: str) -> tuple[Any, str]:
+    """The JSON value of a text, or Go's words why it is not one of that kind; null is always welcome."""
+    problem = gojson.syntax_error(data)
+    if problem:
+        return None, problem
+    value = orjson.loads(data)
+    if value is None or isinstance(value, kind):
+        return value, ""
+    return None, f"json: cannot unmarshal {_JSON_KINDS[type(value)]} into Go value of type {go_type}"

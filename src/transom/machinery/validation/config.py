@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import orjson
-
-from transom.machinery import gojson
 from transom.machinery.field import forbidden, invalid, required, too_long
-from transom.machinery.validation.checks import decoded, decoded_size, each
+from transom.machinery.validation.checks import decoded, decoded_size, each, parse_json
 from transom.machinery.validation.meta import (
     STANDARD_FINALIZERS,
     immutable,
@@ -72,14 +69,8 @@ def _json_under(key: str) -> Callable[[Object, Mapping[str, str]], Errors]:
     def check(secret: Object, data: Mapping[str, str]) -> Errors:
         if key not in data:
             return [required(f"data[{key}]")]
-        raw = decoded(data[key])
-        text = gojson.syntax_error(raw)
-        if not text:
-            value = orjson.loads(raw)
-            if isinstance(value, dict | None):
-                return []
-            text = gojson.type_error(value, "map[string]interface {}")
-        return [invalid(f"data[{key}]", "<secret contents redacted>", text)]
+        _, problem = parse_json(decoded(data[key]), dict, "map[string]interface {}")
+        return [invalid(f"data[{key}]", "<secret contents redacted>", problem)] if problem else []
 
     return check
 

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import orjson
-
-from transom.machinery import gojson
 from transom.machinery.field import FieldError, duplicate, forbidden, internal_error, invalid, required
-from transom.machinery.validation.checks import dns_label, dns_subdomain, each, one_of
+from transom.machinery.validation.checks import dns_label, dns_subdomain, each, one_of, parse_json
 from transom.machinery.validation.godump import dump
 from transom.machinery.validation.meta import (
     immutable,
@@ -55,15 +52,6 @@ def _taints(taints: Sequence[Mapping[str, Any]], path: str) -> Errors:
     return errors
 
 
-def _annotated(text: str, go_type: str, kind: type) -> tuple[Any, str]:
-    """The JSON value of an annotation, or the words why it is none."""
-    problem = gojson.syntax_error(text.encode())
-    value = None if problem else orjson.loads(text)
-    if not problem and value is not None and not isinstance(value, kind):
-        problem = gojson.type_error(value, go_type)
-    return value, problem
-
-
 def _annotations(meta: Mapping[str, Any]) -> Errors:
     annotations = meta.get("annotations")
     if not annotations:
@@ -71,13 +59,13 @@ def _annotations(meta: Mapping[str, Any]) -> Errors:
     errors: Errors = []
     path = "metadata.annotations"
     if text := annotations.get(TAINTS_ANNOTATION):
-        taints, problem = _annotated(text, "[]core.Taint", list)
+        taints, problem = parse_json(text.encode(), list, "[]core.Taint")
         if problem:
             errors.append(invalid(path, TAINTS_ANNOTATION, problem))
         else:
             errors += _taints(taints or (), f"{path}.{TAINTS_ANNOTATION}")
     if text := annotations.get(AVOID_PODS_ANNOTATION):
-        avoids, problem = _annotated(text, "v1.AvoidPods", dict)
+        avoids, problem = parse_json(text.encode(), dict, "v1.AvoidPods")
         if problem:
             errors.append(invalid(f"{path}.AvoidPods", AVOID_PODS_ANNOTATION, problem))
         for i, entry in enumerate((avoids or {}).get("preferAvoidPods") or ()):

@@ -123,7 +123,9 @@ def _csi(source: dict[str, Any], path: str, errors: Errors) -> None:
                          ("controllerExpandSecretRef", "controllerExpandSecretRef"),
                          ("nodePublishSecretRef", "nodePublishSecretRef ")):
         reference = source.get(field)
-        for name in ("name", "namespace") if reference is not None else ():
+        if reference is None:
+            continue
+        for name in ("name", "namespace"):
             value = reference.get(name)
             errors += dns_label(value, f"{path}.{name}") if value else [required(f"{path}.{shown}.{name}")]
 
@@ -237,7 +239,8 @@ def validate_volume_spec(spec: Mapping[str, Any], name: str, path: str, *, inlin
         errors += [forbidden(where, _INLINE)] if inline else dns_subdomain(spec["storageClassName"], where)
     mode, where = spec.get("volumeMode"), f"{path}.volumeMode"
     if inline and mode not in (None, "Filesystem"):
-        errors.append(forbidden(where, "may not specify volumeMode other than Filesystem in the context of inline volumes"))
+        errors.append(forbidden(where, "may not specify volumeMode other than Filesystem in the context of inline "
+                                "volumes"))
     elif not inline and mode is not None and mode not in VOLUME_MODES:
         errors.append(not_supported(where, mode, VOLUME_MODES))
     return errors
@@ -252,7 +255,8 @@ def validate_volume(volume: Object) -> Errors:
 def _mount_options(volume: Object) -> Errors:
     spec = volume.get("spec") or {}
     if MOUNT_OPTIONS in (volume["metadata"].get("annotations") or {}) and not _TAKES_MOUNT_OPTIONS & spec.keys():
-        return [forbidden(f"metadata.annotations.{MOUNT_OPTIONS}", "may not specify mount options for this volume type")]
+        return [forbidden(f"metadata.annotations.{MOUNT_OPTIONS}",
+                          "may not specify mount options for this volume type")]
     return []
 
 

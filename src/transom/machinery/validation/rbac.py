@@ -1,4 +1,4 @@
-"""Roles and bindings: rules name verbs and what they are for, bindings name subjects and one role that never changes."""
+"""Roles and bindings: rules name verbs and what they are for, bindings name subjects and a role that never changes."""
 
 from __future__ import annotations
 

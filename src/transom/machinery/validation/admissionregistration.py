@@ -1,0 +1,158 @@
+"""Validating and mutating webhook configurations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from transom.machinery.field import duplicate, invalid, not_supported, required
+from transom.machinery.validation.checks import each
+from transom.machinery.validation.godump import dump
+from transom.machinery.validation.meta import validate_any_object_meta, validate_label_selector
+from transom.machinery.validation.names import is_dns1035_label, is_fully_qualified_name, name_is_dns_subdomain
+from transom.machinery.validation.rules import Errors, Object, Rules
+from transom.machinery.validation.webhook import validate_client_config
+
+_REVIEW_VERSIONS = ("v1", "v1beta1")
+_OPERATIONS = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
+_SCOPES = ("*", "Cluster", "Namespaced")
+_SIDE_EFFECTS = ("None", "NoneOnDryRun", "Some", "Unknown")
+_NO_SIDE_EFFECTS = ("None", "NoneOnDryRun")
+_POLICIES = (("failurePolicy", ("Fail", "Ignore")), ("matchPolicy", ("Equivalent", "Exact")))
+_REINVOCATION = ("IfNeeded", "Never")
+
+
+class _Strictness(NamedTuple):
+    """What an update forgives because the stored object already had it."""
+
+    no_side_effects: bool = True
+    known_version: bool = True
+    unique_names: bool = True
+
+
+def _resources(resources: Sequence[str], path: str) -> Errors:
+    errors = [] if resources else [required(path)]
+    all_subresources: set[str] = set()  # x of x/*
+    all_resources: set[str] = set()  # y of */y
+    plain = False
+    for i, text in enumerate(resources):
+        if not text:
+            errors.append(required(f"{path}[{i}]"))
+            continue
+        resource, slash, sub = text.partition("/")
+        if not slash:
+            plain = text != "*"
+            continue
+        if resource in all_subresources:
+            errors.append(invalid(f"{path}[{i}]", text, f"if '{resource}/*' is present, must not specify {text}"))
+        if sub in all_resources:
+            errors.append(invalid(f"{path}[{i}]", text, f"if '*/{sub}' is present, must not specify {text}"))
+        if sub == "*":
+            all_subresources.add(resource)
+        if resource == "*":
+            all_resources.add(sub)
+    if len(resources) > 1 and "*/*" in resources:
+        errors.append(invalid(path, dump("[]string", resources),
+                              "if '*/*' is present, must not specify other resources"))
+    if plain and "*" in resources:
+        errors.append(invalid(path, dump("[]string", resources),
+                              "if '*' is present, must not specify other resources without subresources"))
+    return errors
+
+
+def _listed(values: Sequence[str], path: str, what: str, go_type: str = "[]string") -> Errors:
+    if not values:
+        return [required(path)]
+    if len(values) > 1 and "*" in values:
+        return [invalid(path, dump(go_type, values), f"if '*' is present, must not specify other {what}")]
+    return []
+
+
+def _rule(rule: Mapping[str, Any], path: str) -> Errors:
+    operations, versions = rule.get("operations") or (), rule.get("apiVersions") or ()
+    errors = _listed(operations, f"{path}.operations", "operations", "[]admissionregistration.OperationType")
+    errors += [
+        not_supported(f"{path}.operations[{i}]", operation, _OPERATIONS)
+        for i, operation in enumerate(operations) if operation not in _OPERATIONS
+    ]
+    errors += _listed(rule.get("apiGroups") or (), f"{path}.apiGroups", "API groups")
+    errors += _listed(versions, f"{path}.apiVersions", "API versions")
+    errors += [required(f"{path}.apiVersions[{i}]") for i, version in enumerate(versions) if not version]
+    errors += _resources(rule.get("resources") or (), f"{path}.resources")
+    scope = rule.get("scope")
+    return errors if scope is None or scope in _SCOPES else [*errors, not_supported(f"{path}.scope", scope, _SCOPES)]
+
+
+def _webhook(hook: Mapping[str, Any], strict: _Strictness, path: str) -> Errors:
+    name, effects, timeout = hook.get("name", ""), hook.get("sideEffects"), hook.get("timeoutSeconds")
+    errors = each(f"{path}.name", name, is_fully_qualified_name(name)) if name else [required(f"{path}.name")]
+    for i, rule in enumerate(hook.get("rules") or ()):
+        errors += _rule(rule, f"{path}.rules[{i}]")
+    errors += [
+        not_supported(f"{path}.{field}", hook[field], values)
+        for field, values in _POLICIES if hook.get(field) is not None and hook[field] not in values
+    ]
+    allowed = _NO_SIDE_EFFECTS if strict.no_side_effects else _SIDE_EFFECTS
+    if effects is None:
+        errors.append(required(f"{path}.sideEffects", f"must specify one of {', '.join(allowed)}"))
+    elif effects not in allowed:
+        errors.append(not_supported(f"{path}.sideEffects", effects, allowed))
+    if timeout is not None and not 1 <= timeout <= 30:
+        errors.append(invalid(f"{path}.timeoutSeconds", timeout, "the timeout value must be between 1 and 30 seconds"))
+    for field in ("namespaceSelector", "objectSelector"):
+        errors += validate_label_selector(hook.get(field), f"{path}.{field}")
+    reinvocation = hook.get("reinvocationPolicy")
+    if reinvocation is not None and reinvocation not in _REINVOCATION:
+        errors.append(not_supported(f"{path}.reinvocationPolicy", reinvocation, _REINVOCATION))
+    return errors + validate_client_config(hook.get("clientConfig") or {}, f"{path}.clientConfig")
+
+
+def _review_versions(versions: Sequence[str], strict: _Strictness, path: str) -> Errors:
+    if not versions:
+        return [required(path, f"must specify one of {', '.join(_REVIEW_VERSIONS)}")]
+    errors: Errors = []
+    for i, version in enumerate(versions):
+        if version in versions[:i]:
+            errors.append(invalid(f"{path}[{i}]", version, "duplicate version"))
+        else:
+            errors += each(f"{path}[{i}]", version, is_dns1035_label(version))
+    if strict.known_version and not set(versions) & set(_REVIEW_VERSIONS):
+        errors.append(invalid(path, dump("[]string", versions),
+                              f"must include at least one of {', '.join(_REVIEW_VERSIONS)}"))
+    return errors
+
+
+def _configuration(obj: Object, strict: _Strictness) -> Errors:
+    errors = validate_any_object_meta(obj["metadata"], False, name_is_dns_subdomain)
+    names: set[str] = set()
+    for i, hook in enumerate(obj.get("webhooks") or ()):
+        path, name = f"webhooks[{i}]", hook.get("name", "")
+        errors += _webhook(hook, strict, path)
+        versions = hook.get("admissionReviewVersions") or ()
+        errors += _review_versions(versions, strict, f"{path}.admissionReviewVersions")
+        if strict.unique_names and name:
+            if name in names:
+                errors.append(duplicate(f"{path}.name", name))
+            names.add(name)
+    return errors
+
+
+def validate_configuration(obj: Object) -> Errors:
+    return _configuration(obj, _Strictness())
+
+
+def update_configuration(new: Object, old: Object) -> Errors:
+    hooks = old.get("webhooks") or ()
+    versions = [set(hook.get("admissionReviewVersions") or ()) for hook in hooks]
+    names = [hook.get("name", "") for hook in hooks]
+    return _configuration(new, _Strictness(
+        no_side_effects=all(hook.get("sideEffects") in _NO_SIDE_EFFECTS for hook in hooks),
+        known_version=all(not held or held & set(_REVIEW_VERSIONS) for held in versions),
+        unique_names=len(set(names)) == len(names),
+    ))
+
+
+VALIDATORS = {
+    f"admissionregistration.k8s.io/{kind}": Rules(validate_configuration, update_configuration)
+    for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+}
