@@ -1,0 +1,81 @@
+"""What the verbs share: common options, output in three formats, colours on a terminal only."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from transom.cluster.config import DEFAULT_NAME, RELEASES
+
+_COLOURS = {"red": "31", "green": "32", "yellow": "33", "bold": "1", "dim": "2"}
+
+
+def name_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--name", default=DEFAULT_NAME, metavar="CLUSTER", help="the cluster (default: %(default)s)")
+
+
+def output_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "-o", "--output", choices=("text", "json", "yaml"), default="text", help="output format (default: %(default)s)"
+    )
+
+
+def start_options(parser: argparse.ArgumentParser) -> None:
+    """What `up` and `apiserver` take; left out, an option keeps the value of the cluster's last start."""
+    name_option(parser)
+    parser.add_argument("--port", type=port, metavar="N", help="port of the API server; 0 (default) picks a free one")
+    parser.add_argument(
+        "--release", choices=tuple(RELEASES), metavar="RELEASE", help="Kubernetes release to be (default: 1.20)"
+    )
+    parser.add_argument(
+        "--no-nodes", action=argparse.BooleanOptionalAction, default=None, help="the control plane alone"
+    )
+    parser.add_argument(
+        "--kubeconfig",
+        type=absolute,
+        metavar="FILE",
+        help="kubeconfig to put the context into",
+    )
+
+
+def port(text: str) -> int:
+    value = int(text)
+    if not 0 <= value <= 65535:
+        raise argparse.ArgumentTypeError("a port is a number from 0 to 65535")
+    return value
+
+
+def absolute(text: str) -> Path:
+    return Path(text).expanduser().absolute()
+
+
+def show(value: Any, output: str) -> None:
+    """Machine-readable output."""
+    if output == "json":
+        print(json.dumps(value, indent=2))
+    else:
+        import yaml
+
+        print(yaml.safe_dump(value, sort_keys=False, default_flow_style=False), end="")
+
+
+def tell(text: str) -> None:
+    """Progress and notes: for the person, not for the pipe."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def failure(message: str, hint: str = "") -> None:
+    print(f"{paint('error:', 'red', sys.stderr)} {message}", file=sys.stderr)
+    if hint:
+        print(hint, file=sys.stderr)
+
+
+def paint(text: str, colour: str, stream: Any = None) -> str:
+    stream = stream or sys.stdout
+    if not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return text
+    return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m"

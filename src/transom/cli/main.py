@@ -1,0 +1,106 @@
+"""`transom VERB [OBJECT] [options]`: finds the verb's module and runs it.
+
+Each verb is one module with HELP, EXAMPLES, `arguments(parser)` and `run(args) -> exit code`, imported only when asked
+for: the command line must not cost more time than the cluster needs to start.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from transom import __version__
+
+# verb -> what it does, in the order of the help
+VERBS = {
+    "up": "start a cluster in the background and point kubectl at it",
+    "down": "stop a cluster, keeping its objects",
+    "delete": "stop a cluster and remove all it has",
+    "status": "show whether a cluster runs, where, and what is in it",
+    "logs": "show a cluster's log",
+    "kubeconfig": "print a kubeconfig for a cluster",
+    "apiserver": "run the control plane in the foreground",
+    "bench": "measure an API server",
+    "version": "print the version",
+}
+
+_OVERVIEW = """\
+A complete Kubernetes cluster in one Python package.
+
+verbs:
+{verbs}
+
+examples:
+  transom up                        start the cluster "transom"; kubectl uses it from now on
+  kubectl get namespaces
+  transom up --name blue            start a second one beside it
+  transom status --all
+  transom down
+
+Say `transom VERB --help` for more on a verb.
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        verb = arguments[1] if len(arguments) > 1 and arguments[0] == "help" else ""
+        if verb not in VERBS:
+            print(overview(), end="")
+            return 0 if arguments else 2
+        arguments = [verb, "--help"]
+    if arguments[0] == "--version":
+        arguments = ["version"]
+    verb = arguments[0]
+    if verb not in VERBS:
+        return _unknown(verb)
+    return _run(verb, arguments[1:])
+
+
+def overview() -> str:
+    lines = "\n".join(f"  {verb:<12}{about}" for verb, about in VERBS.items())
+    return f"transom {__version__}: " + _OVERVIEW.format(verbs=lines)
+
+
+def _unknown(verb: str) -> int:
+    from difflib import get_close_matches
+
+    near = get_close_matches(verb, VERBS, 1)
+    hint = f"did you mean `transom {near[0]}`?" if near else "`transom --help` lists the verbs"
+    print(f"error: there is no verb {verb!r}\n{hint}", file=sys.stderr)
+    return 2
+
+
+def _run(verb: str, arguments: list[str]) -> int:
+    from transom.cluster.errors import ClusterError
+
+    module = import_module(f"transom.cli.{verb}")
+    parser = argparse.ArgumentParser(
+        prog=f"transom {verb}",
+        description=module.HELP,
+        epilog="examples:\n" + module.EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    module.arguments(parser)
+    args = parser.parse_args(arguments)
+    try:
+        code: int = module.run(args)
+        sys.stdout.flush()
+    except ClusterError as error:
+        from transom.cli import console
+
+        console.failure(error.message, error.hint)
+        return 1
+    except BrokenPipeError:  # `transom logs | head`: the reader has seen enough
+        sys.stderr.close()
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,83 @@
+"""A few GET requests to a cluster as its admin: is it ready, what does it say of itself.
+
+By hand on a socket: a start is over in less time than a client library needs to be imported.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import ssl
+from typing import Any
+
+from transom.cluster.config import ClusterConfig
+from transom.cluster.pki import ClusterPki
+
+_LENGTH = re.compile(rb"\r\ncontent-length: (\d+)", re.I)
+
+
+class Unreachable(Exception):
+    pass
+
+
+class Probe:
+    def __init__(self, config: ClusterConfig, timeout: float = 5.0) -> None:
+        pki = ClusterPki(config.pki)
+        self._address = ("127.0.0.1" if config.bind in ("0.0.0.0", "::") else config.bind, config.port)
+        self._timeout = timeout
+        self._socket: ssl.SSLSocket | None = None
+        try:
+            self._context = ssl.create_default_context(cafile=pki.ca)
+            self._context.load_cert_chain(pki.admin_cert, pki.admin_key)
+        except OSError as error:
+            raise Unreachable(f"no usable certificates in {config.pki}: {error}") from error
+
+    def get(self, path: str) -> tuple[int, bytes]:
+        """Status code and body."""
+        lines = [f"GET {path} HTTP/1.1", f"Host: {self._address[0]}", "Accept: application/json", "", ""]
+        try:
+            if self._socket is None:
+                plain = socket.create_connection(self._address, self._timeout)
+                self._socket = self._context.wrap_socket(plain, server_hostname=self._address[0])
+            self._socket.sendall("\r\n".join(lines).encode())
+            return self._read(self._socket)
+        except OSError as error:
+            self.close()
+            raise Unreachable(str(error)) from error
+
+    def _read(self, sock: ssl.SSLSocket) -> tuple[int, bytes]:
+        data = b""
+        head, end, body = b"", b"", b""
+        size = 0
+        while not end or len(body) < size:
+            piece = sock.recv(65536)
+            if not piece:
+                raise ConnectionError("the connection was closed in the middle of an answer")
+            data += piece
+            head, end, body = data.partition(b"\r\n\r\n")
+            found = _LENGTH.search(head)
+            size = int(found[1]) if found else 0
+        return int(head.split(b" ", 2)[1]), body
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def get_json(self, path: str) -> dict[str, Any] | None:
+        """The object at a path, or None when the answer is not a success."""
+        status, body = self.get(path)
+        if status != 200:
+            return None
+        try:
+            value = json.loads(body)
+        except ValueError as error:
+            raise Unreachable("the answer is not JSON") from error
+        return value if isinstance(value, dict) else None
+
+    def ready(self) -> bool:
+        try:
+            return self.get("/readyz")[0] == 200
+        except Unreachable:
+            return False

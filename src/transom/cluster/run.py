@@ -1,0 +1,123 @@
+"""The running cluster: configuration -> keys, store, API server, until a signal says stop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import gc
+import logging
+import resource
+import signal
+import socket
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from transom.apiserver.http import Handler, HttpServer, Request, Response, server_context
+from transom.apiserver.http.server import listen
+from transom.cluster.config import ClusterConfig
+from transom.cluster.errors import ClusterError
+from transom.cluster.pki import ClusterPki
+
+log = logging.getLogger("transom.cluster")
+
+STOP_GRACE = 5.0
+
+
+class Component(Protocol):
+    """What `build` of the API server gives: the handler of all requests, and its life."""
+
+    @property
+    def handler(self) -> Handler: ...
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+
+def open_sockets(config: ClusterConfig) -> list[socket.socket]:
+    """The listening sockets; the loopback address has its IPv6 twin too, where the machine has one."""
+    try:
+        sockets = listen([config.bind], config.port)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise ClusterError(
+                f"port {config.port} on {config.bind} is in use",
+                "choose another one with --port N, or let one be chosen with --port 0",
+            ) from error
+        raise ClusterError(
+            f"cannot listen on {config.bind}:{config.port}: {error.strerror}", "choose another port with --port N"
+        ) from error
+    if config.bind == "127.0.0.1":
+        with contextlib.suppress(OSError):
+            sockets += listen(["::1"], sockets[0].getsockname()[1])
+    return sockets
+
+
+def run(config: ClusterConfig, pki: ClusterPki, sockets: Sequence[socket.socket], ready: Callable[[], None]) -> None:
+    """Serves until SIGTERM or SIGINT."""
+    import uvloop
+
+    tune_process()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(serve(config, pki, sockets, ready))
+
+
+async def serve(
+    config: ClusterConfig, pki: ClusterPki, sockets: Sequence[socket.socket], ready: Callable[[], None]
+) -> None:
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    api = _build(config, pki)
+    await api.start()
+    server = HttpServer(api.handler, server_context(pki.server_cert, pki.server_key, pki.ca))
+    await server.serve(sockets)
+    gc.freeze()  # what start-up made stays for good; the collector need not look at it again
+    log.info("cluster %s serves Kubernetes %s on %s", config.name, config.git_version, config.url)
+    ready()
+    await stopping.wait()
+    log.info("stopping")
+    await server.stop(STOP_GRACE)
+    await api.stop()
+    log.info("stopped")
+
+
+def tune_process() -> None:
+    """Settings of the process that the server's speed and size hang on."""
+    _tune_malloc()
+    # The heap is mostly long-lived objects without cycles; looking for cycles in them rarely pays.
+    gc.set_threshold(20_000, 20, 100)
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _tune_malloc() -> None:
+    """Keeps freed memory at hand: giving each read buffer back to the kernel halves the rate of requests."""
+    import ctypes
+
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:  # the GNU C library has it, others do not
+        m_trim_threshold, m_mmap_threshold = -1, -3
+        mallopt(m_trim_threshold, 256 * 1024 * 1024)
+        mallopt(m_mmap_threshold, 32 * 1024 * 1024)
+
+
+def _build(config: ClusterConfig, pki: ClusterPki) -> Component:
+    return _Bare()
+
+
+class _Bare:
+    """Until the API server is wired in: ready, and nothing else."""
+
+    def handler(self, request: Request) -> Response:
+        found = request.path in ("/readyz", "/livez", "/healthz")
+        return Response(200 if found else 404, [(b"Content-Type", b"text/plain")], b"ok" if found else b"not found")
+
+    async def start(self) -> None:
+        return None
+
+    async def stop(self) -> None:
+        return None
