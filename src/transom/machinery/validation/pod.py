@@ -89,7 +89,7 @@ def validate_pod_update(new: Object, old: Object) -> Errors:
         return errs
     munged = _munge(spec, before)
     if before.get("schedulingGates"):
-        _check_gated(munged, before, errs)
+        munged = _munge_gated(munged, before, errs)
     if munged != _without_alias(before):
         errs.append(forbidden("spec", f"{_MAY_CHANGE}\n{diff('core.PodSpec', munged, _without_alias(before))}"))
     return errs
@@ -119,22 +119,18 @@ def _with(obj: dict[str, Any], name: str, source: dict[str, Any]) -> dict[str, A
     return copy
 
 
-def _check_gated(munged: dict[str, Any], before: dict[str, Any], errs: Errors) -> None:
+def _munge_gated(munged: dict[str, Any], before: dict[str, Any], errs: Errors) -> dict[str, Any]:
     """A pod that waits at a scheduling gate may still narrow where it will run."""
     selector, old_selector = munged.get("nodeSelector") or {}, before.get("nodeSelector") or {}
-    if selector != old_selector:
-        if any(selector.get(key) != value for key, value in old_selector.items()):
-            text = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
-            errs.append(invalid("spec.nodeSelector", dump("map[string]string", selector), text))
-        munged.update(_with({}, "nodeSelector", before))
-        if "nodeSelector" not in before:
-            munged.pop("nodeSelector", None)
+    if any(selector.get(key) != value for key, value in old_selector.items()):
+        text = "only additions to spec.nodeSelector are allowed (no mutations or deletions)"
+        errs.append(invalid("spec.nodeSelector", dump("map[string]string", selector), text))
+    munged = _with(munged, "nodeSelector", before)
     old_affinity = before.get("affinity") or {}
     if _REQUIRED_AFFINITY not in (old_affinity.get("nodeAffinity") or ()):
         affinity = _with(munged.get("affinity") or {}, "nodeAffinity", old_affinity)
-        munged.pop("affinity", None)
-        if affinity or "affinity" in before:
-            munged["affinity"] = affinity
+        munged = _with(munged, "affinity", {"affinity": affinity} if affinity or "affinity" in before else {})
+    return munged
 
 
 def _check_container_updates(

@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 
 from transom.machinery.field import forbidden, go_quote, invalid
+from transom.machinery.gojson import syntax_error
 from transom.machinery.validation.common import check_descending_path
 from transom.machinery.validation.rules import Errors
 from transom.machinery.validation.scheduling import check_tolerations
@@ -39,15 +40,32 @@ def check_pod_annotations(annotations: dict[str, str], spec: dict[str, Any], pat
 
 
 def _check_toleration_annotation(text: str, path: str, errs: Errors) -> None:
-    try:
+    problem = syntax_error(text.encode())
+    tolerations: Any = None
+    if problem is None:
         tolerations = orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        errs.append(invalid(path, _TOLERATIONS, str(error)))
-        return
-    if not isinstance(tolerations, list) or not all(isinstance(item, dict) for item in tolerations):
-        errs.append(invalid(path, _TOLERATIONS, "json: cannot unmarshal value into Go value of type []v1.Toleration"))
-        return
-    check_tolerations(tolerations, f"{path}.{_TOLERATIONS}", errs)
+        problem = _type_error(tolerations)
+    if problem is not None:
+        errs.append(invalid(path, _TOLERATIONS, problem))
+    else:
+        check_tolerations(tolerations or (), f"{path}.{_TOLERATIONS}", errs)
+
+
+def _type_error(value: Any) -> str | None:
+    """What encoding/json says when the value is not a list of objects."""
+    if value is None:
+        return None
+    if not isinstance(value, list):
+        return f"json: cannot unmarshal {_json_type(value)} into Go value of type []core.Toleration"
+    for item in value:
+        if not isinstance(item, dict):
+            return f"json: cannot unmarshal {_json_type(item)} into Go value of type core.Toleration"
+    return None
+
+
+def _json_type(value: Any) -> str:
+    names = {dict: "object", list: "array", str: "string", bool: "bool"}
+    return names.get(type(value), "number")
 
 
 def _check_seccomp_name(name: str, path: str, errs: Errors) -> None:

@@ -71,13 +71,13 @@ def check_pod_spec(spec: dict[str, Any], pod_name: str, path: str, errs: Errors)
     if selector := spec.get("nodeSelector"):
         errs += validate_labels(selector, f"{path}.nodeSelector")
     check_pod_security_context(spec.get("securityContext") or {}, spec, path, errs)
-    if _RARE.isdisjoint(spec):
-        check_host_process(spec, path, errs)
-        _check_name(spec, "serviceAccountName", path, errs)
-        if spec.get("dnsPolicy") == "None":
-            _check_dns_config(spec, f"{path}.dnsConfig", errs)
-    else:
+    if not _RARE.isdisjoint(spec):
         _check_rare(spec, path, errs)
+        return
+    if spec.get("dnsPolicy") == "None":
+        _check_dns_config(spec, f"{path}.dnsConfig", errs)
+    check_host_process(spec, path, errs)
+    _check_name(spec, "serviceAccountName", path, errs)
 
 
 def _check_enum(value: str, supported: tuple[str, ...], path: str, errs: Errors) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Any
 
 from transom.machinery.field import duplicate, forbidden, invalid, not_supported, required
@@ -97,8 +98,12 @@ def _check_field_requirement(requirement: dict[str, Any], path: str, errs: Error
         all_invalid(name_is_dns_subdomain(value, False), value, f"{path}.values[{i}]", errs)
 
 
+# The keys of taints and topologies repeat from pod to pod.
+_qualified = lru_cache(maxsize=2048)(is_qualified_name)
+
+
 def check_label_name(name: str, path: str, errs: Errors) -> None:
-    all_invalid(is_qualified_name(name), name, path, errs)
+    all_invalid(_qualified(name), name, path, errs)
 
 
 def _check_pod_affinity(affinity: dict[str, Any], path: str, errs: Errors) -> None:

@@ -20,7 +20,7 @@ from transom.machinery.field import (
     too_long,
 )
 from transom.machinery.quantity import parse
-from transom.machinery.validation.claim import validate_persistent_volume_claim_spec
+from transom.machinery.validation.claim import validate_claim_spec
 from transom.machinery.validation.common import (
     all_invalid,
     check_descending_path,
@@ -82,24 +82,16 @@ def check_volumes(volumes: list[Source], pod_name: str, path: str, errs: Errors)
 
 
 def _check_source(volume: Source, name: str, pod_name: str, path: str, errs: Errors) -> None:
-    found = False
-    for kind in volume:
-        if kind in _SOURCES:
-            break
-    else:
+    kinds = [kind for kind in volume if kind in _SOURCES]
+    if not kinds:
         errs.append(required(path, "must specify a volume type"))
-        return
-    # A single source, which is nearly always so, needs no walk over the table.
-    kinds = (kind,) if len(volume) <= 2 else _SOURCES
-    for kind in kinds:
-        source = volume.get(kind)
-        if source is None:
-            continue
-        rule = _SOURCES[kind]
-        if found:
+    elif len(kinds) > 1:
+        kinds = [kind for kind in _SOURCES if kind in volume]
+    for i, kind in enumerate(kinds):
+        source, rule = volume[kind], _SOURCES[kind]
+        if i:
             errs.append(forbidden(f"{path}.{rule.clash or kind}", _TWO_SOURCES))
         else:
-            found = True
             rule.check(source, f"{path}.{rule.path or kind}", errs)
             if kind == "ephemeral" and pod_name and name:
                 _check_claim_name(f"{pod_name}-{name}", name, path, errs)
@@ -335,7 +327,7 @@ def _check_ephemeral(source: Source, path: str, errs: Errors) -> None:
     for name, value in meta.items():
         if name not in ("annotations", "labels") and value is not None:
             errs.append(forbidden(f"{where}.metadata.{name}", "cannot be set for an ephemeral volume"))
-    errs += validate_persistent_volume_claim_spec(template.get("spec") or {}, f"{where}.spec")
+    errs += validate_claim_spec(template.get("spec") or {}, f"{where}.spec")
 
 
 def check_downward_file(item: dict[str, Any], path: str, errs: Errors) -> None:
