@@ -1,6 +1,6 @@
 """Times in API objects: read with Go's RFC 3339 parser, printed in UTC, wrong ones refused with Go's text.
 
-Kubernetes prints a time in whole seconds and a micro time with six digits; both become null when they are Go's zero time.
+Kubernetes prints a time in whole seconds and a micro time with six digits; both are null when they are Go's zero time.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _out_of_range(text: str, what: str) -> TimeError:
     return TimeError(f"parsing time {go_quote(text)}: {what} out of range")
 
 
-# The elements of the layout: its text as Go names it, and what it accepts. None is literal text between elements.
+# The elements of the layout: its text as Go names it, and what it accepts.
 _STEPS: tuple[tuple[str, str], ...] = (
     ("2006", r"\d{4}"), ("-", "-"), ("01", r"\d\d"), ("-", "-"), ("02", r"\d\d"), ("T", "T"), ("15", r"\d\d"),
     (":", ":"), ("04", r"\d\d"), (":", ":"), ("05", r"\d\d"),
@@ -101,7 +101,8 @@ def _why(text: str, layout: str) -> str:
     rest = text
 
     def refused(element: str) -> str:
-        return f"parsing time {go_quote(text)} as {go_quote(layout)}: cannot parse {go_quote(rest)} as {go_quote(element)}"
+        what = f"parsing time {go_quote(text)} as {go_quote(layout)}"
+        return f"{what}: cannot parse {go_quote(rest)} as {go_quote(element)}"
 
     for element, pattern in _STEPS:
         match = re.match(pattern, rest, re.ASCII)

@@ -17,7 +17,7 @@ from transom.machinery import gotime, quantity, schema
 from transom.machinery.kinds import GVK
 from transom.machinery.schema import Field, Type, Value
 
-Normaliser = Callable[[dict[str, Any]], dict[str, Any]]
+Normaliser = Callable[[Any], dict[str, Any]]
 
 INT32 = 1 << 31
 INT64 = 1 << 63
@@ -27,10 +27,19 @@ class TypeMismatch(ValueError):
     """A value that Go could not decode into its field."""
 
 
+class NeedsText(TypeMismatch):
+    """A quantity written as a number with a fraction or exponent: its text decides (`1e3` and `1000.0` differ)."""
+
+
 class RawFloat(float):
-    """A float that remembers how it was written, for quantities: `1e3` and `1000.0` print differently."""
+    """A float that remembers how it was written."""
 
     text: str
+
+    def __new__(cls, text: str) -> RawFloat:
+        made = super().__new__(cls, text)
+        made.text = text
+        return made
 
 
 def normalise(of: Type | GVK, obj: dict[str, Any]) -> dict[str, Any]:
@@ -38,12 +47,31 @@ def normalise(of: Type | GVK, obj: dict[str, Any]) -> dict[str, Any]:
     kind = of if isinstance(of, Type) else schema.lookup(of)
     if kind is None:
         raise LookupError(f"no type for {of}")
-    return normaliser(kind)(obj)
+    function = normaliser(kind)
+    try:
+        return function(obj)
+    except NeedsText:
+        return without_text(function(with_text(obj)))
 
 
-def normalise_meta(meta: dict[str, Any]) -> dict[str, Any]:
-    """The same for the metadata of a custom object."""
-    return normaliser(schema.get(schema.OBJECT_META))(meta)
+def with_text(value: Any) -> Any:
+    """Floats that carry the text Go would print for them."""
+    kind = value.__class__
+    if kind is dict:
+        return {k: with_text(v) for k, v in value.items()}
+    if kind is list:
+        return [with_text(v) for v in value]
+    return RawFloat(repr(value)) if kind is float else value
+
+
+def without_text(value: Any) -> Any:
+    """Plain floats again, which is all that the encoder knows."""
+    kind = value.__class__
+    if kind is dict:
+        return {k: without_text(v) for k, v in value.items()}
+    if kind is list:
+        return [without_text(v) for v in value]
+    return float(value) if kind is RawFloat else value
 
 
 def normaliser(of: Type) -> Normaliser:
@@ -52,7 +80,7 @@ def normaliser(of: Type) -> Normaliser:
     return made if made is not None else _compile(of)
 
 
-# --- what the generated functions call -------------------------------------------------------------------------------
+# --- what the generated functions call ----------
 
 
 def _bad(_: Any = None) -> Any:
@@ -164,7 +192,9 @@ def _quantity(value: Any) -> str:
     kind = value.__class__
     if kind is RawFloat:
         value = value.text
-    elif kind is not str and kind is not int and kind is not float:
+    elif kind is not str and kind is not int:
+        if kind is float:
+            raise NeedsText
         return "0" if value is None else _bad()
     try:
         return quantity.canonical(value)
@@ -178,13 +208,13 @@ def _int_or_string(value: Any) -> int | str:
     return _int32(value)
 
 
-def _any(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """JSON of no declared type, as Go prints it after reading: whole floats become integers."""
     kind = value.__class__
     if kind is dict:
-        return {k: _any(v) for k, v in value.items()}
+        return {k: plain(v) for k, v in value.items()}
     if kind is list:
-        return [_any(v) for v in value]
+        return [plain(v) for v in value]
     if isinstance(value, float):
         return _float(value)
     return value
@@ -208,7 +238,7 @@ def _schema(value: Any) -> dict[str, Any]:
     return normaliser(schema.get(schema.JSON_SCHEMA_PROPS))(value)
 
 
-# --- generating them --------------------------------------------------------------------------------------------------
+# --- generating them ----------
 
 # kind of value -> (function that canonicalises it, what Go emits for the zero value)
 _LEAVES: dict[str, tuple[Callable[[Any], Any], str]] = {
@@ -225,8 +255,8 @@ _LEAVES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "int-or-string": (_int_or_string, "0"),
     "raw": (lambda value: value, "None"),
     "fields": (lambda value: value, "None"),
-    "any": (_any, "None"),
-    "json": (_any, "None"),
+    "any": (plain, "None"),
+    "json": (plain, "None"),
     "schema-or-array": (_schema_or_array, "None"),
     "schema-or-bool": (_schema_or_bool, "None"),
     "schema-or-strings": (_schema_or_strings, "None"),

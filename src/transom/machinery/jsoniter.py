@@ -1,0 +1,382 @@
+"""The error texts of the JSON decoder in Kubernetes: where in the bytes a value did not fit, and into which field.
+
+Why: clients print these texts. The decoder there (json-iterator) does not stop at the first mistake: it stumbles on and
+prefixes the error with every field it passes, so its text can only be found by walking the bytes as it does. This is
+the slow path, entered when the fast one (`normalise`) has refused a value; the bytes are valid JSON by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from transom.machinery import gojson
+from transom.machinery.ownforms import OWN_FORMS, bad_base64, unescaped
+from transom.machinery.schema import Type, Value
+
+_SPACE = b" \t\r\n"
+_HASHED_FIELDS = 10  # structs of up to so many fields have a decoder of their own
+_QUOTE, _COMMA, _COLON, _CLOSE_BRACE, _CLOSE_BRACKET = b'",:}]'
+_MAX_UINT = {32: (1 << 32) - 1, 64: (1 << 64) - 1}
+
+
+def error_text(of: Type | Value, data: bytes) -> str:
+    """json-iterator's message about decoding `data` into the type; "" when it finds nothing wrong."""
+    walker = _Walker(data)
+    if isinstance(of, Type):
+        walker.struct(of)
+    else:
+        walker.value(of)
+    return gojson.text_of(walker.error)
+
+
+def unmarshaler_error(data: bytes, message: str) -> str:
+    """The message when a type's own decoder refuses the whole value, which is all of `data`."""
+    walker = _Walker(data)
+    walker.next_token()
+    walker.head -= 1
+    walker.skip()
+    walker.report("unmarshalerDecoder", message.encode())
+    return gojson.text_of(walker.error)
+
+
+class _Walker:
+    """A position in the bytes and the error so far; `ended` is the decoder's io.EOF."""
+
+    __slots__ = ("data", "ended", "error", "head")
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.head = 0
+        self.error = b""
+        self.ended = False
+
+    # --- bytes ----------
+
+    def next_token(self) -> int:
+        data, head = self.data, self.head
+        while head < len(data):
+            c = data[head]
+            head += 1
+            if c not in _SPACE:
+                self.head = head
+                return c
+        return self._end()
+
+    def read_byte(self) -> int:
+        if self.head >= len(self.data):
+            return self._end()
+        self.head += 1
+        return self.data[self.head - 1]
+
+    def _end(self) -> int:
+        if not self.error and not self.ended:
+            self.head = len(self.data)
+            self.ended = True
+        return 0
+
+    def unread(self) -> None:
+        """Once there is an error the decoder no longer goes back: part of how it stumbles."""
+        if not self.error and not self.ended:
+            self.head -= 1
+
+    def report(self, operation: str, message: bytes) -> None:
+        if self.error:
+            return
+        head, data = self.head, self.data
+        near, wide = max(head - 10, 0), max(head - 50, 0)
+        self.error = b"%s: %s, error found in #%d byte of ...|%s|..., bigger context ...|%s|..." % (
+            operation.encode(), message, head - near, data[near:head + 10], data[wide:head + 50],
+        )
+
+    def expected(self, operation: str, what: str, found: int) -> None:
+        self.report(operation, b"%s, but found %s" % (what.encode(), bytes([found])))
+
+    # --- scalars ----------
+
+    def nil(self) -> bool:
+        if self.next_token() == ord("n"):
+            self._literal(b"ull")
+            return True
+        self.unread()
+        return False
+
+    def _literal(self, rest: bytes) -> None:
+        for expected in rest:
+            if self.read_byte() != expected:
+                self.report("skipFourBytes" if len(rest) == 4 else "skipThreeBytes", b"expect " + rest)
+                return
+
+    def string(self) -> bytes:
+        c = self.next_token()
+        if c == _QUOTE:
+            return self._rest_of_string()
+        if c == ord("n"):
+            self._literal(b"ull")
+        else:
+            self.expected("ReadString", 'expects " or n', c)
+        return b""
+
+    def _rest_of_string(self) -> bytes:
+        """From after the opening quote to after the closing one; the bytes between, not unescaped."""
+        start, data = self.head, self.data
+        at = start
+        while at < len(data):
+            c = data[at]
+            if c == _QUOTE:
+                self.head = at + 1
+                return data[start:at]
+            at += 2 if c == ord("\\") else 1
+        self.head = len(data)
+        self._end()
+        self.report("readStringSlowPath", b"unexpected end of input")
+        return b""
+
+    def boolean(self) -> None:
+        if self.nil():
+            return
+        c = self.next_token()
+        if c == ord("t"):
+            self._literal(b"rue")
+        elif c == ord("f"):
+            self._literal(b"alse")
+        else:
+            self.expected("ReadBool", "expect t or f", c)
+
+    def integer(self, bits: int) -> None:
+        if self.nil():
+            return
+        c = self.next_token()
+        negative = c == ord("-")
+        number = self._unsigned(self.read_byte() if negative else c, bits)
+        if number is not None and number > (1 << (bits - 1)) - (0 if negative else 1):
+            self.report(f"ReadInt{bits}", b"overflow: %d" % number)
+
+    def _unsigned(self, c: int, bits: int) -> int | None:
+        if not 0x30 <= c <= 0x39:
+            # The text has the byte 255 in it: the decoder prints its own marker instead of the character.
+            self.report(f"readUint{bits}", b"unexpected character: \xff")
+            return None
+        start = self.head - 1
+        if c != 0x30:
+            while self.head < len(self.data) and 0x30 <= self.data[self.head] <= 0x39:
+                if int(self.data[start:self.head + 1]) > _MAX_UINT[bits]:
+                    self.report(f"readUint{bits}", b"overflow")
+                    return None
+                self.head += 1
+        if self.head < len(self.data) and self.data[self.head] == ord("."):
+            self.report("assertInteger", b"can not decode float as int")
+        return int(self.data[start:self.head])
+
+    def floating(self) -> None:
+        if self.nil():
+            return
+        if self.next_token() != ord("-"):
+            self.unread()
+        start = self.head
+        while self.head < len(self.data) and self.data[self.head] in b"+-.eE0123456789":
+            self.head += 1
+        if self.head == start:
+            self.report("readNumberAsString", b"invalid number")
+
+    def base64(self) -> None:
+        if self.nil():
+            return
+        c = self.next_token()
+        self.unread()
+        if c == _QUOTE:
+            text = self.string()
+            where = bad_base64(unescaped(text))
+            if where is not None:
+                self.report("decode base64", b"illegal base64 data at input byte %d" % where)
+        elif c == ord("["):
+            self.sequence("[]uint8", lambda: self.integer(32))
+        else:
+            self.report("base64Codec", b"invalid input")
+
+    # --- values of no type ----------
+
+    def skip(self) -> None:
+        c = self.next_token()
+        if c == _QUOTE:
+            self._rest_of_string()
+        elif c in b"nt":
+            self._literal(b"ull" if c == ord("n") else b"rue")
+        elif c == ord("f"):
+            self._literal(b"alse")
+        elif c in b"-0123456789":
+            while self.head < len(self.data) and self.data[self.head] in b"+-.eE0123456789":
+                self.head += 1
+        elif c in b"[{":
+            self._skip_nested()
+        else:
+            self.report("Skip", b"do not know how to skip: %d" % c)
+
+    def _skip_nested(self) -> None:
+        depth = 1
+        while depth:
+            c = self.next_token()
+            if c == _QUOTE:
+                self._rest_of_string()
+            elif c in b"[{":
+                depth += 1
+            elif c in b"]}":
+                depth -= 1
+            elif c == 0 and self.head >= len(self.data):
+                return
+
+    # --- values with a type ----------
+
+    def value(self, value: Value) -> None:
+        if value.pointer and self.nil():
+            return
+        kind = value.kind
+        if kind == "struct":
+            self.struct(value.type)
+        elif kind == "list":
+            item = value.item
+            assert item is not None
+            self.sequence(value.go_name, lambda: self.value(item))
+        elif kind == "map":
+            assert value.item is not None
+            self.mapping(value.item)
+        elif kind == "string":
+            self.string()
+        elif kind == "bool":
+            self.boolean()
+        elif kind in ("int32", "int64"):
+            self.integer(int(kind[3:]))
+        elif kind == "float":
+            self.floating()
+        elif kind == "bytes":
+            self.base64()
+        elif kind == "any":
+            self.skip()
+        else:
+            self._own_form(OWN_FORMS[kind])
+
+    def _own_form(self, complaint: Callable[[bytes], str | None]) -> None:
+        """A type that reads its JSON itself: it gets the bytes of one value."""
+        self.next_token()
+        self.unread()
+        start = self.head
+        self.skip()
+        text = complaint(self.data[start:self.head])
+        if text is not None:
+            self.report("unmarshalerDecoder", text.encode())
+
+    def sequence(self, go_name: str, item: Callable[[], None]) -> None:
+        self._items(item)
+        if self.error:
+            self.error = go_name.encode() + b": " + self.error
+
+    def _items(self, item: Callable[[], None]) -> None:
+        c = self.next_token()
+        if c == ord("n"):
+            self._literal(b"ull")
+            return
+        if c != ord("["):
+            self.expected("decode slice", "expect [ or n", c)
+            return
+        if self.next_token() == _CLOSE_BRACKET:
+            return
+        self.unread()
+        item()
+        while (c := self.next_token()) == _COMMA:
+            item()
+        if c != _CLOSE_BRACKET:
+            self.expected("decode slice", "expect ]", c)
+
+    def mapping(self, item: Value) -> None:
+        c = self.next_token()
+        if c == ord("n"):
+            self._literal(b"ull")
+            return
+        if c != ord("{"):
+            self.expected("ReadMapCB", "expect { or n", c)
+            return
+        if self.next_token() == _CLOSE_BRACE:
+            return
+        self.unread()
+        while True:
+            self.string()
+            if (c := self.next_token()) != _COLON:
+                self.expected("ReadMapCB", "expect : after object field", c)
+                return
+            self.value(item)
+            if (c := self.next_token()) != _COMMA:
+                break
+        if c != _CLOSE_BRACE:
+            self.expected("ReadMapCB", "expect }", c)
+
+    def struct(self, of: Type) -> None:
+        if not of.properties:
+            c = self.next_token()
+            self.unread()
+            if c in b"{n":
+                self.skip()
+            else:
+                self.report("skipObjectDecoder", b"expect object or null")
+            return
+        c = self.next_token()
+        if c == ord("n"):
+            self._literal(b"ull")
+            return
+        if c != ord("{"):
+            self.expected("readObjectStart", "expect { or n", c)
+            return
+        if self.next_token() == _CLOSE_BRACE:
+            return
+        self.unread()
+        if len(of.properties) <= _HASHED_FIELDS:
+            self._few_fields(of)
+        else:
+            self._many_fields(of)
+
+    def _few_fields(self, of: Type) -> None:
+        while True:
+            self._field(of, self._hashed_key())
+            c = self.next_token()
+            if c == _COMMA:
+                continue
+            if c != _CLOSE_BRACE:
+                self.report("isObjectEnd", b"object ended prematurely, unexpected char " + bytes([c]))
+            break
+        self._in_struct(of)
+
+    def _hashed_key(self) -> bytes | None:
+        c = self.next_token()
+        if c != _QUOTE:
+            self.expected("readFieldHash", 'expect "', c)
+            return None
+        key = self._rest_of_string()
+        c = self.next_token()
+        if c != _COLON:
+            self.expected("readFieldHash", "expect :", c)
+            return None
+        return key
+
+    def _many_fields(self, of: Type) -> None:
+        c = _COMMA
+        while c == _COMMA:
+            key = self.string()
+            if (c := self.next_token()) != _COLON:
+                self.expected("ReadObject", "expect : after object field", c)
+            self._field(of, key)
+            c = self.next_token()
+        self._in_struct(of)
+        if c != _CLOSE_BRACE:
+            self.expected("struct Decode", "expect }", c)
+
+    def _field(self, of: Type, key: bytes | None) -> None:
+        known = of.properties.get(unescaped(key)) if key is not None else None
+        if known is None:
+            self.skip()
+            return
+        self.value(known.value)
+        if self.error:
+            for name in reversed(known.go_path):
+                self.error = name.encode() + b": " + self.error
+
+    def _in_struct(self, of: Type) -> None:
+        if self.error:
+            self.error = of.name.encode() + b"." + self.error

@@ -1,0 +1,110 @@
+"""Which kinds the decoder knows beyond those it serves, and what Go calls their types.
+
+Why: a body of another kind or version is refused with a text that depends on whether the server knows that kind at all,
+and names the Go types. Old versions that are no longer served are still known.
+"""
+
+from __future__ import annotations
+
+from transom.machinery import schema
+from transom.machinery.kinds import GVK
+
+# The place of each scheme in Kubernetes' source stands in its error texts.
+_SCHEMES = {
+    "apiextensions.k8s.io": "k8s.io/apiextensions-apiserver/pkg/apiserver/apiserver.go:52",
+    "apiregistration.k8s.io": "k8s.io/kube-aggregator/pkg/apiserver/scheme/scheme.go:32",
+    "meta.k8s.io": "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27",
+}
+_MAIN_SCHEME = "k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"
+
+_WORKLOADS = ("ControllerRevision", "DaemonSet", "Deployment", "ReplicaSet", "StatefulSet")
+_RBAC = ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
+_WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+_FLOW = ("FlowSchema", "PriorityLevelConfiguration")
+_CERTIFICATES = ("CertificateSigningRequest",)
+_SLICES = ("EndpointSlice",)
+# Known, but served neither by 1.20 nor here (or by 1.20 only, under another name).
+_RETIRED: dict[tuple[str, str], tuple[str, ...]] = {
+    ("admission.k8s.io", "v1beta1"): ("AdmissionReview",),
+    ("admissionregistration.k8s.io", "v1beta1"): _WEBHOOKS,
+    ("apiextensions.k8s.io", "v1beta1"): ("CustomResourceDefinition",),
+    ("apps", "v1beta1"): ("ControllerRevision", "Deployment", "DeploymentRollback", "Scale", "StatefulSet"),
+    ("apps", "v1beta2"): (*_WORKLOADS, "Scale"),
+    ("autoscaling", "v2beta1"): ("HorizontalPodAutoscaler",),
+    ("batch", "v1beta1"): ("JobTemplate",),
+    ("batch", "v2alpha1"): ("CronJob", "JobTemplate"),
+    ("certificates.k8s.io", "v1beta1"): _CERTIFICATES,
+    ("discovery.k8s.io", "v1alpha1"): _SLICES,
+    ("extensions", "v1beta1"): (
+        "DaemonSet", "Deployment", "DeploymentRollback", "Ingress", "NetworkPolicy", "PodSecurityPolicy", "ReplicaSet",
+        "Scale",
+    ),
+    ("flowcontrol.apiserver.k8s.io", "v1alpha1"): _FLOW,
+    ("imagepolicy.k8s.io", "v1alpha1"): ("ImageReview",),
+    ("internal.apiserver.k8s.io", "v1alpha1"): ("StorageVersion",),
+    ("node.k8s.io", "v1alpha1"): ("RuntimeClass",),
+    ("policy", "v1beta1"): ("PodSecurityPolicy",),
+    ("rbac.authorization.k8s.io", "v1alpha1"): _RBAC,
+    ("scheduling.k8s.io", "v1alpha1"): ("PriorityClass",),
+    ("storage.k8s.io", "v1alpha1"): ("CSIStorageCapacity", "VolumeAttachment"),
+    ("", "v1"): ("EphemeralContainers",),
+}
+_WITHOUT_LIST = frozenset({"AdmissionReview", "DeploymentRollback", "ImageReview", "JobTemplate", "Scale",
+                           "EphemeralContainers"})
+
+# Go packages of the internal types; where a kind lives with another group than its own.
+_INTERNAL_PACKAGES = {"": "core", "internal.apiserver.k8s.io": "apiserverinternal"}
+_ELSEWHERE = {
+    ("events.k8s.io", "Event"): "core",
+    ("apps", "Scale"): "autoscaling",
+    ("extensions", "DaemonSet"): "apps",
+    ("extensions", "Deployment"): "apps",
+    ("extensions", "DeploymentRollback"): "apps",
+    ("extensions", "Ingress"): "networking",
+    ("extensions", "NetworkPolicy"): "networking",
+    ("extensions", "PodSecurityPolicy"): "policy",
+    ("extensions", "ReplicaSet"): "apps",
+    ("extensions", "Scale"): "autoscaling",
+}
+# Kinds that convert into one another although they are not the same.
+_CONVERTIBLE = {("core.ReplicationController", "apps.ReplicaSet")}
+
+
+def scheme_name(group: str) -> str:
+    """The scheme that serves a group."""
+    return _SCHEMES.get(group, _MAIN_SCHEME)
+
+
+def knows(gvk: GVK, for_group: str) -> bool:
+    """Whether the scheme that serves `for_group` has that kind registered."""
+    if scheme_name(gvk.group) != scheme_name(for_group):
+        return gvk.kind == "Status" and not gvk.group and gvk.version == "v1"
+    kind = gvk.kind.removesuffix("List")
+    retired = _RETIRED.get((gvk.group, gvk.version), ())
+    if kind in retired and (kind == gvk.kind or kind not in _WITHOUT_LIST):
+        return True
+    known = schema.lookup(gvk)
+    return known is not None and "apiVersion" in known.properties
+
+
+def go_type(gvk: GVK) -> str:
+    return f"{gvk.version}.{gvk.kind}"
+
+
+def internal_type(gvk: GVK) -> str:
+    """The Go type that a kind of any version is converted to."""
+    kind = gvk.kind.removesuffix("List")
+    package = _ELSEWHERE.get((gvk.group, kind)) or _INTERNAL_PACKAGES.get(gvk.group) or gvk.group.partition(".")[0]
+    return f"{package}.{gvk.kind}"
+
+
+def not_registered(gvk: GVK, for_group: str) -> str:
+    return f'no kind "{gvk.kind}" is registered for version "{gvk.api_version}" in scheme "{scheme_name(for_group)}"'
+
+
+def conversion_error(found: GVK, wanted: GVK) -> str | None:
+    """Why an object of one kind cannot become the internal type of another; None when it can."""
+    source, target = internal_type(found), internal_type(wanted)
+    if source == target or (source, target) in _CONVERTIBLE or (target, source) in _CONVERTIBLE:
+        return None
+    return f"converting ({go_type(found)}) to ({target}): unknown conversion"

@@ -1,0 +1,97 @@
+"""Unknown and duplicate fields of a request body, for `fieldValidation=Warn` and `Strict`.
+
+Costs a second reading of the body, so it runs only when a client asks for it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from transom.machinery import gojson, goyaml, schema
+from transom.machinery.field import go_quote
+from transom.machinery.schema import Type, Value
+
+_LIMIT = 100
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """A JSON object with its keys in order, repeated ones included."""
+
+
+def problems(of: Type | None, raw: bytes, is_yaml: bool) -> list[str]:
+    """Texts such as `unknown field "spec.foo"`, in the order of Kubernetes; of a custom object (no type) only its
+    duplicates and unknown metadata."""
+    out: dict[str, None] = {}
+    if is_yaml:
+        repeated = goyaml.duplicate_keys(raw)
+        if repeated:
+            out["yaml: unmarshal errors:\n" + "\n".join(f"  {line}" for line in repeated)] = None
+        raw = goyaml.to_json(raw)
+    value = json.loads(gojson.text_of(raw), object_pairs_hook=_Pairs)
+    found = _struct(of, value, "") if of is not None else _custom(value)
+    for what, path in found:
+        if len(out) >= _LIMIT:
+            break
+        out[f"{what} field {go_quote(path)}"] = None
+    return list(out)
+
+
+def _custom(value: Any) -> Iterator[tuple[str, str]]:
+    yield from _untyped(value, "")
+    for key, child in value if isinstance(value, _Pairs) else ():
+        if key == "metadata":
+            metadata = schema.get(schema.OBJECT_META)
+            yield from (found for found in _struct(metadata, child, "metadata") if found[0] == "unknown")
+
+
+def _at(path: str, key: str) -> str:
+    return f"{path}.{key}" if path else key
+
+
+def _typed(value: Value, got: Any, path: str) -> Iterator[tuple[str, str]]:
+    if value.kind == "struct":
+        yield from _struct(value.type, got, path)
+    elif value.kind == "list" and got.__class__ is list:
+        assert value.item is not None
+        for i, item in enumerate(got):
+            yield from _typed(value.item, item, f"{path}[{i}]")
+    elif value.kind == "map" and isinstance(got, _Pairs):
+        assert value.item is not None
+        seen: set[str] = set()
+        for key, item in got:
+            if key in seen:
+                yield "duplicate", _at(path, key)
+            seen.add(key)
+            yield from _typed(value.item, item, _at(path, key))
+    elif value.kind == "any":
+        yield from _untyped(got, path)
+
+
+def _struct(of: Type, got: Any, path: str) -> Iterator[tuple[str, str]]:
+    if not isinstance(got, _Pairs):
+        return
+    seen: set[str] = set()
+    for key, item in got:
+        known = of.properties.get(key)
+        if known is None:
+            yield "unknown", _at(path, key)
+            continue
+        if key in seen:
+            yield "duplicate", _at(path, key)
+        seen.add(key)
+        yield from _typed(known.value, item, _at(path, key))
+
+
+def _untyped(got: Any, path: str) -> Iterator[tuple[str, str]]:
+    if isinstance(got, _Pairs):
+        seen: set[str] = set()
+        for key, item in got:
+            if key in seen:
+                yield "duplicate", _at(path, key)
+            seen.add(key)
+            yield from _untyped(item, _at(path, key))
+    elif got.__class__ is list:
+        for i, item in enumerate(got):
+            yield from _untyped(item, f"{path}[{i}]")
