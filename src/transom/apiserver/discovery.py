@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from transom.machinery.kinds import GVK, Kind, Subresource
+from transom.machinery.kinds import Kind
 
 AGGREGATED_VERSIONS = ("v2", "v2beta1")
 AGGREGATED_GROUP = "apidiscovery.k8s.io"
@@ -335,8 +335,3 @@ class DocumentCache:
 def document(made: Any) -> Document:
     body = made if isinstance(made, bytes) else orjson.dumps(made) + b"\n"
     return Document(body, f'"{hashlib.sha512(body).hexdigest().upper()}"')
-
-
-def subresource_gvk(kind: Kind, version: str, sub: Subresource) -> GVK:
-    """What a sub-resource carries: its own kind, or its parent's."""
-    return GVK(sub.group, sub.version, sub.kind) if sub.group else GVK(kind.group, version, sub.kind or kind.kind)

@@ -1,0 +1,131 @@
+"""The OpenAPI v3 documents: an index and one document for each group version."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from importlib import metadata
+from typing import Any
+
+import orjson
+
+from transom.apiserver.openapi import custom, paths
+from transom.apiserver.openapi.custom import CustomSchema
+from transom.apiserver.openapi.definitions import NAMED_VALUES, Builder, gvk_extension, published, served_gvks
+from transom.machinery.kinds import GVK, Kind
+
+_NAMED = {
+    **NAMED_VALUES,
+    "io.k8s.apimachinery.pkg.api.resource.Quantity": {"oneOf": [{"type": "string"}, {"type": "number"}]},
+    "io.k8s.apimachinery.pkg.util.intstr.IntOrString": {
+        "format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}],
+    },
+}
+
+
+def reference(name: str, extras: Mapping[str, Any]) -> dict[str, Any]:
+    ref = {"$ref": f"#/components/schemas/{name}"}
+    # In v3 nothing may stand beside a reference.
+    return {**extras, "allOf": [ref]} if extras else ref
+
+
+def group_versions(
+    kinds: Iterable[Kind], customs: Iterable[CustomSchema] = (), *, version: str
+) -> dict[tuple[str, str], str]:
+    """Served group versions and a hash each that changes with their documents, without making the documents."""
+    maker = f"{metadata.version('transom')} {version}".encode()
+    parts: dict[tuple[str, str], list[bytes]] = {}
+    for kind in kinds:
+        if not kind.custom:
+            for place in _places(kind):
+                parts.setdefault(place, []).append(repr(kind).encode())
+    for one in customs:
+        content = orjson.dumps(one.schema, option=orjson.OPT_SORT_KEYS)
+        parts.setdefault((one.kind.group, one.version), []).append(repr(one.kind).encode() + content)
+    return {place: hashlib.sha512(b"\n".join([maker, *of])).hexdigest().upper() for place, of in parts.items()}
+
+
+def _places(kind: Kind) -> list[tuple[str, str]]:
+    return [(kind.group, v) for v in kind.versions] + [(g, v) for g, versions in kind.also for v in versions]
+
+
+def path_of(group: str, version: str) -> str:
+    return f"apis/{group}/{version}" if group else f"api/{version}"
+
+
+def url(group: str, version: str, digest: str) -> str:
+    return f"/openapi/v3/{path_of(group, version)}?hash={digest}"
+
+
+def index(hashes: Mapping[tuple[str, str], str]) -> dict[str, Any]:
+    """`/openapi/v3`"""
+    entries = {path_of(g, v): {"serverRelativeURL": url(g, v, digest)} for (g, v), digest in hashes.items()}
+    return {"paths": dict(sorted(entries.items()))}
+
+
+def build(
+    group: str,
+    group_version: str,
+    kinds: Iterable[Kind],
+    customs: Iterable[CustomSchema] = (),
+    *,
+    version: str,
+    field_validation: bool = True,
+) -> dict[str, Any]:
+    """`/openapi/v3/apis/GROUP/VERSION`; the group version must be a served one."""
+    place = (group, group_version)
+    own = [kind for kind in kinds if not kind.custom and place in _places(kind)]
+    theirs = [one for one in customs if (one.kind.group, one.version) == place]
+    builder = Builder(published(), reference, _NAMED)
+    for gvk in served_gvks(own):
+        if (gvk.group, gvk.version) == place or not any(gvk.kind in (k.kind, k.list_name) for k in own):
+            builder.add_kind(gvk)
+    builder.add_meta()
+    for one in theirs:
+        builder.definitions.update(custom.definitions(one, reference, v2=False))
+        builder.add("meta/v1.ObjectMeta")
+        builder.add("meta/v1.ListMeta")
+    if any(sub.name == "scale" for one in theirs for sub in one.kind.subresources_of(one.version)):
+        builder.add_kind(GVK("autoscaling", "v1", "Scale"))
+    builder.mark("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions", [GVK(group, group_version, "DeleteOptions")])
+    rows = [*own, *(one.row() for one in theirs)]
+    items = (item for where, item in paths.of_kinds(rows, field_validation=field_validation) if where == place)
+    return {
+        "openapi": "3.0.0",
+        "info": {"title": "Kubernetes", "version": version},
+        "paths": {item.path: _path_item(item) for item in sorted(items)},
+        "components": {"schemas": dict(sorted(builder.definitions.items()))},
+    }
+
+
+def _parameter(p: paths.Parameter, where: str) -> dict[str, Any]:
+    place = "query" if p.name == "pretty" else where
+    made: dict[str, Any] = {"name": p.name, "in": place, "description": p.description}
+    if place == "path":
+        made["required"] = True
+    return {**made, "schema": {"type": p.type, "uniqueItems": True}}
+
+
+def _path_item(item: paths.PathItem) -> dict[str, Any]:
+    out: dict[str, Any] = {o.method: _operation(o) for o in item.operations}
+    out["parameters"] = [_parameter(p, "path") for p in item.variables]
+    return out
+
+
+def _operation(o: paths.Operation) -> dict[str, Any]:
+    schema = reference(o.answer, {}) if o.answer else {"type": "string"}
+    content = {media: {"schema": schema} for media in (paths.MEDIA_TYPES if o.answer else ["*/*"])}
+    out: dict[str, Any] = {"tags": [o.tag], "description": o.description, "operationId": o.id}
+    if o.query:
+        out["parameters"] = [_parameter(p, "query") for p in o.query]
+    if o.body:
+        media_types = paths.PATCH_TYPES if o.action == "patch" else ["*/*"]
+        out["requestBody"] = {"content": {media: {"schema": reference(o.body, {})} for media in media_types}}
+        if not o.body.endswith(".DeleteOptions"):
+            out["requestBody"]["required"] = True
+    out["responses"] = {str(code): {"description": paths.CODES[code], "content": content} for code in o.codes}
+    out["responses"]["401"] = {"description": paths.CODES[401]}
+    out["x-kubernetes-action"] = o.action
+    if o.gvk is not None:
+        out["x-kubernetes-group-version-kind"] = gvk_extension(o.gvk)
+    return out
