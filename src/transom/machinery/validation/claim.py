@@ -23,7 +23,7 @@ VOLUME_MODES = ("Block", "Filesystem")
 CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
 
 
-def validate_claim_spec(spec: Mapping[str, Any], path: str) -> Errors:
+def validate_persistent_volume_claim_spec(spec: Mapping[str, Any], path: str) -> Errors:
     errors: Errors = []
     modes = spec.get("accessModes") or ()
     if not modes:
@@ -56,7 +56,7 @@ def _request(spec: Mapping[str, Any]) -> str | None:
 
 def validate_claim(claim: Object) -> Errors:
     errors = validate_object_meta(claim["metadata"], True, name_is_dns_subdomain)
-    return errors + validate_claim_spec(claim.get("spec") or {}, "spec")
+    return errors + validate_persistent_volume_claim_spec(claim.get("spec") or {}, "spec")
 
 
 def _class_upgrade(new: Object, old: Object) -> bool:
