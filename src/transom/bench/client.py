@@ -1,0 +1,159 @@
+"""The client side: a target from a kubeconfig, and keep-alive connections that cost the machine little."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import ssl
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httptools
+
+
+class BenchError(Exception):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    host: str
+    port: int
+    context: ssl.SSLContext | None
+    prefix: str
+    head: str  # the headers every request has
+
+    def encode(self, method: str, path: str, body: Any = None, media_type: str = "application/json") -> bytes:
+        """A request as bytes, ready to be sent many times."""
+        start = f"{method} {self.prefix}{path} HTTP/1.1\r\n{self.head}"
+        if body is None:
+            return f"{start}\r\n".encode()
+        data = json.dumps(body).encode()
+        return f"{start}Content-Type: {media_type}\r\nContent-Length: {len(data)}\r\n\r\n".encode() + data
+
+
+def target_from(path: Path, context_name: str | None = None) -> Target:
+    """The server and user of a kubeconfig's (current) context: client certificate or bearer token."""
+    import yaml
+
+    try:
+        content = yaml.safe_load(path.read_bytes())
+        context = _entry(content, "contexts", context_name or content["current-context"])["context"]
+        cluster = _entry(content, "clusters", context["cluster"])["cluster"]
+        user = _entry(content, "users", context["user"])["user"]
+    except (OSError, yaml.YAMLError, KeyError, TypeError) as error:
+        raise BenchError(f"{path} has no usable context: {error}") from error
+    url = urlsplit(cluster["server"])
+    host, port = url.hostname or "", url.port or (443 if url.scheme == "https" else 80)
+    head = f"Host: {host}:{port}\r\nUser-Agent: transom-bench\r\nAccept: application/json\r\n"
+    if user.get("token"):
+        head += f"Authorization: Bearer {user['token']}\r\n"
+    tls = _tls(path.parent, cluster, user) if url.scheme == "https" else None
+    return Target(host, port, tls, url.path.rstrip("/"), head)
+
+
+def _entry(content: dict[str, Any], key: str, name: str) -> dict[str, Any]:
+    for entry in content.get(key) or []:
+        if entry.get("name") == name:
+            return dict(entry)
+    raise KeyError(f"{name} in {key}")
+
+
+def _tls(folder: Path, cluster: dict[str, Any], user: dict[str, Any]) -> ssl.SSLContext:
+    def material(holder: dict[str, Any], key: str) -> bytes | None:
+        if holder.get(key + "-data"):
+            return base64.b64decode(holder[key + "-data"])
+        return (folder / holder[key]).read_bytes() if holder.get(key) else None
+
+    authority = material(cluster, "certificate-authority")
+    context = ssl.create_default_context(cadata=authority.decode() if authority else None)
+    if cluster.get("insecure-skip-tls-verify"):
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    certificate, key = material(user, "client-certificate"), material(user, "client-key")
+    if certificate and key:
+        with tempfile.TemporaryDirectory() as private:  # only its owner may look into it
+            pair = os.path.join(private, "pair.pem")
+            Path(pair).write_bytes(certificate + b"\n" + key)
+            context.load_cert_chain(pair)
+    return context
+
+
+class Connection(asyncio.Protocol):
+    """One request at a time; with `on_line` the body is a stream of lines that goes on."""
+
+    def __init__(self) -> None:
+        self._transport: Any = None
+        self._parser: Any = None
+        self._body: list[bytes] = []
+        self._rest = b""
+        self._answer: asyncio.Future[tuple[int, bytes]] | None = None
+        self._on_line: Callable[[bytes], None] | None = None
+
+    @classmethod
+    async def open(cls, target: Target) -> Connection:
+        loop = asyncio.get_running_loop()
+        name = target.host if target.context else None
+        try:
+            _, connection = await loop.create_connection(
+                cls, target.host, target.port, ssl=target.context, server_hostname=name
+            )
+        except OSError as error:
+            raise BenchError(f"cannot connect to {target.host}:{target.port}: {error}") from error
+        return connection
+
+    def request(self, data: bytes) -> asyncio.Future[tuple[int, bytes]]:
+        """Status code and body, in time."""
+        self._answer = asyncio.get_running_loop().create_future()
+        self._body = []
+        self._parser = httptools.HttpResponseParser(self)
+        if self._transport is None or self._transport.is_closing():
+            self._answer.set_exception(BenchError("the server closed the connection"))
+        else:
+            self._transport.write(data)
+        return self._answer
+
+    async def watch(self, data: bytes, on_line: Callable[[bytes], None]) -> None:
+        """Returns when the stream has begun."""
+        self._on_line = on_line
+        status, body = await self.request(data)
+        if status != 200:
+            raise BenchError(f"a watch was answered with {status}: {body[:200]!r}")
+
+    def close(self) -> None:
+        self._on_line = None
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(BenchError("the server closed the connection"))
+
+    def data_received(self, data: bytes) -> None:
+        self._parser.feed_data(data)
+
+    def on_headers_complete(self) -> None:
+        if self._on_line is not None and self._answer is not None and self._parser.get_status_code() == 200:
+            self._answer.set_result((200, b""))
+
+    def on_body(self, data: bytes) -> None:
+        if self._on_line is None:
+            self._body.append(data)
+            return
+        lines = (self._rest + data).split(b"\n")
+        self._rest = lines.pop()
+        for line in lines:
+            self._on_line(line)
+
+    def on_message_complete(self) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result((self._parser.get_status_code(), b"".join(self._body)))

@@ -1,0 +1,109 @@
+"""Measurements: many requests over a number of clients, and what is said about them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any
+
+from transom.bench.client import BenchError, Connection, Target
+
+
+@dataclass(slots=True)
+class Result:
+    """One line of the report. `seconds` is wall time, `latencies` are in seconds."""
+
+    test: str
+    clients: int
+    seconds: float
+    latencies: list[float]
+    errors: Counter[str] = field(default_factory=Counter)
+    server_cpu: float | None = None
+    more: dict[str, Any] = field(default_factory=dict)
+
+    def report(self) -> dict[str, Any]:
+        """The stable form for machines."""
+        count = len(self.latencies)
+        out: dict[str, Any] = {
+            "test": self.test,
+            "clients": self.clients,
+            "count": count,
+            "seconds": round(self.seconds, 4),
+            "perSecond": round(count / self.seconds, 1) if self.seconds else 0.0,
+            "p50Ms": round(percentile(self.latencies, 50) * 1e3, 3),
+            "p99Ms": round(percentile(self.latencies, 99) * 1e3, 3),
+            "errors": dict(self.errors),
+        }
+        if self.server_cpu is not None:
+            out["serverCpuSeconds"] = round(self.server_cpu, 2)
+        return {**out, **self.more}
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """The smallest value that is not below `percent` of all of them."""
+    if not values:
+        return 0.0
+    ordered = sorted(values)
+    rank = -(-len(ordered) * percent // 100)
+    return ordered[max(0, min(len(ordered) - 1, int(rank) - 1))]
+
+
+class Server:
+    """The server's process, if it is on this machine and known."""
+
+    def __init__(self, pid: int | None) -> None:
+        self._pid = pid
+
+    def cpu(self) -> float | None:
+        """CPU seconds used so far."""
+        if self._pid is None:
+            return None
+        try:
+            with open(f"/proc/{self._pid}/stat") as file:
+                fields = file.read().rpartition(")")[2].split()
+        except OSError:
+            return None
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def resident_mib(self) -> float | None:
+        if self._pid is None:
+            return None
+        try:
+            with open(f"/proc/{self._pid}/statm") as file:
+                pages = int(file.read().split()[1])
+        except OSError:
+            return None
+        return round(pages * os.sysconf("SC_PAGE_SIZE") / 2**20, 1)
+
+
+async def hammer(target: Target, server: Server, test: str, requests: Sequence[bytes], clients: int) -> Result:
+    """Sends all requests over `clients` connections, each with one request under way at a time."""
+    connections = await asyncio.gather(*[Connection.open(target) for _ in range(clients)])
+    todo = iter(requests)
+    latencies: list[float] = []
+    errors: Counter[str] = Counter()
+
+    async def work(connection: Connection) -> None:
+        for request in todo:
+            began = perf_counter()
+            try:
+                status, body = await connection.request(request)
+            except BenchError as error:
+                errors[str(error)] += 1
+                return
+            latencies.append(perf_counter() - began)
+            if status >= 300:
+                errors[f"{status} {body[:120].decode(errors='replace')}"] += 1
+
+    cpu_before, began = server.cpu(), perf_counter()
+    await asyncio.gather(*[work(connection) for connection in connections])
+    seconds = perf_counter() - began
+    cpu_after = server.cpu()
+    for connection in connections:
+        connection.close()
+    used = cpu_after - cpu_before if cpu_after is not None and cpu_before is not None else None
+    return Result(test, clients, seconds, latencies, errors, used)
