@@ -18,6 +18,7 @@ from transom.machinery.jsonpatch import json_patch
 from transom.machinery.mergepatch import merge_patch, without_nulls
 from transom.machinery.strategic import UNSUPPORTED, strategic_merge, without_directives
 from transom.machinery.typed import Node
+from transom.machinery.unstructured import conversion_error
 
 __all__ = ["JSON", "MERGE", "STRATEGIC", "apply_patch", "json_patch", "merge_patch", "strategic_merge", "undecodable"]
 
@@ -48,10 +49,11 @@ def apply_patch(
     raise ApiError(500, "", f"{media_type}: unimplemented patch type")
 
 
-def undecodable(media_type: str, raw: bytes, patched: Any, why: str) -> ApiError:
-    """The answer when the patched object does not fit its type: `why` is what decoding said."""
+def undecodable(media_type: str, raw: bytes, patched: Any, why: str, type: schema.Type | None = None) -> ApiError:
+    """The answer when the patched object does not fit its type: `why` is what decoding its JSON said."""
     if media_type == STRATEGIC:
         text = sprint(without_directives(_strategic_patch(raw)))
+        why = (conversion_error(patched, type) if type is not None else "") or why
     else:
         text = gojson.marshal(patched).decode()
     return invalid(GroupResource("", ""), "", [field.invalid("patch", text, why)])
