@@ -106,18 +106,13 @@ def _tune_malloc() -> None:
 
 
 def _build(config: ClusterConfig, pki: ClusterPki) -> Component:
-    return _Bare()
+    from transom.apiserver.server import ServerOptions, build
+    from transom.store.sqlite import SqliteStore
 
-
-class _Bare:
-    """Until the API server is wired in: ready, and nothing else."""
-
-    def handler(self, request: Request) -> Response:
-        found = request.path in ("/readyz", "/livez", "/healthz")
-        return Response(200 if found else 404, [(b"Content-Type", b"text/plain")], b"ok" if found else b"not found")
-
-    async def start(self) -> None:
-        return None
-
-    async def stop(self) -> None:
-        return None
+    return build(ServerOptions(
+        store=SqliteStore(config.database),
+        address=f"{config.bind}:{config.port}",
+        release=config.release,
+        service_cidr=config.service_cidr,
+        node_ports=config.node_ports,
+    ))

@@ -1,0 +1,1 @@
+"""Admission: the ordered chain of plugins between authorization and the store. `chain.py` declares the order."""

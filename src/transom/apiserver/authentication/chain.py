@@ -1,0 +1,32 @@
+"""The order in which a request's credentials are looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from transom.apiserver.context import ANONYMOUS, User
+from transom.apiserver.http.messages import Request
+from transom.machinery import errors
+
+# A user, or None when the request carries no credential of this kind. A bad credential raises 401.
+Authenticator = Callable[[Request], User | None]
+AUTHENTICATED = "system:authenticated"
+
+
+class Authentication:
+    def __init__(self, authenticators: Sequence[Authenticator], anonymous: bool) -> None:
+        self._authenticators = tuple(authenticators)
+        self._anonymous = anonymous
+
+    def __call__(self, request: Request) -> User:
+        for authenticate in self._authenticators:
+            user = authenticate(request)
+            if user is not None:
+                return user
+        if self._anonymous and b"authorization" not in request.headers:
+            return ANONYMOUS
+        raise errors.unauthorized()
+
+
+def with_authenticated(groups: Sequence[str]) -> tuple[str, ...]:
+    return tuple(groups) if AUTHENTICATED in groups else (*groups, AUTHENTICATED)

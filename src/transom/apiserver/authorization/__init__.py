@@ -1,0 +1,1 @@
+"""May he: the chain of authorizers, declared in `chain.py`. The first that allows or denies decides."""

@@ -1,0 +1,44 @@
+"""What every cluster has from the first moment: the system namespaces and the service of the API itself."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import TYPE_CHECKING
+
+from transom.machinery.errors import ApiError
+from transom.machinery.objects import Object
+
+if TYPE_CHECKING:
+    from transom.apiserver.server import ApiServer
+
+_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+
+
+async def ensure(server: ApiServer, group: str, version: str, plural: str, namespace: str, obj: Object) -> None:
+    """Create the object unless it exists."""
+    res = server.resource(group, version, plural)
+    if server.storage.find(res, namespace, obj["metadata"]["name"]) is not None:
+        return
+    complete = res.ops.normalise(obj)
+    res.ops.default(complete)
+    try:
+        await server.storage.create(server.context(), res, namespace, res.ops.to_storage(complete))
+    except ApiError as problem:
+        if problem.reason != "AlreadyExists":
+            raise
+
+
+async def bootstrap(server: ApiServer) -> None:
+    for name in _NAMESPACES:
+        await ensure(server, "", "v1", "namespaces", "", {"metadata": {"name": name}})
+    first = str(ipaddress.ip_network(server.options.service_cidr)[1])
+    host, _, port = server.address.rpartition(":")
+    labels = {"component": "apiserver", "provider": "kubernetes"}
+    await ensure(server, "", "v1", "services", "default", {
+        "metadata": {"name": "kubernetes", "labels": labels},
+        "spec": {
+            "type": "ClusterIP", "clusterIP": first, "sessionAffinity": "None",
+            "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": int(port)}],
+        },
+    })
+    del host

@@ -1,0 +1,163 @@
+"""The way of a request: who is it, what does it want, may he, then the verb. Errors become Status answers here.
+
+Reads answer synchronously; writes return an awaitable.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from transom.apiserver import reads, respond, writes
+from transom.apiserver.context import Context
+from transom.apiserver.http.messages import Answer, Request
+from transom.apiserver.metrics import Timing
+from transom.apiserver.negotiate import Form, negotiate, wants_pretty
+from transom.apiserver.options import boolean, first
+from transom.apiserver.requestinfo import RequestInfo, parse
+from transom.apiserver.resources import Resource
+from transom.apiserver.subresources import table
+from transom.apiserver.subresources.call import Call
+from transom.machinery import errors, selectors
+from transom.machinery.errors import ApiError
+from transom.store.api import StoreError
+
+if TYPE_CHECKING:
+    from transom.apiserver.server import ApiServer
+
+log = logging.getLogger("transom.apiserver")
+_PLAIN = Form()
+_METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"}
+
+
+class Dispatcher:
+    """The HTTP handler of the API server."""
+
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
+
+    def __call__(self, request: Request) -> Answer | Awaitable[Answer]:
+        timing = self._server.metrics.begin(request)
+        try:
+            answer = self._route(request, timing)
+        except Exception as problem:
+            answer = self._failure(request, problem)
+        if isinstance(answer, Awaitable):
+            return self._finish(request, timing, answer)
+        timing.done(answer)
+        return answer
+
+    async def _finish(self, request: Request, timing: Timing, pending: Awaitable[Answer]) -> Answer:
+        try:
+            answer = await pending
+        except Exception as problem:
+            answer = self._failure(request, problem)
+        timing.done(answer)
+        return answer
+
+    def _failure(self, request: Request, problem: Exception) -> Answer:
+        if isinstance(problem, StoreError):
+            log.error("store: %s", problem)
+            problem = errors.internal(str(problem))
+        if not isinstance(problem, ApiError):
+            log.error("%s %s failed", request.method, request.path, exc_info=problem)
+            problem = errors.internal(f"{type(problem).__name__}: {problem}")
+        try:
+            form = negotiate(request.header(b"accept"))
+        except ApiError:
+            form = _PLAIN
+        return respond.failure(problem, self._prettied(request, form))
+
+    def _prettied(self, request: Request, form: Form) -> Form:
+        agent = request.header(b"user-agent")
+        if b"pretty=" in request.target or agent.startswith(("curl", "Wget", "Mozilla")):
+            return form._replace(pretty=wants_pretty(request.query, agent))
+        return form
+
+    def _route(self, request: Request, timing: Timing) -> Answer | Awaitable[Answer]:
+        server = self._server
+        user = server.authenticate(request)
+        info = _request_info(request)
+        timing.info = info
+        ctx = Context(user, server.clock.time(), user_agent=request.header(b"user-agent"), path=request.path)
+        ctx.verb = info.verb
+        server.authorize(user, info)
+        if not info.is_resource:
+            return server.paths(request, ctx, info)
+        res = server.resources.find(info.group, info.version, info.resource)
+        if res is None:
+            return server.paths.unknown_resource(request, ctx, info)
+        return self._resource(request, ctx, res, info)
+
+    def _resource(
+        self, request: Request, ctx: Context, res: Resource, info: RequestInfo
+    ) -> Answer | Awaitable[Answer]:
+        server = self._server
+        storage = server.storage
+        method = request.method
+        if method not in _METHODS or (method == "HEAD"):
+            raise errors.generic_method_not_allowed()
+        if res.kind.namespaced and not info.namespace and (info.name and info.verb not in ("list", "watch")):
+            raise errors.generic_not_found()
+        if not res.kind.namespaced and info.namespace and res.kind.key != "/Namespace":
+            raise errors.generic_not_found()
+        form = self._prettied(request, negotiate(request.header(b"accept")))
+        if res.warning:
+            ctx.warn(res.warning)
+        if info.subresource or not res.stored:
+            return self._subresource(Call(server, ctx, res, info, request, form))
+        verb = info.verb
+        if verb == "get":
+            return reads.get(storage, ctx, res, info, request, form)
+        if verb not in res.kind.verbs or (
+            verb == "create" and (info.name or (res.kind.namespaced and not info.namespace))
+        ) or (verb in ("update", "patch", "delete") and not info.name):
+            raise errors.generic_method_not_allowed()
+        if verb == "list":
+            return reads.list_(storage, ctx, res, info, request, form)
+        if verb == "watch":
+            return reads.watch(storage, server.hub, ctx, res, info, request, form)
+        args = (storage, ctx, res, info, request, form)
+        if verb == "create":
+            return writes.create(*args)
+        if verb == "update":
+            return writes.update(*args)
+        if verb == "patch":
+            return writes.patch_(*args)
+        if verb == "delete":
+            return writes.delete(*args)
+        if verb == "deletecollection":
+            return writes.delete_collection(*args)
+        raise errors.generic_method_not_allowed()
+
+    def _subresource(self, call: Call) -> Answer | Awaitable[Answer]:
+        info, res = call.info, call.res
+        if not info.subresource:
+            handler = table.CALLS.get(res.kind.key)
+            if info.verb != "create" or info.name or handler is None:
+                raise errors.generic_method_not_allowed()
+            return handler(call)
+        if info.subresource not in res.subresources:
+            raise errors.generic_not_found()
+        handlers = table.find(res.kind.key, info.subresource) or {}
+        handler = handlers.get(info.verb)
+        if handler is None:
+            if info.verb == "get" and "get" in res.subresources[info.subresource].verbs:
+                return reads.get(call.server.storage, call.ctx, res, info, call.request, call.form)
+            raise errors.generic_method_not_allowed()
+        return handler(call)
+
+
+def _request_info(request: Request) -> RequestInfo:
+    if b"?" not in request.target:
+        return parse(request.method, request.path)
+    query = request.query
+    named = ""
+    if "fieldSelector" in query:
+        try:
+            named = selectors.parse_fields(first(query, "fieldSelector")).exact("metadata.name") or ""
+        except selectors.SelectorError:
+            named = ""  # the list options will say what is wrong with it
+    info = parse(request.method, request.path, boolean(query, "watch"))
+    return info._replace(selected_name=named) if named and info.verb in ("list", "watch", "deletecollection") else info

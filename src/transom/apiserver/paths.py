@@ -1,0 +1,168 @@
+"""Everything that is not a resource: discovery, OpenAPI, health, version, metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from transom.apiserver import discovery, respond
+from transom.apiserver.context import Context
+from transom.apiserver.http.messages import Answer, Headers, Request, Response
+from transom.apiserver.negotiate import JSON, YAML, Form, clauses, negotiate
+from transom.apiserver.requestinfo import RequestInfo
+from transom.machinery import codec, errors
+
+if TYPE_CHECKING:
+    from transom.apiserver.server import ApiServer
+
+_CHECKS = ("ping", "log", "etcd", "poststarthook/start-kube-apiserver-admission-initializer",
+           "poststarthook/generic-apiserver-start-informers", "poststarthook/rbac/bootstrap-roles",
+           "poststarthook/scheduling/bootstrap-system-priority-classes", "poststarthook/crd-informer-synced",
+           "poststarthook/apiservice-registration-controller", "autoregister-completion")
+_AGGREGATED = "APIGroupDiscoveryList"
+
+
+class Paths:
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
+        self._cache = discovery.DocumentCache()
+        self._exact: dict[str, Callable[[Request], Answer]] = {
+            "/": self._root,
+            "/version": self._version,
+            "/version/": self._version,
+            "/metrics": self._metrics,
+            "/api": lambda r: self._groups(r, core=True),
+            "/apis": lambda r: self._groups(r, core=False),
+        }
+
+    def __call__(self, request: Request, ctx: Context, info: RequestInfo) -> Answer:
+        path = request.path
+        handler = self._exact.get(path) or self._exact.get(path.rstrip("/"))
+        if handler is None:
+            for prefix, found in self._prefixes:
+                if path == prefix or path.startswith(prefix + "/"):
+                    handler = found
+                    break
+        if handler is None:
+            if path.startswith(("/api/", "/apis/")):
+                return self._api(request)
+            return self._root(request, 404)
+        return handler(request)
+
+    @property
+    def _prefixes(self) -> tuple[tuple[str, Callable[[Request], Answer]], ...]:
+        return (("/healthz", self._health), ("/livez", self._health), ("/readyz", self._health),
+                ("/openapi/v2", self._server.openapi.v2), ("/openapi/v3", self._server.openapi.v3))
+
+    def unknown_resource(self, request: Request, _ctx: Context, info: RequestInfo) -> Answer:
+        """A resource path under a group version: unknown resource, or unknown group."""
+        if self._server.resources.has_version(info.group, info.version):
+            negotiate(request.header(b"accept"))
+            raise errors.generic_not_found()
+        return respond.plain_text(404, "404 page not found\n")
+
+    # ---- discovery -----------------------------------------------------------------------------------------------
+
+    def _served(self) -> list[discovery.ServedVersion]:
+        return discovery.served(self._server.resources.kinds(), self._server.aggregated())
+
+    def _document(self, key: object, build: Callable[[], Any], request: Request, media: bytes = b"application/json") -> Response:
+        found = self._cache.get(self._server.discovery_generation(), key, build)
+        if found is None:
+            return respond.plain_text(404, "404 page not found\n")
+        form = negotiate(request.header(b"accept"), transforms=False) if media == b"application/json" else Form(JSON)
+        headers: Headers = [(b"Content-Type", media), (b"Cache-Control", b"no-cache, private")]
+        if media != b"application/json":
+            headers += [(b"ETag", found.etag.encode()), (b"Vary", b"Accept")]
+            if request.header(b"if-none-match") == found.etag:
+                return Response(304, headers)
+        if form.media == YAML:
+            import orjson
+
+            return Response(200, [(b"Content-Type", b"application/yaml")], codec.to_yaml(orjson.loads(found.body)).encode())
+        return Response(200, headers, found.body)
+
+    def _groups(self, request: Request, *, core: bool) -> Answer:
+        self._get_only(request)
+        version = _aggregated_version(request.header(b"accept"))
+        if version:
+            media = f"application/json;g=apidiscovery.k8s.io;v={version};as={_AGGREGATED}".encode()
+            return self._document(("aggregated", core, version),
+                                  lambda: discovery.aggregated_list(self._served(), core=core, version=version), request, media)
+        if core:
+            return self._document("api", lambda: discovery.api_versions(self._server.address), request)
+        return self._document("apis", lambda: discovery.group_list(self._served()), request)
+
+    def _api(self, request: Request) -> Answer:
+        parts = [p for p in request.path.split("/") if p]
+        if parts[0] == "api" and len(parts) == 2:
+            name, version = "", parts[1]
+        elif parts[0] == "apis" and len(parts) in (2, 3):
+            name, version = parts[1], parts[2] if len(parts) == 3 else ""
+        else:
+            return respond.plain_text(404, "404 page not found\n")
+        known = self._cache.get(self._server.discovery_generation(), (name, version), lambda: self._build(name, version))
+        if known is not None:
+            self._get_only(request)
+        return self._document((name, version), lambda: self._build(name, version), request)
+
+    def _build(self, name: str, version: str) -> Any:
+        if version:
+            return discovery.resource_list(self._served(), name, version)
+        return discovery.group(self._served(), name)
+
+    def _get_only(self, request: Request) -> None:
+        if request.method != "GET":
+            raise errors.generic_method_not_allowed()
+
+    # ---- the rest ------------------------------------------------------------------------------------------------
+
+    def _root(self, request: Request, status: int = 200) -> Answer:
+        found = self._cache.get(self._server.discovery_generation(), "root",
+                                lambda: discovery.root_paths(self._served(), _CHECKS))
+        assert found is not None
+        return respond.raw_json(found.body, status)
+
+    def _version(self, request: Request) -> Answer:
+        form = negotiate(request.header(b"accept"), transforms=False)
+        return respond.document(discovery.version_info(self._server.release), form)
+
+    def _metrics(self, _request: Request) -> Answer:
+        text = self._server.metrics.render(self._server.object_counts())
+        return Response(200, [(b"Content-Type", b"text/plain; version=0.0.4; charset=utf-8")], text.encode())
+
+    def _health(self, request: Request) -> Answer:
+        root, _, check = request.path.lstrip("/").partition("/")
+        if check:
+            return respond.plain_text(200, "ok") if check in _CHECKS else respond.plain_text(404, "404 page not found\n")
+        ready = self._server.ready or root != "readyz"
+        excluded = set(request.query.get("exclude", ()))
+        if "verbose" not in request.query and ready:
+            return respond.plain_text(200, "ok")
+        names = [*_CHECKS, *(("shutdown",) if root == "readyz" else ())]
+        lines = []
+        for name in names:
+            if name in excluded:
+                lines.append(f"[+]{name} excluded: ok")
+            elif name == "shutdown" and not ready:
+                lines.append(f"[-]{name} failed: reason withheld")
+            else:
+                lines.append(f"[+]{name} ok")
+        lines.append(f"{root} check {'passed' if ready else 'failed'}")
+        return respond.plain_text(200 if ready else 500, "\n".join(lines) + "\n")
+
+
+def _aggregated_version(accept: str) -> str:
+    """The version of aggregated discovery that a client prefers to the plain form, or ""."""
+    if _AGGREGATED not in accept:
+        return ""
+    for clause in clauses(accept):
+        if clause.media not in (JSON, "*/*"):
+            continue
+        if clause.params.get("as") == _AGGREGATED and clause.params.get("g") == "apidiscovery.k8s.io":
+            version = clause.params.get("v", "")
+            if version in ("v2", "v2beta1"):
+                return version
+            continue
+        return ""
+    return ""

@@ -1,0 +1,124 @@
+"""GET, LIST and WATCH of resources. Everything here answers at once, from memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from transom.apiserver import lists, respond
+from transom.apiserver.context import Context
+from transom.apiserver.http.messages import Headers, Request, Response, StreamResponse
+from transom.apiserver.http.stream import Stream
+from transom.apiserver.negotiate import YAML, Form
+from transom.apiserver.options import ListOptions, first, list_options, parse_revision
+from transom.apiserver.requestinfo import RequestInfo
+from transom.apiserver.resources import Resource
+from transom.apiserver.storage import Storage
+from transom.apiserver.watch import Hub, Watcher
+from transom.machinery import errors
+from transom.store.api import Compacted
+
+_WATCH_HEADERS: Headers = [(b"Content-Type", b"application/json"), (b"Cache-Control", b"no-cache, private")]
+
+
+def get(storage: Storage, ctx: Context, res: Resource, info: RequestInfo, request: Request, form: Form) -> Response:
+    query = request.query
+    if query:
+        wanted = parse_revision(first(query, "resourceVersion"))
+        if wanted > storage.store.revision:
+            raise lists.too_large(wanted, storage.store.revision)
+    record = storage.get(res, info.namespace, info.name)
+    return respond.one(
+        res, record, form, ctx.now, include_object=first(query, "includeObject") if query else "",
+        headers=respond.warning_headers(ctx.warnings) if ctx.warnings else None,
+    )
+
+
+def list_(storage: Storage, ctx: Context, res: Resource, info: RequestInfo, request: Request, form: Form) -> Response:
+    options = list_options(request.query, res, watch=False)
+    listing = lists.list_records(storage, res, info.namespace, options)
+    answer = respond.many(res, listing, form, ctx.now, first(request.query, "includeObject"))
+    if ctx.warnings:
+        answer.headers = answer.headers + respond.warning_headers(ctx.warnings)
+    return answer
+
+
+class _HttpSink:
+    """Events to a chunked response."""
+
+    __slots__ = ("_stream",)
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    def first(self, parts: list[bytes]) -> None:
+        self._stream.write_from(parts)
+
+    def send(self, payload: bytes) -> None:
+        self._stream.write_framed(payload)
+
+    def end(self) -> None:
+        self._stream.close()
+
+
+def watch(
+    storage: Storage, hub: Hub, ctx: Context, res: Resource, info: RequestInfo, request: Request, form: Form
+) -> StreamResponse:
+    options = list_options(request.query, res, watch=True)
+    since = start_revision(storage, options)
+    if info.name and options.fields is None:
+        options = _only(options, res, info.name)
+    if form.media == YAML:
+        raise errors.not_acceptable()
+    events: respond.JsonEvents = (
+        respond.ConvertedEvents(res, form, storage.clock.time, first(request.query, "includeObject"))
+        if form.transform else respond.JsonEvents(res)
+    )
+    return StreamResponse(
+        200, _WATCH_HEADERS + respond.warning_headers(ctx.warnings) if ctx.warnings else _WATCH_HEADERS,
+        _starter(hub, res, info.namespace, options, since, events),
+    )
+
+
+def _only(options: ListOptions, res: Resource, name: str) -> ListOptions:
+    """The old watch path of one object watches by its name."""
+    return list_options({"fieldSelector": [f"metadata.name={name}"], "resourceVersion": [options.version],
+                         "timeoutSeconds": [str(options.timeout or "")],
+                         "allowWatchBookmarks": [str(options.bookmarks)]}, res, watch=True)
+
+
+def start_revision(storage: Storage, options: ListOptions) -> int | None:
+    """Where a watch begins: None for the synthetic start from the current state."""
+    wanted = parse_revision(options.version)
+    if options.send_initial_events:
+        if wanted > storage.store.revision:
+            raise lists.too_large(wanted, storage.store.revision)
+        return None
+    if not wanted:
+        return storage.store.revision if options.send_initial_events is False else None
+    return wanted
+
+
+def _starter(
+    hub: Hub, res: Resource, namespace: str, options: ListOptions, since: int | None, events: respond.JsonEvents
+) -> Callable[[Stream], None]:
+    def start(stream: Stream) -> None:
+        store = hub.storage.store
+        if since is not None and since > store.revision:
+            _wait_in_vain(hub, options, stream)
+            return
+        try:
+            watcher: Watcher = hub.watch(res, namespace, options, since, events, _HttpSink(stream))
+        except Compacted as problem:
+            gone = errors.expired(f"too old resource version: {since} ({problem.revision})")
+            stream.write_framed(events.error(gone.status()))
+            stream.close()
+            return
+        stream.on_close = watcher.close
+
+    return start
+
+
+def _wait_in_vain(hub: Hub, options: ListOptions, stream: Stream) -> None:
+    """A revision nobody has written yet: nothing comes until the time is over, as with the real server."""
+    timer = hub.storage.clock.call_later(float(options.timeout or 3), stream.close)
+    stream.on_close = timer.cancel

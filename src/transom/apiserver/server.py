@@ -1,0 +1,124 @@
+"""The API server put together: storage, watch hub, resources and the chains, behind one HTTP handler."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from transom.apiserver.admission.chain import Chain, Plugin
+from transom.apiserver.allocators import ServiceAllocators
+from transom.apiserver.authentication import certificates
+from transom.apiserver.authentication.chain import Authentication
+from transom.apiserver.authentication.static_tokens import StaticTokens
+from transom.apiserver.authorization.chain import Authorization, masters, open_paths
+from transom.apiserver.bootstrap import bootstrap
+from transom.apiserver.context import Context, User
+from transom.apiserver.discovery import ServedVersion
+from transom.apiserver.handler import Dispatcher
+from transom.apiserver.http.messages import Request
+from transom.apiserver.metrics import Metrics
+from transom.apiserver.openapi.custom import CustomSchema
+from transom.apiserver.openapi.endpoint import OpenApi
+from transom.apiserver.paths import Paths
+from transom.apiserver.requestinfo import RequestInfo
+from transom.apiserver.resources import Resource, Resources
+from transom.apiserver.storage import Storage
+from transom.apiserver.strategies import services
+from transom.apiserver.subresources.connect import NoKubelet
+from transom.apiserver.watch import Hub
+from transom.kit.clock import Clock, RealClock
+from transom.store.api import Store
+
+SERVER_USER = User("system:apiserver", ("system:masters", "system:authenticated"))
+
+
+@dataclass(slots=True)
+class ServerOptions:
+    """What the composition root decides."""
+
+    store: Store
+    address: str = "127.0.0.1:6443"
+    release: str = "1.20"
+    service_cidr: str = "10.96.0.0/16"
+    node_ports: tuple[int, int] = (30000, 32767)
+    clock: Clock = field(default_factory=RealClock)
+    rng: random.Random = field(default_factory=random.SystemRandom)
+    tokens: Mapping[str, User] = field(default_factory=dict)
+
+
+class ApiServer:
+    def __init__(self, options: ServerOptions) -> None:
+        self.options = options
+        self.clock = options.clock
+        self.release = options.release
+        self.address = options.address
+        self.resources = Resources()
+        self.admission = Chain(self._plugins())
+        self.services = ServiceAllocators(options.service_cidr, options.node_ports, options.rng)
+        self.storage = Storage(options.store, self.admission, self.services, options.clock, options.rng)
+        self.hub = Hub(self.storage, options.rng)
+        self.metrics = Metrics()
+        self.kubelet = NoKubelet()
+        self.openapi = OpenApi(self)
+        self.paths = Paths(self)
+        self.handler = Dispatcher(self)
+        self.authenticate = Authentication([certificates.authenticate, StaticTokens(options.tokens)], anonymous=True)
+        self._authorization = Authorization([masters, open_paths])
+        self.ready = False
+
+    def _plugins(self) -> list[Plugin]:
+        return []
+
+    def authorize(self, user: User, info: RequestInfo) -> None:
+        self._authorization(user, info)
+
+    def resource(self, group: str, version: str, plural: str) -> Resource:
+        found = self.resources.find(group, version, plural)
+        if found is None:
+            raise LookupError(f"{group}/{version} {plural} is not served")
+        return found
+
+    def context(self, user: User = SERVER_USER) -> Context:
+        """A context for what the server does on its own account."""
+        return Context(user, self.clock.time(), user_agent="kube-apiserver/transom")
+
+    def aggregated(self) -> Iterable[ServedVersion]:
+        return ()
+
+    def custom_schemas(self) -> list[CustomSchema]:
+        return []
+
+    def discovery_generation(self) -> object:
+        return self.resources.generation
+
+    def object_counts(self) -> dict[str, int]:
+        out = {}
+        for kind in self.resources.kinds():
+            if kind.stored:
+                bucket = f"{kind.plural}.{kind.group}" if kind.group else kind.plural
+                out[bucket] = self.storage.store.count(bucket + "/")
+        return out
+
+    async def start(self) -> None:
+        await self.options.store.start()
+        self._mark_services()
+        await bootstrap(self)
+        self.ready = True
+
+    def _mark_services(self) -> None:
+        """What stored services hold is taken."""
+        for svc in self.storage.objects(self.resource("", "v1", "services")):
+            addresses, ports = services.held(svc)
+            for address in addresses:
+                self.services.addresses.mark(address)
+            for port in ports:
+                self.services.ports.mark(port)
+
+    async def stop(self) -> None:
+        self.ready = False
+        await self.options.store.close()
+
+
+def build(options: ServerOptions) -> ApiServer:
+    return ApiServer(options)

@@ -1,0 +1,515 @@
+"""Objects in the store: the rules of create, update and delete that hold for every kind.
+
+Callers hand in objects in the storage version and get stored records back. Strategies say what is particular to a kind,
+admission what the cluster's policy adds. This module knows no HTTP and no request versions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import uuid
+from collections import deque
+from collections.abc import Callable
+
+
+import orjson
+
+from transom.apiserver.admission.attributes import Admission, Attributes
+from transom.apiserver.allocators import ServiceAllocators
+from transom.apiserver.context import Context
+from transom.apiserver.resources import Resource
+from transom.apiserver.strategies import Strategy, base, services, strategy_for
+from transom.kit.clock import Clock, rfc3339
+from transom.machinery import errors, field, selectors
+from transom.machinery.objects import Object
+from transom.store.api import PreconditionFailed, Record, Store
+
+Transform = Callable[[Object | None], Object]
+# Prepares the update of a sub-resource: (storage, ctx, new, old).
+Prepare = Callable[["Storage", Context, Object, Object], None]
+_SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+_MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
+_DECODED_KEPT = 4096  # decoded objects kept beside their bytes, newest reads first
+
+
+class Cached:
+    """What readers derived from a record's bytes."""
+
+    __slots__ = ("fields", "labels", "obj")
+
+    def __init__(self, labels: dict[str, str] | None = None) -> None:
+        self.obj: Object | None = None
+        self.labels = labels
+        self.fields: dict[str, str] | None = None
+
+
+class Storage:
+    def __init__(
+        self, store: Store, admission: Admission, allocators: ServiceAllocators, clock: Clock, rng: random.Random
+    ) -> None:
+        self.store = store
+        self.admission = admission
+        self.services = allocators
+        self.clock = clock
+        self._rng = rng
+        self._decoded: deque[Cached] = deque()
+
+    # ---- reading -------------------------------------------------------------------------------------------------
+
+    def cached(self, record: Record) -> Cached:
+        entry = record.cache
+        if entry is None:
+            entry = record.cache = Cached()
+        return entry
+
+    def decode(self, res: Resource, record: Record) -> Object:
+        """The stored object as a dict in the storage version. Shared: read only."""
+        entry = self.cached(record)
+        if entry.obj is None:
+            entry.obj = decode_value(res, record.value)
+            self._decoded.append(entry)
+            if len(self._decoded) > _DECODED_KEPT:
+                self._decoded.popleft().obj = None
+        return entry.obj
+
+    def labels(self, res: Resource, record: Record) -> dict[str, str]:
+        entry = self.cached(record)
+        if entry.labels is None:
+            entry.labels = self.decode(res, record)["metadata"].get("labels") or {}
+        return entry.labels
+
+    def fields(self, res: Resource, record: Record) -> dict[str, str]:
+        entry = self.cached(record)
+        if entry.fields is None:
+            entry.fields = selectors.field_values(res.kind, self.decode(res, record))
+        return entry.fields
+
+    def get(self, res: Resource, namespace: str, name: str) -> Record:
+        record = self.store.get(res.key(namespace, name))
+        if record is None:
+            raise errors.not_found(res.gr, name)
+        return record
+
+    def find(self, res: Resource, namespace: str, name: str) -> Object | None:
+        record = self.store.get(res.key(namespace, name))
+        return None if record is None else self.decode(res, record)
+
+    def objects(self, res: Resource, namespace: str = "") -> list[Object]:
+        return [self.decode(res, r) for r in self.store.list(res.key_prefix(namespace)).records]
+
+    # ---- creating ------------------------------------------------------------------------------------------------
+
+    async def create(self, ctx: Context, res: Resource, namespace: str, obj: Object) -> Record:
+        """Store a new object. `obj` becomes the storage's own."""
+        meta = obj["metadata"]
+        given_name = meta.get("name", "")
+        attributes = Attributes("CREATE", res, "", namespace, given_name, obj, None, ctx)
+        await self.admission.admit(attributes)
+        obj = attributes.obj
+        meta = obj["metadata"]
+        for attempt in range(8 if meta.get("generateName") and not meta.get("name") else 1):
+            if attempt:
+                meta["name"] = ""
+            strategy = self._before_create(ctx, res, namespace, obj)
+            attributes.name = meta.get("name", "")
+            await self.admission.validate(attributes)
+            try:
+                return await self._insert(ctx, res, strategy, namespace, obj)
+            except errors.ApiError as problem:
+                if problem.reason != "AlreadyExists" or not meta.get("generateName") or given_name:
+                    raise
+        raise errors.ApiError(
+            409, "AlreadyExists",
+            f'{res.gr} "{meta["name"]}" already exists, the server was not able to generate a unique name for the object',
+            {"name": meta["name"], "group": res.gr.group, "kind": res.gr.resource, "retryAfterSeconds": 1},
+        )
+
+    def _before_create(self, ctx: Context, res: Resource, namespace: str, obj: Object) -> Strategy:
+        meta = obj["metadata"]
+        if res.kind.namespaced:
+            if meta.setdefault("namespace", namespace) != namespace:
+                raise errors.bad_request("the namespace of the provided object does not match the namespace sent on the request")
+        else:
+            meta.pop("namespace", None)
+        for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
+            meta.pop(name, None)
+        meta["uid"] = str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
+        meta["creationTimestamp"] = rfc3339(ctx.now)
+        if meta.get("generateName") and not meta.get("name"):
+            meta["name"] = self.generate_name(meta["generateName"])
+        strategy = strategy_for(res.kind)
+        base.prepare_create(strategy, res.kind, self, ctx, obj)
+        problems = res.ops.validate_create(obj)
+        if problems:
+            raise errors.invalid(res.ops.error_kind(), meta.get("name", ""), problems)
+        res.ops.default_stored(obj)
+        return strategy
+
+    def generate_name(self, prefix: str) -> str:
+        return prefix[:58] + "".join(self._rng.choices(_SUFFIX_LETTERS, k=5))
+
+    async def _insert(self, ctx: Context, res: Resource, strategy: Strategy, namespace: str, obj: Object) -> Record:
+        meta = obj["metadata"]
+        if meta.get("resourceVersion") not in (None, "", "0"):
+            raise errors.ApiError(500, "", "resourceVersion should not be set on objects to be created")
+        key = res.key(namespace, meta["name"])
+        undo = strategy.reserve(self, ctx, obj, None) if strategy.reserve is not None and not ctx.dry_run else None
+        try:
+            if ctx.dry_run:
+                existing = self.store.latest(key)
+                if existing is not None:
+                    raise self._exists(res, meta["name"], existing)
+                meta.pop("resourceVersion", None)
+                return Record(key, encode_value(obj), 0, 0)
+            try:
+                pending = self._put(key, obj, 0, strategy.ttl)
+            except PreconditionFailed as problem:
+                raise self._exists(res, meta["name"], problem.current) from None
+            return await asyncio.shield(pending)
+        except BaseException:
+            if undo is not None:
+                undo()
+            raise
+
+    def _exists(self, res: Resource, name: str, current: Record | None) -> errors.ApiError:
+        problem = errors.already_exists(res.gr, name)
+        if current is not None and self.decode(res, current)["metadata"].get("deletionTimestamp"):
+            problem.message = f"object is being deleted: {problem.message}"
+        return problem
+
+    def _put(self, key: str, obj: Object, expected: int, ttl: float | None) -> asyncio.Future[Record]:
+        meta = obj["metadata"]
+        body = {k: v for k, v in obj.items() if k not in ("apiVersion", "kind")}
+        cached = Cached(meta.get("labels") or {})
+
+        def encode(revision: int) -> bytes:
+            meta["resourceVersion"] = str(revision)
+            return orjson.dumps(body)
+
+        pending = self.store.put(key, encode, expected=expected, ttl=ttl)
+        pending.add_done_callback(lambda done: _attach(done, cached))
+        return pending
+
+    # ---- updating ------------------------------------------------------------------------------------------------
+
+    async def update(
+        self, ctx: Context, res: Resource, namespace: str, name: str, transform: Transform, *,
+        subresource: str = "", prepare: Prepare | None = None, reread: bool = False, force_create: bool = False,
+        gr: errors.GroupResource | None = None, admit_as: str = "", checked: bool = True,
+    ) -> tuple[Record, bool]:
+        """Read, change, check and write; again when somebody else was faster and the caller set no resourceVersion.
+
+        `transform` makes the new object from the current one (None when there is none); `reread` says that it is a patch,
+        which may be applied again to a newer version. Admission sees the sub-resource `admit_as`; `checked=False` leaves
+        admission and validation out, for changes the server makes itself. Returns the record and whether it was created.
+        """
+        gr = gr or res.gr
+        retries = 5
+        key = res.key(namespace, name)
+        strategy = strategy_for(res.kind)
+        while True:
+            current = self.store.latest(key)
+            if current is None:
+                if not (strategy.create_on_update or force_create) or subresource:
+                    raise errors.not_found(gr, name)
+                obj = transform(None)
+                if obj["metadata"].get("uid"):
+                    raise _uid_mismatch(res, key, name, obj["metadata"]["uid"], "")
+                return await self.create(ctx, res, namespace, obj), True
+            old = self.decode(res, current)
+            new = transform(old)
+            unconditional = self._check_version(res, strategy, key, name, new, old, current, subresource)
+            attributes = Attributes("UPDATE", res, subresource or admit_as, namespace, name, new, old, ctx)
+            if checked:
+                await self.admission.admit(attributes)
+                new = attributes.obj
+            self._before_update(ctx, res, strategy, new, old, subresource, prepare, checked)
+            if checked:
+                await self.admission.validate(attributes)
+            try:
+                return await self._replace(ctx, res, strategy, key, new, old, current), False
+            except PreconditionFailed:
+                retries -= 1
+                if not (unconditional or reread) or retries < 0:
+                    raise errors.conflict(gr, name, _MODIFIED) from None
+
+    def _check_version(
+        self, res: Resource, strategy: Strategy, key: str, name: str, new: Object, old: Object, current: Record,
+        subresource: str,
+    ) -> bool:
+        """Refuse an update of another version or another object. True when the caller did not insist on a version."""
+        meta = new["metadata"]
+        uid = meta.get("uid")
+        if uid and uid != old["metadata"]["uid"]:
+            raise _uid_mismatch(res, key, name, uid, old["metadata"]["uid"])
+        version = meta.get("resourceVersion") or ""
+        if version in ("", "0"):
+            if not strategy.unconditional_update:
+                raise errors.invalid(
+                    res.gr, name,
+                    [field.invalid("metadata.resourceVersion", field.GoText("0x0"), "must be specified for an update")],
+                )
+            if res.kind.key == "/Service" and version == "" and not subresource:
+                raise errors.invalid(
+                    res.ops.error_kind(), name,
+                    [field.invalid("metadata.resourceVersion", "", "must be specified for an update")],
+                )
+            return True
+        if parse_version(version) != current.mod_revision:
+            raise errors.conflict(res.gr, name, _MODIFIED)
+        return False
+
+    def _before_update(
+        self, ctx: Context, res: Resource, strategy: Strategy, new: Object, old: Object, subresource: str,
+        prepare: Prepare | None, checked: bool,
+    ) -> None:
+        meta, old_meta = new["metadata"], old["metadata"]
+        if res.kind.namespaced:
+            meta.setdefault("namespace", old_meta.get("namespace", ""))
+        else:
+            meta.pop("namespace", None)
+        for name in ("generation", "selfLink"):
+            _keep(meta, old_meta, name)
+        for name in ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"):
+            if meta.get(name) is None:
+                _keep(meta, old_meta, name)
+        if prepare is not None:
+            prepare(self, ctx, new, old)
+        elif subresource == "status":
+            base.prepare_status_update(strategy, self, ctx, new, old)
+            _keep(meta, old_meta, "deletionTimestamp")
+        else:
+            base.prepare_update(strategy, self, ctx, new, old)
+        problems = res.ops.validate_update(new, old, subresource) if checked else None
+        if problems:
+            raise errors.invalid(res.ops.error_kind(), meta.get("name", ""), problems)
+        res.ops.default_stored(new)
+
+    async def _replace(
+        self, ctx: Context, res: Resource, strategy: Strategy, key: str, new: Object, old: Object, current: Record
+    ) -> Record:
+        if strategy.reserve is not None and not ctx.dry_run:
+            undo = strategy.reserve(self, ctx, new, old)
+        else:
+            undo = None
+        try:
+            meta = new["metadata"]
+            meta["resourceVersion"] = old["metadata"]["resourceVersion"]
+            if may_go(res, new) and old["metadata"].get("deletionTimestamp"):
+                if not ctx.dry_run:
+                    _, revision = await asyncio.shield(self.store.delete(key, expected=current.mod_revision))
+                    self._deleted(strategy, new)
+                return Record(key, encode_value(new), current.create_revision, current.mod_revision)
+            if same_object(new, old):
+                if self.store.get(key) is not current:  # still on its way to disk
+                    await asyncio.shield(self._settled(key, current))
+                return current
+            if ctx.dry_run:
+                return Record(key, encode_value(new), current.create_revision, current.mod_revision)
+            record = await asyncio.shield(self._put(key, new, current.mod_revision, strategy.ttl))
+        except BaseException:
+            if undo is not None:
+                undo()
+            raise
+        if strategy.reserve is not None:
+            services.release(self, old, new)
+        return record
+
+    async def _settled(self, key: str, record: Record) -> None:
+        """Wait until a write that was accepted is durable: an answer may not show what could still be lost."""
+        while True:
+            committed = self.store.get(key)
+            if committed is not None and committed.mod_revision >= record.mod_revision:
+                return
+            if self.store.latest(key) is not record and committed is self.store.latest(key):
+                return
+            await asyncio.sleep(0)
+
+    def _deleted(self, strategy: Strategy, obj: Object) -> None:
+        if strategy.after_delete is not None:
+            strategy.after_delete(self, obj)
+
+    # ---- deleting ------------------------------------------------------------------------------------------------
+
+    async def delete(
+        self, ctx: Context, res: Resource, namespace: str, name: str, options: Object,
+        admitted: bool = False,
+    ) -> tuple[Object, bool]:
+        """Delete, or mark for deletion while finalizers or a grace period hold the object.
+
+        Returns the object as it was last, and whether it is gone.
+        """
+        key = res.key(namespace, name)
+        strategy = strategy_for(res.kind)
+        while True:
+            current = self.store.latest(key)
+            if current is None:
+                raise errors.not_found(res.gr, name)
+            old = self.decode(res, current)
+            if not admitted:
+                attributes = Attributes("DELETE", res, "", namespace, name, None, old, ctx, options)
+                await self.admission.admit(attributes)
+                await self.admission.validate(attributes)
+                if self.store.latest(key) is not current:
+                    continue
+            check_preconditions(res, name, options, old)
+            try:
+                return await self._delete_once(ctx, res, strategy, key, old, current, options)
+            except PreconditionFailed:
+                continue
+
+    async def _delete_once(
+        self, ctx: Context, res: Resource, strategy: Strategy, key: str, old: Object, current: Record, options: Object
+    ) -> tuple[Object, bool]:
+        marked, changed = mark_for_deletion(res, strategy, old, options, ctx.now)
+        meta = marked["metadata"]
+        held = bool(meta.get("finalizers")) or meta.get("deletionGracePeriodSeconds", 0) > 0 or _namespace_held(res, marked)
+        if held:
+            if not changed or ctx.dry_run:
+                return marked, False
+            record = await asyncio.shield(self._put(key, marked, current.mod_revision, strategy.ttl))
+            return decode_value(res, record.value), False
+        if ctx.dry_run:
+            return marked, True
+        _, revision = await asyncio.shield(self.store.delete(key, expected=current.mod_revision))
+        self._deleted(strategy, old)
+        meta["resourceVersion"] = str(revision) if changed else meta["resourceVersion"]
+        return marked, True
+
+
+def decode_value(res: Resource, value: bytes) -> Object:
+    obj: Object = {"kind": res.kind.kind, "apiVersion": res.kind.gvk().api_version}
+    obj.update(orjson.loads(value))
+    return obj
+
+
+def encode_value(obj: Object) -> bytes:
+    return orjson.dumps({k: v for k, v in obj.items() if k not in ("apiVersion", "kind")})
+
+
+def _attach(done: asyncio.Future[Record], cached: Cached) -> None:
+    if not done.cancelled() and done.exception() is None:
+        done.result().cache = cached
+
+
+def _keep(meta: Object, old: Object, name: str) -> None:
+    if name in old:
+        meta[name] = old[name]
+    else:
+        meta.pop(name, None)
+
+
+def same_object(new: Object, old: Object) -> bool:
+    return all(new.get(k) == old.get(k) for k in new.keys() | old.keys() if k not in ("kind", "apiVersion"))
+
+
+def parse_version(text: str) -> int:
+    """A resourceVersion of an object being written; anything but a number is the client's grave mistake (500)."""
+    if not (text.isascii() and text.isdigit()):
+        raise errors.ApiError(500, "", f'strconv.ParseUint: parsing {field.go_quote(text)}: invalid syntax')
+    return int(text)
+
+
+def _uid_mismatch(res: Resource, key: str, name: str, given: str, actual: str) -> errors.ApiError:
+    return errors.conflict(
+        res.gr, name,
+        f"StorageError: invalid object, Code: 4, Key: /registry/{registry_path(res, key)}, ResourceVersion: 0, "
+        f"AdditionalErrorMsg: Precondition failed: UID in precondition: {given}, UID in object meta: {actual}",
+    )
+
+
+def registry_path(res: Resource, key: str) -> str:
+    """The key as Kubernetes' own store would write it, for error texts."""
+    rest = key.split("/", 1)[1]
+    return f"{res.kind.group}/{res.kind.plural}/{rest}" if res.custom else f"{res.kind.plural}/{rest}"
+
+
+def check_preconditions(res: Resource, name: str, options: Object, obj: Object) -> None:
+    wanted = options.get("preconditions") or {}
+    meta = obj["metadata"]
+    gk = errors.GroupResource(res.kind.group, res.kind.kind)
+    uid, version = wanted.get("uid"), wanted.get("resourceVersion")
+    if uid is not None and uid != meta["uid"]:
+        raise errors.conflict(
+            gk, name,
+            f"the UID in the precondition ({uid}) does not match the UID in record ({meta['uid']}). "
+            "The object might have been deleted and then recreated",
+        )
+    if version is not None and version != meta["resourceVersion"]:
+        raise errors.conflict(
+            gk, name,
+            f"the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record "
+            f"({meta['resourceVersion']}). The object might have been modified",
+        )
+
+
+def _namespace_held(res: Resource, obj: Object) -> bool:
+    return res.kind.key == "/Namespace" and bool((obj.get("spec") or {}).get("finalizers"))
+
+
+def may_go(res: Resource, obj: Object) -> bool:
+    """An object marked for deletion goes when nothing holds it any more."""
+    meta = obj["metadata"]
+    return not meta.get("finalizers") and not meta.get("deletionGracePeriodSeconds") and not _namespace_held(res, obj)
+
+
+def mark_for_deletion(
+    res: Resource, strategy: Strategy, old: Object, options: Object, now: float
+) -> tuple[Object, bool]:
+    """The object as deletion leaves it, and whether that differs from what is stored."""
+    meta = dict(old["metadata"])
+    finalizers = garbage_finalizers(res, strategy, meta, options)
+    if finalizers != (meta.get("finalizers") or []):
+        if finalizers:
+            meta["finalizers"] = finalizers
+        else:
+            meta.pop("finalizers", None)
+    marked = {**old, "metadata": meta}
+    graceful = strategy.grace_period is not None
+    if graceful:
+        asked = options.get("gracePeriodSeconds")
+        period = strategy.grace_period(old, asked)  # type: ignore[misc]
+        if "deletionTimestamp" not in meta:
+            meta["deletionTimestamp"] = rfc3339(now + period)
+            meta["deletionGracePeriodSeconds"] = period
+            if meta.get("generation", 0) > 0:
+                meta["generation"] += 1
+        elif period < meta.get("deletionGracePeriodSeconds", 0) and (asked is not None or period == 0):
+            # A second delete may only shorten the wait.
+            meta["deletionTimestamp"] = rfc3339(now + period)
+            meta["deletionGracePeriodSeconds"] = period
+    elif finalizers or _namespace_held(res, old):
+        meta.setdefault("deletionTimestamp", rfc3339(now))
+        if res.kind.key == "/Namespace":
+            marked["status"] = {**(old.get("status") or {}), "phase": "Terminating"}
+        else:
+            meta["deletionGracePeriodSeconds"] = 0
+        if "deletionTimestamp" not in old["metadata"] and meta.get("generation", 0) > 0 and res.kind.key != "/Namespace":
+            meta["generation"] += 1
+    return marked, not same_object(marked, old)
+
+
+def garbage_finalizers(res: Resource, strategy: Strategy, meta: Object, options: Object) -> list[str]:
+    """Finalizers after a delete with this propagation policy: `orphan` and `foregroundDeletion` come and go with it."""
+    finalizers: list[str] = list(meta.get("finalizers") or [])
+    policy = options.get("propagationPolicy")
+    orphan = options.get("orphanDependents")
+    if res.kind.key in ("/Event",) or policy is None and orphan is None and "deletionTimestamp" in meta:
+        return finalizers
+    if policy is None and orphan is not None:
+        policy = "Orphan" if orphan else "Background"
+    if policy is None:
+        if "orphan" in finalizers:
+            policy = "Orphan"
+        elif "foregroundDeletion" in finalizers:
+            policy = "Foreground"
+        else:
+            policy = "Orphan" if res.api_version in strategy.orphan_versions else "Background"
+    wanted = {"Orphan": "orphan", "Foreground": "foregroundDeletion"}.get(policy)
+    out = [f for f in finalizers if f not in ("orphan", "foregroundDeletion")]
+    if wanted:
+        out = [*out, wanted]
+    return out
+
+

@@ -1,0 +1,111 @@
+"""The shape of a strategy and the rules all kinds share.
+
+A strategy works on objects in the storage version, in place: the object is the request's own copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from transom.machinery.kinds import Kind
+from transom.machinery.normalise import normalise
+from transom.machinery.objects import Object, copy_object
+
+if TYPE_CHECKING:
+    from transom.apiserver.context import Context
+    from transom.apiserver.storage import Storage
+
+CreateHook = Callable[["Storage", "Context", Object], None]
+UpdateHook = Callable[["Storage", "Context", Object, Object], None]
+# Takes something scarce (an address, a port) before a write; the callable it returns gives it back if the write fails.
+Reserve = Callable[["Storage", "Context", Object, Object | None], Callable[[], None] | None]
+AfterDelete = Callable[["Storage", Object], None]
+GracePeriod = Callable[[Object, int | None], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    create_on_update: bool = False  # PUT to a name that does not exist creates it
+    unconditional_update: bool = True  # PUT without resourceVersion overwrites
+    return_deleted: bool = False  # DELETE answers with the object instead of a Status
+    orphan_versions: tuple[str, ...] = ()  # group versions whose deletion orphans dependents unless told otherwise
+    generation: tuple[str, ...] = ()  # fields whose change counts up metadata.generation; () = no generation
+    has_status: bool = True  # has a status that only the sub-resource may change
+    # Metadata that a status update may not change, besides what no update may.
+    status_keeps: tuple[str, ...] = ()
+    on_create: CreateHook | None = None
+    on_update: UpdateHook | None = None
+    on_status: UpdateHook | None = None
+    reserve: Reserve | None = None
+    after_delete: AfterDelete | None = None
+    grace_period: GracePeriod | None = None  # how long a graceful deletion of this object takes; None = not graceful
+    ttl: float | None = None
+
+
+_EMPTY_STATUS: dict[str, Any] = {}
+
+
+def empty_status(kind: Kind) -> Any:
+    """The status a fresh object of this kind shows (`{}`, or zero counters where Kubernetes prints them)."""
+    key = kind.key
+    if key not in _EMPTY_STATUS:
+        _EMPTY_STATUS[key] = normalise(kind.gvk(), {}).get("status")
+    return copy_object(_EMPTY_STATUS[key])
+
+
+def set_status(obj: Object, status: Any) -> None:
+    if status is None:
+        obj.pop("status", None)
+    else:
+        obj["status"] = status
+
+
+def prepare_create(strategy: Strategy, kind: Kind, storage: Storage, ctx: Context, obj: Object) -> None:
+    if strategy.has_status:
+        set_status(obj, empty_status(kind))
+    if strategy.generation:
+        obj["metadata"]["generation"] = 1
+    if strategy.on_create is not None:
+        strategy.on_create(storage, ctx, obj)
+
+
+def prepare_update(strategy: Strategy, storage: Storage, ctx: Context, new: Object, old: Object) -> None:
+    if strategy.has_status:
+        set_status(new, old.get("status"))
+    if strategy.on_update is not None:
+        strategy.on_update(storage, ctx, new, old)
+    if strategy.generation:
+        changed = any(_differs(new, old, name) for name in strategy.generation)
+        if changed:
+            new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+
+
+def _differs(new: Object, old: Object, name: str) -> bool:
+    if name == "*":  # everything but metadata (and status, where it is separate)
+        ignored = {"metadata", "status", "apiVersion", "kind"}
+        return {k: v for k, v in new.items() if k not in ignored} != {k: v for k, v in old.items() if k not in ignored}
+    if name == "metadata.annotations":
+        return (new["metadata"].get("annotations") or {}) != (old["metadata"].get("annotations") or {})
+    return new.get(name) != old.get(name)
+
+
+
+
+def prepare_status_update(strategy: Strategy, storage: Storage, ctx: Context, new: Object, old: Object) -> None:
+    """A status update changes the status (and most metadata), nothing else."""
+    for name in [k for k in new if k not in ("status", "metadata", "apiVersion", "kind")]:
+        if name not in old:
+            del new[name]
+    for name, value in old.items():
+        if name not in ("status", "metadata"):
+            new[name] = value
+    meta, old_meta = new["metadata"], old["metadata"]
+    for name in strategy.status_keeps:
+        if name in old_meta:
+            meta[name] = old_meta[name]
+        else:
+            meta.pop(name, None)
+    if strategy.on_status is not None:
+        strategy.on_status(storage, ctx, new, old)

@@ -1,0 +1,66 @@
+"""Pods: initial status, fields behind gates that 1.20 keeps closed, graceful deletion."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from transom.apiserver.strategies.base import Strategy
+from transom.machinery import podutil
+from transom.machinery.objects import Object
+
+if TYPE_CHECKING:
+    from transom.apiserver.context import Context
+    from transom.apiserver.storage import Storage
+
+
+def drop_disabled(template: Object | None, old: Object | None) -> None:
+    """Fields that the API server drops unless the stored object has them already."""
+    spec = (template or {}).get("spec")
+    if not spec:
+        return
+    old_spec = (old or {}).get("spec") or {}
+    if "ephemeralContainers" in spec and not old_spec.get("ephemeralContainers"):
+        del spec["ephemeralContainers"]
+    for container in podutil.containers(spec):
+        context = container.get("securityContext")
+        if context and "procMount" in context and not _uses_proc_mount(old_spec):
+            del context["procMount"]
+
+
+def _uses_proc_mount(spec: Object) -> bool:
+    return any((c.get("securityContext") or {}).get("procMount") not in (None, "Default")
+               for c in podutil.containers(spec))
+
+
+def _create(_storage: Storage, _ctx: Context, obj: Object) -> None:
+    obj["status"] = {"phase": "Pending", "qosClass": podutil.qos_class(obj)}
+    drop_disabled(obj, None)
+    podutil.sync_seccomp(obj)
+
+
+def _update(_storage: Storage, _ctx: Context, new: Object, old: Object) -> None:
+    drop_disabled(new, old)
+
+
+def _status(_storage: Storage, _ctx: Context, new: Object, old: Object) -> None:
+    new["metadata"].pop("deletionTimestamp", None)
+    if "ownerReferences" in old["metadata"]:
+        new["metadata"]["ownerReferences"] = old["metadata"]["ownerReferences"]
+    else:
+        new["metadata"].pop("ownerReferences", None)
+
+
+def _grace_period(pod: Object, asked: int | None) -> int:
+    """Nobody waits for a pod that no node has, or that has ended."""
+    period = asked
+    spec = pod.get("spec") or {}
+    if period is None:
+        period = spec.get("terminationGracePeriodSeconds", 0)
+    if not spec.get("nodeName") or (pod.get("status") or {}).get("phase") in ("Failed", "Succeeded"):
+        return 0
+    return max(period, 0) if period >= 0 else 1
+
+
+STRATEGY = Strategy(
+    return_deleted=True, on_create=_create, on_update=_update, on_status=_status, grace_period=_grace_period,
+)

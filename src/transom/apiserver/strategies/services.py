@@ -1,0 +1,266 @@
+"""Services: cluster IPs and node ports are allocated before the write and given back when it fails or the service goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from transom.apiserver.allocators import AlreadyAllocated, NotInRange, RangeFull, ServiceAllocators
+from transom.apiserver.strategies.base import Strategy
+from transom.machinery import errors, field
+from transom.machinery.errors import GroupResource
+from transom.machinery.objects import Object
+
+if TYPE_CHECKING:
+    from transom.apiserver.context import Context
+    from transom.apiserver.storage import Storage
+
+_KIND = GroupResource("", "Service")
+_WITH_CLUSTER_IP = ("ClusterIP", "NodePort", "LoadBalancer")
+_WITH_NODE_PORTS = ("NodePort", "LoadBalancer")
+
+
+def needs_cluster_ip(svc: Object) -> bool:
+    return svc["spec"].get("type") in _WITH_CLUSTER_IP
+
+
+def needs_node_port(svc: Object) -> bool:
+    spec = svc["spec"]
+    return spec.get("type") == "NodePort" or (
+        spec.get("type") == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts") is not False
+    )
+
+
+def needs_health_check(svc: Object) -> bool:
+    spec = svc["spec"]
+    return spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
+
+
+def _node_ports(svc: Object) -> list[int]:
+    return [p["nodePort"] for p in svc["spec"].get("ports") or () if p.get("nodePort")]
+
+
+def _drop_disabled(new: Object, old: Object | None) -> None:
+    """Dual-stack fields and topology keys are behind gates that 1.20 keeps closed."""
+    spec = new["spec"]
+    old_spec = (old or {}).get("spec") or {}
+    if not old_spec.get("ipFamilyPolicy") and not old_spec.get("ipFamilies") and len(old_spec.get("clusterIPs") or ()) < 2:
+        spec.pop("ipFamilies", None)
+        spec.pop("ipFamilyPolicy", None)
+        if len(spec.get("clusterIPs") or ()) > 1:
+            spec["clusterIPs"] = spec["clusterIPs"][:1]
+    for name in ("topologyKeys", "allocateLoadBalancerNodePorts"):
+        if name in spec and name not in old_spec:
+            del spec[name]
+
+
+def _create(_storage: Storage, _ctx: Context, svc: Object) -> None:
+    spec = svc["spec"]
+    if spec.get("clusterIP") and not spec.get("clusterIPs"):
+        spec["clusterIPs"] = [spec["clusterIP"]]
+    _drop_disabled(svc, None)
+
+
+def _update(_storage: Storage, _ctx: Context, new: Object, old: Object) -> None:
+    _keep_allocated(new, old)
+    _normalise_cluster_ips(new, old)
+    _drop_disabled(new, old)
+    _drop_for_type(new, old)
+
+
+def _keep_allocated(new: Object, old: Object) -> None:
+    """Values that were allocated stay when an update leaves them out."""
+    spec, before = new["spec"], old["spec"]
+    if needs_cluster_ip(old) and needs_cluster_ip(new):
+        for name in ("clusterIP", "clusterIPs"):
+            if not spec.get(name) and before.get(name):
+                spec[name] = before[name]
+    both_node_ports = before.get("type") in _WITH_NODE_PORTS and spec.get("type") in _WITH_NODE_PORTS
+    if both_node_ports:
+        kept = set(_node_ports(old)) & set(_node_ports(new))
+        by_name = {p.get("name", ""): p.get("nodePort", 0) for p in before.get("ports") or ()}
+        for port in spec.get("ports") or ():
+            known = by_name.get(port.get("name", ""), 0)
+            if not port.get("nodePort") and known and known not in kept:
+                port["nodePort"] = known
+    if needs_health_check(old) and needs_health_check(new) and not spec.get("healthCheckNodePort"):
+        port_number = before.get("healthCheckNodePort")
+        if port_number:
+            spec["healthCheckNodePort"] = port_number
+
+
+def _normalise_cluster_ips(new: Object, old: Object) -> None:
+    """`clusterIP` and `clusterIPs` follow each other when a client changed only one of them."""
+    spec, before = new["spec"], old["spec"]
+    ip, ips = spec.get("clusterIP", ""), spec.get("clusterIPs") or []
+    old_ip, old_ips = before.get("clusterIP", ""), before.get("clusterIPs") or []
+    if old_ips and not ips and old_ip == ip:
+        spec["clusterIPs"] = old_ips
+    if old_ip != ip and ips == old_ips:
+        if old_ip and not ip:
+            spec.pop("clusterIPs", None)
+        else:
+            spec["clusterIPs"] = [ip]
+
+
+def _drop_for_type(new: Object, old: Object) -> None:
+    """Changing the type wipes what the old type allocated, unless the user touched it in the same request."""
+    spec, before = new["spec"], old["spec"]
+    if needs_cluster_ip(old) and not needs_cluster_ip(new):
+        if spec.get("clusterIP") == before.get("clusterIP") and spec.get("clusterIPs") == before.get("clusterIPs"):
+            spec.pop("clusterIP", None)
+            spec.pop("clusterIPs", None)
+        for name in ("ipFamilies", "ipFamilyPolicy"):
+            if spec.get(name) == before.get(name):
+                spec.pop(name, None)
+    uses_ports = spec.get("type") in _WITH_NODE_PORTS
+    if before.get("type") in _WITH_NODE_PORTS and not uses_ports and set(_node_ports(new)) <= set(_node_ports(old)):
+        for port in spec.get("ports") or ():
+            port.pop("nodePort", None)
+    if needs_health_check(old) and not needs_health_check(new) and (
+        spec.get("healthCheckNodePort") == before.get("healthCheckNodePort")
+    ):
+        spec.pop("healthCheckNodePort", None)
+    if before.get("type") == "LoadBalancer" and spec.get("type") != "LoadBalancer" and (
+        spec.get("allocateLoadBalancerNodePorts") == before.get("allocateLoadBalancerNodePorts")
+    ):
+        spec.pop("allocateLoadBalancerNodePorts", None)
+
+
+class _Reservation:
+    """What this write took from the allocators, to be given back if it fails."""
+
+    def __init__(self, allocators: ServiceAllocators, svc: Object) -> None:
+        self._allocators = allocators
+        self._name = svc["metadata"].get("name", "")
+        self._undo: list[Callable[[], None]] = []
+
+    def invalid(self, path: str, value: Any, why: str) -> errors.ApiError:
+        return errors.invalid(_KIND, self._name, [field.invalid(path, value, why)])
+
+    def address(self, wanted: str) -> str:
+        pool = self._allocators.addresses
+        try:
+            if wanted:
+                pool.take(wanted)
+            else:
+                wanted = pool.take_any()
+        except RangeFull:
+            raise errors.internal("failed to allocate a serviceIP: range is full") from None
+        except (NotInRange, AlreadyAllocated) as problem:
+            why = (
+                "provided IP is already allocated" if isinstance(problem, AlreadyAllocated) else
+                f"provided IP is not in the valid range. The range of valid IPs is {self._allocators.service_cidr}"
+            )
+            raise self.invalid("spec.clusterIPs", [wanted], f"failed to allocated ip:{wanted} with error:{why}") from None
+        self._undo.append(lambda: pool.give_back(wanted))
+        return wanted
+
+    def port(self, wanted: int, path: str = "") -> int:
+        pool = self._allocators.ports
+        try:
+            if wanted:
+                pool.take(wanted)
+            else:
+                wanted = pool.take_any()
+        except RangeFull:
+            raise errors.internal("failed to allocate a nodePort: range is full") from None
+        except (NotInRange, AlreadyAllocated) as problem:
+            why = (
+                "provided port is already allocated" if isinstance(problem, AlreadyAllocated) else
+                f"provided port is not in the valid range. The range of valid ports is {self._allocators.port_range}"
+            )
+            if not path:
+                raise errors.internal(f"failed to allocate requested HealthCheck NodePort {wanted}: {why}") from None
+            raise self.invalid(path, wanted, why) from None
+        self._undo.append(lambda: pool.give_back(wanted))
+        return wanted
+
+    def undo(self) -> None:
+        for step in reversed(self._undo):
+            step()
+
+
+def _reserve(storage: Storage, _ctx: Context, new: Object, old: Object | None) -> Callable[[], None] | None:
+    allocators = storage.services
+    taken = _Reservation(allocators, new)
+    try:
+        _reserve_addresses(taken, new, old)
+        if needs_node_port(new):
+            _reserve_node_ports(taken, new, old)
+        _reserve_health_check(taken, new, old)
+    except errors.ApiError:
+        taken.undo()
+        raise
+    return taken.undo
+
+
+def _reserve_addresses(taken: _Reservation, new: Object, old: Object | None) -> None:
+    spec = new["spec"]
+    if not needs_cluster_ip(new) or spec.get("clusterIP") == "None":
+        return
+    if old is not None and needs_cluster_ip(old) and spec.get("clusterIP") == old["spec"].get("clusterIP"):
+        return
+    address = taken.address(spec.get("clusterIP", ""))
+    spec["clusterIP"] = address
+    spec["clusterIPs"] = [address]
+
+
+def _reserve_node_ports(taken: _Reservation, new: Object, old: Object | None) -> None:
+    held = set(_node_ports(old)) if old is not None else set()
+    by_port: dict[int, int] = {}
+    ports = new["spec"].get("ports") or []
+    for index, port in enumerate(ports):
+        number = port.get("port", 0)
+        wanted = port.get("nodePort", 0)
+        if not wanted and old is None:
+            # A UDP and a TCP port of the same number share a node port, also one that a later entry asks for.
+            wanted = by_port.get(number) or next(
+                (p["nodePort"] for p in ports if p.get("port") == number and p.get("nodePort")), 0
+            )
+        if wanted and (wanted in held or wanted in by_port.values()):
+            port["nodePort"] = wanted
+        else:
+            port["nodePort"] = taken.port(wanted, f"spec.ports[{index}].nodePort")
+        by_port.setdefault(number, port["nodePort"])
+
+
+def _reserve_health_check(taken: _Reservation, new: Object, old: Object | None) -> None:
+    spec = new["spec"]
+    needed_before = old is not None and needs_health_check(old)
+    if needs_health_check(new):
+        before = old["spec"].get("healthCheckNodePort", 0) if old is not None and needed_before else 0
+        if needed_before and spec.get("healthCheckNodePort", 0) != before:
+            raise taken.invalid(
+                "spec.healthCheckNodePort", spec.get("healthCheckNodePort", 0),
+                "cannot change healthCheckNodePort on loadBalancer service with externalTraffic=Local during update",
+            )
+        if not needed_before:
+            spec["healthCheckNodePort"] = taken.port(spec.get("healthCheckNodePort", 0))
+    elif needed_before:
+        spec.pop("healthCheckNodePort", None)
+
+
+def held(svc: Object) -> tuple[set[str], set[int]]:
+    """The cluster IPs and ports that a service holds."""
+    spec = svc.get("spec") or {}
+    addresses = {a for a in spec.get("clusterIPs") or [spec.get("clusterIP")] if a and a != "None"}
+    ports = set(_node_ports(svc))
+    if spec.get("healthCheckNodePort"):
+        ports.add(spec["healthCheckNodePort"])
+    return addresses, ports
+
+
+def release(storage: Storage, old: Object, new: Object | None = None) -> None:
+    """Give back what the old service held and the new one does not."""
+    addresses, ports = held(old)
+    if new is not None:
+        kept_addresses, kept_ports = held(new)
+        addresses, ports = addresses - kept_addresses, ports - kept_ports
+    for address in addresses:
+        storage.services.addresses.give_back(address)
+    for port in ports:
+        storage.services.ports.give_back(port)
+
+
+STRATEGY = Strategy(on_create=_create, on_update=_update, reserve=_reserve, after_delete=release)

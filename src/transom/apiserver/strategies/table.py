@@ -1,0 +1,200 @@
+"""One row for each kind that differs from the default strategy."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+from transom.apiserver.strategies import certificates, pods, services
+from transom.apiserver.strategies.base import Strategy
+from transom.kit.clock import rfc3339
+from transom.machinery.kinds import Kind
+from transom.machinery.objects import Object
+
+if TYPE_CHECKING:
+    from transom.apiserver.context import Context
+    from transom.apiserver.storage import Storage
+
+EVENT_TTL = 3600.0
+_SPEC = ("spec",)
+_RESET = ("labels", "annotations", "ownerReferences", "finalizers")
+
+
+def _namespace_create(_storage: Storage, _ctx: Context, obj: Object) -> None:
+    obj["status"] = {"phase": "Active"}
+    finalizers = (obj.get("spec") or {}).get("finalizers") or []
+    if "kubernetes" not in finalizers:
+        obj["spec"] = {**(obj.get("spec") or {}), "finalizers": [*finalizers, "kubernetes"]}
+
+
+def _namespace_update(_storage: Storage, _ctx: Context, new: Object, old: Object) -> None:
+    new["spec"] = old.get("spec") or {}
+
+
+def _daemonset_create(_storage: Storage, ctx: Context, obj: Object) -> None:
+    pods.drop_disabled(obj["spec"].get("template"), None)
+
+
+def _daemonset_generation(_storage: Storage, ctx: Context, new: Object, old: Object) -> None:
+    """apps/v1 keeps the template generation as an annotation; it counts changes of the template."""
+    pods.drop_disabled(new["spec"].get("template"), old["spec"].get("template"))
+    key = "deprecated.daemonset.template.generation"
+    before = (old["metadata"].get("annotations") or {}).get(key)
+    if before is not None:
+        count = int(before) + (new["spec"].get("template") != old["spec"].get("template"))
+        new["metadata"]["annotations"] = {**(new["metadata"].get("annotations") or {}), key: str(count)}
+
+
+def _daemonset_annotation(storage: Storage, ctx: Context, obj: Object) -> None:
+    _daemonset_create(storage, ctx, obj)
+    annotations = obj["metadata"].get("annotations") or {}
+    annotations.setdefault("deprecated.daemonset.template.generation", "1")
+    obj["metadata"]["annotations"] = annotations
+
+
+def _template_create(_storage: Storage, _ctx: Context, obj: Object) -> None:
+    pods.drop_disabled((obj.get("spec") or {}).get("template"), None)
+
+
+def _template_update(_storage: Storage, _ctx: Context, new: Object, old: Object) -> None:
+    pods.drop_disabled((new.get("spec") or {}).get("template"), (old.get("spec") or {}).get("template"))
+
+
+def _job_create(storage: Storage, ctx: Context, obj: Object) -> None:
+    """Jobs select their pods by the job's own uid unless the user takes the selector into his hands."""
+    _template_create(storage, ctx, obj)
+    spec = obj["spec"]
+    if spec.get("manualSelector"):
+        return
+    meta, uid = obj["metadata"], obj["metadata"]["uid"]
+    template = spec.setdefault("template", {})
+    labels = dict(template.setdefault("metadata", {}).get("labels") or {})
+    labels.setdefault("job-name", meta.get("name", ""))
+    labels["controller-uid"] = uid
+    template["metadata"]["labels"] = labels
+    match = dict((spec.get("selector") or {}).get("matchLabels") or {})
+    match.setdefault("controller-uid", uid)
+    spec["selector"] = {**(spec.get("selector") or {}), "matchLabels": match}
+
+
+def _secret_update(_storage: Storage, _ctx: Context, new: Object, old: Object) -> None:
+    if not new.get("type") and old.get("type"):
+        new["type"] = old["type"]
+
+
+def _service_account(_storage: Storage, _ctx: Context, obj: Object, _old: Object | None = None) -> None:
+    if obj.get("secrets"):
+        obj["secrets"] = [{"name": ref["name"]} if ref.get("name") else {} for ref in obj["secrets"]]
+
+
+def _limit_range(_storage: Storage, _ctx: Context, obj: Object) -> None:
+    if not obj["metadata"].get("name"):
+        obj["metadata"]["name"] = str(uuid.uuid4())
+
+
+def _stored_version(obj: Object) -> None:
+    stored = list((obj.get("status") or {}).get("storedVersions") or ())
+    for version in obj["spec"].get("versions") or ():
+        if version.get("storage"):
+            if version["name"] not in stored:
+                stored.append(version["name"])
+            break
+    obj["status"] = {**(obj.get("status") or {}), "storedVersions": stored}
+
+
+def _crd_create(_storage: Storage, _ctx: Context, obj: Object) -> None:
+    _stored_version(obj)
+
+
+def _crd_update(_storage: Storage, _ctx: Context, new: Object, _old: Object) -> None:
+    _stored_version(new)
+
+
+def _api_service_create(_storage: Storage, ctx: Context, obj: Object) -> None:
+    if not obj["spec"].get("service"):
+        obj["status"] = {"conditions": [{
+            "type": "Available", "status": "True", "reason": "Local",
+            "message": "Local APIServices are always available", "lastTransitionTime": rfc3339(ctx.now),
+        }]}
+
+
+_WORKLOAD = {"generation": _SPEC, "on_create": _template_create, "on_update": _template_update}
+
+STRATEGIES: dict[str, Strategy] = {
+    "/ConfigMap": Strategy(has_status=False),
+    "/Endpoints": Strategy(has_status=False, create_on_update=True),
+    "/Event": Strategy(has_status=False, create_on_update=True, ttl=EVENT_TTL),
+    "/LimitRange": Strategy(has_status=False, create_on_update=True, on_create=_limit_range),
+    "/Namespace": Strategy(return_deleted=True, on_create=_namespace_create, on_update=_namespace_update),
+    "/Node": Strategy(on_create=None),
+    "/PersistentVolume": Strategy(return_deleted=True),
+    "/PersistentVolumeClaim": Strategy(return_deleted=True),
+    "/Pod": pods.STRATEGY,
+    "/PodTemplate": Strategy(has_status=False, return_deleted=True),
+    "/ReplicationController": Strategy(orphan_versions=("v1",), **_WORKLOAD),  # type: ignore[arg-type]
+    "/ResourceQuota": Strategy(return_deleted=True),
+    "/Secret": Strategy(has_status=False, on_update=_secret_update),
+    "/Service": services.STRATEGY,
+    "/ServiceAccount": Strategy(
+        has_status=False, return_deleted=True, on_create=_service_account, on_update=_service_account
+    ),
+    "admissionregistration.k8s.io/MutatingWebhookConfiguration": Strategy(
+        has_status=False, unconditional_update=False, generation=("webhooks",)
+    ),
+    "admissionregistration.k8s.io/ValidatingWebhookConfiguration": Strategy(
+        has_status=False, unconditional_update=False, generation=("webhooks",)
+    ),
+    "apiextensions.k8s.io/CustomResourceDefinition": Strategy(
+        unconditional_update=False, generation=_SPEC, on_create=_crd_create, on_update=_crd_update,
+        status_keeps=("labels", "annotations", "ownerReferences"),
+    ),
+    "apiregistration.k8s.io/APIService": Strategy(
+        unconditional_update=False, on_create=_api_service_create, status_keeps=_RESET
+    ),
+    "apps/ControllerRevision": Strategy(has_status=False),
+    "apps/DaemonSet": Strategy(
+        generation=_SPEC, on_create=_daemonset_annotation, on_update=_daemonset_generation
+    ),
+    "apps/Deployment": Strategy(
+        generation=("spec", "metadata.annotations"), on_create=_template_create, on_update=_template_update,
+        status_keeps=("labels",),
+    ),
+    "apps/ReplicaSet": Strategy(**_WORKLOAD),  # type: ignore[arg-type]
+    "apps/StatefulSet": Strategy(**_WORKLOAD),  # type: ignore[arg-type]
+    "batch/CronJob": Strategy(orphan_versions=("batch/v1beta1",), return_deleted=True),
+    "batch/Job": Strategy(orphan_versions=("batch/v1",), on_create=_job_create, on_update=_template_update),
+    "certificates.k8s.io/CertificateSigningRequest": certificates.STRATEGY,
+    "coordination.k8s.io/Lease": Strategy(has_status=False, create_on_update=True, unconditional_update=False),
+    "discovery.k8s.io/EndpointSlice": Strategy(has_status=False, generation=("*",)),
+    "flowcontrol.apiserver.k8s.io/FlowSchema": Strategy(
+        create_on_update=True, unconditional_update=False, generation=_SPEC, status_keeps=_RESET
+    ),
+    "flowcontrol.apiserver.k8s.io/PriorityLevelConfiguration": Strategy(
+        create_on_update=True, unconditional_update=False, generation=_SPEC, status_keeps=_RESET
+    ),
+    "networking.k8s.io/Ingress": Strategy(generation=_SPEC),
+    "networking.k8s.io/IngressClass": Strategy(has_status=False, generation=_SPEC),
+    "networking.k8s.io/NetworkPolicy": Strategy(has_status=False, generation=_SPEC),
+    "node.k8s.io/RuntimeClass": Strategy(has_status=False, create_on_update=True, unconditional_update=False),
+    "policy/PodDisruptionBudget": Strategy(unconditional_update=False, generation=_SPEC),
+    "rbac.authorization.k8s.io/ClusterRole": Strategy(has_status=False, create_on_update=True),
+    "rbac.authorization.k8s.io/ClusterRoleBinding": Strategy(has_status=False, create_on_update=True),
+    "rbac.authorization.k8s.io/Role": Strategy(has_status=False, create_on_update=True),
+    "rbac.authorization.k8s.io/RoleBinding": Strategy(has_status=False, create_on_update=True),
+    "scheduling.k8s.io/PriorityClass": Strategy(has_status=False, generation=("value", "globalDefault")),
+    "storage.k8s.io/CSIDriver": Strategy(has_status=False, unconditional_update=False, return_deleted=True),
+    "storage.k8s.io/CSINode": Strategy(has_status=False, unconditional_update=False, return_deleted=True),
+    "storage.k8s.io/CSIStorageCapacity": Strategy(has_status=False, unconditional_update=False),
+    "storage.k8s.io/StorageClass": Strategy(has_status=False, return_deleted=True),
+    "storage.k8s.io/VolumeAttachment": Strategy(unconditional_update=False, return_deleted=True, status_keeps=_RESET),
+}
+
+_DEFAULT = Strategy()
+_CUSTOM = Strategy(has_status=False, unconditional_update=False, generation=("*",))
+_CUSTOM_WITH_STATUS = Strategy(unconditional_update=False, generation=("*",))
+
+
+def strategy_for(kind: Kind) -> Strategy:
+    if kind.custom:
+        return _CUSTOM_WITH_STATUS if any(s.name == "status" for s in kind.subresources) else _CUSTOM
+    return STRATEGIES.get(kind.key, _DEFAULT)

@@ -1,0 +1,186 @@
+"""Pods: binding to a node, eviction within disruption budgets."""
+
+from __future__ import annotations
+
+from transom.apiserver import respond, writes
+from transom.apiserver.http.messages import Response
+from transom.apiserver.negotiate import body_media
+from transom.apiserver.resources import Resource
+from transom.apiserver.subresources.call import Call
+from transom.kit.clock import rfc3339
+from transom.machinery import codec, errors, field, podutil, selectors
+from transom.machinery.errors import ApiError, GroupResource
+from transom.machinery.kinds import GVK
+from transom.machinery.objects import Object, copy_object, with_metadata
+from transom.machinery.validation.binding import validate_binding
+
+BINDING = GVK("", "v1", "Binding")
+_MAX_DISRUPTED_PODS = 2000
+_OVER_BUDGET = "Cannot evict pod as it would violate the pod's disruption budget."
+
+
+def success(status: int = 201) -> Object:
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": status}
+
+
+def _read(call: Call, gvk: GVK) -> Object:
+    writes.begin(call.ctx, call.request, "CreateOptions")
+    return codec.decode(call.request.body, body_media(call.request.header(b"content-type")), gvk, strict=False).obj
+
+
+async def bind(call: Call) -> Response:
+    binding = _read(call, BINDING)
+    name = call.info.name or binding["metadata"].get("name", "")
+    if call.info.name and binding["metadata"].get("name", "") != call.info.name:
+        raise errors.bad_request("name in URL does not match name in Binding object")
+    problems = validate_binding(binding)
+    if problems:
+        raise ApiError(500, "", field.aggregate_text(problems))
+    pods = call.server.resource("", "v1", "pods")
+    await call.server.admission.connect(call, binding)
+    node, annotations = binding["target"]["name"], binding["metadata"].get("annotations") or {}
+
+    def transform(pod: Object | None) -> Object:
+        assert pod is not None
+        return bound(pod, node, annotations, call.ctx.now)
+
+    def keep(*_args: object) -> None:
+        """A binding changes just what it says: no strategy, no validation of the pod."""
+
+    await call.server.storage.update(
+        call.ctx, pods, call.info.namespace, name, transform, subresource="binding", prepare=keep, reread=True,
+        checked=False,
+    )
+    return respond.document(success(), call.form)
+
+
+def bound(pod: Object, node: str, annotations: dict[str, str], now: float) -> Object:
+    name = pod["metadata"]["name"]
+    where = GroupResource("", "pods/binding")
+    if pod["metadata"].get("deletionTimestamp"):
+        raise errors.conflict(where, name, f"pod {name} is being deleted, cannot be assigned to a host")
+    current = pod["spec"].get("nodeName", "")
+    if current:
+        raise errors.conflict(where, name, f'pod {name} is already assigned to node "{current}"')
+    new = with_metadata(pod, annotations={**(pod["metadata"].get("annotations") or {}), **annotations} or None)
+    new["spec"] = {**pod["spec"], "nodeName": node}
+    status = dict(pod.get("status") or {})
+    condition: Object = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": rfc3339(now)}
+    before = podutil.condition(pod, "PodScheduled")
+    if before is not None and before.get("status") == "True":
+        condition["lastTransitionTime"] = before.get("lastTransitionTime")
+    others = [c for c in status.get("conditions") or () if c.get("type") != "PodScheduled"]
+    if before is None:
+        status["conditions"] = [*others, condition]
+    else:
+        status["conditions"] = [condition if c is before else c for c in status["conditions"]]
+    new["status"] = status
+    return new
+
+
+async def evict(call: Call) -> Response:
+    version = "v1beta1" if b'"policy/v1beta1"' in call.request.body else "v1"
+    eviction = _read(call, GVK("policy", version, "Eviction"))
+    name, namespace = call.info.name, call.info.namespace
+    if eviction["metadata"].get("name", "") != name:
+        raise errors.bad_request("name in URL does not match name in Eviction object")
+    options = dict(eviction.get("deleteOptions") or {})
+    dry_run = call.ctx.dry_run = call.ctx.dry_run or bool(options.get("dryRun"))
+    if dry_run:
+        options["dryRun"] = ["All"]
+    storage = call.server.storage
+    pods = call.server.resource("", "v1", "pods")
+    pod = storage.decode(pods, storage.get(pods, namespace, name))
+    if not _needs_budget(pod):
+        await storage.delete(call.ctx, pods, namespace, name, options)
+        return respond.document(success(), call.form)
+    budgets_resource = call.server.resource("policy", "v1", "poddisruptionbudgets")
+    budgets = [b for b in storage.objects(budgets_resource, namespace) if _selects(b, pod)]
+    if len(budgets) > 1:
+        raise ApiError(
+            500, "",
+            "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
+        )
+    given_version = (options.get("preconditions") or {}).get("resourceVersion")
+    pinned = False
+    if budgets:
+        status = budgets[0].get("status") or {}
+        ready = (podutil.condition(pod, "Ready") or {}).get("status") == "True"
+        enough = status.get("currentHealthy", 0) >= status.get("desiredHealthy", 0) > 0
+        if not ready and enough:
+            # An unready pod may go without counting, if it is still the pod that was looked at.
+            pinned = True
+            options["preconditions"] = {
+                "resourceVersion": pod["metadata"]["resourceVersion"], **(options.get("preconditions") or {}),
+            }
+        else:
+            await _take_from_budget(call, budgets_resource, namespace, budgets[0]["metadata"]["name"], name, dry_run)
+    try:
+        await storage.delete(call.ctx, pods, namespace, name, options)
+    except ApiError as problem:
+        if problem.reason == "Conflict" and pinned and given_version is None:
+            raise _still_processing(budgets[0]["metadata"]["name"]) from None
+        raise
+    return respond.document(success(), call.form)
+
+
+def _needs_budget(pod: Object) -> bool:
+    phase = (pod.get("status") or {}).get("phase")
+    return phase not in ("Succeeded", "Failed", "Pending") and not pod["metadata"].get("deletionTimestamp")
+
+
+def _selects(budget: Object, pod: Object) -> bool:
+    selector = (budget.get("spec") or {}).get("selector")
+    if not selector:  # policy/v1beta1: an empty selector selects nothing
+        return False
+    return selectors.from_object(selector).matches(pod["metadata"].get("labels"))
+
+
+def _still_processing(budget: str) -> ApiError:
+    return errors.too_many_requests(
+        _OVER_BUDGET, 10,
+        {"causes": [{"reason": "DisruptionBudget",
+                     "message": f"The disruption budget {budget} is still being processed by the server."}],
+         "retryAfterSeconds": 10},
+    )
+
+
+async def _take_from_budget(
+    call: Call, res: Resource, namespace: str, budget: str, pod: str, dry_run: bool
+) -> None:
+    """Count one disruption, or refuse. The update is retried when the budget changed in between."""
+    ctx = call.ctx
+
+    def transform(current: Object | None) -> Object:
+        assert current is not None
+        status = current.get("status") or {}
+        meta = current["metadata"]
+        where = GroupResource("policy", "poddisruptionbudget")
+        if status.get("observedGeneration", 0) < meta.get("generation", 0):
+            raise _still_processing(budget)
+        allowed = status.get("disruptionsAllowed", 0)
+        if allowed < 0:
+            raise errors.forbidden(where, budget, "pdb disruptions allowed is negative")
+        if len(status.get("disruptedPods") or ()) > _MAX_DISRUPTED_PODS:
+            raise errors.forbidden(
+                where, budget, "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
+            )
+        if allowed == 0:
+            raise errors.too_many_requests(
+                _OVER_BUDGET, 0,
+                {"causes": [{
+                    "reason": "DisruptionBudget",
+                    "message": f"The disruption budget {budget} needs {status.get('desiredHealthy', 0)} healthy pods and "
+                               f"has {status.get('currentHealthy', 0)} currently",
+                }]},
+            )
+        new = copy_object(current)
+        new["status"]["disruptionsAllowed"] = allowed - 1
+        new["status"]["disruptedPods"] = {**(status.get("disruptedPods") or {}), pod: rfc3339(ctx.now)}
+        return new
+
+    before, ctx.dry_run = ctx.dry_run, dry_run
+    try:
+        await call.server.storage.update(ctx, res, namespace, budget, transform, subresource="status", reread=True)
+    finally:
+        ctx.dry_run = before

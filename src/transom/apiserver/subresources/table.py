@@ -1,0 +1,76 @@
+"""Which function serves which verb of which sub-resource (or of a resource that is nothing but a call)."""
+
+from __future__ import annotations
+
+from transom.apiserver import writes
+from transom.apiserver.http.messages import Response
+from transom.apiserver.storage import Prepare
+from transom.apiserver.strategies import certificates
+from transom.apiserver.subresources import connect, pods, scale
+from transom.apiserver.subresources.call import Call, Handler
+from transom.machinery.objects import Object
+
+_SCALE: dict[str, Handler] = {"get": scale.get, "update": scale.update, "patch": scale.patch_}
+_STREAM: dict[str, Handler] = dict.fromkeys(("get", "create"), connect.stream)
+_PROXY: dict[str, Handler] = dict.fromkeys(("get", "create", "update", "patch", "delete"), connect.proxy)
+
+
+def _finalize(_storage: object, _ctx: object, new: Object, old: Object) -> None:
+    """Namespaces' /finalize changes spec.finalizers only."""
+    if "status" in old:
+        new["status"] = old["status"]
+
+
+def _ephemeral(_storage: object, _ctx: object, new: Object, old: Object) -> None:
+    """Pods' /ephemeralcontainers changes that list only."""
+    added = (new.get("spec") or {}).get("ephemeralContainers")
+    new["spec"] = {k: v for k, v in old["spec"].items() if k != "ephemeralContainers"}
+    if added:
+        new["spec"]["ephemeralContainers"] = added
+    new["status"] = old.get("status") or {}
+
+
+def _updating(prepare: Prepare | None) -> dict[str, Handler]:
+    """The verbs of a sub-resource that updates a part of its object."""
+
+    async def update(call: Call) -> Response:
+        return await writes.update(call.server.storage, *_args(call), prepare=prepare)
+
+    async def patch(call: Call) -> Response:
+        return await writes.patch_(call.server.storage, *_args(call), prepare=prepare)
+
+    return {"update": update, "patch": patch}
+
+
+def _args(call: Call):  # type: ignore[no-untyped-def]
+    return call.ctx, call.res, call.info, call.request, call.form
+
+
+STATUS = _updating(None)
+
+# (kind key, sub-resource) -> verb -> handler; "*" stands for every kind.
+SUBRESOURCES: dict[tuple[str, str], dict[str, Handler]] = {
+    ("*", "scale"): _SCALE,
+    ("*", "status"): STATUS,
+    ("/Pod", "binding"): {"create": pods.bind},
+    ("/Pod", "eviction"): {"create": pods.evict},
+    ("/Pod", "log"): {"get": connect.log},
+    ("/Pod", "exec"): _STREAM,
+    ("/Pod", "attach"): _STREAM,
+    ("/Pod", "portforward"): _STREAM,
+    ("/Pod", "proxy"): _PROXY,
+    ("/Pod", "ephemeralcontainers"): _updating(_ephemeral),
+    ("/Service", "proxy"): _PROXY,
+    ("/Node", "proxy"): _PROXY,
+    ("/Namespace", "finalize"): _updating(_finalize),
+    ("certificates.k8s.io/CertificateSigningRequest", "approval"): _updating(certificates.approve),
+}
+
+# Kinds that are not stored: creating one is a call.
+CALLS: dict[str, Handler] = {
+    "/Binding": pods.bind,
+}
+
+
+def find(kind_key: str, subresource: str) -> dict[str, Handler] | None:
+    return SUBRESOURCES.get((kind_key, subresource)) or SUBRESOURCES.get(("*", subresource))

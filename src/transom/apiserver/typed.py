@@ -1,0 +1,89 @@
+"""What a served type knows how to do: decode, default, convert, validate.
+
+Built-in kinds do it with the pure functions of `machinery`; custom resources bring an implementation of their own
+(`apiserver/crd`). Storage and handlers see only this interface.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from transom.machinery import codec, defaults, schema, validation
+from transom.machinery.codec import Decoded
+from transom.machinery.errors import GroupResource
+from transom.machinery.field import FieldError
+from transom.machinery.kinds import GVK, Kind
+from transom.machinery.objects import Object
+
+
+class TypeOps(Protocol):
+    """Everything about one served version of one kind."""
+
+    schema: Any  # the type for strategic merge and server-side apply
+    strategic: bool  # strategic merge patch is offered
+    deprecation: str  # the warning that goes with each request, if any
+    table_columns: Any  # printer columns of a custom resource, None for built-in kinds
+
+    def decode(self, raw: bytes, media_type: str, *, strict: bool) -> Decoded: ...
+    def normalise(self, obj: Object) -> Object: ...
+    def default(self, obj: Object) -> None: ...
+    def default_stored(self, obj: Object) -> None: ...  # once more in the storage version, after strategies ran
+    def to_storage(self, obj: Object) -> Object: ...
+    def from_storage(self, obj: Object) -> Object: ...
+    def validate_create(self, obj: Object) -> list[FieldError]: ...
+    def validate_update(self, new: Object, old: Object, subresource: str) -> list[FieldError]: ...
+    def error_kind(self) -> GroupResource: ...
+
+
+class BuiltinType:
+    """A built-in kind in one version."""
+
+    strategic = True
+    table_columns = None
+    deprecation = ""
+    __slots__ = ("_error_kind", "_kind", "_stored", "gvk")
+
+    def __init__(self, kind: Kind, gvk: GVK) -> None:
+        self._kind = kind
+        self.gvk = gvk
+        self._stored = kind.gvk()
+        self._error_kind = GroupResource(*validation.ERROR_KINDS.get(kind.key, (kind.group, kind.kind)))
+
+    @property
+    def schema(self) -> Any:
+        return schema.lookup(self.gvk)
+
+    def decode(self, raw: bytes, media_type: str, *, strict: bool) -> Decoded:
+        return codec.decode(raw, media_type, self.gvk, strict=strict)
+
+    def normalise(self, obj: Object) -> Object:
+        return codec.normalise(self.gvk, obj)
+
+    def default(self, obj: Object) -> None:
+        defaults.apply(self.gvk, obj)
+
+    def default_stored(self, obj: Object) -> None:
+        defaults.apply(self._stored, obj)
+
+    def to_storage(self, obj: Object) -> Object:
+        if self.gvk == self._stored:
+            return obj
+        from transom.machinery import conversion
+
+        return conversion.to_storage(self._kind, obj, self.gvk)
+
+    def from_storage(self, obj: Object) -> Object:
+        if self.gvk == self._stored:
+            return obj
+        from transom.machinery import conversion
+
+        return conversion.from_storage(self._kind, obj, self.gvk)
+
+    def validate_create(self, obj: Object) -> list[FieldError]:
+        return validation.create(self._kind, obj, self.gvk.api_version)
+
+    def validate_update(self, new: Object, old: Object, subresource: str) -> list[FieldError]:
+        return validation.update(self._kind, new, old, subresource, self.gvk.api_version)
+
+    def error_kind(self) -> GroupResource:
+        return self._error_kind

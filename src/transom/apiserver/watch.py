@@ -1,0 +1,271 @@
+"""WATCH: store events turned into ADDED, MODIFIED and DELETED for whoever asked.
+
+Watchers that would get the same bytes form one audience: an event is filtered and framed once for all of them. A slow
+watcher is dropped by its connection, never awaited.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+import orjson
+
+from transom.apiserver.lists import matcher
+from transom.apiserver.options import ListOptions
+from transom.apiserver.resources import Resource
+from transom.apiserver.storage import Storage, encode_value
+from transom.machinery.objects import Object
+from transom.store.api import Event, Record
+
+BOOKMARK_EVERY = 60.0
+_BOOKMARK_BEFORE_END = 2.0
+
+
+class Sink(Protocol):
+    """Where events go: a chunked HTTP response, or an in-process client."""
+
+    def first(self, parts: list[Any]) -> None: ...  # may be far more than a later batch
+    def send(self, payload: Any) -> None: ...
+    def end(self) -> None: ...
+
+
+class Form(Protocol):
+    """How events look to a watcher: JSON of a version, a Table, a dict."""
+
+    key: object  # watchers with equal keys can share bytes
+
+    def event(self, kind: str, record: Record) -> Any: ...
+    def bookmark(self, revision: int, initial: bool) -> Any: ...
+    def error(self, status: Object) -> Any: ...
+    def join(self, parts: list[Any]) -> Any: ...
+
+
+Keep = Callable[[Record], bool]
+
+
+class Watcher:
+    __slots__ = ("_audience", "_hub", "bookmarks", "closed", "form", "sink", "timers")
+
+    def __init__(self, hub: Hub, audience: Audience, form: Form, sink: Sink, bookmarks: bool) -> None:
+        self._hub = hub
+        self._audience = audience
+        self.form = form
+        self.sink = sink
+        self.bookmarks = bookmarks
+        self.timers: list[Any] = []
+        self.closed = False
+
+    def close(self) -> None:
+        """Stop watching; safe to call twice."""
+        if self.closed:
+            return
+        self.closed = True
+        for timer in self.timers:
+            timer.cancel()
+        self._audience.leave(self)
+
+    def finish(self) -> None:
+        """The time asked for is over: end the stream cleanly."""
+        if not self.closed:
+            self.close()
+            self.sink.end()
+
+    def bookmark(self) -> None:
+        if not self.closed:
+            self.sink.send(self.form.bookmark(self._hub.storage.store.revision, False))
+
+
+class Audience:
+    """Watchers of one bucket with the same filter and the same form."""
+
+    __slots__ = ("_bucket", "form", "keep", "key", "members", "prefix")
+
+    def __init__(self, bucket: _Bucket, key: object, prefix: str, keep: Keep | None, form: Form) -> None:
+        self._bucket = bucket
+        self.key = key
+        self.prefix = prefix
+        self.keep = keep
+        self.form = form
+        self.members: dict[int, Watcher] = {}
+
+    def leave(self, watcher: Watcher) -> None:
+        self.members.pop(id(watcher), None)
+        if not self.members:
+            self._bucket.forget(self)
+
+    def render(self, events: Sequence[Event]) -> list[Any]:
+        out = []
+        prefix, keep, form = self.prefix, self.keep, self.form
+        for event in events:
+            if not event.key.startswith(prefix):
+                continue
+            seen = change(event, keep)
+            if seen is not None:
+                kind, record = seen
+                # The cache of an event is shared by all audiences with the same form.
+                cache_key = (form.key, kind)
+                cache = _cache(event)
+                cached = cache.get(cache_key)
+                if cached is None:
+                    cached = cache[cache_key] = form.event(kind, record)
+                out.append(cached)
+        return out
+
+
+def change(event: Event, keep: Keep | None) -> tuple[str, Record] | None:
+    """What an event means to a watcher with this filter: things entering or leaving the selection are added or deleted."""
+    record, previous = event.record, event.previous
+    if keep is None:
+        if record is None:
+            return None if previous is None else ("DELETED", _at(event, previous))
+        return ("ADDED" if previous is None else "MODIFIED", record)
+    was = previous is not None and keep(previous)
+    now = record is not None and keep(record)
+    if now:
+        assert record is not None
+        return ("MODIFIED" if was else "ADDED", record)
+    if was:
+        assert previous is not None
+        return ("DELETED", _at(event, previous))
+    return None
+
+
+def _at(event: Event, previous: Record) -> Record:
+    """The last state of an object that went (from the cluster or the selection), at the version of its going."""
+    cache = _cache(event)
+    gone: Record | None = cache.get("gone")
+    if gone is None:
+        body = orjson.loads(previous.value)
+        body["metadata"]["resourceVersion"] = str(event.revision)
+        gone = Record(previous.key, encode_value(body), previous.create_revision, event.revision)
+        cache["gone"] = gone
+    return gone
+
+
+def _cache(event: Event) -> dict[Any, Any]:
+    if event.cache is None:
+        event.cache = {}
+    return event.cache
+
+
+class _Bucket:
+    def __init__(self, hub: Hub, name: str) -> None:
+        self._hub = hub
+        self._name = name
+        self._audiences: dict[object, Audience] = {}
+        # Audiences that can only ever see one namespace (or one object) are found by it.
+        self._by_prefix: dict[str, dict[object, Audience]] = {}
+        self._subscription = hub.storage.store.watch(f"{name}/", hub.storage.store.revision, self._on_events)
+
+    def audience(self, key: object, prefix: str, keep: Keep | None, form: Form) -> Audience:
+        found = self._audiences.get(key)
+        if found is None:
+            found = self._audiences[key] = Audience(self, key, prefix, keep, form)
+            self._by_prefix.setdefault(prefix, {})[key] = found
+        return found
+
+    def forget(self, audience: Audience) -> None:
+        self._audiences.pop(audience.key, None)
+        group = self._by_prefix.get(audience.prefix, {})
+        group.pop(audience.key, None)
+        if not group:
+            self._by_prefix.pop(audience.prefix, None)
+        if not self._audiences:
+            self._subscription.cancel()
+            self._hub.forget(self._name)
+
+    def _on_events(self, events: Sequence[Event]) -> None:
+        touched: dict[object, Audience] = {}
+        for event in events:
+            for prefix in _prefixes(event.key):
+                group = self._by_prefix.get(prefix)
+                if group:
+                    touched.update(group)
+        for audience in touched.values():
+            parts = audience.render(events)
+            if not parts:
+                continue
+            payload = audience.form.join(parts)
+            for watcher in list(audience.members.values()):
+                watcher.sink.send(payload)
+
+
+def _prefixes(key: str) -> Iterator[str]:
+    """The prefixes under which a watcher may stand for this key: bucket, namespace."""
+    first = key.index("/") + 1
+    yield key[:first]
+    second = key.find("/", first)
+    if second >= 0:
+        yield key[: second + 1]
+
+
+class Hub:
+    """All watchers of the server."""
+
+    def __init__(self, storage: Storage, rng: random.Random) -> None:
+        self.storage = storage
+        self._rng = rng
+        self._buckets: dict[str, _Bucket] = {}
+        self._watchers: set[Watcher] = set()
+
+    def forget(self, name: str) -> None:
+        self._buckets.pop(name, None)
+
+    def history(self, prefix: str, since: int) -> list[Event]:
+        """Events after a revision. Raises Compacted."""
+        collected: list[Event] = []
+        self.storage.store.watch(prefix, since, collected.extend).cancel()
+        return collected
+
+    def watch(
+        self, res: Resource, namespace: str, options: ListOptions, since: int | None, form: Form, sink: Sink
+    ) -> Watcher:
+        """Join. `since` None means: first everything there is as ADDED. Raises store.Compacted when `since` is too old."""
+        storage = self.storage
+        prefix = res.key_prefix(namespace)
+        keep = matcher(storage, res, options)
+        shape = (str(options.labels), str(options.fields)) if options.filtered else None
+        key = (prefix, shape, form.key)
+        if since is None:
+            first: list[Any] = [
+                form.event("ADDED", record) for record in storage.store.list(prefix).records
+                if keep is None or keep(record)
+            ]
+        else:
+            first = Audience(None, key, prefix, keep, form).render(self.history(prefix, since))  # type: ignore[arg-type]
+        bucket = self._buckets.get(res.bucket)
+        if bucket is None:
+            bucket = self._buckets[res.bucket] = _Bucket(self, res.bucket)
+        audience = bucket.audience(key, prefix, keep, form)
+        watcher = Watcher(self, audience, form, sink, options.bookmarks)
+        audience.members[id(watcher)] = watcher
+        if first:
+            sink.first(first)
+        if since is None and options.send_initial_events:
+            sink.send(form.bookmark(storage.store.revision, True))
+        self._set_timers(watcher, options)
+        return watcher
+
+    def _set_timers(self, watcher: Watcher, options: ListOptions) -> None:
+        clock = self.storage.clock
+        seconds = float(options.timeout) if options.timeout else 1800.0 * (1 + self._rng.random())
+        watcher.timers.append(clock.call_later(seconds, watcher.finish))
+        if watcher.bookmarks:
+            before_end = max(seconds - _BOOKMARK_BEFORE_END, 0.0)
+            watcher.timers.append(clock.call_later(before_end, watcher.bookmark))
+            if before_end > BOOKMARK_EVERY:
+                self._repeat_bookmark(watcher)
+
+    def _repeat_bookmark(self, watcher: Watcher) -> None:
+        def again() -> None:
+            watcher.bookmark()
+            self._repeat_bookmark(watcher)
+
+        if not watcher.closed:
+            if len(watcher.timers) > 2:
+                watcher.timers.pop()
+            watcher.timers.append(self.storage.clock.call_later(BOOKMARK_EVERY, again))
+
+

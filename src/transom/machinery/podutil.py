@@ -1,0 +1,98 @@
+"""Facts about pods that several parts need: quality of service, the walk over containers, seccomp annotations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from transom.machinery import quantity
+
+_QOS_RESOURCES = ("cpu", "memory")
+_SECCOMP_POD = "seccomp.security.alpha.kubernetes.io/pod"
+_SECCOMP_CONTAINER = "container.seccomp.security.alpha.kubernetes.io/"
+_LOCALHOST = "localhost/"
+
+
+def containers(spec: dict[str, Any], ephemeral: bool = True) -> Iterator[dict[str, Any]]:
+    """Init containers, containers, ephemeral containers: Kubernetes' order of visiting."""
+    yield from spec.get("initContainers") or ()
+    yield from spec.get("containers") or ()
+    if ephemeral:
+        yield from spec.get("ephemeralContainers") or ()
+
+
+def qos_class(pod: dict[str, Any]) -> str:
+    """Guaranteed when every container limits cpu and memory and requests just that, BestEffort when nothing is asked."""
+    requests: dict[str, quantity.Quantity] = {}
+    limits: dict[str, quantity.Quantity] = {}
+    guaranteed = True
+    for container in containers(pod.get("spec") or {}, ephemeral=False):
+        resources = container.get("resources") or {}
+        for total, part in ((requests, resources.get("requests")), (limits, resources.get("limits"))):
+            seen = set()
+            for name, text in (part or {}).items():
+                if name not in _QOS_RESOURCES:
+                    continue
+                value = quantity.parse(text)
+                if value.sign > 0:
+                    seen.add(name)
+                    total[name] = total[name] + value if name in total else value
+            if total is limits and len(seen) < len(_QOS_RESOURCES):
+                guaranteed = False
+    if not requests and not limits:
+        return "BestEffort"
+    if guaranteed and len(requests) == len(limits) and all(
+        name in limits and value == limits[name] for name, value in requests.items()
+    ):
+        return "Guaranteed"
+    return "Burstable"
+
+
+def _seccomp_annotation(profile: dict[str, Any]) -> str:
+    kind = profile.get("type")
+    if kind == "Unconfined":
+        return "unconfined"
+    if kind == "RuntimeDefault":
+        return "runtime/default"
+    if kind == "Localhost" and profile.get("localhostProfile") is not None:
+        return _LOCALHOST + str(profile["localhostProfile"])
+    return ""
+
+
+def _seccomp_profile(annotation: str) -> dict[str, Any] | None:
+    if annotation == "unconfined":
+        return {"type": "Unconfined"}
+    if annotation in ("runtime/default", "docker/default"):
+        return {"type": "RuntimeDefault"}
+    if annotation.startswith(_LOCALHOST):
+        rest = annotation[len(_LOCALHOST):]
+        return {"type": "Localhost", "localhostProfile": rest} if rest else None
+    return None
+
+
+def sync_seccomp(pod: dict[str, Any]) -> None:
+    """Keep the old seccomp annotations and the fields that replaced them the same, on create."""
+    annotations = pod["metadata"].get("annotations") or {}
+    spec = pod.get("spec") or {}
+    for key, holder in [
+        (_SECCOMP_POD, spec),
+        *((_SECCOMP_CONTAINER + c.get("name", ""), c) for c in containers(spec, ephemeral=False)),
+    ]:
+        profile = (holder.get("securityContext") or {}).get("seccompProfile")
+        annotation = annotations.get(key)
+        if profile is not None and annotation is None:
+            text = _seccomp_annotation(profile)
+            if text:
+                pod["metadata"]["annotations"] = annotations = {**annotations, key: text}
+        elif annotation is not None and profile is None:
+            profile = _seccomp_profile(annotation)
+            if profile is not None:
+                holder["securityContext"] = {**(holder.get("securityContext") or {}), "seccompProfile": profile}
+
+
+def condition(obj: dict[str, Any], kind: str) -> dict[str, Any] | None:
+    """A condition of the status by its type."""
+    for entry in (obj.get("status") or {}).get("conditions") or ():
+        if entry.get("type") == kind:
+            return entry
+    return None
