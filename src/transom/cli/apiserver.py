@@ -24,6 +24,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from transom.cluster import lifecycle
 
-    wanted = lifecycle.Wanted(args.name, args.port, args.release, args.no_nodes, args.kubeconfig)
+    wanted = lifecycle.Wanted(args.name, args.port, args.release, args.nodes, args.kubeconfig)
     lifecycle.foreground(wanted, console.tell)
     return 0

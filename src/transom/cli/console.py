@@ -32,7 +32,7 @@ def start_options(parser: argparse.ArgumentParser) -> None:
         "--release", choices=tuple(RELEASES), metavar="RELEASE", help="Kubernetes release to be (default: 1.20)"
     )
     parser.add_argument(
-        "--no-nodes", action=argparse.BooleanOptionalAction, default=None, help="the control plane alone"
+        "--nodes", action=argparse.BooleanOptionalAction, help="with nodes (default), or the control plane alone"
     )
     parser.add_argument(
         "--kubeconfig",

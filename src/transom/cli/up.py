@@ -29,7 +29,7 @@ def run(args: argparse.Namespace) -> int:
     from transom.cluster import lifecycle
 
     began = time.monotonic()
-    wanted = lifecycle.Wanted(args.name, args.port, args.release, args.no_nodes, args.kubeconfig)
+    wanted = lifecycle.Wanted(args.name, args.port, args.release, args.nodes, args.kubeconfig)
     config = lifecycle.up(wanted, console.tell)
     took = time.monotonic() - began
     if args.output != "text":

@@ -102,11 +102,13 @@ def _read(path: Path) -> dict[str, Any]:
     import yaml
 
     try:
-        content = yaml.load(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)) or {}
+        content = yaml.load(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except FileNotFoundError:
         return {}
     except yaml.YAMLError as error:
         raise _unusable(path, str(error).partition("\n")[0]) from error
+    if content is None:
+        return {}
     if not isinstance(content, dict) or any(
         not isinstance(content.get(key) or [], list) or not all(isinstance(e, dict) for e in content.get(key) or [])
         for key in _LISTS

@@ -40,7 +40,7 @@ class Wanted:
     name: str = configs.DEFAULT_NAME
     port: int | None = None
     release: str | None = None
-    no_nodes: bool | None = None
+    nodes: bool | None = None
     kubeconfig: Path | None = None
 
 
@@ -104,8 +104,8 @@ def _prepare(
         config = replace(config, release=wanted.release)
     if wanted.port is not None:
         config = replace(config, port=wanted.port)
-    if wanted.no_nodes is not None:
-        config = replace(config, no_nodes=wanted.no_nodes)
+    if wanted.nodes is not None:
+        config = replace(config, no_nodes=not wanted.nodes)
     config = replace(config, kubeconfig=kubeconfig_file)
     lock = daemon.Lock(config)
     try:

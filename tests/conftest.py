@@ -1,0 +1,94 @@
+"""Shared by all tests: a real cluster for the session, and every kubectl there is.
+
+`cluster` boots `transom up --no-nodes` with directories and a kubeconfig of its own, so that it meets no other cluster
+of the person who runs the tests.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+@dataclass(frozen=True)
+class Cluster:
+    name: str
+    kubeconfig: Path
+    env: dict[str, str]
+
+    def transom(self, *args: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "transom.cli.main", *args]
+        return subprocess.run(command, env=self.env, check=check, capture_output=True, text=True, timeout=60)
+
+
+@dataclass(frozen=True)
+class Kubectl:
+    binary: str
+    cluster: Cluster
+
+    def __call__(
+        self, *args: str, stdin: str | None = None, check: bool = True, timeout: float = 60
+    ) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [self.binary, *args], env=self.cluster.env, input=stdin, capture_output=True, text=True, timeout=timeout
+        )
+        if check and done.returncode != 0:
+            raise AssertionError(f"kubectl {' '.join(args)}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
+        return done
+
+
+def _isolated(folder: Path) -> dict[str, str]:
+    env = {k: v for k, v in os.environ.items() if k not in ("KUBECONFIG", "XDG_DATA_HOME")}
+    env["HOME"] = str(folder / "home")
+    env["XDG_DATA_HOME"] = str(folder / "data")
+    env["NO_COLOR"] = "1"
+    (folder / "home").mkdir(exist_ok=True)
+    return env
+
+
+@pytest.fixture
+def isolated_environment(tmp_path: Path) -> dict[str, str]:
+    """An environment in which nothing of the user's own clusters is visible."""
+    return _isolated(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    folder = tmp_path_factory.mktemp("cluster")
+    kubeconfig = folder / "kubeconfig"
+    env = {**_isolated(folder), "KUBECONFIG": str(kubeconfig)}
+    running = Cluster(f"test-{secrets.token_hex(4)}", kubeconfig, env)
+    done = running.transom("up", "--no-nodes", "--name", running.name, check=False)
+    assert done.returncode == 0, done.stderr
+    yield running
+    running.transom("delete", "--name", running.name)
+
+
+def kubectl_binaries() -> list[str]:
+    """The kubectl on the PATH and those `make test` has put under .tools."""
+    found = [shutil.which("kubectl"), *(str(p) for p in sorted(ROOT.glob(".tools/*/usr/bin/kubectl")))]
+    return list(dict.fromkeys(path for path in found if path))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "kubectl" in metafunc.fixturenames:
+        binaries = kubectl_binaries()
+        skip = pytest.mark.skip(reason="no kubectl on this machine")
+        params = binaries or [pytest.param("", marks=skip)]
+        ids = [Path(b).relative_to(ROOT / ".tools").parts[0] if ".tools" in b else "kubectl" for b in binaries]
+        metafunc.parametrize("kubectl", params, indirect=True, ids=ids or None, scope="session")
+
+
+@pytest.fixture(scope="session")
+def kubectl(request: pytest.FixtureRequest, cluster: Cluster) -> Kubectl:
+    return Kubectl(request.param, cluster)
