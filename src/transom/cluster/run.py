@@ -13,7 +13,7 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from transom.apiserver.http import Handler, HttpServer, Request, Response, server_context
+from transom.apiserver.http import Handler, HttpServer, server_context
 from transom.apiserver.http.server import listen
 from transom.cluster.config import ClusterConfig
 from transom.cluster.errors import ClusterError
