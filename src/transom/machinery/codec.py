@@ -248,7 +248,11 @@ def _typed(
     except TypeMismatch:
         pass
     data = goyaml.to_json(raw) if is_yaml else raw
-    raise _refusal(gvk, expected.kind, jsoniter.error_text(of, data))
+    text = jsoniter.error_text(of, data)
+    if text:
+        raise _refusal(gvk, expected.kind, text)
+    # Only an integer of more than 64 bits gets here: orjson made a float of it, the decoder there takes some of them.
+    return function({**json.loads(gojson.text_of(data)), "kind": gvk.kind, "apiVersion": gvk.api_version})
 
 
 def _refuse(value: dict[str, Any], gvk: GVK, expected: GVK, raw: bytes, is_yaml: bool) -> NoReturn:

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from transom.machinery import gojson
+from transom.machinery.normalise import next_digit
 from transom.machinery.ownforms import OWN_FORMS, bad_base64, unescaped
 from transom.machinery.schema import Type, Value
 
 _SPACE = b" \t\r\n"
 _HASHED_FIELDS = 10  # structs of up to so many fields have a decoder of their own
 _QUOTE, _COMMA, _COLON, _CLOSE_BRACE, _CLOSE_BRACKET = b'",:}]'
-_MAX_UINT = {32: (1 << 32) - 1, 64: (1 << 64) - 1}
 
 
 def error_text(of: Type | Value, data: bytes) -> str:
@@ -156,16 +156,17 @@ class _Walker:
             # The text has the byte 255 in it: the decoder prints its own marker instead of the character.
             self.report(f"readUint{bits}", b"unexpected character: \xff")
             return None
-        start = self.head - 1
-        if c != 0x30:
-            while self.head < len(self.data) and 0x30 <= self.data[self.head] <= 0x39:
-                if int(self.data[start:self.head + 1]) > _MAX_UINT[bits]:
-                    self.report(f"readUint{bits}", b"overflow")
-                    return None
-                self.head += 1
+        number = c - 0x30
+        while number and self.head < len(self.data) and 0x30 <= self.data[self.head] <= 0x39:
+            grown = next_digit(number, self.data[self.head] - 0x30, bits)
+            if grown is None:
+                self.report(f"readUint{bits}", b"overflow")
+                return None
+            number = grown
+            self.head += 1
         if self.head < len(self.data) and self.data[self.head] == ord("."):
             self.report("assertInteger", b"can not decode float as int")
-        return int(self.data[start:self.head])
+        return number
 
     def floating(self) -> None:
         if self.nil():

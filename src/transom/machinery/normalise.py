@@ -122,15 +122,35 @@ def _bool(value: Any) -> bool:
 
 
 def _int32(value: Any) -> int:
-    if value.__class__ is int and -INT32 <= value < INT32:
-        return value
+    if value.__class__ is int:
+        return value if -INT32 <= value < INT32 else _too_big(value, 32)
     return 0 if value is None else _bad()
 
 
 def _int64(value: Any) -> int:
-    if value.__class__ is int and -INT64 <= value < INT64:
-        return value
+    if value.__class__ is int:
+        return value if -INT64 <= value < INT64 else _too_big(value, 64)
     return 0 if value is None else _bad()
+
+
+def _too_big(value: int, bits: int) -> int:
+    """Kubernetes' decoder does not see every overflow; what it then keeps is part of its behaviour."""
+    number: int | None = 0
+    for digit in str(abs(value)):
+        number = next_digit(number, int(digit), bits)
+        if number is None:
+            raise TypeMismatch
+    assert number is not None
+    if number > (1 << (bits - 1)) - (value > 0):
+        raise TypeMismatch
+    return number if value > 0 else -number
+
+
+def next_digit(number: int, digit: int, bits: int) -> int | None:
+    """One more digit on an unsigned integer; None when the decoder notices that it does not fit."""
+    top = 1 << bits
+    grown = number * 10 + digit
+    return grown if grown < top else grown % top if grown % top >= number else None
 
 
 def _float(value: Any) -> float:

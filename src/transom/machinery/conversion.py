@@ -1,0 +1,231 @@
+"""Between the served versions of a kind: every version converts to the storage version and back.
+
+Most versions have the same shape and only the `apiVersion` changes; the others have a pair of functions in the table
+below. A function gets an object of its own at the top level, but must not change anything inside it in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from transom.machinery import hpa, normalise, schema
+from transom.machinery.kinds import GVK, Kind
+
+Object = dict[str, Any]
+_Change = Callable[[Object], None]
+
+
+def convert(kind: Kind, obj: Object, version: str) -> Object:
+    """The object in another served version of its group."""
+    group, _, found = obj["apiVersion"].rpartition("/")
+    return from_storage(kind, to_storage(kind, obj, GVK(group, found, kind.kind)), GVK(kind.group, version, kind.kind))
+
+
+def to_storage(kind: Kind, obj: Object, gvk: GVK) -> Object:
+    """An object of the given version in the storage version; the very same object when that is its version."""
+    return _move(kind, obj, gvk, kind.gvk(), 0)
+
+
+def from_storage(kind: Kind, obj: Object, gvk: GVK) -> Object:
+    """A stored object in the given version; the very same object when that is the storage version."""
+    return _move(kind, obj, kind.gvk(), gvk, 1)
+
+
+def _move(kind: Kind, obj: Object, source: GVK, target: GVK, direction: int) -> Object:
+    if source == target or kind.custom:
+        return obj
+    out = {**obj, "apiVersion": target.api_version}
+    version = target if direction else source
+    changes = _CHANGES.get((kind.key, version.api_version))
+    if changes is None:
+        return out
+    changes[direction](out)
+    of = schema.lookup(target)
+    assert of is not None
+    return normalise.normaliser(of)(out)
+
+
+def _renamer(pairs: dict[str, str]) -> tuple[_Change, _Change]:
+    """Fields of the object that are only called otherwise: other version's name -> storage version's name."""
+
+    def rename(out: Object, names: dict[str, str]) -> None:
+        for old, new in names.items():
+            if old in out:
+                out[new] = out.pop(old)
+
+    back = {new: old for old, new in pairs.items()}
+    return lambda out: rename(out, pairs), lambda out: rename(out, back)
+
+
+def _in_spec(changes: tuple[_Change, _Change]) -> tuple[_Change, _Change]:
+    def inside(change: _Change) -> _Change:
+        def apply(out: Object) -> None:
+            spec = dict(out.get("spec") or {})
+            change(spec)
+            out["spec"] = spec
+
+        return apply
+
+    return inside(changes[0]), inside(changes[1])
+
+
+# --- events.k8s.io ----------
+
+_EVENT = _renamer({
+    "regarding": "involvedObject",
+    "note": "message",
+    "reportingController": "reportingComponent",
+    "deprecatedSource": "source",
+    "deprecatedFirstTimestamp": "firstTimestamp",
+    "deprecatedLastTimestamp": "lastTimestamp",
+    "deprecatedCount": "count",
+})
+
+
+# --- networking.k8s.io/v1beta1 Ingress ----------
+
+
+def _ingress(name_from: str, name_to: str, backend: Callable[[Object], Object]) -> _Change:
+    def change(out: Object) -> None:
+        spec = dict(out.get("spec") or {})
+        default = spec.pop(name_from, None)
+        if default is not None:
+            spec[name_to] = backend(default)
+        if spec.get("rules"):
+            spec["rules"] = [_ingress_rule(rule, backend) for rule in spec["rules"]]
+        out["spec"] = spec
+
+    return change
+
+
+def _ingress_rule(rule: Object, backend: Callable[[Object], Object]) -> Object:
+    http = rule.get("http")
+    if not http:
+        return rule
+    paths = [{**path, "backend": backend(path.get("backend") or {})} for path in http.get("paths") or ()]
+    return {**rule, "http": {**http, "paths": paths}}
+
+
+def _backend_to_v1(backend: Object) -> Object:
+    out = {k: v for k, v in backend.items() if k not in ("serviceName", "servicePort")}
+    name, port = backend.get("serviceName", ""), backend.get("servicePort", 0)
+    if name or port != 0:
+        out["service"] = {"name": name, "port": {"name": port} if isinstance(port, str) else {"number": port}}
+    return out
+
+
+def _backend_from_v1(backend: Object) -> Object:
+    out = {k: v for k, v in backend.items() if k != "service"}
+    service = backend.get("service")
+    if service is not None:
+        port = service.get("port") or {}
+        out["serviceName"] = service.get("name", "")
+        out["servicePort"] = port.get("name") or port.get("number", 0)
+    return out
+
+
+# --- discovery.k8s.io/v1beta1 EndpointSlice ----------
+
+_ZONE = "topology.kubernetes.io/zone"
+_HOSTNAME = "kubernetes.io/hostname"
+
+
+def _slice_to_v1(out: Object) -> None:
+    out["endpoints"] = [_endpoint_to_v1(endpoint) for endpoint in out.get("endpoints") or ()]
+
+
+def _endpoint_to_v1(endpoint: Object) -> Object:
+    out = {k: v for k, v in endpoint.items() if k != "topology"}
+    topology = dict(endpoint.get("topology") or {})
+    if _ZONE in topology:
+        out["zone"] = topology.pop(_ZONE)
+    # A host name that only repeats the node's name would stand there twice.
+    if _HOSTNAME in topology and topology[_HOSTNAME] == endpoint.get("nodeName"):
+        del topology[_HOSTNAME]
+    if topology:
+        out["deprecatedTopology"] = topology
+    return out
+
+
+def _slice_from_v1(out: Object) -> None:
+    out["endpoints"] = [_endpoint_from_v1(endpoint) for endpoint in out.get("endpoints") or ()]
+
+
+def _endpoint_from_v1(endpoint: Object) -> Object:
+    out = {k: v for k, v in endpoint.items() if k not in ("zone", "deprecatedTopology")}
+    topology = dict(endpoint.get("deprecatedTopology") or {})
+    if "zone" in endpoint:
+        topology[_ZONE] = endpoint["zone"]
+    if "nodeName" in endpoint and not topology.get(_HOSTNAME):
+        topology[_HOSTNAME] = endpoint["nodeName"]
+    if topology:
+        out["topology"] = topology
+    return out
+
+
+# --- policy/v1beta1 PodDisruptionBudget: there an empty selector matches no pod, in v1 every pod ----------
+
+_NEVER = "pdb.kubernetes.io/deprecated-v1beta1-empty-selector-match"
+_MATCH_NONE = {"matchExpressions": [{"key": _NEVER, "operator": "Exists"}]}
+_MATCH_ALL = {"matchExpressions": [{"key": _NEVER, "operator": "DoesNotExist"}]}
+
+
+def _budget_to_v1(spec: Object) -> None:
+    selector = spec.get("selector")
+    if selector is None:
+        return
+    if selector == {}:
+        spec["selector"] = _MATCH_NONE
+    elif selector == _MATCH_ALL:
+        spec["selector"] = {}
+    elif selector.get("matchExpressions"):
+        kept = [e for e in selector["matchExpressions"] if e.get("key") != _NEVER]
+        spec["selector"] = {**selector, "matchExpressions": kept}
+
+
+def _budget_from_v1(spec: Object) -> None:
+    selector = spec.get("selector")
+    if selector == _MATCH_NONE:
+        spec["selector"] = {}
+    elif selector == {}:
+        spec["selector"] = _MATCH_ALL
+
+
+# --- flowcontrol.apiserver.k8s.io/v1beta1 ----------
+
+
+def _limited_to_v1(spec: Object) -> None:
+    if spec.get("limited") is not None:
+        limited = dict(spec["limited"])
+        limited["nominalConcurrencyShares"] = limited.pop("assuredConcurrencyShares", 0)
+        spec["limited"] = limited
+
+
+def _limited_from_v1(spec: Object) -> None:
+    if spec.get("limited") is not None:
+        limited = dict(spec["limited"])
+        limited["assuredConcurrencyShares"] = limited.pop("nominalConcurrencyShares", 0)
+        spec["limited"] = limited
+
+
+_SUBJECT = _in_spec(_renamer({"group": "groups"}))
+
+# (kind, version) -> (to the storage version, from it)
+_CHANGES: dict[tuple[str, str], tuple[_Change, _Change]] = {
+    ("/Event", "events.k8s.io/v1"): _EVENT,
+    ("/Event", "events.k8s.io/v1beta1"): _EVENT,
+    ("authorization.k8s.io/LocalSubjectAccessReview", "authorization.k8s.io/v1beta1"): _SUBJECT,
+    ("authorization.k8s.io/SubjectAccessReview", "authorization.k8s.io/v1beta1"): _SUBJECT,
+    ("autoscaling/HorizontalPodAutoscaler", "autoscaling/v1"): (hpa.from_v1, hpa.to_v1),
+    ("autoscaling/HorizontalPodAutoscaler", "autoscaling/v2beta2"): (hpa.drop_annotations, hpa.drop_annotations),
+    ("discovery.k8s.io/EndpointSlice", "discovery.k8s.io/v1beta1"): (_slice_to_v1, _slice_from_v1),
+    ("flowcontrol.apiserver.k8s.io/PriorityLevelConfiguration", "flowcontrol.apiserver.k8s.io/v1beta1"): _in_spec(
+        (_limited_to_v1, _limited_from_v1)
+    ),
+    ("networking.k8s.io/Ingress", "networking.k8s.io/v1beta1"): (
+        _ingress("backend", "defaultBackend", _backend_to_v1),
+        _ingress("defaultBackend", "backend", _backend_from_v1),
+    ),
+    ("policy/PodDisruptionBudget", "policy/v1beta1"): _in_spec((_budget_to_v1, _budget_from_v1)),
+}
