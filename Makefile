@@ -1,0 +1,56 @@
+# make up     a cluster to try things on
+# make test   everything CI runs: linters, types, layers, tests
+PYTHON ?= python3
+BIN := .venv/bin
+JOBS ?= 2
+
+.PHONY: up test lint bench clean tools lock
+
+up: .venv/.installed
+	@$(BIN)/transom status >/dev/null 2>&1 || $(BIN)/transom up
+	@if command -v kubectl >/dev/null; then \
+		kubectl --context transom get namespaces,services --all-namespaces; \
+	else \
+		$(BIN)/transom status; \
+	fi
+
+test: .venv/.installed-dev tools lint
+	$(BIN)/pytest -n $(JOBS)
+
+lint: .venv/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: .venv/.installed
+	@$(BIN)/transom up --name bench --no-nodes --kubeconfig .tools/bench.kubeconfig
+	@$(BIN)/transom bench api --name bench; code=$$?; $(BIN)/transom delete --name bench; exit $$code
+
+tools:
+	@.ci/tools
+
+clean:
+	rm -rf .venv .tools .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist build
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The versions that are in use now become the versions everybody uses.
+lock: .venv/.installed-dev
+	@{ head -1 requirements-dev.lock; \
+	   $(BIN)/pip freeze --exclude-editable --exclude pip --exclude setuptools --exclude py-spy | sort -f; } > .lock
+	@mv .lock requirements-dev.lock
+
+.venv/.created:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "transom needs Python 3.11 or later; say which with: make PYTHON=..." >&2; exit 1; }
+	@$(PYTHON) -m venv .venv || \
+		{ rm -rf .venv; echo "no venv module: install the package python3-venv first" >&2; exit 1; }
+	@touch $@
+
+.venv/.installed: .venv/.created pyproject.toml
+	$(BIN)/pip install -q --disable-pip-version-check -e .
+	@touch $@
+
+.venv/.installed-dev: .venv/.created pyproject.toml requirements-dev.lock
+	$(BIN)/pip install -q --disable-pip-version-check -r requirements-dev.lock
+	$(BIN)/pip install -q --disable-pip-version-check --no-deps -e .
+	@touch $@ .venv/.installed
