@@ -1,50 +1,129 @@
 """Two structs compared, in the layout in which go-cmp reports a difference inside an error text.
 
-`-` marks what the first has, `+` what the second has; runs of equal fields are only counted. The layout is meant for
-people (go-cmp itself varies it from build to build), so it is followed in form, not to the last space.
+`-` marks what the first has, `+` what the second has; two equal neighbours are shown around a change, the others only
+counted. The layout is meant for people (go-cmp itself varies its spaces from run to run), so it is followed in form.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from transom.machinery.field import go_quote
 from transom.machinery.validation.godump import lift
 from transom.machinery.validation.gotypes import GoField, fields
 
 _NUMBERS = {"int", "int32", "int64"}
+_COLLECTIONS = ("[]", "map[", "core.ResourceList")
+_CONTEXT = 2
+
+
+class _Pair(NamedTuple):
+    """One member of both sides; `first` or `second` is `_ABSENT` where a list or map has none."""
+
+    label: str
+    type: str
+    first: Any
+    second: Any
+    equal: bool
+
+
+class _Line(NamedTuple):
+    mark: str
+    label: str  # "" when it is not to be aligned with its neighbours
+    text: str
+
+
+_ABSENT = object()
 
 
 def diff(go_type: str, first: Any, second: Any) -> str:
     """The report, empty when there is no difference."""
-    lines: list[str] = []
-    _compare(go_type, "", first, second, 1, lines)
-    return "\n".join(lines) + "\n" if lines else ""
+    if first == second:
+        return ""
+    lines = _compare(_Pair("", go_type, first, second, False), root=True)
+    return "".join(f"{line.mark} {line.text}\n" for line in lines).removesuffix(",\n") + "\n"
 
 
-def _line(mark: str, depth: int, text: str) -> str:
-    return f"{mark} " + "\t" * depth + text if depth else f"{mark} {text}"
-
-
-def _compare(go_type: str, label: str, first: Any, second: Any, depth: int, lines: list[str]) -> None:
-    """Append the lines for one value that differs. `label` is `Name: ` inside a struct."""
-    pointer = go_type.startswith("*")
-    bare = go_type.lstrip("*")
+def _compare(pair: _Pair, root: bool = False) -> list[_Line]:
+    """The lines for one member that differs."""
+    bare = pair.type.lstrip("*")
     members = fields(bare)
-    indent = depth - 1
-    collection = bare.startswith(("[]", "map[", "core.ResourceList"))
-    if first is None or second is None or (members is None and not collection):
-        lines.append(_line("-", indent, f"{label}{_short(go_type, first)},"))
-        lines.append(_line("+", indent, f"{label}{_short(go_type, second)},"))
-        return
-    lines.append(_line(" ", indent, f"{label}{'&' if pointer else ''}{bare}{{"))
+    if None in (pair.first, pair.second) or (members is None and not bare.startswith(_COLLECTIONS)):
+        return [_Line("-", pair.label, f"{_short(pair.type, pair.first)},"),
+                _Line("+", pair.label, f"{_short(pair.type, pair.second)},")]
     if members is not None:
-        _compare_struct(members, first, second, depth, lines)
+        pairs = [_field_pair(field, pair.first, pair.second) for field in members]
+        noun = ("field", "fields")
     elif bare.startswith("[]"):
-        _compare_list(bare[2:], first, second, depth, lines)
+        pairs = _list_pairs(bare[2:], pair.first, pair.second)
+        noun = ("element", "elements")
     else:
-        _compare_map(first, second, depth, lines)
-    lines.append(_line(" ", indent, "}" if not indent else "},"))
+        pairs = _map_pairs(pair.first, pair.second)
+        noun = ("entry", "entries")
+    inside = _align(_body(pairs, noun))
+    head = bare if pair.label or root else ""  # the type of a list's elements is plain from the list
+    pointer = "&" if pair.type.startswith("*") else ""
+    label = f"{pair.label}: " if pair.label else ""
+    return [
+        _Line(" ", "", f"{label}{pointer}{head}{{"),
+        *(_Line(line.mark, "", "\t" + line.text) for line in inside),
+        _Line(" ", "", "},"),
+    ]
+
+
+def _body(pairs: Sequence[_Pair], noun: tuple[str, str]) -> list[_Line]:
+    out: list[_Line] = []
+    start = 0
+    while start < len(pairs):
+        end = start
+        while end < len(pairs) and pairs[end].equal == pairs[start].equal:
+            end += 1
+        if not pairs[start].equal:
+            for pair in pairs[start:end]:
+                out += _changed(pair)
+        else:
+            out += _equal_run(pairs[start:end], start > 0, end < len(pairs), noun)
+        start = end
+    return out
+
+
+def _changed(pair: _Pair) -> list[_Line]:
+    if pair.first is _ABSENT:
+        return [_Line("+", pair.label, f"{_short(pair.type, pair.second)},")]
+    if pair.second is _ABSENT:
+        return [_Line("-", pair.label, f"{_short(pair.type, pair.first)},")]
+    return _compare(pair)
+
+
+def _equal_run(pairs: Sequence[_Pair], after: bool, before: bool, noun: tuple[str, str]) -> list[_Line]:
+    """Equal members: those next to a change are shown, the rest is counted."""
+    low = min(_CONTEXT, len(pairs)) if after else 0
+    high = min(_CONTEXT, len(pairs) - low) if before else 0
+    if len(pairs) - low - high == 1:
+        high += 1
+    hidden = len(pairs) - low - high
+    shown = [_Line(" ", p.label, f"{_short(p.type, p.first, typed=False)},") for p in pairs]
+    ellipsis = [_Line(" ", "", f"... // {hidden} identical {noun[hidden != 1]}")] if hidden else []
+    return shown[:low] + ellipsis + shown[len(pairs) - high :]
+
+
+def _align(lines: list[_Line]) -> list[_Line]:
+    """Values of neighbouring lines begin in one column."""
+    out: list[_Line] = []
+    start = 0
+    while start < len(lines):
+        end = start
+        while end < len(lines) and lines[end].label:
+            end += 1
+        width = max((len(line.label) for line in lines[start:end]), default=0)
+        for line in lines[start:end]:
+            out.append(_Line(line.mark, "", f"{line.label}:{' ' * (width - len(line.label))} {line.text}"))
+        if end == start:
+            out.append(lines[start])
+            end += 1
+        start = end
+    return out
 
 
 def _member(field: GoField, parent: dict[str, Any]) -> Any:
@@ -57,84 +136,56 @@ def _same(field: GoField, first: dict[str, Any], second: dict[str, Any]) -> bool
     return all(_same(inner, first, second) for inner in fields(field.type) or ())
 
 
-def _compare_struct(
-    members: tuple[GoField, ...], first: dict[str, Any], second: dict[str, Any], depth: int, lines: list[str]
-) -> None:
-    equal = 0
-    for field in members:
-        if _same(field, first, second):
-            equal += 1
-            continue
-        _identical(equal, "fields", depth, lines)
-        equal = 0
-        _compare(field.type, f"{field.name}: ", _member(field, first), _member(field, second), depth + 1, lines)
-    _identical(equal, "fields", depth, lines)
+def _field_pair(field: GoField, first: dict[str, Any], second: dict[str, Any]) -> _Pair:
+    equal = _same(field, first, second)
+    return _Pair(field.name, field.type, _member(field, first), _member(field, second), equal)
 
 
-def _compare_list(item: str, first: list[Any], second: list[Any], depth: int, lines: list[str]) -> None:
-    equal = 0
-    for i in range(max(len(first), len(second))):
-        if i < len(first) and i < len(second):
-            if first[i] == second[i]:
-                equal += 1
-                continue
-            _identical(equal, "elements", depth, lines)
-            _compare(item, "", first[i], second[i], depth + 1, lines)
-        else:
-            _identical(equal, "elements", depth, lines)
-            mark, value = ("-", first[i]) if i < len(first) else ("+", second[i])
-            lines.append(_line(mark, depth, f"{_short(item, value)},"))
-        equal = 0
-    _identical(equal, "elements", depth, lines)
+def _list_pairs(item: str, first: list[Any], second: list[Any]) -> list[_Pair]:
+    pairs = [_Pair("", item, a, b, a == b) for a, b in zip(first, second, strict=False)]
+    pairs += [_Pair("", item, a, _ABSENT, False) for a in first[len(second) :]]
+    return pairs + [_Pair("", item, _ABSENT, b, False) for b in second[len(first) :]]
 
 
-def _compare_map(first: dict[str, str], second: dict[str, str], depth: int, lines: list[str]) -> None:
-    equal = 0
-    for key in sorted({*first, *second}):
-        if first.get(key) == second.get(key):
-            equal += 1
-            continue
-        for mark, side in (("-", first), ("+", second)):
-            if key in side:
-                lines.append(_line(mark, depth, f"{go_quote(key)}: {_short('string', side[key])},"))
-    _identical(equal, "entries", depth, lines)
+def _map_pairs(first: dict[str, str], second: dict[str, str]) -> list[_Pair]:
+    return [
+        _Pair(go_quote(key), "string", first.get(key, _ABSENT), second.get(key, _ABSENT),
+              first.get(key) == second.get(key))
+        for key in sorted({*first, *second})
+    ]
 
 
-def _identical(count: int, what: str, depth: int, lines: list[str]) -> None:
-    if count:
-        noun = {"fields": "field", "elements": "element", "entries": "entry"}[what] if count == 1 else what
-        lines.append(_line(" ", depth, f"... // {count} identical {noun}"))
-
-
-def _short(go_type: str, value: Any) -> str:
-    """A value in one line; of a struct only what is set."""
+def _short(go_type: str, value: Any, typed: bool = True) -> str:
+    """A value in one line; of a struct only what is set. Values that are the same on both sides carry no types."""
     if value is None:
-        if go_type.startswith(("*", "[]", "map[", "core.ResourceList")):
+        if go_type.startswith(("*", *_COLLECTIONS)):
             return "nil"
         return "0" if go_type in _NUMBERS else "false" if go_type == "bool" else '""'
     if go_type.startswith("*"):
-        return "&" + _short(go_type[1:], value)
+        return "&" + _short(go_type[1:], value, typed)
+    name = go_type if typed else ""
     if go_type.startswith("[]"):
-        return go_type + "{" + ", ".join(_short(go_type[2:], item) for item in value) + "}"
+        return name + "{" + ", ".join(_short(go_type[2:], item, False) for item in value) + "}"
     if isinstance(value, dict):
         members = fields(go_type)
         if members is None:
-            entries = (f"{go_quote(key)}: {_short('string', value[key])}" for key in sorted(value))
-            return go_type + "{" + ", ".join(entries) + "}"
-        return "{" + ", ".join(_set_members(members, value)) + "}"
+            entries = [f"{go_quote(key)}: {_short('string', value[key])}" for key in sorted(value)]
+        else:
+            entries = _set_members(members, value, typed)
+        return name + "{" + ", ".join(entries) + "}"
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) if isinstance(value, int) else go_quote(str(value))
 
 
-def _set_members(members: tuple[GoField, ...], value: dict[str, Any]) -> list[str]:
+def _set_members(members: tuple[GoField, ...], value: dict[str, Any], typed: bool) -> list[str]:
     out = []
     for field in members:
         inner = _member(field, value)
         if not field.json:
-            inside = _set_members(fields(field.type) or (), value)
+            inside = _set_members(fields(field.type) or (), value, typed)
             if inside:
-                out.append(f"{field.name}: {{{', '.join(inside)}}}")
+                out.append(f"{field.name}: {field.type if typed else ''}{{{', '.join(inside)}}}")
         elif inner not in (None, "", 0, False, [], {}):
-            out.append(f"{field.name}: {_short(field.type, inner)}")
+            out.append(f"{field.name}: {_short(field.type, inner, typed)}")
     return out
