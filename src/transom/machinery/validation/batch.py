@@ -142,6 +142,8 @@ def _completions_update(spec: dict[str, Any], before: dict[str, Any]) -> Errors:
 def _template_update(spec: dict[str, Any], before: dict[str, Any], status: dict[str, Any]) -> Errors:
     """The template stays, but a Job that is suspended and never started may still choose its nodes."""
     template, old = spec.get("template") or {}, before.get("template") or {}
+    if template == old:
+        return []
     shown = godump.dump("core.PodTemplateSpec", template)
     if before.get("suspend") and not status.get("startTime"):
         template, old = _without_scheduling(template), _without_scheduling(old)

@@ -403,7 +403,9 @@ def validate_controller_revision(obj: Object) -> Errors:
 
 def validate_controller_revision_update(new: Object, old: Object) -> Errors:
     errs = _update_meta(new, old) + validate_controller_revision(new)
-    return errs + immutable(new.get("data"), old.get("data"), "data", _raw(new.get("data")))
+    if new.get("data") != old.get("data"):
+        errs += immutable(new.get("data"), old.get("data"), "data", _raw(new.get("data")))
+    return errs
 
 
 def _raw(data: Any) -> GoText | None:
