@@ -54,10 +54,10 @@ def union(a: FieldSet, b: FieldSet) -> FieldSet:
 
 
 def _union_node(a: FieldSet, b: FieldSet) -> FieldSet:
-    if not a:
-        return b if is_member(b) else {".": MEMBER, **b}
     if not b:
-        return a if "." in a else {".": MEMBER, **a}
+        return a if is_member(a) else {".": MEMBER, **a}
+    if not a:
+        return b if "." in b else {".": MEMBER, **b}
     return union(a, b)
 
 

@@ -202,7 +202,10 @@ def reconcile_all(managed: Managed, live: Object, type: Type, api_version: str, 
             touched = True
             continue
         fields = reconcile(owned.fields, place[1])
-        if fields is not owned.fields:
+        if not fields:
+            del managed[who]
+            touched = True
+        elif fields is not owned.fields:
             managed[who] = owned._replace(fields=fields, entry=None)
             touched = True
     return touched
@@ -218,9 +221,9 @@ def changes(old: Object, new: Object, node: Node) -> tuple[FieldSet, FieldSet]:
     changed: FieldSet = {}
     removed: FieldSet = {}
     for key, value in new.items():
-        before = old.get(key)
-        if key == "apiVersion" or key == "kind" or before is value:
+        if key == "apiVersion" or key == "kind":
             continue
+        before = old.get(key)
         child = node.child(key)
         if child is None:
             raise Unmanageable(f".{key}: field not declared in schema")
@@ -232,7 +235,7 @@ def changes(old: Object, new: Object, node: Node) -> tuple[FieldSet, FieldSet]:
         elif key not in old:
             changed[name] = everything(value, child)
             continue
-        elif before == value:
+        elif before is value or before == value:
             continue
         now, gone = compare(before, value, child)
         if now is not None:

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from transom.machinery import fieldset as fs
+
+elements = st.sampled_from(["f:a", "f:b", 'k:{"name":"x"}', 'k:{"name":"y"}', 'v:"1"', "i:0"])
+path = st.lists(elements, min_size=1, max_size=4).map(tuple)
+path_sets = st.frozensets(path, max_size=8)
+
+
+def tree(paths: frozenset[fs.Path]) -> fs.FieldSet:
+    out: fs.FieldSet = {}
+    for p in paths:
+        fs.insert(out, p)
+    return out
+
+
+def members(fields: fs.FieldSet) -> frozenset[fs.Path]:
+    return frozenset(fs.paths(fields))
+
+
+def canonical(fields: fs.FieldSet) -> bool:
+    """No node that holds nothing but itself, none that holds nothing at all below a member."""
+    return all(below == {} or (below.keys() != {"."} and canonical(below)) for k, below in fields.items() if k != ".")
+
+
+@given(path_sets)
+def test_a_tree_holds_its_paths(paths: frozenset[fs.Path]) -> None:
+    fields = tree(paths)
+    assert members(fields) == paths
+    assert all(fs.has(fields, p) for p in paths)
+    assert fs.from_fields_v1(fs.to_fields_v1(fields)) == fields
+
+
+@given(path_sets, path_sets)
+def test_operations_are_those_of_sets(a: frozenset[fs.Path], b: frozenset[fs.Path]) -> None:
+    x, y = tree(a), tree(b)
+    below_b = frozenset(p for p in a if any(p[:i] in b for i in range(1, len(p) + 1)))
+    for got, want in (
+        (fs.union(x, y), a | b),
+        (fs.difference(x, y), a - b),
+        (fs.intersection(x, y), a & b),
+        (fs.recursive_difference(x, y), a - below_b),
+    ):
+        assert members(got) == want
+        assert got == tree(want)
+        assert canonical(got)
+    assert (members(x), members(y)) == (a, b)
+
+
+def test_unchanged_sets_keep_their_identity() -> None:
+    a = tree(frozenset({("f:a", "f:b")}))
+    assert fs.difference(a, {"f:c": {}}) is a
+    assert fs.union(a, {"f:a": {"f:b": {}}}) is a
+
+
+def test_order_and_texts() -> None:
+    fields = tree(frozenset({
+        ("f:z",), ("f:spec", "f:ports", 'k:{"port":80,"protocol":"TCP"}', "f:name"),
+        ("f:spec", "f:ports", 'k:{"port":9,"protocol":"TCP"}'), ("f:spec", "f:set", 'v:"q\\"x"'),
+        ("f:spec", "f:l", "i:3"),
+    }))
+    assert [fs.path_text(p) for p in fs.paths(fields)] == [
+        ".z",
+        ".spec.l[3]",
+        '.spec.ports[port=9,protocol="TCP"]',
+        '.spec.ports[port=80,protocol="TCP"].name',
+        '.spec.set[="q\\"x"]',
+    ]
+
+
+@pytest.mark.parametrize(("given_tree", "want"), [
+    ({"f:a": {".": {}}}, {"f:a": {}}),
+    ({'k:{"b": 1, "a": "x"}': {}}, {'k:{"a":"x","b":1}': {}}),
+    ({"f:a": {"x:new": {}}}, {"f:a": {}}),
+    ({".": {}, "i:07": {}}, {"i:7": {}}),
+])
+def test_reads_what_clients_write(given_tree: Any, want: Any) -> None:
+    assert fs.from_fields_v1(given_tree) == want
+
+
+@pytest.mark.parametrize("bad", [
+    {"f": {}}, {"fa": {}}, {"k:x": {}}, {"k:1": {}}, {"v:": {}}, {"i:x": {}}, [], {"f:a": 1},
+])
+def test_refuses_what_is_no_field_set(bad: Any) -> None:
+    with pytest.raises(fs.InvalidFields):
+        fs.from_fields_v1(bad)
