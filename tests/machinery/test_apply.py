@@ -75,6 +75,22 @@ def test_refused(patch: Any, code: int, text: str) -> None:
     assert (e.value.code, e.value.message) == (code, text)
 
 
+def test_a_value_that_only_decoding_refuses() -> None:
+    service = schema.lookup(GVK("", "v1", "Service"))
+    patch = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"},
+             "spec": {"ports": [{"port": 1, "targetPort": {}}]}}
+
+    def decode(obj: Any) -> Any:
+        raise ApiError(400, "BadRequest", "?")
+
+    assert service is not None
+    with pytest.raises(ApiError) as e:
+        apply.server_side_apply(None, patch, service, "m", "v1", False, t(1), normalise=decode)
+    assert (e.value.code, e.value.message) == (
+        500, "failed to convert new object to proper version: unable to convert unstructured object to /v1, "
+        "Kind=Service: json: cannot unmarshal object into Go value of type int32")
+
+
 def test_conflicts_name_everybody() -> None:
     live = ssa(None, cm({"a": "1", "b": "1"}), "one")
     live = updated(live, cm({"a": "1", "b": "2", "c": "1"}), "two")

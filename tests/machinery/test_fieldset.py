@@ -13,13 +13,6 @@ path = st.lists(elements, min_size=1, max_size=4).map(tuple)
 path_sets = st.frozensets(path, max_size=8)
 
 
-def tree(paths: frozenset[fs.Path]) -> fs.FieldSet:
-    out: fs.FieldSet = {}
-    for p in paths:
-        fs.insert(out, p)
-    return out
-
-
 def members(fields: fs.FieldSet) -> frozenset[fs.Path]:
     return frozenset(fs.paths(fields))
 
@@ -31,7 +24,7 @@ def canonical(fields: fs.FieldSet) -> bool:
 
 @given(path_sets)
 def test_a_tree_holds_its_paths(paths: frozenset[fs.Path]) -> None:
-    fields = tree(paths)
+    fields = fs.of_paths(paths)
     assert members(fields) == paths
     assert all(fs.has(fields, p) for p in paths)
     assert fs.from_fields_v1(fs.to_fields_v1(fields)) == fields
@@ -39,7 +32,7 @@ def test_a_tree_holds_its_paths(paths: frozenset[fs.Path]) -> None:
 
 @given(path_sets, path_sets)
 def test_operations_are_those_of_sets(a: frozenset[fs.Path], b: frozenset[fs.Path]) -> None:
-    x, y = tree(a), tree(b)
+    x, y = fs.of_paths(a), fs.of_paths(b)
     below_b = frozenset(p for p in a if any(p[:i] in b for i in range(1, len(p) + 1)))
     for got, want in (
         (fs.union(x, y), a | b),
@@ -48,19 +41,19 @@ def test_operations_are_those_of_sets(a: frozenset[fs.Path], b: frozenset[fs.Pat
         (fs.recursive_difference(x, y), a - below_b),
     ):
         assert members(got) == want
-        assert got == tree(want)
+        assert got == fs.of_paths(want)
         assert canonical(got)
     assert (members(x), members(y)) == (a, b)
 
 
 def test_unchanged_sets_keep_their_identity() -> None:
-    a = tree(frozenset({("f:a", "f:b")}))
+    a = fs.of_paths(frozenset({("f:a", "f:b")}))
     assert fs.difference(a, {"f:c": {}}) is a
     assert fs.union(a, {"f:a": {"f:b": {}}}) is a
 
 
 def test_order_and_texts() -> None:
-    fields = tree(frozenset({
+    fields = fs.of_paths(frozenset({
         ("f:z",), ("f:spec", "f:ports", 'k:{"port":80,"protocol":"TCP"}', "f:name"),
         ("f:spec", "f:ports", 'k:{"port":9,"protocol":"TCP"}'), ("f:spec", "f:set", 'v:"q\\"x"'),
         ("f:spec", "f:l", "i:3"),

@@ -170,6 +170,7 @@ def test_every_changed_leaf_has_one_owner_and_every_other_keeps_its(old: dict[st
     if not entries:
         return
     sets = {e["manager"]: e["fieldsV1"] for e in after}
+    assert all(fs.from_fields_v1(fields) == fields for fields in sets.values())
     before, now = leaves(old) if old else {}, leaves(new) if new else {}
     for path, value in now.items():
         if value in (None, {}) and any(p[:len(path)] == path != p for p in before):

@@ -8,7 +8,7 @@ client-side apply.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple, NoReturn
 
 import orjson
 
@@ -22,6 +22,7 @@ from transom.machinery.fieldset import (
     difference,
     has,
     intersection,
+    of_paths,
     path_text,
     paths,
     union,
@@ -51,13 +52,14 @@ from transom.machinery.managedfields import (
 from transom.machinery.objects import with_metadata
 from transom.machinery.typed import Node, Unmanageable, node_of
 from transom.machinery.typedvalue import field_set, merge, remove, validate, with_named_parents
+from transom.machinery.unstructured import conversion_error
 
 BEFORE_FIRST_APPLY = "before-first-apply"
 KUBECTL = "kubectl"
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 MAX_ANNOTATION_BYTES = 256 * 1024
 
-_STRIPPED: FieldSet = {"f:apiVersion": {}, "f:kind": {}, "f:metadata": {".": {}, **{f"f:{k}": {} for k in STRIPPED}}}
+_STRIPPED = of_paths([("f:apiVersion",), ("f:kind",), ("f:metadata",), *(("f:metadata", f"f:{k}") for k in STRIPPED)])
 
 Normalise = Callable[[Object], Object]
 
@@ -137,12 +139,31 @@ def server_side_apply(
     result = _apply_or_take_over(current, patch, managed, request, force)
     obj = result.obj
     if obj is not current or live is None:
-        obj = normalise(obj) if normalise is not None else obj
+        obj = _completed(obj, type, normalise)
     obj = _sync_last_applied(obj, patch, manager)
     return with_metadata(obj, managedFields=encode(result.managed) or None)
 
 
-def _fail(message: str) -> Any:
+def _completed(obj: Object, type: Type, normalise: Normalise | None) -> Object:
+    if normalise is None:
+        return obj
+    try:
+        return normalise(obj)
+    except ApiError as e:
+        if isinstance(type, Node):
+            raise
+        kind = "{}/{}, Kind={}".format(*_group_version(obj["apiVersion"]), obj["kind"])
+        why = conversion_error(obj, type) or e.message
+        _fail("failed to convert new object to proper version: "
+              f"unable to convert unstructured object to {kind}: {why}")
+
+
+def _group_version(api_version: str) -> tuple[str, str]:
+    group, _, version = api_version.rpartition("/")
+    return group, version
+
+
+def _fail(message: str) -> NoReturn:
     raise ApiError(500, "", message)
 
 
@@ -164,7 +185,7 @@ def _check(patch: Object, request: _Request) -> None:
 
 def _unknown_kind(patch: Object, request: _Request) -> str:
     """What is wrong with the kind: one that is not the resource's has another type, or none."""
-    group, _, version = request.api_version.rpartition("/")
+    group, version = _group_version(request.api_version)
     kind = patch.get("kind") or ""
     missing = f"no corresponding type for {group}/{version}, Kind={kind}"
     if isinstance(request.type, Node):

@@ -7,7 +7,7 @@ set. Sets are read-only and share their branches; an operation that changes noth
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import orjson
@@ -19,7 +19,6 @@ FieldSet = dict[str, Any]
 Path = tuple[str, ...]
 
 MEMBER: FieldSet = {}
-EMPTY: FieldSet = {}
 
 
 class InvalidFields(ValueError):
@@ -126,10 +125,6 @@ def intersection(a: FieldSet, b: FieldSet) -> FieldSet:
     return out
 
 
-def equal(a: FieldSet, b: FieldSet) -> bool:
-    return a is b or a == b
-
-
 def has(fields: FieldSet, path: Path) -> bool:
     node: FieldSet | None = fields
     for element in path:
@@ -137,20 +132,22 @@ def has(fields: FieldSet, path: Path) -> bool:
     return bool(path) and node is not None and is_member(node)
 
 
-def insert(fields: FieldSet, path: Path) -> None:
-    """Adds a path in place, to a set that nobody else holds yet."""
-    for element in path[:-1]:
-        below = fields.get(element)
-        if below is None:
-            below = fields[element] = {}
-        elif not below:
-            below = fields[element] = {".": MEMBER}
-        fields = below
-    below = fields.get(path[-1])
-    if below is None:
-        fields[path[-1]] = {}
-    elif below:
-        below["."] = MEMBER
+def of_paths(members: Iterable[Path]) -> FieldSet:
+    """The set with just these members."""
+    out: FieldSet = {}
+    for path in members:
+        node = out
+        for element in path[:-1]:
+            below = node.get(element)
+            if below is None:
+                below = node[element] = {}
+            elif not below:
+                below["."] = MEMBER
+            node = below
+        below = node.setdefault(path[-1], {})
+        if below:
+            below["."] = MEMBER
+    return out
 
 
 def paths(fields: FieldSet) -> Iterator[Path]:

@@ -149,7 +149,7 @@ def compare(old: Any, new: Any, node: Node) -> tuple[FieldSet | None, FieldSet |
         return _compare_lists(old or [], new or [], node)
     # Values of different kinds, which only an untyped place allows: the place is modified, what was below it is gone
     # and what is below it now is new.
-    return {**_below(new, node), ".": MEMBER}, _below(old, node) or None
+    return _as_member(_below(new, node)), _below(old, node) or None
 
 
 def _below(value: Any, node: Node) -> FieldSet:
