@@ -100,7 +100,8 @@ class Connection(asyncio.Protocol):
         if self.server.admit(self):
             self._arm(FOR_REQUEST, self.server.limits.idle_timeout)
         else:
-            self._refuse(errors.service_unavailable("the server has too many open connections"))
+            full = "the server has too many open connections"
+            self._refuse(errors.service_unavailable("the server is stopping" if self.server.stopping else full))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.server.forget(self)

@@ -26,6 +26,7 @@ class Limits:
     body: int = 3 * 1024 * 1024
     discard: int = 64 * 1024 * 1024  # how much of a refused body is read and thrown away
     stream_buffer: int = 8 * 1024 * 1024
+    stream_pause: float = 0.005  # between two flushes of all streams
     pipelined: int = 64
     connections: int = 20_000
     handshake_timeout: float = 10.0
@@ -51,6 +52,7 @@ class HttpServer:
         self._listeners: list[asyncio.Server] = []
         self._connections: set[Connection] = set()
         self._dirty: list[Stream] = []
+        self._flushed = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._empty: asyncio.Event | None = None
 
@@ -113,15 +115,24 @@ class HttpServer:
             self._empty.set()
 
     def mark_dirty(self, stream: Stream) -> None:
-        """The stream has something to send; all such streams are flushed together in the next turn of the loop."""
+        """The stream has something to send; all such streams are flushed together.
+
+        That happens in the next turn of the loop, or a moment later when the last flush was just now: in a burst each
+        watcher then gets many events by one system call, which costs more than all the rest of a delivery.
+        """
         if not self._dirty:
-            self.loop.call_soon(self._flush_streams)
+            wait = self._flushed + self.limits.stream_pause - monotonic()
+            if wait > 0:
+                self.loop.call_later(wait, self._flush_streams)
+            else:
+                self.loop.call_soon(self._flush_streams)
         self._dirty.append(stream)
 
     def _flush_streams(self) -> None:
         dirty, self._dirty = self._dirty, []
         for stream in dirty:
             stream.flush()
+        self._flushed = monotonic()
 
     def _tick(self) -> None:
         """One timer for everybody: ten thousand idle connections cost a comparison each per tick."""
