@@ -117,7 +117,7 @@ def normalise_meta(metadata: Any) -> dict[str, Any]:
 
 def encode(obj: Any) -> bytes:
     """The object as JSON, without the line end that follows it on the wire."""
-    return orjson.dumps(obj)
+    return gojson.escape_html(orjson.dumps(obj))
 
 
 def pretty(obj: Any) -> bytes:

@@ -6,23 +6,18 @@ Kubernetes prints a time in whole seconds and a micro time with six digits; both
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-
-from transom.machinery.field import go_quote
 
 RFC3339 = "2006-01-02T15:04:05Z07:00"
 RFC3339_MICRO = "2006-01-02T15:04:05.000000Z07:00"
-ZERO = "0001-01-01T00:00:00Z"
 
-_CANONICAL = re.compile(
-    r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\dZ", re.ASCII
-).fullmatch
-_CANONICAL_MICRO = re.compile(
-    r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d\.\d{6}Z", re.ASCII
-).fullmatch
-_PARTS = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(\.\d+)?(?:Z|([+-])(\d\d):(\d\d))", re.ASCII
-).fullmatch
+_DATE_AND_TIME = r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d"
+# What is already as it will be printed: almost everything.
+_CANONICAL = re.compile(_DATE_AND_TIME + "Z", re.ASCII).fullmatch
+_CANONICAL_MICRO = re.compile(_DATE_AND_TIME + r"\.\d{6}Z", re.ASCII).fullmatch
+
+_ZERO = datetime(1, 1, 1, tzinfo=UTC)
 
 
 class TimeError(ValueError):
@@ -31,94 +26,94 @@ class TimeError(ValueError):
 
 def canonical(text: str) -> str | None:
     """The time as `metav1.Time` prints it, None for the zero time."""
-    if _CANONICAL(text):
-        return text if text != ZERO else None
+    if _CANONICAL(text) and not text.startswith("000"):
+        return text
     when, _ = _read(text, RFC3339)
-    return _stamp(when) if when is not None else None
+    return None if when is None else _stamp(when) + "Z"
 
 
 def canonical_micro(text: str) -> str | None:
     """The time as `metav1.MicroTime` prints it, None for the zero time."""
-    if _CANONICAL_MICRO(text):
+    if _CANONICAL_MICRO(text) and not text.startswith("000"):
         return text
-    when, nanos = _read(text, RFC3339_MICRO)
-    return f"{_stamp(when)[:-1]}.{nanos // 1000:06d}Z" if when is not None else None
+    when, nanoseconds = _read(text, RFC3339_MICRO)
+    return None if when is None else f"{_stamp(when)}.{nanoseconds // 1000:06d}Z"
 
 
 def _stamp(when: datetime) -> str:
-    return f"{when.year:04d}-{when.month:02d}-{when.day:02d}T{when.hour:02d}:{when.minute:02d}:{when.second:02d}Z"
+    return f"{when.year:04d}-{when.month:02d}-{when.day:02d}T{when.hour:02d}:{when.minute:02d}:{when.second:02d}"
+
+
+def _element(pattern: str) -> Callable[[str], re.Match[str] | None]:
+    return re.compile(pattern, re.ASCII).match
+
+
+_FIXED = _element(r"\d\d")
+_FRACTION = _element(r"\.\d+")
+_MICROSECONDS = _element(r"\.\d{6}")
+_ZONE = _element(r"Z|([+-])(\d\d):(\d\d)")
+# The layout in order: Go's name of the element, what it accepts, its name in range errors and its range.
+_LAYOUT: tuple[tuple[str, Callable[[str], re.Match[str] | None], str, int, int], ...] = (
+    ("2006", _element(r"\d{4}"), "", 0, 0),
+    ("-", _element("-"), "", 0, 0),
+    ("01", _FIXED, "month", 1, 12),
+    ("-", _element("-"), "", 0, 0),
+    ("02", _FIXED, "", 0, 0),
+    ("T", _element("T"), "", 0, 0),
+    ("15", _element(r"\d\d?"), "hour", 0, 23),
+    (":", _element(":"), "", 0, 0),
+    ("04", _FIXED, "minute", 0, 59),
+    (":", _element(":"), "", 0, 0),
+    ("05", _FIXED, "second", 0, 59),
+)
 
 
 def _read(text: str, layout: str) -> tuple[datetime | None, int]:
-    """The time in UTC without its fraction, and the nanoseconds; None for the zero time."""
-    match = _PARTS(text)
-    if not match or (layout is RFC3339_MICRO and (match[7] is None or len(match[7]) < 7)):
-        raise TimeError(_why(text, layout))
-    year, month, day, hour, minute, second = (int(match[i]) for i in range(1, 7))
-    nanos = int((match[7] or ".0")[1:10].ljust(9, "0"))
-    if not 1 <= month <= 12:
-        raise _out_of_range(text, "month")
-    if hour > 23:
-        raise _out_of_range(text, "hour")
-    if minute > 59:
-        raise _out_of_range(text, "minute")
-    if second > 59:
-        raise _out_of_range(text, "second")
+    """The time in UTC without its fraction (None for the zero time), and the nanoseconds."""
+    rest = text
+
+    def refused(element: str) -> TimeError:
+        return TimeError(f'parsing time "{text}" as "{layout}": cannot parse "{rest}" as "{element}"')
+
+    def out_of_range(what: str) -> TimeError:
+        return TimeError(f'parsing time "{text}": {what} out of range')
+
+    numbers = []
+    for element, accept, what, low, high in _LAYOUT:
+        match = accept(rest)
+        if not match:
+            raise refused(element)
+        if match[0].isdigit():
+            numbers.append(int(match[0]))
+            if what and not low <= numbers[-1] <= high:
+                raise out_of_range(what)
+        rest = rest[match.end():]
+    fraction = _MICROSECONDS(rest) if layout is RFC3339_MICRO else _FRACTION(rest)
+    if fraction:
+        rest = rest[fraction.end():]
+    elif layout is RFC3339_MICRO:
+        raise refused(".000000")
+    zone = _ZONE(rest)
+    if not zone:
+        raise refused("Z07:00")
+    rest = rest[zone.end():]
+    if rest:
+        raise TimeError(f'parsing time "{text}": extra text: {rest}')
+    year, month, day, hour, minute, second = numbers
     if not 1 <= day <= _days_in(year, month):
-        raise _out_of_range(text, "day")
+        raise out_of_range("day")
     offset = timedelta()
-    if match[8]:
-        offset = timedelta(hours=int(match[9]), minutes=int(match[10])) * (-1 if match[8] == "-" else 1)
-    if year == 0:
-        raise _out_of_range(text, "year")
+    if zone[1]:
+        offset = timedelta(hours=int(zone[2]), minutes=int(zone[3])) * (-1 if zone[1] == "-" else 1)
     try:
         when = datetime(year, month, day, hour, minute, second, tzinfo=UTC) - offset
-    except OverflowError:
-        raise _out_of_range(text, "year") from None
-    return (None, 0) if when == datetime(1, 1, 1, tzinfo=UTC) and nanos == 0 else (when, nanos)
+    except (OverflowError, ValueError):  # the year 0, or one that the offset moves out of four digits
+        raise out_of_range("year") from None
+    nanoseconds = int(fraction[0][1:10].ljust(9, "0")) if fraction else 0
+    return (None if when == _ZERO and not nanoseconds else when), nanoseconds
 
 
 def _days_in(year: int, month: int) -> int:
     if month == 2:
         return 29 if year % 4 == 0 and (year % 100 != 0 or year % 400 == 0) else 28
     return 30 if month in (4, 6, 9, 11) else 31
-
-
-def _out_of_range(text: str, what: str) -> TimeError:
-    return TimeError(f"parsing time {go_quote(text)}: {what} out of range")
-
-
-# The elements of the layout: its text as Go names it, and what it accepts.
-_STEPS: tuple[tuple[str, str], ...] = (
-    ("2006", r"\d{4}"), ("-", "-"), ("01", r"\d\d"), ("-", "-"), ("02", r"\d\d"), ("T", "T"), ("15", r"\d\d"),
-    (":", ":"), ("04", r"\d\d"), (":", ":"), ("05", r"\d\d"),
-)
-_ZONE = re.compile(r"Z|[+-]\d\d:\d\d", re.ASCII)
-
-
-def _why(text: str, layout: str) -> str:
-    """Go's message for the first element of the layout that the text does not match."""
-    rest = text
-
-    def refused(element: str) -> str:
-        what = f"parsing time {go_quote(text)} as {go_quote(layout)}"
-        return f"{what}: cannot parse {go_quote(rest)} as {go_quote(element)}"
-
-    for element, pattern in _STEPS:
-        match = re.match(pattern, rest, re.ASCII)
-        if not match:
-            return refused(element)
-        rest = rest[match.end():]
-    if layout is RFC3339_MICRO:
-        # Go takes exactly six digits, or more when the element after them cannot be told apart.
-        match = re.match(r"\.\d{6}", rest, re.ASCII)
-        if not match:
-            return refused(".000000")
-        rest = rest[match.end():]
-    elif match := re.match(r"\.\d+", rest, re.ASCII):
-        rest = rest[match.end():]
-    match = _ZONE.match(rest)
-    if not match:
-        return refused("Z07:00")
-    rest = rest[match.end():]
-    return f"parsing time {go_quote(text)}: extra text: {rest}"

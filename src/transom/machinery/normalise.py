@@ -135,12 +135,12 @@ def _int64(value: Any) -> int:
 
 def _too_big(value: int, bits: int) -> int:
     """Kubernetes' decoder does not see every overflow; what it then keeps is part of its behaviour."""
-    number: int | None = 0
+    number = 0
     for digit in str(abs(value)):
-        number = next_digit(number, int(digit), bits)
-        if number is None:
+        grown = next_digit(number, int(digit), bits)
+        if grown is None:
             raise TypeMismatch
-    assert number is not None
+        number = grown
     if number > (1 << (bits - 1)) - (value > 0):
         raise TypeMismatch
     return number if value > 0 else -number
@@ -343,20 +343,23 @@ def _list_expression(value: Value, variable: str) -> str:
 def _field(f: Field, keeps_empty_lists: bool) -> list[str]:
     value, out = f.value, f"out[{f.name!r}]"
     lines = [f" v = get({f.name!r})"]
-    if value.kind == "struct":
-        return _struct_field(lines, value, out)
     if value.kind in ("list", "map"):
         return _collection_field(lines, f, out, keeps_empty_lists)
     if value.pointer:
-        if value.kind == "bool":
-            return [*lines, f" if v is True or v is False: {out} = v", " elif v is not None: _bad()"]
-        return [*lines, " if v is not None:", *_pointer_leaf(value.kind, out)]
+        return _pointer_field(lines, f, out)
+    if value.kind == "struct":
+        return [*lines, f" {out} = {_struct(value.ref)}(v)"]
     return _value_field(lines, f, out)
 
 
-def _struct_field(lines: list[str], value: Value, out: str) -> list[str]:
-    call = f"{_struct(value.ref)}(v)"
-    return [*lines, f" if v is not None: {out} = {call}"] if value.pointer else [*lines, f" {out} = {call}"]
+def _pointer_field(lines: list[str], f: Field, out: str) -> list[str]:
+    nothing = [f" else: {out} = None"] if f.always else []
+    if f.kind == "bool":
+        return [*lines, f" if v is True or v is False: {out} = v", " elif v is not None: _bad()", *nothing]
+    if f.kind == "string":
+        return [*lines, " if v is not None:", "  if v.__class__ is not str: _bad()", f"  {out} = v", *nothing]
+    function = _struct(f.value.ref) if f.kind == "struct" else _leaf(f.kind)
+    return [*lines, f" if v is not None: {out} = {function}(v)", *nothing]
 
 
 def _collection_field(lines: list[str], f: Field, out: str, keeps_empty_lists: bool) -> list[str]:
@@ -374,12 +377,6 @@ def _collection_field(lines: list[str], f: Field, out: str, keeps_empty_lists: b
     if f.always:
         lines.append(f"  {out} = {'v' if keeps_empty_lists else 'None'}")
     return lines
-
-
-def _pointer_leaf(kind: str, out: str) -> list[str]:
-    if kind == "string":
-        return ["  if v.__class__ is not str: _bad()", f"  {out} = v"]
-    return [f"  {out} = {_leaf(kind)}(v)"]
 
 
 def _value_field(lines: list[str], f: Field, out: str) -> list[str]:

@@ -122,7 +122,7 @@ class Type:
 
     @property
     def keeps_empty_lists(self) -> bool:
-        return self.id.startswith(_JSON_STORED)
+        return self.id.startswith(_JSON_STORED) or self.id.endswith("List")
 
     @cached_property
     def required(self) -> tuple[str, ...]:
