@@ -96,6 +96,22 @@ def test_body_of_exactly_the_limit_is_accepted(serve: Callable[..., Any]) -> Non
     assert client.get(method="POST", body=body).answer()[2] == b"3145728"
 
 
+@pytest.mark.parametrize("framing", [b"1;" + b"x" * 99 + b"\r\ny\r\n", b"0\r\nTrailer: " + b"x" * 100_000])
+def test_body_that_is_all_framing(serve: Callable[..., Any], echo_handler: Any, framing: bytes) -> None:
+    client = serve(echo_handler, Limits(body=1000, **FAST)).connect()
+    client.send(b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n" + framing)
+    sender = threading.Thread(target=client.send, args=(framing * 800 if framing[0] == 49 else b"x" * 10_000,))
+    sender.start()
+    assert status_of(client)["code"] == 413
+    sender.join()
+
+
+def test_trailers_are_no_headers(serve: Callable[..., Any]) -> None:
+    client = serve(lambda r: Response(200, [], b",".join(sorted(r.headers)))).connect()
+    client.send(b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nAuthorization: x\r\n\r\n")
+    assert client.answer()[2] == b"host,transfer-encoding"
+
+
 @pytest.mark.parametrize("ending", [b"\r\n\r\n", b""])
 def test_head_too_large(serve: Callable[..., Any], echo_handler: Any, ending: bytes) -> None:
     client = serve(echo_handler, Limits(**FAST)).connect()

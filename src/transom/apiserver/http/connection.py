@@ -44,6 +44,7 @@ NEVER = float("inf")
 
 _FLUSH_AT = 256 * 1024
 _EARLY_LIMIT = 64 * 1024
+_FRAMING = 8  # how many times larger than the data a body with tiny chunks may be
 _QUEUED_BYTES = 4 * 1024 * 1024
 _METHODS = {m.encode(): m for m in ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")}
 
@@ -169,6 +170,8 @@ class Connection(asyncio.Protocol):
             return
         if state == HEAD and self._head_size > self.server.limits.head:
             self._refuse(_head_too_large(), DEAF)
+        elif state == BODY and self._head_size > self.server.limits.head + _FRAMING * self.server.limits.body:
+            self._refuse(errors.too_large(self.server.limits.body), DEAF)  # all framing: chunk extensions, trailers
         elif self._busy or self.write_paused:
             return
         elif state == IDLE:
@@ -210,6 +213,8 @@ class Connection(asyncio.Protocol):
         self._target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if self._state != HEAD:  # a trailer after a chunked body: it may not pass for a header
+            return
         name = name.lower()
         headers = self._headers
         if name in headers:

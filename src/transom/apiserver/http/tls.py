@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import ssl
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from transom.apiserver.http.messages import PeerCertificate
+
+log = logging.getLogger("transom.http")
 
 
 def server_context(cert: Path, key: Path, client_ca: Path | None = None) -> ssl.SSLContext:
@@ -32,7 +35,11 @@ def peer_of(transport: Any) -> PeerCertificate | None:
 
 
 @lru_cache(maxsize=1024)
-def _subject(der: bytes) -> PeerCertificate:
+def _subject(der: bytes) -> PeerCertificate | None:
     from transom.kit.pki import subject_of  # with the first client certificate, not at start-up
 
-    return PeerCertificate(*subject_of(der))
+    try:
+        return PeerCertificate(*subject_of(der))
+    except ValueError as error:
+        log.warning("a client certificate with an unreadable subject counts as none: %s", error)
+        return None
