@@ -190,9 +190,16 @@ class _Walker:
             if where is not None:
                 self.report("decode base64", b"illegal base64 data at input byte %d" % where)
         elif c == ord("["):
-            self.sequence("[]uint8", lambda: self.integer(32))
+            self.sequence("[]uint8", self._byte)
         else:
             self.report("base64Codec", b"invalid input")
+
+    def _byte(self) -> None:
+        if self.nil():
+            return
+        number = self._unsigned(self.next_token(), 32)
+        if number is not None and number > 255:
+            self.report("ReadUint8", b"overflow: %d" % number)
 
     # --- values of no type ----------
 

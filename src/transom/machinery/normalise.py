@@ -170,8 +170,8 @@ def _bytes(value: Any) -> str:
             raise TypeMismatch from None
     if value.__class__ is list:  # Go reads a list of numbers as bytes, too
         try:
-            return b2a_base64(bytes(item or 0 for item in value), newline=False).decode()
-        except (TypeError, ValueError):
+            return b2a_base64(bytes(_int32(item) for item in value), newline=False).decode()
+        except ValueError:
             raise TypeMismatch from None
     return "" if value is None else _bad()
 
@@ -223,9 +223,9 @@ def _quantity(value: Any) -> str:
 
 
 def _int_or_string(value: Any) -> int | str:
-    if value.__class__ is str:
+    if value.__class__ is str or (value.__class__ is int and -INT32 <= value < INT32):
         return value
-    return _int32(value)
+    return 0 if value is None else _bad()
 
 
 def plain(value: Any) -> Any:
@@ -245,13 +245,16 @@ def _schema_or_bool(value: Any) -> Any:
 
 
 def _schema_or_array(value: Any) -> Any:
+    """Anything else than an object or a list is taken in silence, and printed as null."""
     if value.__class__ is list:
         return [_schema(item) for item in value] or None
-    return _schema(value)
+    return _schema(value) if value.__class__ is dict else None
 
 
 def _schema_or_strings(value: Any) -> Any:
-    return _strings(value) if value.__class__ is list else _schema(value)
+    if value.__class__ is list:
+        return _strings(value) or None
+    return _schema(value) if value.__class__ is dict else None
 
 
 def _schema(value: Any) -> dict[str, Any]:

@@ -124,16 +124,21 @@ def _schema_or_bool(data: bytes) -> str | None:
     return _schema(data) if data[:1] == b"{" else "boolean or JSON schema expected"
 
 
-def _schema_or_list(data: bytes) -> str | None:
-    return _schema(data) if data[:1] in b"{[" else None
+def _schema_or_array(data: bytes) -> str | None:
+    return _schema(data, _SCHEMA) if data[:1] in b"{[" else None
 
 
-def _schema(data: bytes) -> str | None:
+def _schema_or_strings(data: bytes) -> str | None:
+    return _schema(data, Value("string", "string")) if data[:1] in b"{[" else None
+
+
+_SCHEMA = Value("struct", "v1.JSONSchemaProps", ref=schema.JSON_SCHEMA_PROPS)
+
+
+def _schema(data: bytes, item: Value = _SCHEMA) -> str | None:
     """Nested schemas are read by encoding/json, which names the struct and the way to the field."""
     value = orjson.loads(data)
-    top = Value("struct", "", ref=schema.JSON_SCHEMA_PROPS)
-    if isinstance(value, list):
-        top = Value("list", "", item=top)
+    top = Value("list", "", item=item) if isinstance(value, list) else _SCHEMA
     return _type_error(top, value, ())
 
 
@@ -149,8 +154,10 @@ def _type_error(value: Value, got: Any, path: tuple[str, ...]) -> str | None:
         return None
     if value.kind == "schema-or-bool":
         return _schema_or_bool(orjson.dumps(got))
-    if value.kind in ("schema-or-array", "schema-or-strings"):
-        return _schema_or_list(orjson.dumps(got))
+    if value.kind == "schema-or-array":
+        return _schema_or_array(orjson.dumps(got))
+    if value.kind == "schema-or-strings":
+        return _schema_or_strings(orjson.dumps(got))
     fits = _FITS.get(value.kind)
     if fits is None:
         return None
@@ -184,6 +191,6 @@ OWN_FORMS: dict[str, Callable[[bytes], str | None]] = {
     "fields": _nothing,
     "json": _nothing,
     "schema-or-bool": _schema_or_bool,
-    "schema-or-array": _schema_or_list,
-    "schema-or-strings": _schema_or_list,
+    "schema-or-array": _schema_or_array,
+    "schema-or-strings": _schema_or_strings,
 }
