@@ -2,7 +2,7 @@
 
 `decode` reads JSON or YAML, settles which kind the body is, and returns the object in the form of a Go round trip. The
 fast path is orjson and a generated function; everything about error texts lives in modules that only a bad body enters.
-This module knows no HTTP beyond the media type and no storage.
+YAML is imported when it is met: it is slow to load. This module knows no HTTP beyond the media type and no storage.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 import orjson
 
-from transom.machinery import gojson, goyaml, jsoniter, schema, scheme, strictness
+from transom.machinery import gojson, jsoniter, schema, scheme
 from transom.machinery import normalise as roundtrip
 from transom.machinery.errors import ApiError, bad_request
 from transom.machinery.kinds import GVK
@@ -73,7 +73,7 @@ def decode(
             _refuse(value, gvk, expected, raw, is_yaml)
         value["kind"], value["apiVersion"] = gvk.kind, gvk.api_version
         obj = _typed(of, value, gvk, expected, raw, is_yaml)
-    return Decoded(obj, gvk, strictness.problems(of, raw, is_yaml) if strict else [])
+    return Decoded(obj, gvk, _problems(of, raw, is_yaml) if strict else [])
 
 
 def decode_options(raw: bytes, media_type: str, expected: GVK) -> dict[str, Any]:
@@ -126,11 +126,15 @@ def pretty(obj: Any) -> bytes:
 
 
 def to_yaml(obj: Any) -> str:
+    from transom.machinery import goyaml
+
     return goyaml.dump(obj)
 
 
 def from_yaml(raw: bytes) -> Any:
     """A YAML document as a JSON value; `goyaml.YamlError` when it is none."""
+    from transom.machinery import goyaml
+
     return goyaml.load(raw)
 
 
@@ -150,6 +154,8 @@ def _read(raw: bytes, is_yaml: bool, expected: GVK) -> tuple[dict[str, Any], GVK
 
 def _load(raw: bytes, is_yaml: bool, kind: str) -> Any:
     if is_yaml:
+        from transom.machinery import goyaml
+
         try:
             return goyaml.load(raw)
         except goyaml.YamlError as e:
@@ -165,6 +171,21 @@ def _load(raw: bytes, is_yaml: bool, kind: str) -> Any:
         return _lenient(raw)
     except RecursionError:
         raise _unrecognised(kind, "exceeded max depth", raw) from None
+
+
+def _json_of(raw: bytes, is_yaml: bool) -> bytes:
+    """The JSON that the decoder sees."""
+    if not is_yaml:
+        return raw
+    from transom.machinery import goyaml
+
+    return goyaml.to_json(raw)
+
+
+def _problems(of: Type | None, raw: bytes, is_yaml: bool) -> list[str]:
+    from transom.machinery import strictness
+
+    return strictness.problems(of, raw, is_yaml)
 
 
 def _lenient(raw: bytes) -> Any:
@@ -247,7 +268,7 @@ def _typed(
             pass
     except TypeMismatch:
         pass
-    data = goyaml.to_json(raw) if is_yaml else raw
+    data = _json_of(raw, is_yaml)
     text = jsoniter.error_text(of, data)
     if text:
         raise _refusal(gvk, expected.kind, text)
@@ -275,7 +296,7 @@ def _custom(
     value: dict[str, Any], gvk: GVK, expected: GVK, raw: bytes, is_yaml: bool, versions: Collection[str]
 ) -> dict[str, Any]:
     if not value.get("kind"):
-        data = goyaml.to_json(raw) if is_yaml else raw
+        data = _json_of(raw, is_yaml)
         missing = f"Object 'Kind' is missing in '{gojson.text_of(data.strip())}'"
         raise _refusal(gvk, expected.kind, jsoniter.unmarshaler_error(data, missing))
     if "metadata" in value:
