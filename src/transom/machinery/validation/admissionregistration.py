@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from transom.machinery.field import duplicate, invalid, not_supported, required
@@ -23,7 +24,7 @@ _REINVOCATION = ("IfNeeded", "Never")
 
 
 class _Strictness(NamedTuple):
-    """What an update forgives because the stored object already had it."""
+    """What v1beta1 forgives, and an update because the stored object already had it."""
 
     no_side_effects: bool = True
     known_version: bool = True
@@ -137,22 +138,24 @@ def _configuration(obj: Object, strict: _Strictness) -> Errors:
     return errors
 
 
-def validate_configuration(obj: Object) -> Errors:
-    return _configuration(obj, _Strictness())
+def validate_configuration(beta: bool, obj: Object) -> Errors:
+    return _configuration(obj, _Strictness(no_side_effects=not beta, unique_names=not beta))
 
 
-def update_configuration(new: Object, old: Object) -> Errors:
+def update_configuration(beta: bool, new: Object, old: Object) -> Errors:
     hooks = old.get("webhooks") or ()
     versions = [set(hook.get("admissionReviewVersions") or ()) for hook in hooks]
     names = [hook.get("name", "") for hook in hooks]
     return _configuration(new, _Strictness(
-        no_side_effects=all(hook.get("sideEffects") in _NO_SIDE_EFFECTS for hook in hooks),
+        no_side_effects=not beta and all(hook.get("sideEffects") in _NO_SIDE_EFFECTS for hook in hooks),
         known_version=all(not held or held & set(_REVIEW_VERSIONS) for held in versions),
-        unique_names=len(set(names)) == len(names),
+        unique_names=not beta and len(set(names)) == len(names),
     ))
 
 
+_GROUP = "admissionregistration.k8s.io"
 VALIDATORS = {
-    f"admissionregistration.k8s.io/{kind}": Rules(validate_configuration, update_configuration)
+    f"{_GROUP}/{kind}{version}": Rules(partial(validate_configuration, beta), partial(update_configuration, beta))
     for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+    for version, beta in (("", False), (f"@{_GROUP}/v1beta1", True))
 }

@@ -13,7 +13,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from transom.machinery.field import GoText, duplicate, forbidden, go_quote, invalid, not_supported, required, too_long
-from transom.machinery.validation.checks import decoded, difference
+from transom.machinery.validation.checks import decoded
+from transom.machinery.validation.godiff import diff
 from transom.machinery.validation.meta import validate_object_meta, validate_object_meta_update
 from transom.machinery.validation.names import any_name, byte_len, is_dns1123_label, is_dns1123_subdomain
 from transom.machinery.validation.rules import Errors, Object, Rules
@@ -220,8 +221,8 @@ def update_request(beta: bool, approves: bool, signs: bool, new: Object, old: Ob
         if len(now) > len(was):
             errors.append(forbidden(path, f'updates may not add a condition of type "{kind}"'))
         elif len(now) == len(was) and now != was:
-            errors.append(forbidden(path, f'updates may not modify a condition of type "{kind}"\n' + difference(
-                "certificates.CertificateSigningRequestCondition", was[0], now[0]
+            errors.append(forbidden(path, f'updates may not modify a condition of type "{kind}"\n' + diff(
+                "[]certificates.CertificateSigningRequestCondition", was, now
             )))
     certificate = (old.get("status") or {}).get("certificate") or ""
     if ((new.get("status") or {}).get("certificate") or "") != certificate:

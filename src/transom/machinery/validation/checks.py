@@ -102,18 +102,6 @@ def decoded_size(text: str) -> int:
     return len(text) * 3 // 4 - text.count("=", -2) if text else 0
 
 
-def difference(go_type: str, new: dict[str, Any], old: dict[str, Any]) -> str:
-    """What differs between two structs, in the manner of a diff: `-` is the new value, `+` the old one."""
-    lines = [f"  {go_type}{{"]
-    for name in sorted({*new, *old}):
-        if new.get(name) != old.get(name):
-            lines += [
-                f"{mark} \t{name}: {orjson.dumps(value).decode()},"
-                for mark, value in (("-", new.get(name)), ("+", old.get(name)))
-            ]
-    return "\n".join([*lines, "  }", ""])
-
-
 def token_lifetime(seconds: int, path: str) -> list[FieldError]:
     errors = []
     if seconds < 600:

@@ -7,7 +7,8 @@ from typing import Any
 
 from transom.machinery.field import forbidden, invalid, not_supported, required
 from transom.machinery.quantity import ZERO, Quantity, parse
-from transom.machinery.validation.checks import difference, dns_subdomain, positive_quantity
+from transom.machinery.validation.checks import dns_subdomain, positive_quantity
+from transom.machinery.validation.godiff import diff
 from transom.machinery.validation.meta import (
     immutable,
     validate_label_selector,
@@ -23,7 +24,7 @@ VOLUME_MODES = ("Block", "Filesystem")
 CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
 
 
-def validate_persistent_volume_claim_spec(spec: Mapping[str, Any], path: str) -> Errors:
+def validate_claim_spec(spec: Mapping[str, Any], path: str) -> Errors:
     errors: Errors = []
     modes = spec.get("accessModes") or ()
     if not modes:
@@ -50,13 +51,16 @@ def validate_persistent_volume_claim_spec(spec: Mapping[str, Any], path: str) ->
     return errors
 
 
+validate_persistent_volume_claim_spec = validate_claim_spec
+
+
 def _request(spec: Mapping[str, Any]) -> str | None:
     return ((spec.get("resources") or {}).get("requests") or {}).get("storage")
 
 
 def validate_claim(claim: Object) -> Errors:
     errors = validate_object_meta(claim["metadata"], True, name_is_dns_subdomain)
-    return errors + validate_persistent_volume_claim_spec(claim.get("spec") or {}, "spec")
+    return errors + validate_claim_spec(claim.get("spec") or {}, "spec")
 
 
 def _class_upgrade(new: Object, old: Object) -> bool:
@@ -102,7 +106,7 @@ def update_claim(new: Object, old: Object) -> Errors:
     if judged != kept:
         errors.append(forbidden(
             "spec", "spec is immutable after creation except resources.requests for bound claims\n"
-            + difference("core.PersistentVolumeClaimSpec", judged, kept),
+            + diff("core.PersistentVolumeClaimSpec", judged, kept),
         ))
     if size < was:
         errors.append(forbidden("spec.resources.requests.storage", "field can not be less than previous value"))

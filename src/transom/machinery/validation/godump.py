@@ -54,6 +54,8 @@ def quantity(text: str) -> GoText:
 
 
 def _dump(go_type: str, value: Any) -> str:
+    if go_type == "*v1.Time":  # prints itself, even as a pointer
+        return "<nil>" if value is None else _time_text(value)
     if go_type.startswith("*"):
         return f"({go_type})(nil)" if value is None else f"({go_type})({_address(value)})"
     if go_type.startswith("[]"):
@@ -64,6 +66,13 @@ def _dump(go_type: str, value: Any) -> str:
         if not value:
             return f"{go_type}(nil)"
         return go_type + "{" + ", ".join(f"{go_quote(k)}:{go_quote(value[k])}" for k in sorted(value)) + "}"
+    if go_type.startswith("map[string]"):
+        if not value:
+            return f"{go_type}(nil)"
+        inner = go_type.removeprefix("map[string]")
+        return go_type + "{" + ", ".join(f"{go_quote(k)}:{_dump(inner, value[k])}" for k in sorted(value)) + "}"
+    if go_type in ("apiextensions.JSONSchemaDependencies", "apiextensions.JSONSchemaDefinitions"):
+        return f"{go_type}(nil)"
     if go_type == "core.ResourceList":
         if not value:
             return f"{go_type}(nil)"
@@ -78,7 +87,7 @@ def _dump(go_type: str, value: Any) -> str:
         return str(value or 0) if go_type != "bool" else ("true" if value else "false")
     members = fields(go_type)
     if members is None:
-        return go_quote(value or "")
+        return go_quote(value or "") if value is None or isinstance(value, str) else str(value)
     value = value or {}
     return go_type + "{" + ", ".join(_member(f.name, f.json, f.type, value) for f in members) + "}"
 

@@ -12,6 +12,8 @@ import re
 from functools import cache
 from typing import NamedTuple
 
+from transom.machinery.validation.gotypes_more import TABLE
+
 
 class GoField(NamedTuple):
     name: str
@@ -268,7 +270,7 @@ def _json_name(name: str) -> str:
 @cache
 def fields(go_type: str) -> tuple[GoField, ...] | None:
     """The fields of a struct type, None when it is not a struct of the table."""
-    row = _TABLE.get(go_type)
+    row = _TABLE.get(go_type) or TABLE.get(go_type)
     if row is None:
         return None
     out = []

@@ -8,9 +8,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from transom.machinery.field import forbidden, invalid, not_supported, required
-from transom.machinery.validation.checks import difference, dns_label, dns_subdomain, positive_quantity
+from transom.machinery.validation.checks import dns_label, dns_subdomain, positive_quantity
 from transom.machinery.validation.claim import ACCESS_MODES, VOLUME_MODES, basic_resource
 from transom.machinery.validation.common import check_no_backsteps, check_required
+from transom.machinery.validation.godiff import diff
 from transom.machinery.validation.godump import dump
 from transom.machinery.validation.meta import immutable, validate_object_meta, validate_object_meta_update
 from transom.machinery.validation.names import byte_len, name_is_dns_subdomain, range_error
@@ -279,7 +280,7 @@ def update_volume(new: Object, old: Object) -> Errors:
     if source != was:
         errors.append(forbidden(
             "spec.persistentvolumesource", "spec.persistentvolumesource is immutable after creation\n"
-            + difference("core.PersistentVolumeSource", source, was),
+            + diff("core.PersistentVolumeSource", source, was),
         ))
     errors += immutable(spec.get("volumeMode"), before.get("volumeMode"), "volumeMode")
     if before.get("nodeAffinity") is not None:
