@@ -73,7 +73,8 @@ def _prepared(kind: Kind, gvk: GVK, body: dict[str, Any]) -> dict[str, Any]:
     meta = obj.setdefault("metadata", {})
     meta.pop("managedFields", None)
     obj.pop("status", None)
-    if (kind.namespaced and kind.key not in validation._NOT_STORED) or kind.key == "authorization.k8s.io/LocalSubjectAccessReview":
+    local_review = kind.key == "authorization.k8s.io/LocalSubjectAccessReview"
+    if (kind.namespaced and kind.key not in validation._NOT_STORED) or local_review:
         meta.setdefault("namespace", NAMESPACE)
     if "generateName" in meta:
         meta.setdefault("name", f"{meta['generateName']}xxxxx")
