@@ -132,6 +132,28 @@ def test_kind_and_version_are_filled_in() -> None:
     assert codec.decode(b"null", codec.JSON, CONFIG_MAP).obj["metadata"] == {"creationTimestamp": None}
 
 
+def test_a_place_may_take_several_versions() -> None:
+    beta, stable = GVK("policy", "v1beta1", "Eviction"), GVK("policy", "v1", "Eviction")
+    raw = b'{"apiVersion":"policy/v1","kind":"Eviction","metadata":{"name":"a"}}'
+    assert codec.decode(raw, codec.JSON, beta, also=(stable,)).gvk == stable
+    assert "does not match the expected API version (policy/v1beta1)" in message(raw, beta)
+
+
+def test_options_of_any_version_and_bare_errors() -> None:
+    options = GVK("", "v1", "DeleteOptions")
+    raw = b'{"apiVersion":"apps/v1","kind":"DeleteOptions","gracePeriodSeconds":0}'
+    assert codec.decode_options(raw, codec.JSON, options)["gracePeriodSeconds"] == 0
+    for bad, text in (
+        (b"{nope", "couldn't get version/kind; json parse error: invalid character 'n' looking for beginning of "
+                   "object key string"),
+        (b'{"kind":"Pod"}', 'no kind "Pod" is registered for version "v1" in scheme '
+                            '"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27"'),
+    ):
+        with pytest.raises(ApiError) as caught:
+            codec.decode_options(bad, codec.JSON, options)
+        assert (caught.value.code, caught.value.reason, caught.value.message) == (500, "", text)
+
+
 def test_yaml_is_version_1_1() -> None:
     raw = b"metadata:\n  name: a\ndata:\n  y: '1'\n---\nnot: read\n"
     assert codec.decode(raw, codec.YAML, CONFIG_MAP).obj["data"] == {"true": "1"}

@@ -56,15 +56,24 @@ class DecodeError(ApiError):
 
 
 def decode(
-    raw: bytes, media_type: str, expected: GVK, *, strict: bool = False, versions: Collection[str] = ()
+    raw: bytes,
+    media_type: str,
+    expected: GVK,
+    *,
+    strict: bool = False,
+    also: Collection[GVK] = (),
+    versions: Collection[str] = (),
 ) -> Decoded:
     """The body as an object of the expected kind; DecodeError when it is none.
 
-    With `strict`, unknown and duplicate fields are reported in `problems`. A kind without a built-in type is custom:
-    its metadata is normalised, the rest is left alone; `versions` are those of its definition.
+    With `strict`, unknown and duplicate fields are reported in `problems`. `also` are other versions that the place
+    takes (an Eviction may be of policy/v1 or v1beta1). A kind without a built-in type is custom: its metadata is
+    normalised, the rest is left alone; `versions` are those of its definition.
     """
     is_yaml = media_type == YAML
     value, gvk = _read(raw, is_yaml, expected)
+    if gvk in also:
+        expected = gvk
     of = schema.lookup(expected)
     if of is None:
         obj = _custom(value, gvk, expected, raw, is_yaml, versions)
