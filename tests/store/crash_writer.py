@@ -1,13 +1,17 @@
-"""The victim of test_crash.py. Reads a line, forks a child that writes as fast as it can, and says when that one died.
+"""The victims of test_crash.py. For each line on stdin (a seed and how long to wait) it forks a child that writes as
+fast as it can and prints what was acknowledged, kills it, and says so.
 
-The child prints what was acknowledged. Forking from a process that has imported everything makes a kill cheap.
+Forking from a process that has imported everything makes a kill cheap.
 """
 
 import asyncio
 import hashlib
 import os
 import random
+import select
+import signal
 import sys
+import time
 from pathlib import Path
 
 from transom.store.sqlite import SqliteStore
@@ -17,11 +21,12 @@ def say(line: str) -> None:
     os.write(1, line.encode() + b"\n")
 
 
-async def write(path: Path, seed: int) -> None:
+async def write(path: Path, seed: int, ready: int) -> None:
     rng = random.Random(seed)
     store = SqliteStore(path, history_events=200)
     await store.start()
     say(f"started {store.revision}")
+    os.write(ready, b"!")
 
     async def writer() -> None:
         while True:
@@ -42,13 +47,21 @@ async def write(path: Path, seed: int) -> None:
 def main() -> None:
     path = Path(sys.argv[1])
     for line in sys.stdin:
+        seed, seconds = line.split()
+        is_ready, ready = os.pipe()
         child = os.fork()
         if child == 0:
-            asyncio.run(write(path, int(line)))
-            os._exit(1)
-        say(f"child {child}")
-        os.waitpid(child, 0)
-        say("dead")
+            try:
+                asyncio.run(write(path, int(seed), ready))
+            finally:
+                os._exit(1)
+        select.select([is_ready], [], [], 10.0)
+        time.sleep(float(seconds))
+        os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+        os.close(is_ready)
+        os.close(ready)
+        say("killed" if os.WIFSIGNALED(status) else "died of itself")
 
 
 if __name__ == "__main__":

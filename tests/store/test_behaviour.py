@@ -193,16 +193,17 @@ def test_watches_have_no_gaps_and_no_duplicates(run: Run) -> None:
     async def scenario(store: Store) -> None:
         await asyncio.gather(*(put(store, f"pods/{ns}/{n}") for ns in "ab" for n in range(3)), put(store, "nodes/n"))
         batches: dict[str, list[Event]] = {"late": [], "everything": [], "one": [], "future": []}
-        early = store.watch("pods/a/", 1, batches.setdefault("early", []).extend)
-        store.watch("pods/b/1", 1, batches["one"].extend)
-        store.watch("", 3, batches["everything"].extend)
-        store.watch("pods/", 10, batches["future"].extend)
 
         def join_late(events: Sequence[Event]) -> None:
             if not batches["late"]:
                 store.watch("pods/a/", events[0].revision - 1, batches["late"].extend)
 
+        # Called before the watchers of pods/a/, to whom it adds one in the middle of a batch.
         store.watch("pods/", store.revision, join_late)
+        early = store.watch("pods/a/", 1, batches.setdefault("early", []).extend)
+        store.watch("pods/b/1", 1, batches["one"].extend)
+        store.watch("", 3, batches["everything"].extend)
+        store.watch("pods/", 10, batches["future"].extend)
         writes = [
             put(store, "pods/a/0", b"y"),
             store.delete("pods/a/1"),

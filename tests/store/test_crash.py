@@ -5,12 +5,9 @@ import hashlib
 import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
-from typing import IO
 
 from transom.store.sqlite import SqliteStore
 
@@ -19,33 +16,22 @@ KILLS = 200
 
 def round_of_writes(victim: subprocess.Popen[str], rng: random.Random) -> tuple[int, list[tuple[int, str, str]]]:
     """Let the child write for a moment, kill it, and give the revision it started at and what it acknowledged."""
-    commands, answers = _pipes(victim)
-    commands.write(f"{rng.randrange(1 << 30)}\n")
-    commands.flush()
-    child = 0
+    assert victim.stdin is not None and victim.stdout is not None
+    victim.stdin.write(f"{rng.randrange(1 << 30)} {rng.uniform(0.01, 0.06)}\n")
+    victim.stdin.flush()
     started = 0
     acknowledged = []
-    deadline = float("inf")
-    for line in answers:
+    for line in victim.stdout:
         word, *rest = line.split()
-        if word == "child":
-            child = int(rest[0])
-        elif word == "started":
+        if word == "started":
             started = int(rest[0])
-            deadline = time.monotonic() + rng.uniform(0.01, 0.06)
         elif word == "ack":
             acknowledged.append((int(rest[0]), rest[1], rest[2]))
-        elif word == "dead":
+        else:
+            assert word == "killed", line
             break
-        if child and started and time.monotonic() >= deadline:
-            os.kill(child, signal.SIGKILL)
-            deadline = float("inf")
+    assert acknowledged, "nothing was written"
     return started, acknowledged
-
-
-def _pipes(victim: subprocess.Popen[str]) -> tuple[IO[str], IO[str]]:
-    assert victim.stdin is not None and victim.stdout is not None
-    return victim.stdin, victim.stdout
 
 
 def digest_of(value: bytes | None) -> str:

@@ -198,9 +198,10 @@ def test_everything_accepted_before_the_failure_was_known_fails_too(
         # The thread fails and reports while the loop is here, accepting on top of what failed.
         while not store._log._broken:  # type: ignore[attr-defined]
             os.sched_yield()
+        broken = False
         second = put(store, "pods/a", expected=2)
         other = put(store, "pods/b")
-        broken = False
+        wait_until_idle(store)
         results = await asyncio.gather(first, second, other, return_exceptions=True)
         assert all(isinstance(result, StoreError) for result in results)
         assert "disk I/O error" in str(results[0])
