@@ -1,0 +1,237 @@
+"""Events: what a component tells people about an object, without flooding the API.
+
+An event that was told before is counted up by a patch instead of stored again; ten different texts of one reason within
+ten minutes are combined into one; and one object can have 25 events at once and then one in five minutes from the same
+component. All that is how Kubernetes' own recorder behaves. Recording never waits: a task of its own does the writing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import zlib
+from collections import OrderedDict, deque
+from collections.abc import Hashable
+from typing import Generic, NamedTuple, TypeVar
+
+from transom.client.api import STRATEGIC_PATCH, Client, is_already_exists, is_not_found
+from transom.client.ratelimit import TokenBucket
+from transom.client.resources import EVENTS
+from transom.kit.clock import Clock, rfc3339
+from transom.machinery.errors import ApiError
+from transom.machinery.objects import Object
+
+log = logging.getLogger("transom.client")
+
+NORMAL, WARNING = "Normal", "Warning"
+
+_CACHED = 4096
+_QUEUED = 1000  # beyond that events are dropped
+_LANES = 8  # objects whose events are written at the same time
+_TRIES = 12
+_TRY_SECONDS = 10.0
+_SPAM_BURST, _SPAM_QPS = 25, 1 / 300
+_SIMILAR, _SIMILAR_SECONDS = 10, 600.0
+
+Value = TypeVar("Value")
+
+
+class Lru(Generic[Value]):
+    """The entries used last."""
+
+    def __init__(self, size: int = _CACHED) -> None:
+        self._size = size
+        self._entries: OrderedDict[Hashable, Value] = OrderedDict()
+
+    def get(self, key: Hashable) -> Value | None:
+        value = self._entries.get(key)
+        if value is not None:
+            self._entries.move_to_end(key)
+        return value
+
+    def put(self, key: Hashable, value: Value) -> None:
+        self._entries[key] = value
+        self._entries.move_to_end(key)
+        if len(self._entries) > self._size:
+            self._entries.popitem(last=False)
+
+
+class _Told(NamedTuple):
+    """An event as it was last written."""
+
+    times: int
+    first: str
+    name: str
+
+
+class _Similar:
+    """Texts of one reason, and when the last came."""
+
+    __slots__ = ("last", "texts")
+
+    def __init__(self) -> None:
+        self.texts: dict[str, None] = {}
+        self.last = float("-inf")
+
+
+def reference(obj: Object, field_path: str = "") -> Object:
+    """What an event is about. `field_path` points into the object: `spec.containers{app}`."""
+    meta = obj["metadata"]
+    out = {"kind": obj.get("kind", ""), "apiVersion": obj.get("apiVersion", ""), "fieldPath": field_path}
+    out |= {k: meta.get(k, "") for k in ("namespace", "name", "uid", "resourceVersion")}
+    return {k: v for k, v in out.items() if v}
+
+
+def event_name(name: str, now: float) -> str:
+    """`NAME.HEX`: the hexadecimal digits are the time in nanoseconds."""
+    return f"{name}.{int(now * 1e9):x}"
+
+
+class Correlator:
+    """Turns an event into the one to be written: a new one, a count of an old one, or none."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._similar: Lru[_Similar] = Lru()
+        self._told: Lru[_Told] = Lru()
+        self._spam: Lru[TokenBucket] = Lru()
+
+    def correlate(self, event: Object) -> tuple[Object, Object | None] | None:
+        """The event, and the patch of an earlier one when there is one; None when it is too much."""
+        event, key = self._combine(event)
+        event, patch = self._count(event, key)
+        bucket = self._spam.get(_about(event))
+        if bucket is None:
+            bucket = TokenBucket(self._clock, _SPAM_QPS, _SPAM_BURST)
+            self._spam.put(_about(event), bucket)
+        return (event, patch) if bucket.allow() else None
+
+    def _combine(self, event: Object) -> tuple[Object, Hashable]:
+        now = self._clock.time()
+        key = (*_about(event), event["type"], event["reason"])
+        similar = self._similar.get(key)
+        if similar is None or now - similar.last > _SIMILAR_SECONDS:
+            similar = _Similar()
+            self._similar.put(key, similar)
+        similar.texts[event["message"]] = None
+        similar.last = now
+        if len(similar.texts) < _SIMILAR:
+            return event, _exactly(event)
+        del similar.texts[next(iter(similar.texts))]
+        meta = event["metadata"]
+        combined = {
+            **event,
+            "metadata": {"name": event_name(event["involvedObject"]["name"], now), "namespace": meta["namespace"]},
+            "message": "(combined from similar events): " + event["message"],
+            "firstTimestamp": rfc3339(now), "lastTimestamp": rfc3339(now), "count": 1,
+        }
+        return combined, key
+
+    def _count(self, event: Object, key: Hashable) -> tuple[Object, Object | None]:
+        patch = None
+        told = self._told.get(key)
+        if told is not None:
+            event = {**event, "metadata": {**event["metadata"], "name": told.name}, "firstTimestamp": told.first,
+                     "count": told.times + 1}
+            patch = {"count": event["count"], "lastTimestamp": event["lastTimestamp"], "message": event["message"]}
+        self._remember(event, key)
+        return event, patch
+
+    def written(self, event: Object) -> None:
+        """The event as the server has it."""
+        self._remember(event, _exactly(event))
+
+    def _remember(self, event: Object, key: Hashable) -> None:
+        self._told.put(key, _Told(event.get("count", 0), event.get("firstTimestamp") or "", event["metadata"]["name"]))
+
+
+def _about(event: Object) -> tuple[str, ...]:
+    """Who speaks about which object."""
+    source, about = event["source"], event["involvedObject"]
+    return (source.get("component", ""), source.get("host", ""),
+            *(about.get(k, "") for k in ("kind", "namespace", "name", "uid", "apiVersion")))
+
+
+def _exactly(event: Object) -> tuple[str, ...]:
+    return (*_about(event), event["involvedObject"].get("fieldPath", ""), event["type"], event["reason"],
+            event.get("message", ""))
+
+
+class EventRecorder:
+    """`component` (and `host`, for what runs on a node) is the source that people see. Run `run` as a task."""
+
+    def __init__(
+        self, client: Client, component: str, clock: Clock, rng: random.Random, *, host: str = ""
+    ) -> None:
+        self._client = client
+        self._source = {"component": component, "host": host} if host else {"component": component}
+        self._clock = clock
+        self._rng = rng
+        self._correlator = Correlator(clock)
+        self._lanes: list[deque[Object]] = [deque() for _ in range(_LANES)]
+        self._wake: list[asyncio.Event] = [asyncio.Event() for _ in range(_LANES)]
+        self._last = 0.0
+
+    def event(
+        self, about: Object, kind: str, reason: str, message: str, *, annotations: dict[str, str] | None = None,
+        field_path: str = "",
+    ) -> None:
+        """Tell something about an object (or a reference to one, as `reference` makes it)."""
+        ref = reference(about, field_path) if "metadata" in about else dict(about)
+        now = self._clock.time()
+        # Two events of one object at the same moment must not get the same name.
+        self._last = stamp = max(now, self._last + 1e-6)
+        meta: Object = {"name": event_name(ref["name"], stamp), "namespace": ref.get("namespace") or "default"}
+        if annotations:
+            meta["annotations"] = annotations
+        event = {
+            "kind": "Event", "apiVersion": "v1", "metadata": meta, "involvedObject": ref, "reason": reason,
+            "message": message, "source": self._source, "firstTimestamp": rfc3339(now), "lastTimestamp": rfc3339(now),
+            "count": 1, "type": kind,
+        }
+        lane = zlib.crc32((ref.get("uid") or ref["name"]).encode()) % _LANES
+        if len(self._lanes[lane]) < _QUEUED:
+            self._lanes[lane].append(event)
+            self._wake[lane].set()
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for lane in range(_LANES):
+                group.create_task(self._run_lane(self._lanes[lane], self._wake[lane]))
+
+    async def _run_lane(self, queue: deque[Object], wake: asyncio.Event) -> None:
+        while True:
+            while queue:
+                await self._record(queue.popleft())
+            wake.clear()
+            await wake.wait()
+
+    async def _record(self, event: Object) -> None:
+        wanted = self._correlator.correlate(event)
+        if wanted is None:
+            return
+        event, patch = wanted
+        for attempt in range(_TRIES):
+            try:
+                self._correlator.written(await self._write(event, patch))
+                return
+            except ApiError as problem:
+                if not is_already_exists(problem):
+                    log.info("the server refused the event %s: %s", event["metadata"]["name"], problem)
+                return
+            except OSError as problem:
+                log.info("the event %s could not be written: %s", event["metadata"]["name"], problem)
+            # The first wait is random, so that not all components come back at once after an outage.
+            await self._clock.sleep(_TRY_SECONDS * (self._rng.random() if attempt == 0 else 1.0))
+        log.warning("the event %s is given up", event["metadata"]["name"])
+
+    async def _write(self, event: Object, patch: Object | None) -> Object:
+        meta = event["metadata"]
+        if patch is not None:
+            try:
+                return await self._client.patch(EVENTS, meta["namespace"], meta["name"], patch, STRATEGIC_PATCH)
+            except ApiError as problem:
+                if not is_not_found(problem):
+                    raise
+        return await self._client.create(EVENTS, meta["namespace"], event)

@@ -1,0 +1,271 @@
+"""The client over HTTPS, for any Kubernetes API server.
+
+Connections are kept and used again; a watch has one of its own. Answers 429 and 5xx that say when to come back are
+followed, as every Kubernetes client does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import orjson
+
+from transom.client.api import (
+    MERGE_PATCH,
+    BatchedWatch,
+    Listing,
+    Unreachable,
+    Watch,
+    WatchEvent,
+    delete_options,
+    error_from_status,
+    is_expired,
+    list_query,
+    watch_query,
+)
+from transom.client.connection import Answer, Connection, connect
+from transom.client.kubeconfig import Target
+from transom.client.resources import GroupVersionResource
+from transom.kit.clock import Clock
+from transom.machinery.errors import ApiError
+from transom.machinery.objects import Object
+
+_IDLE_KEPT = 32
+_PAGE = 500
+_COME_BACK = 10  # how often an answer with Retry-After is followed
+_REASONS = {
+    400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 405: "MethodNotAllowed",
+    406: "NotAcceptable", 409: "Conflict", 410: "Gone", 413: "RequestEntityTooLarge", 415: "UnsupportedMediaType",
+    422: "Invalid", 429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable", 504: "Timeout",
+}
+
+
+class HttpClient:
+    """`user_agent` names the component; its first word becomes the field manager of what it writes."""
+
+    def __init__(self, target: Target, clock: Clock, *, user_agent: str = "transom", timeout: float = 60.0) -> None:
+        self._target = target
+        self._clock = clock
+        self._user_agent = user_agent
+        self._timeout = timeout
+        self._idle: list[Connection] = []
+        self._open: set[Connection] = set()
+
+    async def close(self) -> None:
+        for connection in list(self._open):
+            connection.abort("the client was closed")
+
+    # ---- verbs ---------------------------------------------------------------------------------------------------
+
+    async def get(
+        self, resource: GroupVersionResource, namespace: str, name: str, *, subresource: str = ""
+    ) -> Object:
+        return await self._json("GET", _path(resource, namespace, name, subresource))
+
+    async def list(
+        self, resource: GroupVersionResource, namespace: str = "", *, label_selector: str = "",
+        field_selector: str = "", limit: int = 0, resource_version: str = "",
+    ) -> Listing:
+        path = _path(resource, namespace)
+        # A state "not older than" has to come in one piece; the newest one can be paged.
+        size = limit or (0 if resource_version else _PAGE)
+        query = list_query(label_selector, field_selector, size, resource_version)
+        items: list[Object] = []
+        while True:
+            try:
+                page = await self._json("GET", path, query)
+            except ApiError as problem:
+                if not items or not is_expired(problem):
+                    raise
+                # The pages took too long: what was read belongs to a state that is forgotten. Read all at once.
+                items, query = [], list_query(label_selector, field_selector)
+                continue
+            items += page.get("items") or ()
+            token = page["metadata"].get("continue", "")
+            if not token:
+                break
+            query = list_query(label_selector, field_selector, size, token=token)
+        kind, api_version = resource.kind or page["kind"].removesuffix("List"), page["apiVersion"]
+        for item in items:  # items of built-in kinds do not say what they are
+            item.setdefault("kind", kind)
+            item.setdefault("apiVersion", api_version)
+        return Listing(items, page["metadata"].get("resourceVersion", ""))
+
+    async def create(self, resource: GroupVersionResource, namespace: str, obj: Object) -> Object:
+        return await self._json("POST", _path(resource, namespace), body=_named(resource, obj))
+
+    async def update(self, resource: GroupVersionResource, obj: Object, *, subresource: str = "") -> Object:
+        meta = obj["metadata"]
+        path = _path(resource, meta.get("namespace", ""), meta["name"], subresource)
+        return await self._json("PUT", path, body=_named(resource, obj))
+
+    async def update_status(self, resource: GroupVersionResource, obj: Object) -> Object:
+        return await self.update(resource, obj, subresource="status")
+
+    async def patch(
+        self, resource: GroupVersionResource, namespace: str, name: str, body: Any, patch_type: str = MERGE_PATCH, *,
+        subresource: str = "", field_manager: str = "", force: bool = False,
+    ) -> Object:
+        query = {"fieldManager": field_manager} if field_manager else {}
+        if force:
+            query["force"] = "true"
+        return await self._json("PATCH", _path(resource, namespace, name, subresource), query, body, patch_type)
+
+    async def delete(
+        self, resource: GroupVersionResource, namespace: str, name: str, *, grace: int | None = None, uid: str = "",
+        resource_version: str = "", propagation: str = "",
+    ) -> None:
+        options = delete_options(grace, uid, resource_version, propagation)
+        await self._json("DELETE", _path(resource, namespace, name), body=options)
+
+    async def delete_collection(
+        self, resource: GroupVersionResource, namespace: str = "", *, label_selector: str = "",
+        field_selector: str = "", grace: int | None = None, propagation: str = "",
+    ) -> None:
+        query = list_query(label_selector, field_selector)
+        await self._json("DELETE", _path(resource, namespace), query, delete_options(grace, propagation=propagation))
+
+    async def create_subresource(
+        self, resource: GroupVersionResource, namespace: str, name: str, subresource: str, obj: Object
+    ) -> Object:
+        return await self._json("POST", _path(resource, namespace, name, subresource), body=obj)
+
+    async def watch(
+        self, resource: GroupVersionResource, namespace: str = "", *, resource_version: str = "",
+        label_selector: str = "", field_selector: str = "", bookmarks: bool = False, lifetime: float = 0,
+    ) -> Watch:
+        query = watch_query(resource_version, label_selector, field_selector, bookmarks, lifetime)
+        request = self._encode("GET", _path(resource, namespace), query, None, "")
+        connection = await self._connect()
+        timer = self._clock.call_later(self._timeout, connection.abort, "the server did not answer in time")
+        try:
+            answer = await connection.open_stream(request)
+        finally:
+            timer.cancel()
+        if answer.status >= 300:
+            self._release(connection)
+            raise _failure("GET", answer)
+        return _HttpWatch(connection)
+
+    async def get_json(self, path: str) -> Any:
+        return await self._json("GET", path)
+
+    # ---- requests ------------------------------------------------------------------------------------------------
+
+    async def _json(
+        self, method: str, path: str, query: dict[str, str] | None = None, body: Any = None,
+        media_type: str = "application/json",
+    ) -> Any:
+        request = self._encode(method, path, query, body, media_type)
+        for _ in range(_COME_BACK):
+            answer = await self._exchange(request, again=method == "GET")
+            wait = answer.headers.get(b"retry-after", b"")
+            if not ((answer.status == 429 or answer.status >= 500) and wait.isdigit()):
+                break
+            await self._clock.sleep(float(wait))
+        if answer.status >= 300:
+            raise _failure(method, answer)
+        try:
+            return orjson.loads(answer.body)
+        except orjson.JSONDecodeError as problem:
+            raise Unreachable(f"{path} is not JSON: {problem}") from problem
+
+    async def _exchange(self, request: bytes, again: bool) -> Answer:
+        """`again`: the request may be repeated on a new connection when a kept one turns out to be dead."""
+        while True:
+            kept = bool(self._idle)
+            connection = self._idle.pop() if kept else await self._connect()
+            timer = self._clock.call_later(self._timeout, connection.abort, "the server did not answer in time")
+            try:
+                answer = await connection.exchange(request)
+            except Unreachable:
+                if kept and again and not connection.answered:
+                    continue
+                raise
+            finally:
+                timer.cancel()
+            self._release(connection)
+            return answer
+
+    async def _connect(self) -> Connection:
+        connection = await connect(self._target, self._forget)
+        self._open.add(connection)
+        return connection
+
+    def _forget(self, connection: Connection) -> None:
+        self._open.discard(connection)
+        if connection in self._idle:
+            self._idle.remove(connection)
+
+    def _release(self, connection: Connection) -> None:
+        if connection.usable and len(self._idle) < _IDLE_KEPT:
+            self._idle.append(connection)
+        else:
+            connection.abort()
+
+    def _encode(self, method: str, path: str, query: dict[str, str] | None, body: Any, media_type: str) -> bytes:
+        target = self._target.prefix + path + ("?" + urlencode(query) if query else "")
+        head = (f"{method} {target} HTTP/1.1\r\n{self._target.head()}User-Agent: {self._user_agent}\r\n"
+                "Accept: application/json\r\n")
+        if body is None:
+            return f"{head}\r\n".encode()
+        data = orjson.dumps(body)
+        return f"{head}Content-Type: {media_type}\r\nContent-Length: {len(data)}\r\n\r\n".encode() + data
+
+
+class _HttpWatch(BatchedWatch):
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._problem: ApiError | None = None
+
+    async def next(self) -> list[WatchEvent]:
+        if self._problem is not None:
+            raise self._problem
+        events = []
+        for line in await self._connection.read_lines():
+            if not line:
+                continue
+            try:
+                event = orjson.loads(line)
+                kind, obj = event["type"], event["object"]
+            except (orjson.JSONDecodeError, KeyError, TypeError) as problem:
+                self.close()
+                raise Unreachable(f"the server sent a watch event that cannot be read: {problem!r}") from problem
+            if kind == "ERROR":
+                self._problem = error_from_status(obj)
+                break
+            events.append(WatchEvent(kind, obj))
+        if self._problem is not None:
+            self.close()
+            if not events:
+                raise self._problem
+        return events
+
+    def close(self) -> None:
+        self._connection.abort("the watch was closed")
+
+
+def _path(resource: GroupVersionResource, namespace: str = "", name: str = "", subresource: str = "") -> str:
+    return quote(resource.path(namespace, name, subresource), safe="/:@!$&'()*+,;=~")
+
+
+def _named(resource: GroupVersionResource, obj: Object) -> Object:
+    """The object with its kind, which its maker may leave out."""
+    if not resource.kind or ("kind" in obj and "apiVersion" in obj):
+        return obj
+    return {"kind": resource.kind, "apiVersion": resource.api_version, **obj}
+
+
+def _failure(method: str, answer: Answer) -> ApiError:
+    try:
+        status = orjson.loads(answer.body)
+    except orjson.JSONDecodeError:
+        status = None
+    if isinstance(status, dict) and status.get("kind") == "Status":
+        return error_from_status(status, answer.status)
+    reason = _REASONS.get(answer.status, "InternalError" if answer.status >= 500 else "")
+    if answer.status == 409 and method == "POST":
+        reason = "AlreadyExists"
+    text = answer.body[:2048].decode(errors="replace").strip()
+    return ApiError(answer.status, reason, text or f"the server answered {answer.status}", {})

@@ -1,0 +1,187 @@
+"""Where the API server is and who we are, from a kubeconfig or from the service account of a pod.
+
+Understood are client certificates, bearer tokens (also from a file that changes), basic credentials and impersonation.
+Plugins that have to be run are refused with a clear text.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import ssl
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+_REREAD_SECONDS = 60.0
+
+
+class KubeconfigError(Exception):
+    pass
+
+
+class TokenFile:
+    """A bearer token that its owner renews by writing the file again."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._token = ""
+        self._read = float("-inf")
+
+    def __call__(self) -> str:
+        if time.monotonic() - self._read > _REREAD_SECONDS:
+            self._token = self._path.read_text().strip()
+            self._read = time.monotonic()
+        return self._token
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    host: str
+    port: int
+    tls: ssl.SSLContext | None = None
+    server_name: str = ""  # the name the certificate must have, when it is not the host
+    prefix: str = ""  # what stands before /api in the URL
+    headers: dict[str, str] = field(default_factory=dict)
+    token_file: TokenFile | None = None
+    namespace: str = "default"
+
+    def head(self) -> str:
+        """The headers that every request carries, as they go over the wire."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        lines = [f"Host: {host}:{self.port}", *(f"{k}: {v}" for k, v in self.headers.items())]
+        if self.token_file is not None:
+            lines.append(f"Authorization: Bearer {self.token_file()}")
+        return "\r\n".join(lines) + "\r\n"
+
+
+def default_paths() -> list[Path]:
+    """The files kubectl would read."""
+    listed = [Path(part) for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
+    return listed or [Path.home() / ".kube" / "config"]
+
+
+def load(path: Path | str | None = None, context: str = "") -> Target:
+    """The target of a context: the named one or the current one. Without a path, of what kubectl would read."""
+    found: dict[str, dict[str, tuple[Any, Path]]] = {"clusters": {}, "users": {}, "contexts": {}}
+    current = context
+    read = False
+    for file in [Path(path)] if path is not None else default_paths():
+        content = _read(file, missing_ok=path is None)
+        if content is None:
+            continue
+        read = True
+        current = current or content.get("current-context") or ""
+        for section, entries in found.items():
+            for entry in content.get(section) or ():
+                # The first file that knows a name wins.
+                entries.setdefault(entry["name"], (entry.get(section[:-1]) or {}, file.parent))
+    if not read:
+        raise KubeconfigError(f"there is no kubeconfig at {', '.join(map(str, default_paths()))}")
+    chosen, _ = _entry(found, "contexts", current)
+    cluster, cluster_folder = _entry(found, "clusters", chosen.get("cluster", ""))
+    user, user_folder = _entry(found, "users", chosen["user"]) if chosen.get("user") else ({}, Path())
+    return _target(cluster, cluster_folder, user, user_folder, chosen.get("namespace") or "default")
+
+
+def in_cluster() -> Target:
+    """The target of a process in a pod, by its service account."""
+    host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT")
+    if not host or not port or not (_ACCOUNT / "token").exists():
+        raise KubeconfigError("this process does not run in a pod with a service account")
+    tls = ssl.create_default_context(cafile=_ACCOUNT / "ca.crt")
+    namespace = (_ACCOUNT / "namespace").read_text().strip()
+    return Target(host, int(port), tls, token_file=TokenFile(_ACCOUNT / "token"), namespace=namespace)
+
+
+def _read(file: Path, missing_ok: bool) -> dict[str, Any] | None:
+    import yaml
+
+    try:
+        content = yaml.safe_load(file.read_bytes())
+    except FileNotFoundError:
+        if missing_ok:
+            return None
+        raise KubeconfigError(f"there is no kubeconfig at {file}") from None
+    except (OSError, yaml.YAMLError) as problem:
+        raise KubeconfigError(f"{file} cannot be read: {problem}") from problem
+    if not isinstance(content, dict):
+        raise KubeconfigError(f"{file} is not a kubeconfig")
+    return content
+
+
+def _entry(found: dict[str, dict[str, tuple[Any, Path]]], section: str, name: str) -> tuple[Any, Path]:
+    try:
+        return found[section][name]
+    except KeyError:
+        what = section[:-1]
+        raise KubeconfigError(f"the kubeconfig has no {what} {name!r}" if name else f"no {what} is chosen") from None
+
+
+def _target(
+    cluster: dict[str, Any], cluster_folder: Path, user: dict[str, Any], user_folder: Path, namespace: str
+) -> Target:
+    for plugin in ("exec", "auth-provider"):
+        if user.get(plugin):
+            raise KubeconfigError(f"the user needs a credential plugin ({plugin}), which is not supported")
+    if cluster.get("proxy-url"):
+        raise KubeconfigError("the cluster is behind a proxy (proxy-url), which is not supported")
+    url = urlsplit(cluster.get("server") or "")
+    if url.scheme not in ("http", "https") or not url.hostname:
+        raise KubeconfigError(f"the cluster's server {cluster.get('server')!r} is not a URL")
+    secure = url.scheme == "https"
+    tls = _tls(cluster, cluster_folder, user, user_folder) if secure else None
+    headers = _identity(user)
+    token_file = user.get("tokenFile")
+    return Target(
+        url.hostname, url.port or (443 if secure else 80), tls, cluster.get("tls-server-name") or "",
+        url.path.rstrip("/"), headers,
+        TokenFile(user_folder / token_file) if token_file and "Authorization" not in headers else None, namespace,
+    )
+
+
+def _identity(user: dict[str, Any]) -> dict[str, str]:
+    headers = {}
+    if user.get("token"):
+        headers["Authorization"] = f"Bearer {user['token']}"
+    elif user.get("username"):
+        pair = f"{user['username']}:{user.get('password', '')}"
+        headers["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
+    if user.get("as"):
+        headers["Impersonate-User"] = user["as"]
+    return headers
+
+
+def _tls(
+    cluster: dict[str, Any], cluster_folder: Path, user: dict[str, Any], user_folder: Path
+) -> ssl.SSLContext:
+    authority = _material(cluster, cluster_folder, "certificate-authority")
+    certificate = _material(user, user_folder, "client-certificate")
+    key = _material(user, user_folder, "client-key")
+    try:
+        context = ssl.create_default_context(cadata=authority.decode() if authority else None)
+        if cluster.get("insecure-skip-tls-verify"):
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+        if certificate and key:
+            with tempfile.NamedTemporaryFile(prefix="transom-") as pem:  # the library reads keys from files only
+                pem.write(certificate + b"\n" + key)
+                pem.flush()
+                context.load_cert_chain(pem.name)
+    except (ssl.SSLError, UnicodeDecodeError) as problem:
+        raise KubeconfigError(f"the kubeconfig's certificates cannot be used: {problem}") from problem
+    return context
+
+
+def _material(holder: dict[str, Any], folder: Path, name: str) -> bytes | None:
+    """A certificate or key, in the file itself or beside it."""
+    try:
+        if holder.get(name + "-data"):
+            return base64.b64decode(holder[name + "-data"], validate=True)
+        return (folder / holder[name]).read_bytes() if holder.get(name) else None
+    except (ValueError, OSError) as problem:
+        raise KubeconfigError(f"{name} cannot be read: {problem}") from problem

@@ -1,0 +1,180 @@
+"""One leader among several candidates, by a Lease that its holder renews.
+
+A candidate takes the lease when it is free or was not renewed for its duration, as measured by its own clock from
+the moment it saw the last renewal; clocks of different machines are never compared.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from transom.client.api import Client, is_not_found
+from transom.client.events import NORMAL, EventRecorder
+from transom.client.resources import LEASES
+from transom.kit.clock import Clock, rfc3339_micro
+from transom.machinery.errors import ApiError
+from transom.machinery.objects import Object
+
+log = logging.getLogger("transom.client")
+_JITTER = 1.2
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseTimes:
+    lease: float = 15.0  # others wait this long after the last renewal
+    renew: float = 10.0  # the leader gives up when it could not renew for so long
+    retry: float = 2.0  # between attempts
+
+    def __post_init__(self) -> None:
+        if not self.lease > self.renew > _JITTER * self.retry > 0:
+            raise ValueError("a lease must outlast its renewal, and that its retries")
+
+
+class LeaderElector:
+    def __init__(
+        self, client: Client, namespace: str, name: str, identity: str, clock: Clock, rng: random.Random, *,
+        times: LeaseTimes | None = None, recorder: EventRecorder | None = None, release: bool = True,
+        on_new_leader: Callable[[str], None] | None = None,
+    ) -> None:
+        """`release`: hand the lease back at the end, so that the next leader need not wait for it to run out."""
+        self._client = client
+        self._namespace, self._name, self._identity = namespace, name, identity
+        self._clock = clock
+        self._rng = rng
+        self._times = times or LeaseTimes()
+        self._recorder = recorder
+        self._release = release
+        self._on_new_leader = on_new_leader
+        self._lease: Object = {}
+        self._seen: Object = {}  # the spec that was last observed, and when
+        self._seen_at = 0.0
+        self._reported = ""
+
+    @property
+    def leader(self) -> str:
+        return str(self._seen.get("holderIdentity") or "")
+
+    @property
+    def is_leader(self) -> bool:
+        return self.leader == self._identity
+
+    async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
+        """Wait to be the leader, then run `lead` until it ends or the lease is lost, which cancels it."""
+        await self._acquire()
+        work = asyncio.ensure_future(lead())
+        renewal = asyncio.ensure_future(self._renew())
+        try:
+            await asyncio.wait((work, renewal), return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                self._tell("stopped leading")
+        finally:
+            for task in (work, renewal):
+                task.cancel()
+            results = await asyncio.gather(work, renewal, return_exceptions=True)
+            if self._release and self.is_leader:
+                await self._hand_back()
+        if isinstance(results[0], Exception):
+            raise results[0]
+
+    async def _acquire(self) -> None:
+        log.info("attempting to acquire leader lease %s/%s...", self._namespace, self._name)
+        while not await self._attempt():
+            await self._clock.sleep(self._times.retry * (1 + _JITTER * self._rng.random()))
+        log.info("successfully acquired lease %s/%s", self._namespace, self._name)
+        self._tell("became leader")
+
+    async def _renew(self) -> None:
+        """Renew for ever; returns when that failed for too long."""
+        renewed = self._clock.monotonic()
+        while True:
+            await self._clock.sleep(self._times.retry)
+            left = self._times.renew - (self._clock.monotonic() - renewed)
+            if await self._within(left, self._attempt()):
+                renewed = self._clock.monotonic()
+            elif not self.is_leader or self._clock.monotonic() - renewed >= self._times.renew:
+                log.info("failed to renew lease %s/%s", self._namespace, self._name)
+                return
+
+    async def _within(self, seconds: float, attempt: Coroutine[Any, Any, bool]) -> bool:
+        """An attempt that does not come back in time has failed: a leader must know when its time is over."""
+        task = asyncio.ensure_future(attempt)
+        timer = self._clock.call_later(seconds, task.cancel)
+        try:
+            await asyncio.wait((task,))
+        finally:
+            timer.cancel()
+            task.cancel()
+        return not task.cancelled() and task.result()
+
+    async def _attempt(self) -> bool:
+        """Take the lease or renew it; whether it is ours afterwards."""
+        try:
+            return await self._try()
+        except (ApiError, OSError) as problem:
+            log.info("lease %s/%s: %s", self._namespace, self._name, problem)
+            return False
+        finally:
+            self._report()
+
+    async def _try(self) -> bool:
+        now = rfc3339_micro(self._clock.time())
+        spec: Object = {
+            "holderIdentity": self._identity, "leaseDurationSeconds": int(self._times.lease), "acquireTime": now,
+            "renewTime": now, "leaseTransitions": 0,
+        }
+        try:
+            self._lease = await self._client.get(LEASES, self._namespace, self._name)
+        except ApiError as problem:
+            if not is_not_found(problem):
+                raise
+            meta = {"name": self._name, "namespace": self._namespace}
+            self._lease = await self._client.create(LEASES, self._namespace, {"metadata": meta, "spec": spec})
+            self._observe(spec)
+            return True
+        current = self._lease.get("spec") or {}
+        if current != self._seen:
+            self._observe(current)
+        fresh = self._seen_at + self._times.lease > self._clock.monotonic()
+        if current.get("holderIdentity") and fresh and not self.is_leader:
+            return False
+        if self.is_leader:
+            spec["acquireTime"] = current.get("acquireTime", now)
+            spec["leaseTransitions"] = current.get("leaseTransitions", 0)
+        else:
+            spec["leaseTransitions"] = current.get("leaseTransitions", 0) + 1
+        await self._write(spec)
+        return True
+
+    async def _write(self, spec: Object) -> None:
+        self._lease = await self._client.update(LEASES, {**self._lease, "spec": spec})
+        self._observe(self._lease.get("spec") or {})
+
+    def _observe(self, spec: Object) -> None:
+        self._seen = spec
+        self._seen_at = self._clock.monotonic()
+
+    async def _hand_back(self) -> None:
+        now = rfc3339_micro(self._clock.time())
+        spec = {
+            "holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": now, "renewTime": now,
+            "leaseTransitions": self._seen.get("leaseTransitions", 0),
+        }
+        try:
+            await self._write(spec)
+        except (ApiError, OSError) as problem:
+            log.info("the lease %s/%s could not be released: %s", self._namespace, self._name, problem)
+
+    def _report(self) -> None:
+        if self.leader != self._reported:
+            self._reported = self.leader
+            if self._on_new_leader is not None:
+                self._on_new_leader(self.leader)
+
+    def _tell(self, what: str) -> None:
+        if self._recorder is not None and self._lease:
+            self._recorder.event(self._lease, NORMAL, "LeaderElection", f"{self._identity} {what}")

@@ -1,0 +1,40 @@
+"""Try again when somebody else changed the object first."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, TypeVar
+
+from transom.client.api import is_conflict
+from transom.kit.clock import Clock
+from transom.machinery.errors import ApiError
+
+Result = TypeVar("Result")
+
+
+class Backoff(NamedTuple):
+    steps: int
+    duration: float
+    factor: float = 1.0
+    jitter: float = 0.1
+
+
+DEFAULT_RETRY = Backoff(5, 0.01)  # several writers of one object
+DEFAULT_BACKOFF = Backoff(4, 0.01, 5.0)  # an object that a controller is busy with
+
+
+async def retry_on_conflict(
+    attempt: Callable[[], Awaitable[Result]], clock: Clock, rng: random.Random, backoff: Backoff = DEFAULT_RETRY
+) -> Result:
+    """Call `attempt`, which reads the object anew each time, until it raises no conflict; the last one is raised."""
+    duration = backoff.duration
+    for _ in range(backoff.steps - 1):
+        try:
+            return await attempt()
+        except ApiError as problem:
+            if not is_conflict(problem):
+                raise
+        await clock.sleep(duration * (1 + backoff.jitter * rng.random()))
+        duration *= backoff.factor
+    return await attempt()
