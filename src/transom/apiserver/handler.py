@@ -10,6 +10,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from transom.apiserver import reads, respond, writes
+from transom.apiserver.authentication import impersonation
 from transom.apiserver.context import Context
 from transom.apiserver.http.messages import Answer, Request
 from transom.apiserver.metrics import Timing
@@ -57,6 +58,8 @@ class Dispatcher:
         return answer
 
     def _failure(self, request: Request, problem: Exception) -> Answer:
+        if isinstance(problem, impersonation.Malformed):
+            return respond.plain_text(500, str(problem))
         if isinstance(problem, StoreError):
             log.error("store: %s", problem)
             problem = errors.internal(str(problem))
@@ -78,6 +81,8 @@ class Dispatcher:
     def _route(self, request: Request, timing: Timing) -> Answer | Awaitable[Answer]:
         server = self._server
         user = server.authenticate(request)
+        if impersonation.wanted(request):
+            user = impersonation.impersonate(request, user, server.authorize)
         info = _request_info(request)
         timing.info = info
         ctx = Context(user, server.clock.time(), user_agent=request.header(b"user-agent"), path=request.path)

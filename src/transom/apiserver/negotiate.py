@@ -8,7 +8,8 @@ from typing import NamedTuple
 from transom.machinery import errors
 from transom.machinery.tables.partial import META_GROUP, META_VERSIONS
 
-JSON, YAML = "application/json", "application/yaml"
+JSON, YAML, PROTOBUF = "application/json", "application/yaml", "application/vnd.kubernetes.protobuf"
+_MEDIA_TYPES = f"{JSON}, {YAML}, {PROTOBUF}"
 _TRANSFORMS = ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
 
 
@@ -48,7 +49,9 @@ def negotiate(accept: str, transforms: bool = True) -> Form:
     """The form of an answer for an Accept header; 406 when we have none of what it asks for."""
     if not accept or accept == JSON or accept == "*/*":
         return Form()
+    known = False
     for clause in clauses(accept):
+        known = known or clause.media in (JSON, YAML, PROTOBUF, "*/*", "*")
         if clause.media not in (JSON, YAML, "*/*", "*"):
             continue
         form = Form(YAML if clause.media == YAML else JSON)
@@ -58,7 +61,8 @@ def negotiate(accept: str, transforms: bool = True) -> Form:
                 continue
             form = form._replace(transform=asked, version=version)
         return form._replace(pretty=clause.params.get("pretty", "") in ("1", "true"))
-    raise errors.not_acceptable()
+    # A media type we know in a form we do not have is refused in other words than a type we do not know.
+    raise errors.no_such_form(_MEDIA_TYPES) if known else errors.not_acceptable()
 
 
 def wants_pretty(query: dict[str, list[str]], agent: str) -> bool:
@@ -77,6 +81,5 @@ def body_media(content_type: str) -> str:
     if media in (JSON, YAML):
         return media
     raise errors.unsupported_media_type(
-        "the body of the request was in an unknown format - accepted media types include: "
-        "application/json, application/yaml, application/vnd.kubernetes.protobuf"
+        f"the body of the request was in an unknown format - accepted media types include: {_MEDIA_TYPES}"
     )

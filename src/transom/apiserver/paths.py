@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from transom.apiserver import discovery, respond
+from transom.apiserver.authentication import tokens
 from transom.apiserver.context import Context
 from transom.apiserver.http.messages import Answer, Headers, Request, Response
 from transom.apiserver.negotiate import JSON, YAML, Form, clauses, negotiate
@@ -20,6 +21,7 @@ _CHECKS = ("ping", "log", "etcd", "poststarthook/start-kube-apiserver-admission-
            "poststarthook/scheduling/bootstrap-system-priority-classes", "poststarthook/crd-informer-synced",
            "poststarthook/apiservice-registration-controller", "autoregister-completion")
 _AGGREGATED = "APIGroupDiscoveryList"
+_PUBLIC_HOUR = (b"Cache-Control", b"public, max-age=3600")
 
 
 class Paths:
@@ -33,6 +35,8 @@ class Paths:
             "/metrics": self._metrics,
             "/api": lambda r: self._groups(r, core=True),
             "/apis": lambda r: self._groups(r, core=False),
+            "/openid/v1/jwks": self._jwks,
+            "/.well-known/openid-configuration": self._openid,
         }
 
     def __call__(self, request: Request, ctx: Context, info: RequestInfo) -> Answer:
@@ -130,6 +134,17 @@ class Paths:
     def _metrics(self, _request: Request) -> Answer:
         text = self._server.metrics.render(self._server.object_counts())
         return Response(200, [(b"Content-Type", b"text/plain; version=0.0.4; charset=utf-8")], text.encode())
+
+    def _jwks(self, request: Request) -> Answer:
+        self._get_only(request)
+        keys = self._server.token_keys.verifying
+        return Response(200, [(b"Content-Type", b"application/jwk-set+json"), _PUBLIC_HOUR], tokens.jwks(keys))
+
+    def _openid(self, request: Request) -> Answer:
+        self._get_only(request)
+        server = self._server
+        document = tokens.discovery(server.token_issuer.issuer, server.address, server.token_keys.verifying)
+        return Response(200, [(b"Content-Type", b"application/json"), _PUBLIC_HOUR], document)
 
     def _health(self, request: Request) -> Answer:
         root, _, check = request.path.lstrip("/").partition("/")

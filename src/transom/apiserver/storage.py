@@ -214,12 +214,16 @@ class Storage:
                 if not (strategy.create_on_update or force_create) or subresource:
                     raise errors.not_found(gr, name)
                 obj = transform(None)
-                if obj["metadata"].get("uid"):
-                    raise _uid_mismatch(res, key, name, obj["metadata"]["uid"], "")
+                uid = obj["metadata"].get("uid")
+                if uid and force_create:
+                    raise errors.conflict(gr, name, f"uid mismatch: the provided object specified uid {uid}, and no existing "
+                                                    "object was found")
+                if uid:
+                    raise _uid_mismatch(res, key, name, uid, "")
                 return await self.create(ctx, res, namespace, obj), True
             old = self.decode(res, current)
             new = transform(old)
-            unconditional = self._check_version(res, strategy, key, name, new, old, current, subresource)
+            unconditional = self._check_version(res, strategy, key, name, new, old, current, reread)
             attributes = Attributes("UPDATE", res, subresource or admit_as, namespace, name, new, old, ctx)
             if checked:
                 await self.admission.admit(attributes)
@@ -236,12 +240,12 @@ class Storage:
 
     def _check_version(
         self, res: Resource, strategy: Strategy, key: str, name: str, new: Object, old: Object, current: Record,
-        subresource: str,
+        patched: bool,
     ) -> bool:
         """Refuse an update of another version or another object. True when the caller did not insist on a version."""
         meta = new["metadata"]
         uid = meta.get("uid")
-        if uid and uid != old["metadata"]["uid"]:
+        if uid and uid != old["metadata"]["uid"] and not patched:  # validation refuses a patch of the uid
             raise _uid_mismatch(res, key, name, uid, old["metadata"]["uid"])
         version = meta.get("resourceVersion") or ""
         if version in ("", "0"):
@@ -250,11 +254,8 @@ class Storage:
                     res.gr, name,
                     [field.invalid("metadata.resourceVersion", field.GoText("0x0"), "must be specified for an update")],
                 )
-            if res.kind.key == "/Service" and version == "" and not subresource:
-                raise errors.invalid(
-                    res.ops.error_kind(), name,
-                    [field.invalid("metadata.resourceVersion", "", "must be specified for an update")],
-                )
+            if not strategy.checks_before_store or version == "0":
+                meta["resourceVersion"] = old["metadata"]["resourceVersion"]
             return True
         if parse_version(version) != current.mod_revision:
             raise errors.conflict(res.gr, name, _MODIFIED)
@@ -269,9 +270,9 @@ class Storage:
             meta.setdefault("namespace", old_meta.get("namespace", ""))
         else:
             meta.pop("namespace", None)
-        for name in ("generation", "selfLink"):
+        for name in ("generation", "selfLink", "creationTimestamp"):
             _keep(meta, old_meta, name)
-        for name in ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds"):
+        for name in ("uid", "deletionTimestamp", "deletionGracePeriodSeconds"):
             if meta.get(name) is None:
                 _keep(meta, old_meta, name)
         if prepare is not None:

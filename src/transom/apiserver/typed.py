@@ -30,6 +30,7 @@ class TypeOps(Protocol):
     def default_stored(self, obj: Object) -> None: ...  # once more in the storage version, after strategies ran
     def to_storage(self, obj: Object) -> Object: ...
     def from_storage(self, obj: Object) -> Object: ...
+    def in_version(self, obj: Object, api_version: str) -> Object | None: ...  # another served version of the object
     def validate_create(self, obj: Object) -> list[FieldError]: ...
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[FieldError]: ...
     def error_kind(self) -> GroupResource: ...
@@ -78,6 +79,17 @@ class BuiltinType:
         from transom.machinery import conversion
 
         return conversion.from_storage(self._kind, obj, self.gvk)
+
+    def in_version(self, obj: Object, api_version: str) -> Object | None:
+        if api_version == self.gvk.api_version:
+            return obj
+        group, _, version = api_version.rpartition("/")
+        gvk = GVK(group, version, self.gvk.kind)
+        if schema.lookup(gvk) is None:
+            return None
+        from transom.machinery import conversion
+
+        return conversion.from_storage(self._kind, conversion.to_storage(self._kind, obj, self.gvk), gvk)
 
     def validate_create(self, obj: Object) -> list[FieldError]:
         return validation.create(self._kind, obj, self.gvk.api_version)

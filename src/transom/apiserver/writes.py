@@ -60,17 +60,13 @@ def own_fields(ctx: Context, res: Resource, new: Object, live: Object | None, su
     """Record which fields this write owns. Both objects are in the request's version."""
     entries = managedfields.on_update(
         live, new, res.ops.schema, ctx.manager, res.api_version, rfc3339(ctx.now),
-        lambda obj, version: convert_for_ownership(res, obj, version),
+        res.ops.in_version,
         ignore_request=bool(subresource),
     )
     if entries:
         new["metadata"]["managedFields"] = entries
     else:
         new["metadata"].pop("managedFields", None)
-
-
-def convert_for_ownership(res: Resource, obj: Object, api_version: str) -> Object:
-    return obj
 
 
 async def create(
@@ -103,7 +99,7 @@ def check_name(obj: Object, info: RequestInfo) -> None:
     meta = obj.get("metadata") or {}
     name, namespace = meta.get("name", ""), meta.get("namespace", "")
     if not name:
-        raise errors.bad_request("the name of the object (based on URL) was undeterminable: name must be provided")
+        raise errors.bad_request(f"the name of the object ({info.name} based on URL) was undeterminable: name must be provided")
     if name != info.name:
         raise errors.bad_request(f"the name of the object ({name}) does not match the name on the URL ({info.name})")
     if info.namespace and namespace and namespace != info.namespace:
@@ -169,18 +165,23 @@ async def patch_(
             live = None if old is None else _served(res, old)
             new = apply.server_side_apply(
                 live, config, res.ops.schema, ctx.manager, res.api_version, bool(options.get("force")),
-                rfc3339(ctx.now), lambda obj, version: convert_for_ownership(res, obj, version),
+                rfc3339(ctx.now), res.ops.in_version,
                 normalise=lambda obj: _complete(ctx, res, obj, "Ignore"), kind=res.kind.kind,
             )
-            check_applied_name(new, info)
+            check_name(new, info)
+            if live is not None:  # whatever version the configuration names, apply is about the newest
+                new["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"]
             return res.ops.to_storage(new)
         assert old is not None
         live = _served(res, old)
         patched = patch.apply_patch(media, request.body, live, res.ops.schema)
+        if patched.get("kind") != res.gvk.kind or patched.get("apiVersion") != res.api_version:
+            why = f'no kind "{patched.get("kind")}" is registered for version "{patched.get("apiVersion")}"'
+            raise patch.undecodable(media, request.body, patched, why, res.ops.schema)
         try:
             new = _complete(ctx, res, patched, level)
         except codec.DecodeError as problem:
-            raise patch.undecodable(media, request.body, patched, problem.base) from None
+            raise patch.undecodable(media, request.body, patched, problem.base, res.ops.schema) from None
         check_name(new, info)
         own_fields(ctx, res, new, live, info.subresource)
         return res.ops.to_storage(new)
@@ -205,14 +206,6 @@ def _complete(ctx: Context, res: Resource, obj: Object, level: str) -> Object:
     return new
 
 
-def check_applied_name(new: Object, info: RequestInfo) -> None:
-    meta = new["metadata"]
-    meta.setdefault("name", info.name)
-    if info.namespace:
-        meta.setdefault("namespace", info.namespace)
-    check_name(new, info)
-
-
 def read_delete_options(request: Request) -> Object:
     body = None
     if request.body:
@@ -224,9 +217,15 @@ def read_delete_options(request: Request) -> Object:
 def decode_options(raw: bytes, media: str) -> Object:
     """DeleteOptions in a body. The real server answers a bad one with a bare 500."""
     try:
-        return codec.decode(raw, media, _DELETE_OPTIONS).obj
+        decoded = codec.decode(raw, media, _DELETE_OPTIONS)
     except codec.DecodeError as problem:
-        raise errors.ApiError(500, "", problem.base) from None
+        base = problem.base
+        if base.endswith("unknown conversion"):
+            given = codec.from_yaml(raw)  # YAML is a superset of JSON
+            base = (f'no kind "{given.get("kind")}" is registered for version "{given.get("apiVersion")}" in scheme '
+                    '"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27"')
+        raise errors.ApiError(500, "", base) from None
+    return {k: v for k, v in decoded.obj.items() if k not in ("kind", "apiVersion")}
 
 
 async def delete(

@@ -1,18 +1,26 @@
-"""What admission plugins see of a request, and the shape of a plugin."""
+"""What admission plugins see of a request, how they refuse it, and the chain as storage sees it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from transom.apiserver.context import Context
 from transom.apiserver.resources import Resource
+from transom.machinery import errors
 from transom.machinery.objects import Object
 
 
 class Attributes:
-    """One write. Mutating plugins change `obj` in place or replace it; `old` is shared and read only."""
+    """One write. Mutating plugins change `obj` in place or replace it; `old` is shared and read only.
 
-    __slots__ = ("ctx", "name", "namespace", "obj", "old", "operation", "options", "resource", "subresource")
+    `on_accept` is what a validating plugin wants done together with the write: storage calls it once, in the same turn
+    of the loop in which the store accepted the write, and not at all when the write was refused or is a dry run.
+    """
+
+    __slots__ = (
+        "ctx", "name", "namespace", "obj", "old", "on_accept", "operation", "options", "resource", "subresource",
+    )
 
     def __init__(
         self, operation: str, resource: Resource, subresource: str, namespace: str, name: str, obj: Any,
@@ -27,10 +35,19 @@ class Attributes:
         self.old = old
         self.ctx = ctx
         self.options = options
+        self.on_accept: Callable[[], object] | None = None
 
     @property
     def kind_key(self) -> str:
         return self.resource.kind.key
+
+    def forbidden(self, why: str) -> errors.ApiError:
+        """The refusal of this request; an object whose name is still to be generated goes by its prefix."""
+        name = self.name
+        if not name:
+            meta = self.obj["metadata"] if self.obj else {}
+            name = meta.get("name") or meta.get("generateName") or "Unknown"
+        return errors.forbidden(self.resource.gr, name, why)
 
 
 class Admission(Protocol):

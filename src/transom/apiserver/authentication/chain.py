@@ -23,7 +23,7 @@ class Authentication:
             user = authenticate(request)
             if user is not None:
                 return user
-        if self._anonymous and b"authorization" not in request.headers:
+        if self._anonymous:
             return ANONYMOUS
         raise errors.unauthorized()
 

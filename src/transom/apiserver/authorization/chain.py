@@ -9,6 +9,7 @@ from transom.apiserver.context import User
 from transom.apiserver.requestinfo import RequestInfo
 from transom.machinery import errors
 from transom.machinery.errors import ApiError, GroupResource
+from transom.machinery.field import go_quote
 
 
 class Decision(NamedTuple):
@@ -28,14 +29,6 @@ def masters(user: User, _info: RequestInfo) -> Decision:
     return ALLOWED if "system:masters" in user.groups else NO_OPINION
 
 
-_OPEN_PATHS = ("/healthz", "/livez", "/readyz", "/version", "/version/")
-
-
-def open_paths(_user: User, info: RequestInfo) -> Decision:
-    """Health and version are for everybody."""
-    return ALLOWED if not info.is_resource and info.verb == "get" and info.path in _OPEN_PATHS else NO_OPINION
-
-
 class Authorization:
     def __init__(self, authorizers: Sequence[Authorizer]) -> None:
         self._authorizers = tuple(authorizers)
@@ -48,10 +41,10 @@ class Authorization:
                 return decision
             if decision.reason:
                 reasons.append(decision.reason)
-        return Decision(None, ", ".join(reasons))
+        return Decision(None, "\n".join(reasons))
 
     def __call__(self, user: User, info: RequestInfo) -> None:
-        """Return when allowed, raise 403 (401 for the anonymous) otherwise."""
+        """Return when allowed, raise 403 otherwise."""
         decision = self.decide(user, info)
         if not decision.allowed:
             raise refusal(user, info, decision.reason)
@@ -59,11 +52,13 @@ class Authorization:
 
 def refusal(user: User, info: RequestInfo, reason: str) -> ApiError:
     if not info.is_resource:
-        text = f'User "{user.name}" cannot {info.verb} path "{info.path}"'
-        return errors.forbidden(GroupResource("", ""), "", text + (f": {reason}" if reason else ""))
-    resource = f"{info.resource}/{info.subresource}" if info.subresource else info.resource
-    text = f'User "{user.name}" cannot {info.verb} resource "{resource}" in API group "{info.group}"'
-    text += f' in the namespace "{info.namespace}"' if info.namespace else " at the cluster scope"
+        text = f"User {go_quote(user.name)} cannot {info.verb} path {go_quote(info.path)}"
+    else:
+        resource = f"{info.resource}/{info.subresource}" if info.subresource else info.resource
+        text = f"User {go_quote(user.name)} cannot {info.verb} resource {go_quote(resource)}"
+        text += f" in API group {go_quote(info.group)}"
+        text += f" in the namespace {go_quote(info.namespace)}" if info.namespace else " at the cluster scope"
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     if reason:
         text += f": {reason}"
     return errors.forbidden(GroupResource(info.group, info.resource), info.name or info.selected_name, text)

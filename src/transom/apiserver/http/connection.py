@@ -218,7 +218,8 @@ class Connection(asyncio.Protocol):
         name = name.lower()
         headers = self._headers
         if name in headers:
-            headers[name] += b", " + value
+            # Names of groups may hold commas, so those headers stay apart.
+            headers[name] += (b"\n" if name.startswith(b"impersonate-") else b", ") + value
         else:
             headers[name] = value
 

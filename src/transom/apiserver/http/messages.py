@@ -26,7 +26,8 @@ class PeerCertificate(NamedTuple):
 
 
 class Request:
-    """One request with its whole body. Header names are lower case; a repeated header is joined with ", "."""
+    """One request with its whole body. Header names are lower case; a repeated header is joined with ", ",
+    repeated Impersonate-* headers with newlines."""
 
     __slots__ = (
         "_query",

@@ -29,10 +29,13 @@ GracePeriod = Callable[[Object, int | None], int]
 class Strategy:
     create_on_update: bool = False  # PUT to a name that does not exist creates it
     unconditional_update: bool = True  # PUT without resourceVersion overwrites
+    # Services are validated before the store fills in the version of an unconditional update, and so refuse it.
+    checks_before_store: bool = False
     return_deleted: bool = False  # DELETE answers with the object instead of a Status
     orphan_versions: tuple[str, ...] = ()  # group versions whose deletion orphans dependents unless told otherwise
     generation: tuple[str, ...] = ()  # fields whose change counts up metadata.generation; () = no generation
     has_status: bool = True  # has a status that only the sub-resource may change
+    created_with_status: bool = False  # a create may bring a status along
     # Metadata that a status update may not change, besides what no update may.
     status_keeps: tuple[str, ...] = ()
     on_create: CreateHook | None = None
@@ -63,7 +66,7 @@ def set_status(obj: Object, status: Any) -> None:
 
 
 def prepare_create(strategy: Strategy, kind: Kind, storage: Storage, ctx: Context, obj: Object) -> None:
-    if strategy.has_status:
+    if strategy.has_status and not strategy.created_with_status:
         set_status(obj, empty_status(kind))
     if strategy.generation:
         obj["metadata"]["generation"] = 1

@@ -24,7 +24,7 @@ def drop_disabled(template: Object | None, old: Object | None) -> None:
     for container in podutil.containers(spec):
         context = container.get("securityContext")
         if context and "procMount" in context and not _uses_proc_mount(old_spec):
-            del context["procMount"]
+            context["procMount"] = "Default"  # not dropped: 1.12 stored it everywhere
 
 
 def _uses_proc_mount(spec: Object) -> bool:

@@ -152,7 +152,7 @@ class _Reservation:
                 "provided IP is already allocated" if isinstance(problem, AlreadyAllocated) else
                 f"provided IP is not in the valid range. The range of valid IPs is {self._allocators.service_cidr}"
             )
-            raise self.invalid("spec.clusterIPs", [wanted], f"failed to allocated ip:{wanted} with error:{why}") from None
+            raise self.invalid("spec.clusterIPs", field.GoText(f'[]string{{"{wanted}"}}'), f"failed to allocated ip:{wanted} with error:{why}") from None
         self._undo.append(lambda: pool.give_back(wanted))
         return wanted
 
@@ -263,4 +263,4 @@ def release(storage: Storage, old: Object, new: Object | None = None) -> None:
         storage.services.ports.give_back(port)
 
 
-STRATEGY = Strategy(on_create=_create, on_update=_update, reserve=_reserve, after_delete=release)
+STRATEGY = Strategy(checks_before_store=True, on_create=_create, on_update=_update, reserve=_reserve, after_delete=release)

@@ -126,7 +126,7 @@ STRATEGIES: dict[str, Strategy] = {
     "/Event": Strategy(has_status=False, create_on_update=True, ttl=EVENT_TTL),
     "/LimitRange": Strategy(has_status=False, create_on_update=True, on_create=_limit_range),
     "/Namespace": Strategy(return_deleted=True, on_create=_namespace_create, on_update=_namespace_update),
-    "/Node": Strategy(on_create=None),
+    "/Node": Strategy(created_with_status=True),
     "/PersistentVolume": Strategy(return_deleted=True),
     "/PersistentVolumeClaim": Strategy(return_deleted=True),
     "/Pod": pods.STRATEGY,

@@ -51,7 +51,7 @@ async def bind(call: Call) -> Response:
         call.ctx, pods, call.info.namespace, name, transform, subresource="binding", prepare=keep, reread=True,
         checked=False,
     )
-    return respond.document(success(), call.form)
+    return respond.document(success(), call.form, 201)
 
 
 def bound(pod: Object, node: str, annotations: dict[str, str], now: float) -> Object:
@@ -93,7 +93,7 @@ async def evict(call: Call) -> Response:
     pod = storage.decode(pods, storage.get(pods, namespace, name))
     if not _needs_budget(pod):
         await storage.delete(call.ctx, pods, namespace, name, options)
-        return respond.document(success(), call.form)
+        return respond.document(success(), call.form, 201)
     budgets_resource = call.server.resource("policy", "v1", "poddisruptionbudgets")
     budgets = [b for b in storage.objects(budgets_resource, namespace) if _selects(b, pod)]
     if len(budgets) > 1:
@@ -121,7 +121,7 @@ async def evict(call: Call) -> Response:
         if problem.reason == "Conflict" and pinned and given_version is None:
             raise _still_processing(budgets[0]["metadata"]["name"]) from None
         raise
-    return respond.document(success(), call.form)
+    return respond.document(success(), call.form, 201)
 
 
 def _needs_budget(pod: Object) -> bool:

@@ -6,7 +6,7 @@ from transom.apiserver import writes
 from transom.apiserver.http.messages import Response
 from transom.apiserver.storage import Prepare
 from transom.apiserver.strategies import certificates
-from transom.apiserver.subresources import connect, pods, scale
+from transom.apiserver.subresources import connect, pods, reviews, scale, tokens
 from transom.apiserver.subresources.call import Call, Handler
 from transom.machinery.objects import Object
 
@@ -61,6 +61,7 @@ SUBRESOURCES: dict[tuple[str, str], dict[str, Handler]] = {
     ("/Pod", "proxy"): _PROXY,
     ("/Pod", "ephemeralcontainers"): _updating(_ephemeral),
     ("/Service", "proxy"): _PROXY,
+    ("/ServiceAccount", "token"): {"create": tokens.create},
     ("/Node", "proxy"): _PROXY,
     ("/Namespace", "finalize"): _updating(_finalize),
     ("certificates.k8s.io/CertificateSigningRequest", "approval"): _updating(certificates.approve),
@@ -69,6 +70,12 @@ SUBRESOURCES: dict[tuple[str, str], dict[str, Handler]] = {
 # Kinds that are not stored: creating one is a call.
 CALLS: dict[str, Handler] = {
     "/Binding": pods.bind,
+    "authentication.k8s.io/SelfSubjectReview": reviews.self_subject,
+    "authentication.k8s.io/TokenReview": reviews.token,
+    "authorization.k8s.io/LocalSubjectAccessReview": reviews.subject_access,
+    "authorization.k8s.io/SelfSubjectAccessReview": reviews.self_access,
+    "authorization.k8s.io/SelfSubjectRulesReview": reviews.self_rules,
+    "authorization.k8s.io/SubjectAccessReview": reviews.subject_access,
 }
 
 

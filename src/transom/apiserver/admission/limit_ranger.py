@@ -1,0 +1,210 @@
+"""LimitRanger: the limit ranges of a namespace fill in what containers leave open and bound what they ask for.
+
+Pods are looked at when they are created (their resources cannot change later), claims also when they grow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from transom.apiserver.admission.attributes import Attributes
+from transom.apiserver.resources import Resource
+from transom.apiserver.storage import Storage
+from transom.machinery.objects import Object
+from transom.machinery.quantity import MILLI, ZERO, Quantity, parse
+
+ANNOTATION = "kubernetes.io/limit-ranger"
+_POD, _CLAIM = "/Pod", "/PersistentVolumeClaim"
+_MAX_MILLI = (2**63 - 1) // 1000  # beyond this, thousandths do not fit an int64
+Amounts = dict[str, Quantity]
+
+
+class LimitRanger:
+    name = "LimitRanger"
+
+    def __init__(self, storage: Storage, limit_ranges: Resource) -> None:
+        self._storage = storage
+        self._limit_ranges = limit_ranges
+
+    def handles(self, resource: Resource, operation: str, subresource: str) -> bool:
+        if subresource:
+            return False
+        key = resource.kind.key
+        return operation == "CREATE" and key in (_POD, _CLAIM) or operation == "UPDATE" and key == _CLAIM
+
+    def admit(self, attributes: Attributes) -> None:
+        if attributes.kind_key == _POD:
+            for limit_range in self._storage.objects(self._limit_ranges, attributes.namespace):
+                _fill_in(attributes.obj, limit_range)
+
+    def validate(self, attributes: Attributes) -> None:
+        old = attributes.old
+        if old is not None and old["metadata"].get("deletionTimestamp"):
+            return
+        problems_of = _pod_problems if attributes.kind_key == _POD else _claim_problems
+        for limit_range in self._storage.objects(self._limit_ranges, attributes.namespace):
+            problems = list(dict.fromkeys(problems_of(attributes.obj, _limits(limit_range))))
+            if problems:
+                raise attributes.forbidden(problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
+
+
+def _limits(limit_range: Object) -> list[Object]:
+    return (limit_range.get("spec") or {}).get("limits") or []
+
+
+# ---- defaults --------------------------------------------------------------------------------------------------------
+
+
+def _fill_in(pod: Object, limit_range: Object) -> None:
+    requests: dict[str, str] = {}
+    limits: dict[str, str] = {}
+    for limit in _limits(limit_range):
+        if limit.get("type") == "Container":
+            requests.update(limit.get("defaultRequest") or {})
+            limits.update(limit.get("default") or {})
+    if not requests and not limits:
+        return
+    told: list[str] = []
+    for field, noun in (("containers", "container"), ("initContainers", "init container")):
+        for container in pod["spec"].get(field) or ():
+            resources = container.setdefault("resources", {})
+            for part, defaults, word in (("requests", requests, "request"), ("limits", limits, "limit")):
+                added = _merge(resources, part, defaults)
+                if added:
+                    told.append(f"{', '.join(sorted(added))} {word} for {noun} {container.get('name', '')}")
+    if told:
+        meta = pod["metadata"]
+        text = "LimitRanger plugin set: " + "; ".join(told)
+        meta["annotations"] = {**(meta.get("annotations") or {}), ANNOTATION: text}
+
+
+def _merge(resources: dict[str, Any], part: str, defaults: dict[str, str]) -> list[str]:
+    """Put the missing defaults in; their names."""
+    given = resources.get(part) or {}
+    added = [name for name in defaults if name not in given]
+    if added:
+        resources[part] = {**given, **{name: defaults[name] for name in added}}
+    return added
+
+
+# ---- bounds ----------------------------------------------------------------------------------------------------------
+
+
+def _amounts(texts: dict[str, str] | None) -> Amounts:
+    return {name: parse(text) for name, text in (texts or {}).items()}
+
+
+def _claim_problems(claim: Object, limits: list[Object]) -> Iterator[str]:
+    requests = _amounts(((claim.get("spec") or {}).get("resources") or {}).get("requests"))
+    for limit in limits:
+        if limit.get("type") == "PersistentVolumeClaim":
+            yield from _check(limit, "min", _minimum, requests, {})
+            yield from _check(limit, "max", _maximum_request, requests, {})
+
+
+def _pod_problems(pod: Object, limits: list[Object]) -> Iterator[str]:
+    spec = pod["spec"]
+    for limit in limits:
+        kind = limit.get("type")
+        if kind == "Container":
+            for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
+                resources = container.get("resources") or {}
+                yield from _bounds(limit, _amounts(resources.get("requests")), _amounts(resources.get("limits")))
+        elif kind == "Pod":
+            yield from _bounds(limit, _pod_total(spec, "requests"), _pod_total(spec, "limits"))
+
+
+def _bounds(limit: Object, requests: Amounts, limits: Amounts) -> Iterator[str]:
+    yield from _check(limit, "min", _minimum, requests, limits)
+    yield from _check(limit, "max", _maximum, requests, limits)
+    yield from _check(limit, "maxLimitRequestRatio", _ratio, requests, limits)
+
+
+Constraint = Callable[[str, Quantity, Quantity | None, Quantity | None], str]
+
+
+def _check(limit: Object, bound: str, constraint: Constraint, requests: Amounts, limits: Amounts) -> Iterator[str]:
+    for resource, text in (limit.get(bound) or {}).items():
+        what = f"{resource} {{}} per {limit['type']} is {parse(text)}"
+        problem = constraint(what, parse(text), requests.get(resource), limits.get(resource))
+        if problem:
+            yield problem
+
+
+def _comparable(*quantities: Quantity | None) -> tuple[int, ...]:
+    """Whole numbers that can be compared, in thousandths unless one is too large for that."""
+    values = tuple((q or ZERO).value() for q in quantities)
+    if all(value <= _MAX_MILLI for value in values):
+        return tuple((q or ZERO).milli_value() for q in quantities)
+    return values
+
+
+def _minimum(what: str, bound: Quantity, request: Quantity | None, limit: Quantity | None) -> str:
+    asked, limited, enforced = _comparable(request, limit, bound)
+    text = "minimum " + what.format("usage")
+    if request is None:
+        return f"{text}.  No request is specified"
+    if asked < enforced:
+        return f"{text}, but request is {request}"
+    if limit is not None and limited < enforced:
+        return f"{text}, but limit is {limit}"
+    return ""
+
+
+def _maximum_request(what: str, bound: Quantity, request: Quantity | None, _limit: Quantity | None) -> str:
+    asked, enforced = _comparable(request, bound)
+    text = "maximum " + what.format("usage")
+    if request is None:
+        return f"{text}.  No request is specified"
+    return f"{text}, but request is {request}" if asked > enforced else ""
+
+
+def _maximum(what: str, bound: Quantity, request: Quantity | None, limit: Quantity | None) -> str:
+    asked, limited, enforced = _comparable(request, limit, bound)
+    text = "maximum " + what.format("usage")
+    if limit is None:
+        return f"{text}.  No limit is specified"
+    if limited > enforced:
+        return f"{text}, but limit is {limit}"
+    if request is not None and asked > enforced:
+        return f"{text}, but request is {request}"
+    return ""
+
+
+def _ratio(what: str, bound: Quantity, request: Quantity | None, limit: Quantity | None) -> str:
+    asked, limited, _ = _comparable(request, limit, bound)
+    text = what.format("max limit to request ratio")
+    if request is None or asked == 0:
+        return f"{text}, but no request is specified or request is 0"
+    if limit is None or limited == 0:
+        return f"{text}, but no limit is specified or limit is 0"
+    given = limited / asked
+    if bound.value() <= _MAX_MILLI:
+        exceeded = given * 1000 > float(bound.milli_value())
+    else:
+        exceeded = given > float(bound.value())
+    return f"{text}, but provided ratio is {given:f}" if exceeded else ""
+
+
+def _pod_total(spec: Object, part: str) -> Amounts:
+    """What a whole pod asks for: the sum over its containers where each says something, or the largest init container."""
+    total = _sum(_amounts((c.get("resources") or {}).get(part)) for c in spec.get("containers") or ())
+    for container in spec.get("initContainers") or ():
+        for name, amount in _amounts((container.get("resources") or {}).get(part)).items():
+            if name not in total or amount > total[name]:
+                total[name] = amount
+    return total
+
+
+def _sum(inputs: Iterable[Amounts]) -> Amounts:
+    parts = list(inputs)
+    names = dict.fromkeys(name for part in parts for name in part)
+    out: Amounts = {}
+    for name in names:
+        if all(name in part for part in parts):
+            if name == "cpu":
+                out[name] = Quantity(sum(part[name].milli_value() for part in parts), MILLI)
+            else:
+                out[name] = Quantity(sum(part[name].value() for part in parts))
+    return out

@@ -1,0 +1,185 @@
+"""Tokens of service accounts: signed by the cluster's key, and good as long as what they speak of is there.
+
+A signature is verified once; what it vouches for is kept by the token's digest. Whether the account, the secret and the
+pod still exist is looked up at every use, so that a token ends with them.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from transom.apiserver.authentication.bearer import BadToken, Verified
+from transom.apiserver.authentication.chain import with_authenticated
+from transom.apiserver.context import User
+from transom.kit.clock import Clock, parse_rfc3339
+from transom.kit.jws import BadSignature, PublicKey, Token
+from transom.machinery import errors, serviceaccounts
+from transom.machinery.errors import GroupResource
+from transom.machinery.field import aggregate_text
+from transom.machinery.objects import Object
+from transom.machinery.rbac import go_strings
+
+Find = Callable[[str, str, str], Object | None]  # (plural, namespace, name) of the core group
+_LEEWAY = 60.0  # clocks differ
+_KEPT = 10_000
+_INVALIDATED = "Token has been invalidated"
+_NOT_VALID = "Token could not be validated."
+
+
+class _Known:
+    """What a verified signature vouches for."""
+
+    __slots__ = ("audiences", "claims", "legacy", "secret_data", "user")
+
+    def __init__(self, token: str, claims: Mapping[str, Any], legacy: bool) -> None:
+        self.claims = claims
+        self.legacy = legacy
+        audience = claims.get("aud") or ()
+        self.audiences = (audience,) if isinstance(audience, str) else tuple(audience)
+        self.secret_data = base64.b64encode(token.encode()).decode() if legacy else ""
+        self.user: User | None = None
+
+
+class ServiceAccountTokens:
+    def __init__(
+        self, keys: Callable[[], Sequence[PublicKey]], issuer: str, audiences: Sequence[str], find: Find, clock: Clock
+    ) -> None:
+        """`keys` is called when the first token comes."""
+        self._keys = keys
+        self._issuer = issuer
+        self._audiences = tuple(audiences)
+        self._find = find
+        self._clock = clock
+        self._known: dict[bytes, _Known] = {}
+
+    def __call__(self, token: str, audiences: Sequence[str]) -> Verified | None:
+        digest = hashlib.sha256(token.encode(errors="surrogateescape")).digest()
+        known = self._known.get(digest)
+        if known is None:
+            known = self._verify(token)
+            if known is None:
+                return None
+            if len(self._known) >= _KEPT:
+                self._known.clear()
+            self._known[digest] = known
+        own = known.audiences or self._audiences
+        meant = tuple(a for a in audiences if a in own)
+        if not meant:
+            raise BadToken(
+                f"token audiences {go_strings(own)} is invalid for the target audiences {go_strings(audiences)}"
+            )
+        if known.legacy:
+            self._check_legacy(token, known)
+        else:
+            self._check_bound(known)
+        assert known.user is not None
+        return Verified(known.user, meant)
+
+    def _verify(self, text: str) -> _Known | None:
+        token = Token.parse(text)
+        if token is None or token.claims.get("iss") not in (serviceaccounts.LEGACY_ISSUER, self._issuer):
+            return None
+        problems = []
+        for key in self._keys():
+            try:
+                key.verify(token.algorithm, token.signed, token.signature)
+            except BadSignature as problem:
+                problems.append(f"square/go-jose: {problem}")
+            else:
+                return _Known(text, token.claims, token.claims["iss"] == serviceaccounts.LEGACY_ISSUER)
+        if not problems:
+            return None
+        raise BadToken(aggregate_text(problems))
+
+    # ---- is it still good ----------------------------------------------------------------------------------------
+
+    def _check_legacy(self, token: str, known: _Known) -> None:
+        claims, prefix = known.claims, serviceaccounts.LEGACY_CLAIM
+        subject = claims.get("sub") or ""
+        if not subject:
+            raise BadToken("sub claim is missing")
+        namespace, secret_name, account, uid = (
+            _claim(claims, prefix + key, missing) for key, missing in (
+                ("namespace", "namespace"), ("secret.name", "secretName"),
+                ("service-account.name", "serviceAccountName"), ("service-account.uid", "serviceAccountUID"),
+            )
+        )
+        if serviceaccounts.split_user_name(subject) != (namespace, account):
+            raise BadToken("sub claim is invalid")
+        secret = self._find("secrets", namespace, secret_name)
+        if secret is None or secret["metadata"].get("deletionTimestamp"):
+            raise BadToken(_INVALIDATED)
+        stored = (secret.get("data") or {}).get("token", "")
+        if stored != known.secret_data and base64.b64decode(stored) != token.encode(errors="surrogateescape"):
+            raise BadToken("Token does not match server's copy")
+        self._check_account(namespace, account, uid, None)
+        if known.user is None:
+            known.user = _user(namespace, account, uid, {})
+
+    def _check_bound(self, known: _Known) -> None:
+        claims, now = known.claims, self._clock.time()
+        self._check_times(claims, now)
+        private = claims.get("kubernetes.io") or {}
+        namespace, account = private.get("namespace", ""), private.get("serviceaccount") or {}
+        name, uid = account.get("name", ""), account.get("uid", "")
+        self._check_account(namespace, name, uid, now)
+        for field, plural in (("secret", "secrets"), ("pod", "pods")):
+            reference = private.get(field)
+            if reference is not None:
+                self._check_reference(namespace, field.capitalize(), plural, reference, now)
+        if known.user is None:
+            pod = private.get("pod") or {}
+            extra = {}
+            if pod.get("name") and pod.get("uid"):
+                extra = {serviceaccounts.POD_NAME: [pod["name"]], serviceaccounts.POD_UID: [pod["uid"]]}
+            known.user = _user(namespace, name, uid, extra)
+
+    def _check_times(self, claims: Mapping[str, Any], now: float) -> None:
+        try:
+            if "nbf" in claims and now + _LEEWAY < claims["nbf"]:
+                raise BadToken(_NOT_VALID)
+            if "exp" in claims and now - _LEEWAY > claims["exp"]:
+                raise BadToken("Token has expired.")
+            if "iat" in claims and now + _LEEWAY < claims["iat"]:
+                raise BadToken(_NOT_VALID)
+        except TypeError:
+            raise BadToken(_NOT_VALID) from None
+
+    def _check_account(self, namespace: str, name: str, uid: str, now: float | None) -> None:
+        """`now` None: an account that is being deleted counts as gone; else when its time is over."""
+        found = self._find("serviceaccounts", namespace, name)
+        if found is None:
+            raise BadToken(errors.not_found(GroupResource("", "serviceaccounts"), name).message)
+        if _gone(found, now):
+            raise BadToken(f"ServiceAccount {namespace}/{name} has been deleted")
+        if found["metadata"]["uid"] != uid:
+            raise BadToken(f"ServiceAccount UID ({found['metadata']['uid']}) does not match claim ({uid})")
+
+    def _check_reference(self, namespace: str, kind: str, plural: str, reference: Object, now: float) -> None:
+        found = self._find(plural, namespace, reference.get("name", ""))
+        if found is None or _gone(found, now):
+            raise BadToken(_INVALIDATED)
+        if found["metadata"]["uid"] != reference.get("uid", ""):
+            raise BadToken(
+                f"{kind} UID ({found['metadata']['uid']}) does not match claim ({reference.get('uid', '')})"
+            )
+
+
+def _claim(claims: Mapping[str, Any], key: str, name: str) -> str:
+    value = claims.get(key)
+    if not value or not isinstance(value, str):
+        raise BadToken(f"{name} claim is missing")
+    return value
+
+
+def _gone(obj: Object, now: float | None) -> bool:
+    stamp = obj["metadata"].get("deletionTimestamp")
+    return bool(stamp) and (now is None or parse_rfc3339(stamp) < now - _LEEWAY)
+
+
+def _user(namespace: str, name: str, uid: str, extra: Mapping[str, list[str]]) -> User:
+    groups = with_authenticated(serviceaccounts.group_names(namespace))
+    return User(serviceaccounts.user_name(namespace, name), groups, uid, extra)

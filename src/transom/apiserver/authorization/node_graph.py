@@ -1,0 +1,204 @@
+"""Which node may see which object, because a pod on it uses it: the relations behind the Node authorizer.
+
+Pods name secrets, config maps, claims and their service account directly; a claim leads to its volume, and a volume to
+its secrets. Only pods and volumes are indexed; what is one lookup away (a volume attachment's node, a node's
+configuration source) is read when it is asked for.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import orjson
+
+from transom.machinery.objects import Object
+from transom.store.api import Event, Store
+
+MIRROR = "kubernetes.io/config.mirror"
+Vertex = tuple[str, str, str]  # resource, namespace, name
+_VOLUME_SECRETS = ("azureFile", "cephfs", "cinder", "flexVolume", "rbd", "scaleIO", "iscsi", "storageos")
+
+
+class NodeGraph:
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._started = False
+        self._pods: dict[str, tuple[str, list[Vertex]]] = {}  # key of a pod -> its node, what it uses
+        self._nodes: dict[Vertex, Counter[str]] = {}  # what is used -> on which nodes, by how many pods
+        self._volumes: dict[str, tuple[Vertex, list[Vertex]]] = {}  # volume -> its claim, its secrets
+        self._by_secret: dict[Vertex, set[str]] = {}  # secret -> volumes
+
+    def related(self, node: str, resource: str, namespace: str, name: str) -> bool:
+        if not self._started:
+            self._start()
+        vertex = (resource, namespace, name)
+        if self._used_on(vertex, node):
+            return True
+        if resource == "secrets":
+            return any(self._used_on(self._volumes[v][0], node) for v in self._by_secret.get(vertex, ()))
+        if resource == "persistentvolumes":
+            volume = self._volumes.get(name)
+            return volume is not None and self._used_on(volume[0], node)
+        if resource == "volumeattachments":
+            found = self._read(f"volumeattachments.storage.k8s.io/{name}")
+            return found is not None and (found.get("spec") or {}).get("nodeName") == node
+        if resource == "configmaps":
+            source = ((self._read(f"nodes/{node}") or {}).get("spec") or {}).get("configSource") or {}
+            config = source.get("configMap") or {}
+            return (config.get("namespace"), config.get("name")) == (namespace, name)
+        return False
+
+    def _used_on(self, vertex: Vertex, node: str) -> bool:
+        nodes = self._nodes.get(vertex)
+        return nodes is not None and node in nodes
+
+    def _read(self, key: str) -> Object | None:
+        record = self._store.get(key)
+        return None if record is None else orjson.loads(record.value)
+
+    # ---- keeping current -----------------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        self._started = True
+        since = self._store.revision
+        for prefix, apply in (("pods/", self._pod), ("persistentvolumes/", self._volume)):
+            for record in self._store.list(prefix).records:
+                apply(record.key, record.value)
+        self._store.watch("pods/", since, self._pods_changed)
+        self._store.watch("persistentvolumes/", since, self._volumes_changed)
+
+    def _pods_changed(self, events: Sequence[Event]) -> None:
+        for event in events:
+            self._pod(event.key, None if event.record is None else event.record.value)
+
+    def _volumes_changed(self, events: Sequence[Event]) -> None:
+        for event in events:
+            self._volume(event.key, None if event.record is None else event.record.value)
+
+    def _pod(self, key: str, value: bytes | None) -> None:
+        if value is None:
+            node, used = self._pods.pop(key, ("", []))
+            for vertex in used:
+                nodes = self._nodes[vertex]
+                nodes[node] -= 1
+                if not nodes[node]:
+                    del nodes[node]
+                    if not nodes:
+                        del self._nodes[vertex]
+            return
+        # Node and references of a pod never change once it is bound, so most updates need no look inside.
+        if key in self._pods or b'"nodeName"' not in value:
+            return
+        pod: Object = orjson.loads(value)
+        node = (pod.get("spec") or {}).get("nodeName", "")
+        if not node:
+            return
+        used = list(dict.fromkeys(references(pod)))
+        self._pods[key] = (node, used)
+        for vertex in used:
+            self._nodes.setdefault(vertex, Counter())[node] += 1
+
+    def _volume(self, key: str, value: bytes | None) -> None:
+        name = key.partition("/")[2]
+        for secret in self._volumes.pop(name, (None, []))[1]:
+            self._by_secret[secret].discard(name)
+            if not self._by_secret[secret]:
+                del self._by_secret[secret]
+        spec = (orjson.loads(value).get("spec") or {}) if value is not None else {}
+        claim = spec.get("claimRef")
+        if not claim:
+            return
+        namespace = claim.get("namespace", "")
+        secrets = [("secrets", ns, secret) for ns, secret in volume_secrets(spec, namespace)]
+        self._volumes[name] = (("persistentvolumeclaims", namespace, claim.get("name", "")), secrets)
+        for vertex in secrets:
+            self._by_secret.setdefault(vertex, set()).add(name)
+
+
+def references(pod: Object) -> Iterator[Vertex]:
+    """What a pod gives its node to see. Mirror pods give nothing: nodes make them."""
+    meta, spec = pod["metadata"], pod["spec"]
+    if MIRROR in (meta.get("annotations") or {}):
+        return
+    namespace = meta.get("namespace", "")
+    if spec.get("serviceAccountName"):
+        yield "serviceaccounts", namespace, spec["serviceAccountName"]
+    for name in secret_names(spec):
+        yield "secrets", namespace, name
+    for name in config_map_names(spec):
+        yield "configmaps", namespace, name
+    for volume in spec.get("volumes") or ():
+        if "persistentVolumeClaim" in volume:
+            yield "persistentvolumeclaims", namespace, volume["persistentVolumeClaim"].get("claimName", "")
+        elif "ephemeral" in volume:
+            yield "persistentvolumeclaims", namespace, f"{meta['name']}-{volume['name']}"
+
+
+def _containers(spec: Object) -> Iterator[Object]:
+    for field in ("initContainers", "containers", "ephemeralContainers"):
+        yield from spec.get(field) or ()
+
+
+def _from_containers(spec: Object, whole: str, key: str) -> Iterator[str]:
+    for container in _containers(spec):
+        for source in container.get("envFrom") or ():
+            yield (source.get(whole) or {}).get("name", "")
+        for variable in container.get("env") or ():
+            yield ((variable.get("valueFrom") or {}).get(key) or {}).get("name", "")
+
+
+def secret_names(spec: Object) -> Iterator[str]:
+    """Every secret that a pod names itself."""
+    return filter(None, _secret_names(spec))
+
+
+def _secret_names(spec: Object) -> Iterator[str]:
+    for reference in spec.get("imagePullSecrets") or ():
+        yield reference.get("name", "")
+    yield from _from_containers(spec, "secretRef", "secretKeyRef")
+    for volume in spec.get("volumes") or ():
+        if "secret" in volume:
+            yield volume["secret"].get("secretName", "")
+        for source in (volume.get("projected") or {}).get("sources") or ():
+            yield (source.get("secret") or {}).get("name", "")
+        for kind in _VOLUME_SECRETS:
+            if kind in volume:
+                yield volume[kind].get("secretName", "") if kind == "azureFile" else (
+                    (volume[kind].get("secretRef") or {}).get("name", "")
+                )
+        yield ((volume.get("csi") or {}).get("nodePublishSecretRef") or {}).get("name", "")
+
+
+def config_map_names(spec: Object) -> Iterator[str]:
+    """Every config map that a pod names itself."""
+    return filter(None, _config_map_names(spec))
+
+
+def _config_map_names(spec: Object) -> Iterator[str]:
+    yield from _from_containers(spec, "configMapRef", "configMapKeyRef")
+    for volume in spec.get("volumes") or ():
+        yield (volume.get("configMap") or {}).get("name", "")
+        for source in (volume.get("projected") or {}).get("sources") or ():
+            yield (source.get("configMap") or {}).get("name", "")
+
+
+def volume_secrets(spec: Object, claim_namespace: str) -> Iterator[tuple[str, str]]:
+    """Namespace and name of the secrets of a persistent volume that a kubelet needs."""
+    for kind in _VOLUME_SECRETS:
+        source = spec.get(kind)
+        if source is None:
+            continue
+        if kind == "azureFile":
+            reference = {"name": source.get("secretName", ""), "namespace": source.get("secretNamespace", "")}
+        else:
+            reference = source.get("secretRef") or {}
+        # Cinder and StorageOS never fell back to the namespace of the claim.
+        fallback = "" if kind in ("cinder", "storageos") else claim_namespace
+        if reference.get("name"):
+            yield reference.get("namespace") or fallback, reference["name"]
+    csi = spec.get("csi") or {}
+    for field in ("nodePublishSecretRef", "nodeStageSecretRef"):
+        reference = csi.get(field) or {}
+        if reference.get("name"):
+            yield reference.get("namespace", ""), reference["name"]

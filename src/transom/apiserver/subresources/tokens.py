@@ -1,0 +1,83 @@
+"""Tokens of service accounts on request: for an audience, for a while, bound to a pod or a secret."""
+
+from __future__ import annotations
+
+from transom.apiserver import respond, writes
+from transom.apiserver.http.messages import Response
+from transom.apiserver.negotiate import body_media
+from transom.apiserver.subresources.call import Call
+from transom.kit.clock import rfc3339
+from transom.machinery import codec, defaults, errors, managedfields, schema
+from transom.machinery.errors import GroupResource
+from transom.machinery.field import go_quote
+from transom.machinery.kinds import GVK
+from transom.machinery.objects import Object
+from transom.machinery.validation import reviews
+
+TOKEN_REQUEST = GVK("authentication.k8s.io", "v1", "TokenRequest")
+
+
+async def create(call: Call) -> Response:
+    request = _received(call)
+    await call.server.admission.connect(call, request)
+    problems = reviews.validate_token_request(request)
+    if problems:
+        raise errors.invalid(GroupResource(TOKEN_REQUEST.group, TOKEN_REQUEST.kind), "", problems)
+    server, info, spec = call.server, call.info, request["spec"]
+    account = server.find_core("serviceaccounts", info.namespace, info.name)
+    if account is None:
+        raise errors.not_found(GroupResource("", "serviceaccounts"), info.name)
+    bound = _bound_object(call, spec.get("boundObjectRef"))
+    seconds = spec["expirationSeconds"]
+    request["spec"] = {
+        "audiences": spec.get("audiences") or list(server.tokens.audiences),
+        "expirationSeconds": seconds,
+        "boundObjectRef": spec.get("boundObjectRef"),
+    }
+    text = server.token_issuer.bound(account, request["spec"]["audiences"], call.ctx.now, seconds, **bound)
+    request["status"] = {"token": text, "expirationTimestamp": rfc3339(call.ctx.now + seconds)}
+    document = {"kind": TOKEN_REQUEST.kind, "apiVersion": TOKEN_REQUEST.api_version, **request}
+    return respond.document(document, call.form, 201, respond.warning_headers(call.ctx.warnings))
+
+
+def _received(call: Call) -> Object:
+    ctx, raw = call.ctx, call.request
+    options = writes.begin(ctx, raw, "CreateOptions")
+    level = options.get("fieldValidation", "Ignore")
+    body = codec.decode(raw.body, body_media(raw.header(b"content-type")), TOKEN_REQUEST, strict=level != "Ignore")
+    writes.report_problems(ctx, level, [*body.unknown, *body.duplicates])
+    obj = body.obj
+    defaults.apply(TOKEN_REQUEST, obj)
+    entries = managedfields.on_update(
+        None, obj, schema.lookup(TOKEN_REQUEST), ctx.manager, TOKEN_REQUEST.api_version, rfc3339(ctx.now),
+        lambda unchanged, _version: unchanged,
+    )
+    if entries:
+        obj["metadata"]["managedFields"] = entries
+    return obj
+
+
+def _bound_object(call: Call, reference: Object | None) -> dict[str, Object]:
+    """What the token is to end with, as `pod=` or `secret=`."""
+    if not reference:
+        return {}
+    kind, name = reference.get("kind", ""), reference.get("name", "")
+    group, _, version = reference.get("apiVersion", "").rpartition("/")
+    if group or kind not in ("Pod", "Secret"):
+        raise errors.bad_request(f"cannot bind token to object of type {group}/{version}, Kind={kind}")
+    found = call.server.find_core(f"{kind.lower()}s", call.info.namespace, name)
+    if found is None:
+        raise errors.not_found(GroupResource("", f"{kind.lower()}s"), name)
+    account = call.info.name
+    if kind == "Pod" and (found.get("spec") or {}).get("serviceAccountName", "") != account:
+        raise errors.bad_request(
+            f"cannot bind token for serviceaccount {go_quote(account)} to pod running with different serviceaccount name."
+        )
+    uid = reference.get("uid")
+    if uid and uid != found["metadata"]["uid"]:
+        raise errors.conflict(
+            GroupResource("", kind), name,
+            f"the UID in the bound object reference ({uid}) does not match the UID in record. "
+            "The object might have been deleted and then recreated",
+        )
+    return {kind.lower(): found}
