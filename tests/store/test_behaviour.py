@@ -148,6 +148,7 @@ def test_lists_are_sorted_and_paged(run: Run) -> None:
         await store.delete("pods/a/é")
         await put(store, "pods/a/3")
         await put(store, "pods/b/1", b"changed")
+        await put(store, "pods/a/1", b"changed, but on the page before")
         rest = store.list("pods/", after="pods/a/2", limit=9, revision=page.revision)
         assert [record.key for record in rest.records] == [
             k for k in expected if k.startswith("pods/") and k > "pods/a/2"

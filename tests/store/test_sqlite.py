@@ -6,6 +6,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -207,6 +208,31 @@ def test_everything_accepted_before_the_failure_was_known_fails_too(
         assert "disk I/O error" in str(results[0])
         assert store.revision == 1 and store.latest("pods/a") is None and not seen
         assert (await put(store, "pods/a", expected=0)).mod_revision == 5  # revisions are not given out twice
+        await store.close()
+
+    run(scenario)
+
+
+def test_latest_shows_the_newest_of_several_writes_on_their_way(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit = disk.commit
+    gate = threading.Semaphore(1)
+
+    def one_at_a_time(connection: sqlite3.Connection, *args: object) -> None:
+        gate.acquire()
+        commit(connection, *args)  # type: ignore[arg-type]
+
+    async def scenario() -> None:
+        store = await opened(path)
+        monkeypatch.setattr(disk, "commit", one_at_a_time)
+        first = put(store, "pods/a")
+        wait_until_idle(store)  # it is durable, but the loop has not heard of it
+        second = put(store, "pods/a", b"y", expected=2)
+        await first
+        current, latest = store.get("pods/a"), store.latest("pods/a")
+        assert current is not None and latest is not None
+        assert (current.mod_revision, latest.mod_revision) == (2, 3)
+        gate.release()
+        assert await second is store.get("pods/a") is latest
         await store.close()
 
     run(scenario)
