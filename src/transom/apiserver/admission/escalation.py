@@ -13,13 +13,13 @@ from transom.apiserver.authorization.chain import Decision
 from transom.apiserver.authorization.rbac import Rbac, absent
 from transom.apiserver.context import User
 from transom.apiserver.requestinfo import RequestInfo
+from transom.apiserver.resources import Resource
 from transom.machinery import errors, rbac
 from transom.machinery.field import aggregate_text, go_quote
 from transom.machinery.objects import Object
 
 Decide = Callable[[User, RequestInfo], Decision]
 _ROLES = {f"{rbac.GROUP}/Role", f"{rbac.GROUP}/ClusterRole"}
-_BINDINGS = {f"{rbac.GROUP}/RoleBinding", f"{rbac.GROUP}/ClusterRoleBinding"}
 # What the garbage collector changes; changing only these grants nothing.
 _COLLECTORS = {"ownerReferences", "finalizers", "selfLink", "managedFields"}
 
@@ -31,15 +31,16 @@ class RoleEscalation:
         self._policy = policy
         self._decide = decide
 
+    def handles(self, resource: Resource, operation: str, subresource: str) -> bool:
+        return resource.group == rbac.GROUP and operation in ("CREATE", "UPDATE")
+
     def admit(self, attributes: Attributes) -> None:
-        if attributes.resource.group != rbac.GROUP or attributes.operation == "DELETE":
-            return
         user = attributes.ctx.user
         if "system:masters" in user.groups:
             return
         if attributes.kind_key in _ROLES:
             self._check_role(attributes, user)
-        elif attributes.kind_key in _BINDINGS:
+        else:
             self._check_binding(attributes, user)
 
     def _check_role(self, attributes: Attributes, user: User) -> None:

@@ -31,7 +31,7 @@ class LimitRanger:
         if subresource:
             return False
         key = resource.kind.key
-        return operation == "CREATE" and key in (_POD, _CLAIM) or operation == "UPDATE" and key == _CLAIM
+        return (operation == "CREATE" and key in (_POD, _CLAIM)) or (operation == "UPDATE" and key == _CLAIM)
 
     def admit(self, attributes: Attributes) -> None:
         if attributes.kind_key == _POD:
@@ -188,7 +188,7 @@ def _ratio(what: str, bound: Quantity, request: Quantity | None, limit: Quantity
 
 
 def _pod_total(spec: Object, part: str) -> Amounts:
-    """What a whole pod asks for: the sum over its containers where each says something, or the largest init container."""
+    """What a pod asks for: the sum over its containers where each says something, or the largest init container."""
     total = _sum(_amounts((c.get("resources") or {}).get(part)) for c in spec.get("containers") or ())
     for container in spec.get("initContainers") or ():
         for name, amount in _amounts((container.get("resources") or {}).get(part)).items():

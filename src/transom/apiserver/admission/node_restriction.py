@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from transom.apiserver.admission.attributes import Attributes
-from transom.apiserver.admission.forbidden import forbidden
 from transom.apiserver.authorization.node import LEASE_NAMESPACE, node_name
 from transom.apiserver.authorization.node_graph import MIRROR, config_map_names, secret_names
+from transom.apiserver.resources import Resource
 from transom.machinery import errors
 from transom.machinery.errors import GroupResource
 from transom.machinery.field import go_quote
@@ -39,12 +39,15 @@ class NodeRestriction:
             "storage.k8s.io/CSINode": self._csi_node,
         }
 
+    def handles(self, resource: Resource, operation: str, subresource: str) -> bool:
+        return operation != "CONNECT"
+
     def admit(self, attributes: Attributes) -> None:
         node = node_name(attributes.ctx.user)
-        if node is None or attributes.operation == "CONNECT":
+        if node is None:
             return
         if not node:
-            raise forbidden(attributes, f"could not determine node from user {go_quote(attributes.ctx.user.name)}")
+            raise attributes.forbidden(f"could not determine node from user {go_quote(attributes.ctx.user.name)}")
         check = self._checks.get(attributes.kind_key)
         if check is not None:
             check(node, attributes)
@@ -57,70 +60,70 @@ class NodeRestriction:
         elif a.subresource == "eviction":
             self._eviction(node, a)
         elif a.subresource:
-            raise forbidden(
-                a, f"unexpected pod subresource {go_quote(a.subresource)}, only 'status' and 'eviction' are allowed"
+            raise a.forbidden(
+                f"unexpected pod subresource {go_quote(a.subresource)}, only 'status' and 'eviction' are allowed"
             )
         elif a.operation == "CREATE":
             self._pod_create(node, a)
         elif a.operation == "DELETE":
             if not _on(self._existing("pods", a.namespace, a.name), node):
-                raise forbidden(a, f"node {go_quote(node)} can only delete pods with spec.nodeName set to itself")
+                raise a.forbidden(f"node {go_quote(node)} can only delete pods with spec.nodeName set to itself")
         else:
-            raise forbidden(
-                a, f"unexpected operation {go_quote(a.operation)}, node {go_quote(node)} can only create and delete"
-                   " mirror pods",
+            raise a.forbidden(
+                f"unexpected operation {go_quote(a.operation)}, node {go_quote(node)} can only create and delete "
+                "mirror pods"
             )
 
     def _pod_create(self, node: str, a: Attributes) -> None:
         meta, spec, quoted = a.obj["metadata"], a.obj["spec"], go_quote(node)
         if MIRROR not in (meta.get("annotations") or {}):
-            raise forbidden(a, f'pod does not have "{MIRROR}" annotation, node {quoted} can only create mirror pods')
+            raise a.forbidden(f'pod does not have "{MIRROR}" annotation, node {quoted} can only create mirror pods')
         if spec.get("nodeName") != node:
-            raise forbidden(a, f"node {quoted} can only create pods with spec.nodeName set to itself")
+            raise a.forbidden(f"node {quoted} can only create pods with spec.nodeName set to itself")
         self._owner(node, a, meta.get("ownerReferences") or [])
         uses = f"node {quoted} can not create pods that reference"
         if spec.get("serviceAccountName"):
-            raise forbidden(a, f"{uses} a service account")
+            raise a.forbidden(f"{uses} a service account")
         if any(secret_names(spec)):
-            raise forbidden(a, f"{uses} secrets")
+            raise a.forbidden(f"{uses} secrets")
         if any(config_map_names(spec)):
-            raise forbidden(a, f"{uses} configmaps")
+            raise a.forbidden(f"{uses} configmaps")
         if any("persistentVolumeClaim" in volume for volume in spec.get("volumes") or ()):
-            raise forbidden(a, f"{uses} persistentvolumeclaims")
+            raise a.forbidden(f"{uses} persistentvolumeclaims")
 
     def _owner(self, node: str, a: Attributes, owners: list[Object]) -> None:
         only = f"node {go_quote(node)} can only create pods with"
         if len(owners) > 1:
-            raise forbidden(a, f"{only} a single owner reference set to itself")
+            raise a.forbidden(f"{only} a single owner reference set to itself")
         owner = owners[0] if owners else {}
         if (owner.get("apiVersion"), owner.get("kind"), owner.get("name")) != ("v1", "Node", node):
-            raise forbidden(a, f"{only} an owner reference set to itself")
+            raise a.forbidden(f"{only} an owner reference set to itself")
         if not owner.get("controller"):
-            raise forbidden(a, f"{only} a controller owner reference set to itself")
+            raise a.forbidden(f"{only} a controller owner reference set to itself")
         if owner.get("blockOwnerDeletion"):
-            raise forbidden(a, f"node {go_quote(node)} must not set blockOwnerDeletion on an owner reference")
+            raise a.forbidden(f"node {go_quote(node)} must not set blockOwnerDeletion on an owner reference")
         uid = self._existing("nodes", "", node, "node")["metadata"]["uid"]
         if owner.get("uid") != uid:
-            raise forbidden(a, f"node {node} UID mismatch: expected {owner.get('uid', '')} got {uid}")
+            raise a.forbidden(f"node {node} UID mismatch: expected {owner.get('uid', '')} got {uid}")
 
     def _pod_status(self, node: str, a: Attributes) -> None:
         if a.operation != "UPDATE":
-            raise forbidden(a, f"unexpected operation {go_quote(a.operation)}")
+            raise a.forbidden(f"unexpected operation {go_quote(a.operation)}")
         if not _on(a.old or {}, node):
-            raise forbidden(
-                a, f"node {go_quote(node)} can only update pod status for pods with spec.nodeName set to itself"
+            raise a.forbidden(
+                f"node {go_quote(node)} can only update pod status for pods with spec.nodeName set to itself"
             )
         if _labels(a.old) != _labels(a.obj):
-            raise forbidden(a, f"node {go_quote(node)} cannot update labels through pod status")
+            raise a.forbidden(f"node {go_quote(node)} cannot update labels through pod status")
 
     def _eviction(self, node: str, a: Attributes) -> None:
         if a.operation != "CREATE":
-            raise forbidden(a, f"unexpected operation {a.operation}")
+            raise a.forbidden(f"unexpected operation {a.operation}")
         name = a.name or ((a.obj or {}).get("metadata") or {}).get("name", "")
         if not name:
-            raise forbidden(a, "could not determine pod from request data")
+            raise a.forbidden("could not determine pod from request data")
         if not _on(self._existing("pods", a.namespace, name), node):
-            raise forbidden(a, f"node {node} can only evict pods with spec.nodeName set to itself")
+            raise a.forbidden(f"node {node} can only evict pods with spec.nodeName set to itself")
 
     def _existing(self, plural: str, namespace: str, name: str, singular: str = "pod") -> Object:
         found = self._find(plural, namespace, name)
@@ -134,14 +137,14 @@ class NodeRestriction:
         # On a create the name stands in the object only.
         asked = a.name or ((a.obj or {}).get("metadata") or {}).get("name", "")
         if asked != node:
-            raise forbidden(a, f"node {go_quote(node)} is not allowed to modify node {go_quote(asked)}")
+            raise a.forbidden(f"node {go_quote(node)} is not allowed to modify node {go_quote(asked)}")
         if a.operation == "CREATE":
             if (a.obj.get("spec") or {}).get("configSource") is not None:
-                raise forbidden(a, f"node {go_quote(node)} is not allowed to create pods with a non-nil configSource")
+                raise a.forbidden(f"node {go_quote(node)} is not allowed to create pods with a non-nil configSource")
             refused = _forbidden_labels(_labels(a.obj), {})
             if refused:
-                raise forbidden(
-                    a, f"node {go_quote(node)} is not allowed to set the following labels: {', '.join(refused)}"
+                raise a.forbidden(
+                    f"node {go_quote(node)} is not allowed to set the following labels: {', '.join(refused)}"
                 )
         elif a.operation == "UPDATE":
             self._node_update(node, a)
@@ -150,26 +153,26 @@ class NodeRestriction:
         new, old = a.obj.get("spec") or {}, (a.old or {}).get("spec") or {}
         source = new.get("configSource")
         if source is not None and source != old.get("configSource"):
-            raise forbidden(
-                a, f"node {go_quote(node)} is not allowed to update configSource to a new non-nil configSource"
+            raise a.forbidden(
+                f"node {go_quote(node)} is not allowed to update configSource to a new non-nil configSource"
             )
         if (new.get("taints") or []) != (old.get("taints") or []):
-            raise forbidden(a, f"node {go_quote(node)} is not allowed to modify taints")
+            raise a.forbidden(f"node {go_quote(node)} is not allowed to modify taints")
         refused = _forbidden_labels(_labels(a.obj), _labels(a.old))
         if refused:
-            raise forbidden(a, f"is not allowed to modify labels: {', '.join(refused)}")
+            raise a.forbidden(f"is not allowed to modify labels: {', '.join(refused)}")
 
     # ---- the rest ------------------------------------------------------------------------------------------------
 
     def _claim(self, node: str, a: Attributes) -> None:
         if a.subresource != "status":
-            raise forbidden(a, "may only update PVC status")
+            raise a.forbidden("may only update PVC status")
         if a.operation != "UPDATE":
-            raise forbidden(a, f"unexpected operation {go_quote(a.operation)}")
+            raise a.forbidden(f"unexpected operation {go_quote(a.operation)}")
         if _claim_essence(a.obj) != _claim_essence(a.old or {}):
-            raise forbidden(
-                a, f"node {go_quote(node)} is not allowed to update fields other than status.capacity and"
-                   " status.conditions",
+            raise a.forbidden(
+                f"node {go_quote(node)} is not allowed to update fields other than status.capacity and "
+                "status.conditions"
             )
 
     def _account(self, node: str, a: Attributes) -> None:
@@ -179,27 +182,27 @@ class NodeRestriction:
         reference = (a.obj.get("spec") or {}).get("boundObjectRef") or {}
         name, uid = reference.get("name", ""), reference.get("uid", "")
         if (reference.get("apiVersion"), reference.get("kind")) != ("v1", "Pod") or not name:
-            raise forbidden(a, "node requested token not bound to a pod")
+            raise a.forbidden("node requested token not bound to a pod")
         if not uid:
-            raise forbidden(a, "node requested token with a pod binding without a uid")
+            raise a.forbidden("node requested token with a pod binding without a uid")
         pod = self._existing("pods", a.namespace, name)
         if uid != pod["metadata"]["uid"]:
-            raise forbidden(
-                a, f"the UID in the bound object reference ({uid}) does not match the UID in record"
-                   f" ({pod['metadata']['uid']}). The object might have been deleted and then recreated",
+            raise a.forbidden(
+                f"the UID in the bound object reference ({uid}) does not match the UID in record "
+                f"({pod['metadata']['uid']}). The object might have been deleted and then recreated"
             )
         if not _on(pod, node):
-            raise forbidden(a, "node requested token bound to a pod scheduled on a different node")
+            raise a.forbidden("node requested token bound to a pod scheduled on a different node")
 
     def _lease(self, node: str, a: Attributes) -> None:
         if a.namespace != LEASE_NAMESPACE:
-            raise forbidden(a, f'can only access leases in the "{LEASE_NAMESPACE}" system namespace')
+            raise a.forbidden(f'can only access leases in the "{LEASE_NAMESPACE}" system namespace')
         if _own_name(a) != node:
-            raise forbidden(a, "can only access node lease with the same name as the requesting node")
+            raise a.forbidden("can only access node lease with the same name as the requesting node")
 
     def _csi_node(self, node: str, a: Attributes) -> None:
         if _own_name(a) != node:
-            raise forbidden(a, "can only access CSINode with the same name as the requesting node")
+            raise a.forbidden("can only access CSINode with the same name as the requesting node")
 
 
 def _own_name(a: Attributes) -> str:

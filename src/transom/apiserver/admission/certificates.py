@@ -1,0 +1,89 @@
+"""CertificateApproval, CertificateSigning, CertificateSubjectRestriction: who may decide about certificate requests.
+
+The right to approve or sign is a right on the signer, which is a resource in the eyes of authorization only. The right
+to write the request is not enough.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+
+from transom.apiserver.admission.attributes import Attributes
+from transom.apiserver.authorization.chain import Decision
+from transom.apiserver.context import User
+from transom.apiserver.requestinfo import RequestInfo
+from transom.apiserver.resources import Resource
+from transom.machinery.field import go_quote
+
+Decide = Callable[[User, RequestInfo], Decision]
+_GROUP = "certificates.k8s.io"
+_KEY = f"{_GROUP}/CertificateSigningRequest"
+_CLIENT_SIGNER = "kubernetes.io/kube-apiserver-client"
+_MASTERS = "system:masters"
+
+
+def may(decide: Decide, user: User, verb: str, signer: str) -> bool:
+    """Whether the user has this right on the signer, or on all signers of its domain."""
+    names = (signer, f"{signer.split('/', 1)[0]}/*")
+    return any(
+        decide(user, RequestInfo(True, "", verb, _GROUP, "*", "", "signers", name)).allowed for name in names
+    )
+
+
+def _signer(csr: dict[str, dict[str, str]]) -> str:
+    return (csr.get("spec") or {}).get("signerName", "")
+
+
+class CertificateApproval:
+    name = "CertificateApproval"
+
+    def __init__(self, decide: Decide) -> None:
+        self._decide = decide
+
+    def handles(self, resource: Resource, operation: str, subresource: str) -> bool:
+        return resource.kind.key == _KEY and operation == "UPDATE" and subresource == "approval"
+
+    def validate(self, attributes: Attributes) -> None:
+        signer = _signer(attributes.old or {})  # of the stored request: this one could name another signer
+        if not may(self._decide, attributes.ctx.user, "approve", signer):
+            raise attributes.forbidden(f"user not permitted to approve requests with signerName {go_quote(signer)}")
+
+
+class CertificateSigning:
+    name = "CertificateSigning"
+
+    def __init__(self, decide: Decide) -> None:
+        self._decide = decide
+
+    def handles(self, resource: Resource, operation: str, subresource: str) -> bool:
+        return resource.kind.key == _KEY and operation == "UPDATE" and subresource == "status"
+
+    def validate(self, attributes: Attributes) -> None:
+        old = attributes.old or {}
+        before, after = old.get("status") or {}, attributes.obj.get("status") or {}
+        if all((before.get(f) or None) == (after.get(f) or None) for f in ("certificate", "conditions")):
+            return
+        signer = _signer(old)
+        if not may(self._decide, attributes.ctx.user, "sign", signer):
+            raise attributes.forbidden(f"user not permitted to sign requests with signerName {go_quote(signer)}")
+
+
+class CertificateSubjectRestriction:
+    name = "CertificateSubjectRestriction"
+
+    def handles(self, resource: Resource, operation: str, subresource: str) -> bool:
+        return resource.kind.key == _KEY and operation == "CREATE" and not subresource
+
+    def validate(self, attributes: Attributes) -> None:
+        if _signer(attributes.obj) != _CLIENT_SIGNER:
+            return
+        from cryptography import x509
+
+        try:
+            request = x509.load_pem_x509_csr(base64.b64decode(attributes.obj["spec"].get("request", "")))
+        except ValueError as problem:
+            raise attributes.forbidden(f"failed to parse CSR: {problem}") from None
+        groups = request.subject.get_attributes_for_oid(x509.NameOID.ORGANIZATION_NAME)
+        if any(group.value == _MASTERS for group in groups):
+            raise attributes.forbidden(f"use of {_CLIENT_SIGNER} signer with {_MASTERS} group is not allowed")

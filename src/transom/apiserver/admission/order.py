@@ -1,0 +1,63 @@
+"""The admission plugins, in the order of Kubernetes 1.20: the one place that says which there are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from transom.apiserver.admission.certificates import (
+    CertificateApproval,
+    CertificateSigning,
+    CertificateSubjectRestriction,
+)
+from transom.apiserver.admission.chain import Plugin
+from transom.apiserver.admission.claim_resize import PersistentVolumeClaimResize
+from transom.apiserver.admission.default_ingress_class import DefaultIngressClass
+from transom.apiserver.admission.default_storage_class import DefaultStorageClass
+from transom.apiserver.admission.default_tolerations import DefaultTolerationSeconds
+from transom.apiserver.admission.escalation import RoleEscalation
+from transom.apiserver.admission.limit_ranger import LimitRanger
+from transom.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
+from transom.apiserver.admission.node_restriction import NodeRestriction
+from transom.apiserver.admission.priority import Priority
+from transom.apiserver.admission.resource_quota import ResourceQuota
+from transom.apiserver.admission.runtime_class import RuntimeClass
+from transom.apiserver.admission.service_account import ServiceAccount
+from transom.apiserver.admission.storage_protection import StorageObjectInUseProtection
+from transom.apiserver.admission.taint_nodes import TaintNodesByCondition
+
+if TYPE_CHECKING:
+    from transom.apiserver.server import ApiServer
+
+_PROJECTED_TOKENS_SINCE = (1, 21)
+
+
+def plugins(server: ApiServer) -> list[Plugin]:
+    storage, resource, security = server.storage, server.resource, server.security
+    storage_classes = resource("storage.k8s.io", "v1", "storageclasses")
+    return [
+        NamespaceLifecycle(storage, resource("", "v1", "namespaces")),
+        LimitRanger(storage, resource("", "v1", "limitranges")),
+        ServiceAccount(
+            storage, resource("", "v1", "serviceaccounts"), resource("", "v1", "secrets"), storage.generate_name,
+            projected=_release(server.release) >= _PROJECTED_TOKENS_SINCE,
+        ),
+        NodeRestriction(server.find_core),
+        TaintNodesByCondition(),
+        Priority(storage, resource("scheduling.k8s.io", "v1", "priorityclasses")),
+        DefaultTolerationSeconds(),
+        DefaultStorageClass(storage, storage_classes),
+        StorageObjectInUseProtection(),
+        PersistentVolumeClaimResize(storage, storage_classes),
+        RuntimeClass(storage, resource("node.k8s.io", "v1", "runtimeclasses")),
+        CertificateApproval(security.decide),
+        CertificateSigning(security.decide),
+        CertificateSubjectRestriction(),
+        DefaultIngressClass(storage, resource("networking.k8s.io", "v1", "ingressclasses")),
+        RoleEscalation(security.rbac, security.decide),
+        # Last of all: what is charged here must be what is written, in the same turn of the loop.
+        ResourceQuota(storage, resource("", "v1", "resourcequotas")),
+    ]
+
+
+def _release(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(".")[:2])

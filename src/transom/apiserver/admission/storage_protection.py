@@ -1,0 +1,25 @@
+"""StorageObjectInUseProtection: volumes and claims are held until nobody uses them."""
+
+from __future__ import annotations
+
+from transom.apiserver.admission.attributes import Attributes
+from transom.apiserver.resources import Resource
+
+FINALIZERS = {
+    "/PersistentVolume": "kubernetes.io/pv-protection",
+    "/PersistentVolumeClaim": "kubernetes.io/pvc-protection",
+}
+
+
+class StorageObjectInUseProtection:
+    name = "StorageObjectInUseProtection"
+
+    def handles(self, resource: Resource, operation: str, subresource: str) -> bool:
+        return resource.kind.key in FINALIZERS and operation == "CREATE" and not subresource
+
+    def admit(self, attributes: Attributes) -> None:
+        meta = attributes.obj["metadata"]
+        finalizer = FINALIZERS[attributes.kind_key]
+        given = meta.get("finalizers") or []
+        if finalizer not in given:
+            meta["finalizers"] = [*given, finalizer]

@@ -1,0 +1,21 @@
+"""TaintNodesByCondition: a new node takes no pods until the node controller has seen it ready."""
+
+from __future__ import annotations
+
+from transom.apiserver.admission.attributes import Attributes
+from transom.apiserver.resources import Resource
+
+NOT_READY = "node.kubernetes.io/not-ready"
+
+
+class TaintNodesByCondition:
+    name = "TaintNodesByCondition"
+
+    def handles(self, resource: Resource, operation: str, subresource: str) -> bool:
+        return resource.kind.key == "/Node" and operation == "CREATE" and not subresource
+
+    def admit(self, attributes: Attributes) -> None:
+        spec = attributes.obj.setdefault("spec", {})
+        taints = spec.get("taints") or []
+        if not any(t.get("key") == NOT_READY and t.get("effect") == "NoSchedule" for t in taints):
+            spec["taints"] = [*taints, {"key": NOT_READY, "effect": "NoSchedule"}]
