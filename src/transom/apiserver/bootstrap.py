@@ -1,10 +1,13 @@
-"""What every cluster has from the first moment: the system namespaces and the service of the API itself."""
+"""What every cluster has from the first moment: the system namespaces, roles and priority
+classes, and the service of the API itself."""
 
 from __future__ import annotations
 
 import ipaddress
 from typing import TYPE_CHECKING
 
+from transom.apiserver.admission.priority import SYSTEM_CLASSES
+from transom.apiserver.authorization import bootstrap_roles
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 
@@ -31,6 +34,11 @@ async def ensure(server: ApiServer, group: str, version: str, plural: str, names
 async def bootstrap(server: ApiServer) -> None:
     for name in _NAMESPACES:
         await ensure(server, "", "v1", "namespaces", "", {"metadata": {"name": name}})
+    await bootstrap_roles.reconcile(server)
+    for name, (value, description) in SYSTEM_CLASSES.items():
+        await ensure(server, "scheduling.k8s.io", "v1", "priorityclasses", "", {
+            "metadata": {"name": name}, "value": value, "description": description,
+        })
     first = str(ipaddress.ip_network(server.options.service_cidr)[1])
     host, _, port = server.address.rpartition(":")
     labels = {"component": "apiserver", "provider": "kubernetes"}

@@ -137,13 +137,13 @@ class Paths:
 
     def _jwks(self, request: Request) -> Answer:
         self._get_only(request)
-        keys = self._server.token_keys.verifying
+        keys = self._server.security.keys.verifying
         return Response(200, [(b"Content-Type", b"application/jwk-set+json"), _PUBLIC_HOUR], tokens.jwks(keys))
 
     def _openid(self, request: Request) -> Answer:
         self._get_only(request)
         server = self._server
-        document = tokens.discovery(server.token_issuer.issuer, server.address, server.token_keys.verifying)
+        document = tokens.discovery(server.security.issuer.issuer, server.address, server.security.keys.verifying)
         return Response(200, [(b"Content-Type", b"application/json"), _PUBLIC_HOUR], document)
 
     def _health(self, request: Request) -> Answer:

@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from transom.apiserver.admission.chain import Chain, Plugin
+from transom.apiserver.admission import order
+from transom.apiserver.admission.chain import Chain
 from transom.apiserver.allocators import ServiceAllocators
-from transom.apiserver.authentication import certificates
-from transom.apiserver.authentication.chain import Authentication
-from transom.apiserver.authentication.static_tokens import StaticTokens
-from transom.apiserver.authorization.chain import Authorization, masters, open_paths
 from transom.apiserver.bootstrap import bootstrap
 from transom.apiserver.context import Context, User
 from transom.apiserver.discovery import ServedVersion
 from transom.apiserver.handler import Dispatcher
-from transom.apiserver.http.messages import Request
 from transom.apiserver.metrics import Metrics
 from transom.apiserver.openapi.custom import CustomSchema
 from transom.apiserver.openapi.endpoint import OpenApi
 from transom.apiserver.paths import Paths
-from transom.apiserver.requestinfo import RequestInfo
 from transom.apiserver.resources import Resource, Resources
+from transom.apiserver.security import Security
 from transom.apiserver.storage import Storage
 from transom.apiserver.strategies import services
 from transom.apiserver.subresources.connect import NoKubelet
 from transom.apiserver.watch import Hub
 from transom.kit.clock import Clock, RealClock
+from transom.machinery import serviceaccounts
+from transom.machinery.objects import Object
 from transom.store.api import Store
 
 SERVER_USER = User("system:apiserver", ("system:masters", "system:authenticated"))
@@ -45,6 +43,11 @@ class ServerOptions:
     clock: Clock = field(default_factory=RealClock)
     rng: random.Random = field(default_factory=random.SystemRandom)
     tokens: Mapping[str, User] = field(default_factory=dict)
+    # PEM: the key that signs tokens of service accounts, and further public keys that verify them.
+    service_account_key: bytes = b""
+    service_account_keys: Sequence[bytes] = ()
+    issuer: str = serviceaccounts.DEFAULT_ISSUER
+    api_audiences: Sequence[str] = ()  # the issuer, when none are given
 
 
 class ApiServer:
@@ -54,24 +57,24 @@ class ApiServer:
         self.release = options.release
         self.address = options.address
         self.resources = Resources()
-        self.admission = Chain(self._plugins())
+        self.security = Security(options, self.find_core)
+        self.authenticate = self.security.authenticate
+        self.authorize = self.security.authorize
+        self.admission = Chain()
         self.services = ServiceAllocators(options.service_cidr, options.node_ports, options.rng)
         self.storage = Storage(options.store, self.admission, self.services, options.clock, options.rng)
+        self.admission.install(order.plugins(self))
         self.hub = Hub(self.storage, options.rng)
         self.metrics = Metrics()
         self.kubelet = NoKubelet()
         self.openapi = OpenApi(self)
         self.paths = Paths(self)
         self.handler = Dispatcher(self)
-        self.authenticate = Authentication([certificates.authenticate, StaticTokens(options.tokens)], anonymous=True)
-        self._authorization = Authorization([masters, open_paths])
         self.ready = False
 
-    def _plugins(self) -> list[Plugin]:
-        return []
-
-    def authorize(self, user: User, info: RequestInfo) -> None:
-        self._authorization(user, info)
+    def find_core(self, plural: str, namespace: str, name: str) -> Object | None:
+        """A stored object of the core group. Shared: read only."""
+        return self.storage.find(self.resource("", "v1", plural), namespace, name)
 
     def resource(self, group: str, version: str, plural: str) -> Resource:
         found = self.resources.find(group, version, plural)

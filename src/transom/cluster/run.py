@@ -115,4 +115,5 @@ def _build(config: ClusterConfig, pki: ClusterPki) -> Component:
         release=config.release,
         service_cidr=config.service_cidr,
         node_ports=config.node_ports,
+        service_account_key=pki.service_account_key.read_bytes(),
     ))

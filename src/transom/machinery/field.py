@@ -130,7 +130,7 @@ def internal_error(field: str, detail: str) -> FieldError:
     return FieldError("InternalError", field, None, detail)
 
 
-def aggregate_text(errors: Iterable[FieldError]) -> str:
+def aggregate_text(errors: Iterable[object]) -> str:
     """Several errors in one text: `[a, b]` without repetition, a single one bare."""
     texts = list(dict.fromkeys(str(e) for e in errors))
     return texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"

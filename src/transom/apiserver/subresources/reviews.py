@@ -63,7 +63,7 @@ def _attributes(spec: Object) -> RequestInfo:
 
 
 def _decided(call: Call, user: User, review: Object) -> Response:
-    decision = call.server.decide(user, _attributes(review["spec"]))
+    decision = call.server.security.decide(user, _attributes(review["spec"]))
     status: Object = {"allowed": decision.allowed is True}
     if decision.allowed is False:
         status["denied"] = True
@@ -87,7 +87,7 @@ async def self_access(call: Call) -> Response:
 async def self_rules(call: Call) -> Response:
     review = await _received(call, _namespace_given)
     user = call.ctx.user
-    rules, dangling = call.server.rbac.rules_for(user, review["spec"]["namespace"])
+    rules, dangling = call.server.security.rbac.rules_for(user, review["spec"]["namespace"])
     incomplete = node_name(user) is not None
     problems = [_NO_NODE_RULES] if incomplete else []
     if dangling:
@@ -120,8 +120,8 @@ async def self_subject(call: Call) -> Response:
 
 async def token(call: Call) -> Response:
     review = await _received(call, _token_given)
-    spec = review["spec"]
-    verified, problem = call.server.tokens.verify(spec["token"], spec.get("audiences") or call.server.tokens.audiences)
+    spec, tokens = review["spec"], call.server.security.tokens
+    verified, problem = tokens.verify(spec["token"], spec.get("audiences") or tokens.audiences)
     status: Object = {"user": {}}
     if verified is None:
         status["error"] = problem

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from transom.apiserver import respond, writes
+from transom.apiserver import writes
 from transom.apiserver.http.messages import Response
 from transom.apiserver.negotiate import body_media
+from transom.apiserver.resources import Resource
+from transom.apiserver.storage import encode_value
 from transom.apiserver.subresources.call import Call
 from transom.kit.clock import rfc3339
-from transom.machinery import codec, defaults, errors, managedfields, schema
+from transom.machinery import errors
 from transom.machinery.errors import GroupResource
 from transom.machinery.field import go_quote
-from transom.machinery.kinds import GVK
+from transom.machinery.kinds import Kind
 from transom.machinery.objects import Object
-from transom.machinery.validation import reviews
+from transom.store.api import Record
 
-TOKEN_REQUEST = GVK("authentication.k8s.io", "v1", "TokenRequest")
+# Not served by itself: this is what decodes, defaults and judges the body.
+_REQUESTS = Resource(Kind("authentication.k8s.io", "TokenRequest", "tokenrequests", verbs=("create",)), "v1")
 
 
 async def create(call: Call) -> Response:
     request = _received(call)
     await call.server.admission.connect(call, request)
-    problems = reviews.validate_token_request(request)
+    problems = _REQUESTS.ops.validate_create(request)
     if problems:
-        raise errors.invalid(GroupResource(TOKEN_REQUEST.group, TOKEN_REQUEST.kind), "", problems)
+        raise errors.invalid(_REQUESTS.ops.error_kind(), "", problems)
     server, info, spec = call.server, call.info, request["spec"]
     account = server.find_core("serviceaccounts", info.namespace, info.name)
     if account is None:
@@ -30,30 +33,23 @@ async def create(call: Call) -> Response:
     bound = _bound_object(call, spec.get("boundObjectRef"))
     seconds = spec["expirationSeconds"]
     request["spec"] = {
-        "audiences": spec.get("audiences") or list(server.tokens.audiences),
+        "audiences": spec.get("audiences") or list(server.security.tokens.audiences),
         "expirationSeconds": seconds,
         "boundObjectRef": spec.get("boundObjectRef"),
     }
-    text = server.token_issuer.bound(account, request["spec"]["audiences"], call.ctx.now, seconds, **bound)
+    text = server.security.issuer.bound(account, request["spec"]["audiences"], call.ctx.now, seconds, **bound)
     request["status"] = {"token": text, "expirationTimestamp": rfc3339(call.ctx.now + seconds)}
-    document = {"kind": TOKEN_REQUEST.kind, "apiVersion": TOKEN_REQUEST.api_version, **request}
-    return respond.document(document, call.form, 201, respond.warning_headers(call.ctx.warnings))
+    return writes.answer(
+        call.ctx, _REQUESTS, Record("", encode_value(request), 0, 0), call.form, call.request, 201
+    )
 
 
 def _received(call: Call) -> Object:
     ctx, raw = call.ctx, call.request
     options = writes.begin(ctx, raw, "CreateOptions")
-    level = options.get("fieldValidation", "Ignore")
-    body = codec.decode(raw.body, body_media(raw.header(b"content-type")), TOKEN_REQUEST, strict=level != "Ignore")
-    writes.report_problems(ctx, level, [*body.unknown, *body.duplicates])
-    obj = body.obj
-    defaults.apply(TOKEN_REQUEST, obj)
-    entries = managedfields.on_update(
-        None, obj, schema.lookup(TOKEN_REQUEST), ctx.manager, TOKEN_REQUEST.api_version, rfc3339(ctx.now),
-        lambda unchanged, _version: unchanged,
-    )
-    if entries:
-        obj["metadata"]["managedFields"] = entries
+    obj = writes.decode_body(ctx, _REQUESTS, raw.body, body_media(raw.header(b"content-type")), options)
+    _REQUESTS.ops.default(obj)
+    writes.own_fields(ctx, _REQUESTS, obj, None)
     return obj
 
 
@@ -71,7 +67,8 @@ def _bound_object(call: Call, reference: Object | None) -> dict[str, Object]:
     account = call.info.name
     if kind == "Pod" and (found.get("spec") or {}).get("serviceAccountName", "") != account:
         raise errors.bad_request(
-            f"cannot bind token for serviceaccount {go_quote(account)} to pod running with different serviceaccount name."
+            f"cannot bind token for serviceaccount {go_quote(account)} to pod running with different "
+            "serviceaccount name."
         )
     uid = reference.get("uid")
     if uid and uid != found["metadata"]["uid"]:

@@ -1,0 +1,164 @@
+"""Signed tokens in the compact form of JWS, with elliptic-curve or RSA keys.
+
+`cryptography` is imported where a key is first used; a server that sees no token never pays for it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
+# Curve -> algorithm, hash, bytes of a coordinate.
+_CURVES = {"secp256r1": ("ES256", "SHA256", 32, "P-256"), "secp384r1": ("ES384", "SHA384", 48, "P-384"),
+           "secp521r1": ("ES512", "SHA512", 66, "P-521")}  # fmt: skip
+
+
+class BadSignature(Exception):
+    """The token was not signed with this key."""
+
+
+def encode(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def decode(text: str) -> bytes:
+    """Base64 for URLs, without padding; ValueError when it is anything else."""
+    if "=" in text or not text.isascii():
+        raise ValueError("not unpadded base64url")
+    try:
+        return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except binascii.Error as problem:
+        raise ValueError(str(problem)) from problem
+
+
+@dataclass(frozen=True, slots=True)
+class PublicKey:
+    """A key that verifies: its algorithm, its name (a digest of the key) and its public form as JWK."""
+
+    key: ec.EllipticCurvePublicKey | rsa.RSAPublicKey
+    algorithm: str
+    id: str
+
+    @staticmethod
+    def load(pem: bytes) -> PublicKey:
+        from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+        return public_key(load_pem_public_key(pem))
+
+    def verify(self, algorithm: str, signed: bytes, signature: bytes) -> None:
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives import hashes
+        from cryptography.hazmat.primitives.asymmetric import ec, padding
+        from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
+
+        if algorithm != self.algorithm:
+            raise BadSignature("unknown/unsupported algorithm")
+        try:
+            if isinstance(self.key, ec.EllipticCurvePublicKey):
+                _, hashing, size, _ = _CURVES[self.key.curve.name]
+                if len(signature) != 2 * size:
+                    raise BadSignature("error in cryptographic primitive")
+                r, s = int.from_bytes(signature[:size], "big"), int.from_bytes(signature[size:], "big")
+                self.key.verify(encode_dss_signature(r, s), signed, ec.ECDSA(getattr(hashes, hashing)()))
+            else:
+                self.key.verify(signature, signed, padding.PKCS1v15(), hashes.SHA256())
+        except InvalidSignature:
+            raise BadSignature("error in cryptographic primitive") from None
+
+    def jwk(self) -> dict[str, str]:
+        from cryptography.hazmat.primitives.asymmetric import ec
+
+        if isinstance(self.key, ec.EllipticCurvePublicKey):
+            _, _, size, curve = _CURVES[self.key.curve.name]
+            numbers = self.key.public_numbers()
+            return {
+                "use": "sig", "kty": "EC", "kid": self.id, "crv": curve, "alg": self.algorithm,
+                "x": encode(numbers.x.to_bytes(size, "big")), "y": encode(numbers.y.to_bytes(size, "big")),
+            }
+        modulus, exponent = self.key.public_numbers().n, self.key.public_numbers().e
+        return {"use": "sig", "kty": "RSA", "kid": self.id, "alg": self.algorithm,
+                "n": encode(_big_endian(modulus)), "e": encode(_big_endian(exponent))}  # fmt: skip
+
+
+def public_key(key: Any) -> PublicKey:
+    from cryptography.hazmat.primitives.asymmetric import ec, rsa
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    if isinstance(key, ec.EllipticCurvePublicKey) and key.curve.name in _CURVES:
+        algorithm = _CURVES[key.curve.name][0]
+    elif isinstance(key, rsa.RSAPublicKey):
+        algorithm = "RS256"
+    else:
+        raise ValueError("the key is neither RSA nor of the curves P-256, P-384, P-521")
+    der = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    return PublicKey(key, algorithm, encode(hashlib.sha256(der).digest()))
+
+
+class Signer:
+    """Signs claims with a private key. ES256 takes about 30 microseconds."""
+
+    __slots__ = ("_header", "_key", "public")
+
+    def __init__(self, pem: bytes) -> None:
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+        self._key: Any = load_pem_private_key(pem, None)
+        self.public = public_key(self._key.public_key())
+        self._header = encode(_compact({"alg": self.public.algorithm, "kid": self.public.id}))
+
+    def sign(self, claims: dict[str, Any]) -> str:
+        from cryptography.hazmat.primitives import hashes
+        from cryptography.hazmat.primitives.asymmetric import ec, padding
+        from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
+
+        signed = f"{self._header}.{encode(_compact(claims))}"
+        if isinstance(self._key, ec.EllipticCurvePrivateKey):
+            _, hashing, size, _ = _CURVES[self._key.curve.name]
+            r, s = decode_dss_signature(self._key.sign(signed.encode(), ec.ECDSA(getattr(hashes, hashing)())))
+            signature = r.to_bytes(size, "big") + s.to_bytes(size, "big")
+        else:
+            signature = self._key.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256())
+        return f"{signed}.{encode(signature)}"
+
+    def __repr__(self) -> str:
+        return f"Signer({self.public.id})"
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token taken apart. Nothing in it may be believed before its signature was verified."""
+
+    algorithm: str
+    claims: dict[str, Any]
+    signed: bytes
+    signature: bytes
+
+    @staticmethod
+    def parse(text: str) -> Token | None:
+        """None when the text is no signed token."""
+        parts = text.split(".")
+        if len(parts) != 3:
+            return None
+        try:
+            header, claims = json.loads(decode(parts[0])), json.loads(decode(parts[1]))
+            signature = decode(parts[2])
+        except ValueError:
+            return None
+        if not isinstance(header, dict) or not isinstance(claims, dict) or not isinstance(header.get("alg"), str):
+            return None
+        return Token(header["alg"], claims, f"{parts[0]}.{parts[1]}".encode(), signature)
+
+
+def _compact(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False).encode()
+
+
+def _big_endian(number: int) -> bytes:
+    return number.to_bytes((number.bit_length() + 7) // 8, "big")

@@ -1,0 +1,74 @@
+"""Service accounts as identities: their user and group names, and the claims of their tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from transom.machinery.objects import Object
+from transom.machinery.validation.names import is_dns1123_label, is_dns1123_subdomain
+
+USER_PREFIX = "system:serviceaccount:"
+ALL_ACCOUNTS = "system:serviceaccounts"
+POD_NAME, POD_UID = "authentication.kubernetes.io/pod-name", "authentication.kubernetes.io/pod-uid"
+LEGACY_ISSUER = "kubernetes/serviceaccount"
+DEFAULT_ISSUER = "https://kubernetes.default.svc"
+LEGACY_CLAIM = "kubernetes.io/serviceaccount/"
+TOKEN_SECRET = "kubernetes.io/service-account-token"
+# The lifetime that the ServiceAccount admission plugin asks for. A token of it lives for a year, because old programs
+# read their token once; the server notes who still uses it after the time it was asked for.
+PROJECTED_SECONDS = 3607
+EXTENDED_SECONDS = 365 * 24 * 3600
+
+
+def user_name(namespace: str, name: str) -> str:
+    return f"{USER_PREFIX}{namespace}:{name}"
+
+
+def group_names(namespace: str) -> tuple[str, str]:
+    return (ALL_ACCOUNTS, f"{ALL_ACCOUNTS}:{namespace}")
+
+
+def split_user_name(user: str) -> tuple[str, str] | None:
+    """Namespace and name of the account that a user name stands for, None when it is not of that form."""
+    if not user.startswith(USER_PREFIX):
+        return None
+    parts = user[len(USER_PREFIX) :].split(":")
+    if len(parts) != 2 or is_dns1123_label(parts[0]) or is_dns1123_subdomain(parts[1]):
+        return None
+    return parts[0], parts[1]
+
+
+def _reference(obj: Object) -> Object:
+    return {"name": obj["metadata"]["name"], "uid": obj["metadata"]["uid"]}
+
+
+def bound_claims(
+    issuer: str, account: Object, audiences: Sequence[str], now: float, seconds: int, *, warn_after: int = 0,
+    pod: Object | None = None, secret: Object | None = None,
+) -> dict[str, Any]:
+    """Claims of a token that ends with its time, its account, and the pod or secret it is bound to."""
+    meta, start = account["metadata"], int(now)
+    private: dict[str, Any] = {"namespace": meta["namespace"], "serviceaccount": _reference(account)}
+    if pod is not None:
+        private["pod"] = _reference(pod)
+    elif secret is not None:
+        private["secret"] = _reference(secret)
+    if warn_after:
+        private["warnafter"] = start + warn_after
+    return {
+        "iss": issuer, "sub": user_name(meta["namespace"], meta["name"]), "aud": list(audiences), "iat": start,
+        "nbf": start, "exp": start + seconds, "kubernetes.io": private,
+    }
+
+
+def legacy_claims(account: Object, secret: Object) -> dict[str, Any]:
+    """Claims of the token that is kept in a secret; it ends with the secret or the account."""
+    meta = account["metadata"]
+    return {
+        "iss": LEGACY_ISSUER, "sub": user_name(meta["namespace"], meta["name"]),
+        LEGACY_CLAIM + "namespace": meta["namespace"],
+        LEGACY_CLAIM + "secret.name": secret["metadata"]["name"],
+        LEGACY_CLAIM + "service-account.name": meta["name"],
+        LEGACY_CLAIM + "service-account.uid": meta["uid"],
+    }
