@@ -115,7 +115,7 @@ class Storage:
             attributes.name = meta.get("name", "")
             await self.admission.validate(attributes)
             try:
-                return await self._insert(ctx, res, strategy, namespace, obj)
+                return await self._insert(ctx, res, strategy, namespace, obj, attributes)
             except errors.ApiError as problem:
                 if problem.reason != "AlreadyExists" or not meta.get("generateName") or given_name:
                     raise
@@ -149,7 +149,9 @@ class Storage:
     def generate_name(self, prefix: str) -> str:
         return prefix[:58] + "".join(self._rng.choices(_SUFFIX_LETTERS, k=5))
 
-    async def _insert(self, ctx: Context, res: Resource, strategy: Strategy, namespace: str, obj: Object) -> Record:
+    async def _insert(
+        self, ctx: Context, res: Resource, strategy: Strategy, namespace: str, obj: Object, attributes: Attributes
+    ) -> Record:
         meta = obj["metadata"]
         if meta.get("resourceVersion") not in (None, "", "0"):
             raise errors.ApiError(500, "", "resourceVersion should not be set on objects to be created")
@@ -166,6 +168,8 @@ class Storage:
                 pending = self._put(key, obj, 0, strategy.ttl)
             except PreconditionFailed as problem:
                 raise self._exists(res, meta["name"], problem.current) from None
+            if attributes.on_accept is not None:
+                attributes.on_accept()
             return await asyncio.shield(pending)
         except BaseException:
             if undo is not None:
@@ -232,7 +236,7 @@ class Storage:
             if checked:
                 await self.admission.validate(attributes)
             try:
-                return await self._replace(ctx, res, strategy, key, new, old, current), False
+                return await self._replace(ctx, res, strategy, key, new, old, current, attributes), False
             except PreconditionFailed:
                 retries -= 1
                 if not (unconditional or reread) or retries < 0:
@@ -272,7 +276,9 @@ class Storage:
             meta.pop("namespace", None)
         for name in ("generation", "selfLink", "creationTimestamp"):
             _keep(meta, old_meta, name)
-        for name in ("uid", "deletionTimestamp", "deletionGracePeriodSeconds"):
+        if old_meta.get("deletionTimestamp"):
+            meta["deletionTimestamp"] = old_meta["deletionTimestamp"]
+        for name in ("uid", "deletionGracePeriodSeconds"):
             if meta.get(name) is None:
                 _keep(meta, old_meta, name)
         if prepare is not None:
@@ -288,7 +294,8 @@ class Storage:
         res.ops.default_stored(new)
 
     async def _replace(
-        self, ctx: Context, res: Resource, strategy: Strategy, key: str, new: Object, old: Object, current: Record
+        self, ctx: Context, res: Resource, strategy: Strategy, key: str, new: Object, old: Object, current: Record,
+        attributes: Attributes,
     ) -> Record:
         if strategy.reserve is not None and not ctx.dry_run:
             undo = strategy.reserve(self, ctx, new, old)
@@ -308,7 +315,10 @@ class Storage:
                 return current
             if ctx.dry_run:
                 return Record(key, encode_value(new), current.create_revision, current.mod_revision)
-            record = await asyncio.shield(self._put(key, new, current.mod_revision, strategy.ttl))
+            pending = self._put(key, new, current.mod_revision, strategy.ttl)
+            if attributes.on_accept is not None:
+                attributes.on_accept()
+            record = await asyncio.shield(pending)
         except BaseException:
             if undo is not None:
                 undo()
@@ -316,6 +326,11 @@ class Storage:
         if strategy.reserve is not None:
             services.release(self, old, new)
         return record
+
+    def replace_now(self, res: Resource, new: Object, current: Record) -> asyncio.Future[Record]:
+        """Write a change that the server makes itself, without admission or validation. It is accepted (or
+        PreconditionFailed raised) before this returns; the future tells when it is durable."""
+        return self._put(current.key, new, current.mod_revision, strategy_for(res.kind).ttl)
 
     async def _settled(self, key: str, record: Record) -> None:
         """Wait until a write that was accepted is durable: an answer may not show what could still be lost."""
