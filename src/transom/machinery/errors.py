@@ -141,6 +141,10 @@ def not_acceptable() -> ApiError:
     return ApiError(406, "NotAcceptable", "406: Not Acceptable", {})
 
 
+def no_such_form(accepted: str) -> ApiError:
+    return ApiError(406, "NotAcceptable", f"only the following media types are accepted: {accepted}")
+
+
 def unsupported_media_type(message: str, details: Mapping[str, Any] | None = None) -> ApiError:
     return ApiError(415, "UnsupportedMediaType", message, details)
 

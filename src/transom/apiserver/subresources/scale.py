@@ -110,8 +110,7 @@ async def _store(call: Call, change: Any, *, reread: bool) -> Response:
         return new
 
     record, _ = await call.server.storage.update(
-        call.ctx, call.res, call.info.namespace, call.info.name, transform, reread=reread, gr=_gr(call),
-        admit_as="scale",
+        call.ctx, call.res, call.info.namespace, call.info.name, transform, reread=reread, admit_as="scale"
     )
     stored = call.server.storage.decode(call.res, record)
     return respond.document(read(call, stored), call.form)

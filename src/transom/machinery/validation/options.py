@@ -56,6 +56,8 @@ def validate_delete_options(options: Options) -> Errors:
 
 def validate_list_options(options: Options) -> Errors:
     match, version, path = options.get("resourceVersionMatch"), options.get("resourceVersion"), "resourceVersionMatch"
+    if options.get("sendInitialEvents") is not None:  # newer than 1.20
+        return _initial_events(options, match or "", path)
     if not match:
         return []
     errors: Errors = []
@@ -69,6 +71,19 @@ def validate_list_options(options: Options) -> Errors:
         errors.append(not_supported(path, match, (*_MATCHES, "")))
     if match == "Exact" and version == "0":
         errors.append(forbidden(path, f'{path} "exact" is forbidden for resourceVersion "0"'))
+    return errors
+
+
+def _initial_events(options: Options, match: str, path: str) -> Errors:
+    if not options.get("watch"):
+        return [forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list")]
+    errors: Errors = []
+    if match != "NotOlderThan":
+        errors.append(forbidden(path, f"sendInitialEvents requires setting {path} to NotOlderThan"))
+        if match:
+            errors.append(not_supported(path, match, ("NotOlderThan",)))
+    if match and options.get("continue"):
+        errors.append(forbidden(path, f"{path} is forbidden when continue is provided"))
     return errors
 
 
