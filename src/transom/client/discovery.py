@@ -1,0 +1,55 @@
+"""Which resources a server has, custom and aggregated ones included, by its discovery documents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from transom.client.api import Client
+from transom.client.resources import GroupVersionResource
+from transom.machinery.errors import ApiError
+from transom.machinery.objects import Object
+
+
+class Discovered(NamedTuple):
+    resource: GroupVersionResource
+    verbs: frozenset[str]
+
+
+class DiscoveryFailed(Exception):
+    """Some group versions did not answer; the others are known all the same."""
+
+    def __init__(self, failures: Mapping[str, Exception]) -> None:
+        texts = sorted(f"{group_version}: {problem}" for group_version, problem in failures.items())
+        super().__init__(f"unable to retrieve the complete list of server APIs: {', '.join(texts)}")
+        self.failures = dict(failures)
+
+
+async def preferred_resources(client: Client) -> tuple[list[Discovered], DiscoveryFailed | None]:
+    """Every resource once, in the version its group prefers or else the first that has it; and what went wrong."""
+    core = (await client.get_json("/api"))["versions"]
+    groups = [("", core[0], core)]
+    for group in (await client.get_json("/apis"))["groups"]:
+        versions = [version["version"] for version in group["versions"]]
+        groups.append((group["name"], group["preferredVersion"]["version"], versions))
+    found: dict[tuple[str, str], Discovered] = {}
+    failures: dict[str, Exception] = {}
+    for name, preferred, versions in groups:
+        for version in sorted(versions, key=lambda version: version != preferred):
+            group_version = f"{name}/{version}" if name else version
+            try:
+                document = await client.get_json(f"/apis/{group_version}" if name else f"/api/{version}")
+            except (ApiError, OSError) as problem:
+                failures[group_version] = problem
+                continue
+            for row in document.get("resources") or ():
+                if "/" not in row["name"]:
+                    found.setdefault((name, row["name"]), _discovered(name, version, row))
+    return [*found.values()], DiscoveryFailed(failures) if failures else None
+
+
+def _discovered(group: str, version: str, row: Object) -> Discovered:
+    resource = GroupVersionResource(
+        row.get("group") or group, row.get("version") or version, row["name"], row["namespaced"], row["kind"]
+    )
+    return Discovered(resource, frozenset(row.get("verbs") or ()))

@@ -1,0 +1,129 @@
+"""An API server on a memory store, and clients of both kinds to it, all on the loop of one test."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from transom.apiserver.context import User
+from transom.apiserver.http import HttpServer, server_context
+from transom.apiserver.inprocess import InProcessClient
+from transom.apiserver.server import ApiServer, ServerOptions, build
+from transom.client.api import Client
+from transom.client.http import HttpClient
+from transom.client.kubeconfig import Target
+from transom.kit import pki
+from transom.kit.clock import RealClock
+from transom.store.memory import MemoryStore
+
+ADMIN = User("jane", ("system:masters", "system:authenticated"))
+NOBODY = User("nobody", ("system:authenticated",))
+
+
+class Tls:
+    def __init__(self, folder: Path) -> None:
+        ca = pki.make_ca("kubernetes")
+        pki.save(ca, folder / "ca.crt", folder / "ca.key")
+        pki.save(pki.issue_server(ca, "api", ["localhost"], ["127.0.0.1"]), folder / "api.crt", folder / "api.key")
+        self.server = server_context(folder / "api.crt", folder / "api.key", folder / "ca.crt")
+        self.clients = {}
+        for user in (ADMIN, NOBODY):
+            pki.save(pki.issue_client(ca, user.name, [user.groups[0]]), folder / "user.crt", folder / "user.key")
+            context = self.clients[user.name] = ssl.create_default_context(cafile=folder / "ca.crt")
+            context.load_cert_chain(folder / "user.crt", folder / "user.key")
+
+
+@pytest.fixture(scope="session")
+def tls(tmp_path_factory: pytest.TempPathFactory) -> Tls:
+    return Tls(tmp_path_factory.mktemp("pki"))
+
+
+class World:
+    """One API server. `client()` gives a client of the kind under test."""
+
+    def __init__(self, api: ApiServer, kind: str, tls: Tls | None) -> None:
+        self.api = api
+        self.kind = kind
+        self._tls = tls
+        self._http: HttpServer | None = None
+        self._port = 0
+        self._clients: list[HttpClient] = []
+
+    async def serve(self) -> None:
+        if self._tls is not None:
+            self._http = HttpServer(self.api.handler, self._tls.server)
+            self._port = await self._http.start("127.0.0.1", self._port)
+
+    async def stop_serving(self) -> None:
+        if self._http is not None:
+            await self._http.stop(0.0)
+            self._http = None
+
+    def client(self, user: User = ADMIN) -> Client:
+        if self._tls is None:
+            return InProcessClient(self.api, user, user_agent="tester/1")
+        made = HttpClient(
+            Target("127.0.0.1", self._port, self._tls.clients[user.name]), RealClock(), user_agent="tester/1"
+        )
+        self._clients.append(made)
+        return made
+
+    async def close(self) -> None:
+        for client in self._clients:
+            await client.close()
+        await self.stop_serving()
+
+
+@asynccontextmanager
+async def world(kind: str, tls: Tls | None) -> AsyncIterator[World]:
+    api = build(ServerOptions(store=MemoryStore(), rng=random.Random(1)))
+    await api.start()
+    made = World(api, kind, tls if kind == "https" else None)
+    await made.serve()
+    try:
+        yield made
+    finally:
+        await made.close()
+        await api.stop()
+
+
+Scenario = Callable[[World], Awaitable[None]]
+
+
+@pytest.fixture(params=["inprocess", "https"])
+def play(request: pytest.FixtureRequest, tls: Tls) -> Callable[[Scenario], None]:
+    """Runs a scenario in a world of either kind."""
+
+    def run(scenario: Scenario) -> None:
+        async def main() -> None:
+            async with asyncio.timeout(20), world(request.param, tls) as made:
+                await scenario(made)
+
+        asyncio.run(main())
+
+    return run
+
+
+@pytest.fixture
+def play_https(tls: Tls) -> Callable[[Scenario], None]:
+    def run(scenario: Scenario) -> None:
+        async def main() -> None:
+            async with asyncio.timeout(20), world("https", tls) as made:
+                await scenario(made)
+
+        asyncio.run(main())
+
+    return run
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    """Let the loop turn until something is so; the scenario's time limit ends it otherwise."""
+    while not condition():
+        await asyncio.sleep(0.001)
