@@ -37,7 +37,7 @@ PRIORITIES: dict[str, tuple[int, dict[str, int]]] = {
     "rbac.authorization.k8s.io": (17000, {"v1": 15, "v1beta1": 12}),
     "storage.k8s.io": (16800, {"v1": 15, "v1beta1": 9}),
     "apiextensions.k8s.io": (16700, {"v1": 15}),
-    "admissionregistration.k8s.io": (16700, {"v1": 15}),
+    "admissionregistration.k8s.io": (16700, {"v1": 15, "v1beta1": 12}),
     "scheduling.k8s.io": (16600, {"v1": 15, "v1beta1": 12}),
     "coordination.k8s.io": (16500, {"v1": 15, "v1beta1": 9}),
     "node.k8s.io": (16300, {"v1": 15, "v1beta1": 9}),

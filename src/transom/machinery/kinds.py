@@ -169,9 +169,9 @@ KINDS: tuple[Kind, ...] = (
        version_subresources=(("v1beta1", ()),)),
     # extension and flow control
     _k("admissionregistration.k8s.io", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations",
-       categories=_EXT, **_CLUSTER),
+       categories=_EXT, **_BETA, **_CLUSTER),
     _k("admissionregistration.k8s.io", "ValidatingWebhookConfiguration", "validatingwebhookconfigurations",
-       categories=_EXT, **_CLUSTER),
+       categories=_EXT, **_BETA, **_CLUSTER),
     _k("apiextensions.k8s.io", "CustomResourceDefinition", "customresourcedefinitions", short=("crd", "crds"),
        categories=_EXT, subresources=(STATUS,), **_CLUSTER),
     _k("flowcontrol.apiserver.k8s.io", "FlowSchema", "flowschemas", versions=("v1beta1", "v1"), storage="v1",

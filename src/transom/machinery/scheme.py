@@ -19,14 +19,12 @@ _MAIN_SCHEME = "k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"
 
 _WORKLOADS = ("ControllerRevision", "DaemonSet", "Deployment", "ReplicaSet", "StatefulSet")
 _RBAC = ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
-_WEBHOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
 _FLOW = ("FlowSchema", "PriorityLevelConfiguration")
 _CERTIFICATES = ("CertificateSigningRequest",)
 _SLICES = ("EndpointSlice",)
 # Known, but served neither by 1.20 nor here (or by 1.20 only, under another name).
 _RETIRED: dict[tuple[str, str], tuple[str, ...]] = {
     ("admission.k8s.io", "v1beta1"): ("AdmissionReview",),
-    ("admissionregistration.k8s.io", "v1beta1"): _WEBHOOKS,
     ("apiextensions.k8s.io", "v1beta1"): ("CustomResourceDefinition",),
     ("apps", "v1beta1"): ("ControllerRevision", "Deployment", "DeploymentRollback", "Scale", "StatefulSet"),
     ("apps", "v1beta2"): (*_WORKLOADS, "Scale"),

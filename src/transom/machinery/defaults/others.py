@@ -18,7 +18,9 @@ _PERIOD_SECONDS = 15
 
 
 def token_request(obj: Object) -> None:
-    obj.setdefault("spec", {}).setdefault("expirationSeconds", 3600)
+    spec = obj.setdefault("spec", {})
+    if spec.get("expirationSeconds") is None:
+        spec["expirationSeconds"] = 3600
 
 
 # --- autoscaling -----------------------------------------------------------------------------------------------------
@@ -145,6 +147,23 @@ def mutating_webhooks(obj: Object) -> None:
     validating_webhooks(obj)
     for webhook in obj.get("webhooks") or ():
         webhook.setdefault("reinvocationPolicy", "Never")
+
+
+def validating_webhooks_v1beta1(obj: Object) -> None:
+    """The beta forgives more: calls that fail, versions that differ, effects nobody spoke of."""
+    for webhook in obj.get("webhooks") or ():
+        webhook.setdefault("failurePolicy", "Ignore")
+        webhook.setdefault("matchPolicy", "Exact")
+        webhook.setdefault("sideEffects", "Unknown")
+        webhook.setdefault("timeoutSeconds", 30)
+        if not webhook.get("admissionReviewVersions"):
+            webhook["admissionReviewVersions"] = ["v1beta1"]
+    validating_webhooks(obj)
+
+
+def mutating_webhooks_v1beta1(obj: Object) -> None:
+    validating_webhooks_v1beta1(obj)
+    mutating_webhooks(obj)
 
 
 def custom_resource_definition(obj: Object) -> None:
