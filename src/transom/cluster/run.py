@@ -1,4 +1,4 @@
-"""The running cluster: configuration -> keys, store, API server, until a signal says stop."""
+"""The running cluster: configuration -> keys, store, API server, controllers, until a signal says stop."""
 
 from __future__ import annotations
 
@@ -7,33 +7,27 @@ import contextlib
 import errno
 import gc
 import logging
+import random
 import resource
 import signal
 import socket
 import sys
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from transom.apiserver.http import Handler, HttpServer, server_context
+from transom.apiserver.http import HttpServer, server_context
 from transom.apiserver.http.server import listen
 from transom.cluster.config import ClusterConfig
 from transom.cluster.errors import ClusterError
 from transom.cluster.pki import ClusterPki
 
+if TYPE_CHECKING:
+    from transom.apiserver.server import ApiServer
+    from transom.controllers.manager import ControllerManager
+
 log = logging.getLogger("transom.cluster")
 
 STOP_GRACE = 5.0
-
-
-class Component(Protocol):
-    """What `build` of the API server gives: the handler of all requests, and its life."""
-
-    @property
-    def handler(self) -> Handler: ...
-
-    async def start(self) -> None: ...
-
-    async def stop(self) -> None: ...
 
 
 def open_sockets(config: ClusterConfig) -> list[socket.socket]:
@@ -78,8 +72,11 @@ async def serve(
     gc.freeze()  # what start-up made stays for good; the collector need not look at it again
     log.info("cluster %s serves Kubernetes %s on %s", config.name, config.git_version, config.url)
     ready()
+    controllers = asyncio.create_task(_controllers(api, config, pki).run())
     await stopping.wait()
     log.info("stopping")
+    controllers.cancel()
+    await asyncio.wait((controllers,))
     await server.stop(STOP_GRACE)
     await api.stop()
     log.info("stopped")
@@ -108,7 +105,7 @@ def _tune_malloc() -> None:
         mallopt(m_mmap_threshold, 32 * 1024 * 1024)
 
 
-def _build(config: ClusterConfig, pki: ClusterPki) -> Component:
+def _build(config: ClusterConfig, pki: ClusterPki) -> ApiServer:
     from transom.apiserver.server import ServerOptions, build
     from transom.store.sqlite import SqliteStore
 
@@ -120,3 +117,25 @@ def _build(config: ClusterConfig, pki: ClusterPki) -> Component:
         node_ports=config.node_ports,
         service_account_key=pki.service_account_key.read_bytes(),
     ))
+
+
+def _controllers(api: ApiServer, config: ClusterConfig, pki: ClusterPki) -> ControllerManager:
+    """The controllers in this process, each with the identity it would have in one of its own."""
+    from transom.apiserver.context import User
+    from transom.apiserver.inprocess import InProcessClient
+    from transom.client.api import Client
+    from transom.controllers.base import Settings
+    from transom.controllers.manager import USER, USER_AGENT, ControllerManager
+    from transom.kit.jws import Signer
+    from transom.machinery.serviceaccounts import group_names, user_name
+
+    def client(identity: str) -> Client:
+        namespace = "kube-system"
+        name = user_name(namespace, identity) if identity else USER
+        groups = (*group_names(namespace), "system:authenticated") if identity else ("system:authenticated",)
+        agent = f"{USER_AGENT}/{config.git_version} (linux/amd64) kubernetes/{identity or 'shared-informers'}"
+        return InProcessClient(api, User(name, groups), user_agent=agent)
+
+    signer = Signer(pki.service_account_key.read_bytes())
+    settings = Settings(root_ca=pki.ca.read_text(), sign=signer.sign)
+    return ControllerManager(client, api.clock, random.SystemRandom(), settings)
