@@ -190,6 +190,8 @@ class _Bucket:
             payload = audience.form.join(parts)
             for watcher in list(audience.members.values()):
                 watcher.sink.send(payload)
+        for event in events:  # history keeps the events, not what was made of them
+            event.cache = None
 
 
 def _prefixes(key: str) -> Iterator[str]:
@@ -234,7 +236,10 @@ class Hub:
                 if keep is None or keep(record)
             ]
         else:
-            first = Audience(None, key, prefix, keep, form).render(self.history(prefix, since))  # type: ignore[arg-type]
+            missed = self.history(prefix, since)
+            first = Audience(None, key, prefix, keep, form).render(missed)  # type: ignore[arg-type]
+            for event in missed:
+                event.cache = None
         bucket = self._buckets.get(res.bucket)
         if bucket is None:
             bucket = self._buckets[res.bucket] = _Bucket(self, res.bucket)
