@@ -9,7 +9,14 @@ import pytest
 
 from transom.client import api
 from transom.client.api import ApiError, Client
-from transom.client.resources import CONFIG_MAPS, HORIZONTAL_POD_AUTOSCALERS, NAMESPACES, PODS, SERVICE_ACCOUNTS, SERVICES
+from transom.client.resources import (
+    CONFIG_MAPS,
+    HORIZONTAL_POD_AUTOSCALERS,
+    NAMESPACES,
+    PODS,
+    SERVICE_ACCOUNTS,
+    SERVICES,
+)
 from transom.machinery.objects import copy_object
 
 from .conftest import NOBODY, World

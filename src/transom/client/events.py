@@ -122,7 +122,7 @@ class Correlator:
         meta = event["metadata"]
         combined = {
             **event,
-            "metadata": {"name": event_name(event["involvedObject"]["name"], now), "namespace": meta["namespace"]},
+            "metadata": {"name": meta["name"], "namespace": meta["namespace"]},
             "message": "(combined from similar events): " + event["message"],
             "firstTimestamp": rfc3339(now), "lastTimestamp": rfc3339(now), "count": 1,
         }

@@ -1,0 +1,223 @@
+"""Informers against a real server: they follow, they find their way again, they never lie for long."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from transom.apiserver.inprocess import InProcessClient
+from transom.apiserver.server import ServerOptions, build
+from transom.client.api import Client, Listing
+from transom.client.informer import Informer, InformerFactory, LastKnownState
+from transom.client.resources import CONFIG_MAPS, PODS
+from transom.machinery.objects import Object
+from transom.store.sqlite import SqliteStore
+
+from .conftest import ADMIN, Hurried, World, until
+
+Play = Callable[[Any], None]
+
+
+class Diary:
+    """What handlers were told."""
+
+    def __init__(self, informer: Informer) -> None:
+        self.lines: list[str] = []
+        informer.add_handler(
+            add=lambda obj: self._note("add", obj), update=lambda _, new: self._note("update", new),
+            delete=lambda obj: self._note("lost" if isinstance(obj, LastKnownState) else "delete", obj),
+        )
+
+    def _note(self, what: str, obj: Object) -> None:
+        self.lines.append(f"{what} {obj['metadata']['name']}")
+
+
+def config_map(name: str, **data: str) -> Object:
+    return {"metadata": {"name": name}, "data": data}
+
+
+async def running(client: Client, **options: Any) -> tuple[Informer, Diary, asyncio.Task[None]]:
+    informer = Informer(client, CONFIG_MAPS, Hurried(), random.Random(1), namespace="default", **options)
+    diary = Diary(informer)
+    task = asyncio.create_task(informer.run())
+    await informer.synced()
+    return informer, diary, task
+
+
+async def stopped(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait((task,))
+
+
+def test_it_follows_every_change(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        client = world.client()
+        await client.create(CONFIG_MAPS, "default", config_map("old"))
+        informer, diary, task = await running(world.client())
+        assert informer.has_synced and diary.lines == ["add old"]
+        made = await client.create(CONFIG_MAPS, "default", config_map("a"))
+        await client.update(CONFIG_MAPS, {**made, "data": {"k": "v"}})
+        await client.delete(CONFIG_MAPS, "default", "old")
+        await until(lambda: len(diary.lines) == 4)
+        assert diary.lines[1:] == ["add a", "update a", "delete old"]
+        stored = informer.get("default", "a")
+        assert stored is not None and stored["data"] == {"k": "v"} and stored["kind"] == "ConfigMap"
+        assert informer.get("default", "old") is None and len(informer.list("default")) == 1
+        late = Diary(informer)
+        assert late.lines == ["add a"]  # who comes late hears what there is
+        await stopped(task)
+
+    play(scenario)
+
+
+def test_indexes_follow(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        client = world.client()
+        informer, diary, task = await running(world.client())
+        informer.add_index("owner", lambda obj: [obj["data"]["owner"]] if "owner" in (obj.get("data") or {}) else [])
+        for name, owner in (("a", "x"), ("b", "x"), ("c", "y")):
+            await client.create(CONFIG_MAPS, "default", config_map(name, owner=owner))
+        await until(lambda: len(diary.lines) == 3)
+
+        def owned(owner: str) -> list[str]:
+            return sorted(obj["metadata"]["name"] for obj in informer.by_index("owner", owner))
+
+        assert (owned("x"), owned("y")) == (["a", "b"], ["c"])
+        await client.patch(CONFIG_MAPS, "default", "a", {"data": {"owner": "y"}})
+        await client.delete(CONFIG_MAPS, "default", "c")
+        await until(lambda: len(diary.lines) == 5)
+        assert (owned("x"), owned("y"), informer.store.index_values("owner")) == (["b"], ["a"], ["x", "y"])
+        await stopped(task)
+
+    play(scenario)
+
+
+def test_a_selector_lets_objects_in_and_out(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        client = world.client()
+        _, diary, task = await running(world.client(), label_selector="app=web")
+        await client.create(CONFIG_MAPS, "default", config_map("a"))
+        await client.patch(CONFIG_MAPS, "default", "a", {"metadata": {"labels": {"app": "web"}}})
+        await client.patch(CONFIG_MAPS, "default", "a", {"metadata": {"labels": {"app": "db"}}})
+        await until(lambda: len(diary.lines) == 2)
+        assert diary.lines == ["add a", "delete a"]
+        await stopped(task)
+
+    play(scenario)
+
+
+def test_it_goes_on_after_a_cut(play_https: Play) -> None:
+    async def scenario(world: World) -> None:
+        writer = InProcessClient(world.api, ADMIN)
+        lists = Counting(world.client())
+        await writer.create(CONFIG_MAPS, "default", config_map("a"))
+        _, diary, task = await running(lists)
+        await world.stop_serving()
+        await writer.create(CONFIG_MAPS, "default", config_map("b"))
+        await writer.delete(CONFIG_MAPS, "default", "a")
+        await world.serve()
+        await until(lambda: len(diary.lines) == 3)
+        assert diary.lines == ["add a", "add b", "delete a"]
+        assert lists.count == 1  # the watch went on from where it was
+        await stopped(task)
+
+    play_https(scenario)
+
+
+def test_it_lists_again_when_its_version_is_forgotten(play_https: Play) -> None:
+    async def scenario(world: World) -> None:
+        writer = InProcessClient(world.api, ADMIN)
+        lists = Counting(world.client())
+        for name in ("a", "b"):
+            await writer.create(CONFIG_MAPS, "default", config_map(name))
+        informer, diary, task = await running(lists)
+        await world.stop_serving()
+        await writer.delete(CONFIG_MAPS, "default", "a")
+        await writer.patch(CONFIG_MAPS, "default", "b", {"data": {"k": "v"}})
+        await writer.create(CONFIG_MAPS, "default", config_map("c"))
+        world.api.storage.store.compact(world.api.storage.store.revision)
+        await world.serve()
+        await until(lambda: len(diary.lines) == 5)
+        assert diary.lines == ["add a", "add b", "lost a", "update b", "add c"]
+        assert lists.count == 2
+        await writer.create(CONFIG_MAPS, "default", config_map("d"))
+        await until(lambda: informer.get("default", "d") is not None)
+        await stopped(task)
+
+    play_https(scenario)
+
+
+def test_it_survives_a_restart_of_the_server(play_https: Play, tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        await world.api.stop()
+
+        async def boot() -> None:
+            world.api = build(ServerOptions(store=SqliteStore(tmp_path / "store.db"), rng=random.Random(2)))
+            await world.api.start()
+
+        await world.stop_serving()
+        await boot()
+        await world.serve()
+        await InProcessClient(world.api, ADMIN).create(CONFIG_MAPS, "default", config_map("a"))
+        lists = Counting(world.client())
+        _, diary, task = await running(lists)
+        await world.stop_serving()
+        await world.api.stop()
+        await boot()
+        await InProcessClient(world.api, ADMIN).create(CONFIG_MAPS, "default", config_map("b"))
+        await world.serve()
+        await until(lambda: len(diary.lines) == 2)
+        assert diary.lines == ["add a", "add b"] and lists.count == 1
+        await stopped(task)
+
+    play_https(scenario)
+
+
+class Counting:
+    """A client that counts its lists."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self.count = 0
+
+    async def list(self, *args: Any, **options: Any) -> Listing:
+        self.count += 1
+        return await self._client.list(*args, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+
+def test_a_factory_shares_informers(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        factory = InformerFactory(world.client(), Hurried(), random.Random(1))
+        assert factory(PODS) is factory(PODS)
+        assert factory(PODS) is not factory(PODS, field_selector="spec.nodeName=")
+        factory.start()
+        await factory.synced()
+        assert factory(PODS).has_synced
+        await factory.stop()
+
+    play(scenario)
+
+
+def test_in_one_process_nothing_is_copied() -> None:
+    from .conftest import world as made_world
+
+    async def main() -> None:
+        async with made_world("inprocess", None) as world:
+            client = world.client()
+            await client.create(CONFIG_MAPS, "default", config_map("a"))
+            first, _, one = await running(client)
+            second, diary, two = await running(client)
+            await client.create(CONFIG_MAPS, "default", config_map("b"))
+            await until(lambda: len(diary.lines) == 2 and first.get("default", "b"))
+            for name in ("a", "b"):
+                assert first.get("default", name) is second.get("default", name)
+            await stopped(one)
+            await stopped(two)
+
+    asyncio.run(main())

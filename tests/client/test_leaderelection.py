@@ -1,0 +1,171 @@
+"""Leader election on virtual time: one leader at any moment, and always one in the end."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from transom.client.api import Unreachable
+from transom.client.leaderelection import LeaderElector, LeaseTimes
+from transom.client.resources import LEASES
+from transom.kit.clock import VirtualClock
+from transom.machinery import errors
+from transom.machinery.objects import Object, copy_object
+
+
+class Server:
+    """One lease; whoever is in `cut` gets no answer, whoever is in `stuck` waits for one for ever."""
+
+    def __init__(self) -> None:
+        self.lease: Object | None = None
+        self.version = 0
+        self.cut: set[str] = set()
+        self.stuck: set[str] = set()
+
+    def client(self, name: str) -> Any:
+        return _Client(self, name)
+
+
+class _Client:
+    def __init__(self, server: Server, name: str) -> None:
+        self._server, self._name = server, name
+
+    async def _ask(self) -> None:
+        if self._name in self._server.cut:
+            raise Unreachable("cut")
+        if self._name in self._server.stuck:
+            await asyncio.get_running_loop().create_future()
+
+    async def get(self, _resource: Any, _namespace: str, name: str) -> Object:
+        await self._ask()
+        if self._server.lease is None:
+            raise errors.not_found(LEASES.group_resource, name)
+        return copy_object(self._server.lease)  # type: ignore[no-any-return]
+
+    async def create(self, _resource: Any, _namespace: str, obj: Object) -> Object:
+        await self._ask()
+        assert self._server.lease is None
+        return self._store(obj)
+
+    async def update(self, _resource: Any, obj: Object) -> Object:
+        await self._ask()
+        assert self._server.lease is not None
+        if obj["metadata"]["resourceVersion"] != self._server.lease["metadata"]["resourceVersion"]:
+            raise errors.conflict(LEASES.group_resource, "l", "modified")
+        return self._store(obj)
+
+    def _store(self, obj: Object) -> Object:
+        server = self._server
+        server.version += 1
+        server.lease = copy_object(obj)
+        server.lease["metadata"]["resourceVersion"] = str(server.version)
+        return copy_object(server.lease)  # type: ignore[no-any-return]
+
+
+class Candidates:
+    def __init__(self, server: Server, clock: VirtualClock) -> None:
+        self._server, self._clock = server, clock
+        self.leading: list[str] = []
+        self.terms: list[str] = []
+        self.tasks: dict[str, asyncio.Task[None]] = {}
+
+    def start(self, name: str) -> None:
+        elector = LeaderElector(
+            self._server.client(name), "kube-system", "l", name, self._clock, random.Random(name)
+        )
+
+        async def lead() -> None:
+            self.leading.append(name)
+            self.terms.append(name)
+            assert len(self.leading) == 1
+            try:
+                await asyncio.get_running_loop().create_future()
+            finally:
+                self.leading.remove(name)
+
+        self.tasks[name] = asyncio.create_task(elector.run(lead))
+
+
+def play(scenario: Callable[[Server, VirtualClock, Candidates], Any]) -> None:
+    async def main() -> None:
+        server, clock = Server(), VirtualClock()
+        candidates = Candidates(server, clock)
+        await scenario(server, clock, candidates)
+        for task in candidates.tasks.values():
+            task.cancel()
+        await clock.run_for(1)
+        await asyncio.gather(*candidates.tasks.values(), return_exceptions=True)
+
+    asyncio.run(main())
+
+
+def test_the_lease_of_a_leader() -> None:
+    async def scenario(server: Server, clock: VirtualClock, candidates: Candidates) -> None:
+        candidates.start("a")
+        await clock.run_for(5)
+        assert server.lease is not None and candidates.leading == ["a"]
+        assert server.lease["spec"] == {
+            "holderIdentity": "a", "leaseDurationSeconds": 15, "acquireTime": "2020-01-02T03:04:05.000000Z",
+            "renewTime": "2020-01-02T03:04:09.000000Z", "leaseTransitions": 0,
+        }
+        assert set(server.lease["metadata"]) == {"name", "namespace", "resourceVersion"}
+
+    play(scenario)
+
+
+def test_another_takes_over_when_the_leader_is_cut_off() -> None:
+    async def scenario(server: Server, clock: VirtualClock, candidates: Candidates) -> None:
+        candidates.start("a")
+        await clock.run_for(5)
+        candidates.start("b")
+        await clock.run_for(60)
+        assert candidates.leading == ["a"]
+        server.cut.add("a")
+        await clock.run_for(8)
+        assert candidates.leading == ["a"]  # it may still hope
+        await clock.run_for(3)
+        assert candidates.leading == []  # it gave up before the other may begin
+        await clock.run_for(15)
+        assert candidates.leading == ["b"] and server.lease is not None
+        assert server.lease["spec"]["leaseTransitions"] == 1
+
+    play(scenario)
+
+
+def test_a_leader_that_hangs_knows_when_its_time_is_over() -> None:
+    async def scenario(server: Server, clock: VirtualClock, candidates: Candidates) -> None:
+        candidates.start("a")
+        await clock.run_for(5)
+        candidates.start("b")
+        await clock.run_for(5)
+        server.stuck.add("a")
+        await clock.run_for(40)
+        assert candidates.terms == ["a", "b"]  # `lead` itself asserts that there is only one at a time
+
+    play(scenario)
+
+
+def test_a_leader_that_ends_hands_the_lease_over() -> None:
+    async def scenario(server: Server, clock: VirtualClock, candidates: Candidates) -> None:
+        candidates.start("a")
+        await clock.run_for(5)
+        candidates.start("b")
+        await clock.run_for(5)
+        candidates.tasks["a"].cancel()
+        await clock.run_for(0.01)
+        assert server.lease is not None and server.lease["spec"]["holderIdentity"] == ""
+        await clock.run_for(4.5)
+        assert candidates.leading == ["b"]
+
+    play(scenario)
+
+
+def test_times_must_make_sense() -> None:
+    with pytest.raises(ValueError):
+        LeaseTimes(lease=10, renew=10)
+    with pytest.raises(ValueError):
+        LeaseTimes(retry=9)
