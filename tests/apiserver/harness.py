@@ -82,8 +82,8 @@ class Api:
         return stream
 
 
-async def start(store: Any = None, clock: Any = None) -> Api:
+async def start(store: Any = None, clock: Any = None, **options: Any) -> Api:
     clock = clock or VirtualClock()
-    server = build(ServerOptions(store=store or MemoryStore(clock), clock=clock))
+    server = build(ServerOptions(store=store or MemoryStore(clock), clock=clock, **options))
     await server.start()
     return Api(server, clock)

@@ -6,7 +6,6 @@ import asyncio
 from typing import Any
 
 import pytest
-
 from tests.apiserver.harness import start
 
 CM = "/api/v1/namespaces/default/configmaps"

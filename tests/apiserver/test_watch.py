@@ -8,8 +8,8 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from tests.apiserver.harness import Api, start
+
 from transom.store.sqlite import SqliteStore
 
 MERGE = "application/merge-patch+json"

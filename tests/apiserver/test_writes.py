@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-
 from tests.apiserver.harness import Api, start
 
 MERGE = "application/merge-patch+json"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from transom.apiserver import discovery, respond
@@ -28,7 +28,7 @@ class Paths:
     def __init__(self, server: ApiServer) -> None:
         self._server = server
         self._cache = discovery.DocumentCache()
-        self._exact: dict[str, Callable[[Request], Answer]] = {
+        self._exact: dict[str, Callable[[Request], Answer | Awaitable[Answer]]] = {
             "/": self._root,
             "/version": self._version,
             "/version/": self._version,
@@ -39,7 +39,7 @@ class Paths:
             "/.well-known/openid-configuration": self._openid,
         }
 
-    def __call__(self, request: Request, ctx: Context, info: RequestInfo) -> Answer:
+    def __call__(self, request: Request, ctx: Context, info: RequestInfo) -> Answer | Awaitable[Answer]:
         path = request.path
         handler = self._exact.get(path) or self._exact.get(path.rstrip("/"))
         if handler is None:
@@ -54,7 +54,7 @@ class Paths:
         return handler(request)
 
     @property
-    def _prefixes(self) -> tuple[tuple[str, Callable[[Request], Answer]], ...]:
+    def _prefixes(self) -> tuple[tuple[str, Callable[[Request], Answer | Awaitable[Answer]]], ...]:
         return (("/healthz", self._health), ("/livez", self._health), ("/readyz", self._health),
                 ("/openapi/v2", self._server.openapi.v2), ("/openapi/v3", self._server.openapi.v3))
 
@@ -70,7 +70,9 @@ class Paths:
     def _served(self) -> list[discovery.ServedVersion]:
         return discovery.served(self._server.resources.kinds(), self._server.aggregated())
 
-    def _document(self, key: object, build: Callable[[], Any], request: Request, media: bytes = b"application/json") -> Response:
+    def _document(
+        self, key: object, build: Callable[[], Any], request: Request, media: bytes = b"application/json"
+    ) -> Response:
         found = self._cache.get(self._server.discovery_generation(), key, build)
         if found is None:
             return respond.plain_text(404, "404 page not found\n")

@@ -99,7 +99,8 @@ def _table(
         raise problem
     return tables.table(
         res.kind, objs, now=now, include_object=include_object or "Metadata", list_metadata=list_metadata,
-        table_version=form.version, raw_encoder=res.ops.from_storage, custom=res.ops.table_columns, headers=headers,
+        table_version=form.version, raw_encoder=lambda obj: res.ops.from_storage(dict(obj)),
+        custom=res.ops.table_columns, headers=headers,
     )
 
 

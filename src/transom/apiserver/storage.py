@@ -12,7 +12,6 @@ import uuid
 from collections import deque
 from collections.abc import Callable
 
-
 import orjson
 
 from transom.apiserver.admission.attributes import Admission, Attributes
@@ -129,7 +128,9 @@ class Storage:
         meta = obj["metadata"]
         if res.kind.namespaced:
             if meta.setdefault("namespace", namespace) != namespace:
-                raise errors.bad_request("the namespace of the provided object does not match the namespace sent on the request")
+                raise errors.bad_request(
+                    "the namespace of the provided object does not match the namespace sent on the request"
+                )
         else:
             meta.pop("namespace", None)
         for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
@@ -307,7 +308,7 @@ class Storage:
             meta["resourceVersion"] = old["metadata"]["resourceVersion"]
             if may_go(res, new) and old["metadata"].get("deletionTimestamp"):
                 if not ctx.dry_run:
-                    _, revision = await asyncio.shield(self.store.delete(key, expected=current.mod_revision))
+                    await asyncio.shield(self.store.delete(key, expected=current.mod_revision))
                     self._deleted(strategy, new)
                 return Record(key, encode_value(new), current.create_revision, current.mod_revision)
             if same_object(new, old):
@@ -512,7 +513,7 @@ def garbage_finalizers(res: Resource, strategy: Strategy, meta: Object, options:
     finalizers: list[str] = list(meta.get("finalizers") or [])
     policy = options.get("propagationPolicy")
     orphan = options.get("orphanDependents")
-    if res.kind.key in ("/Event",) or policy is None and orphan is None and "deletionTimestamp" in meta:
+    if res.kind.key == "/Event" or (policy is None and orphan is None and "deletionTimestamp" in meta):
         return finalizers
     if policy is None and orphan is not None:
         policy = "Orphan" if orphan else "Background"

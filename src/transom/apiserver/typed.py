@@ -19,10 +19,13 @@ from transom.machinery.objects import Object
 class TypeOps(Protocol):
     """Everything about one served version of one kind."""
 
-    schema: Any  # the type for strategic merge and server-side apply
     strategic: bool  # strategic merge patch is offered
     deprecation: str  # the warning that goes with each request, if any
     table_columns: Any  # printer columns of a custom resource, None for built-in kinds
+
+    @property
+    def schema(self) -> Any:
+        """The type for strategic merge and server-side apply."""
 
     def decode(self, raw: bytes, media_type: str, *, strict: bool) -> Decoded: ...
     def normalise(self, obj: Object) -> Object: ...
@@ -39,9 +42,9 @@ class TypeOps(Protocol):
 class BuiltinType:
     """A built-in kind in one version."""
 
-    strategic = True
-    table_columns = None
-    deprecation = ""
+    strategic: bool = True
+    table_columns: Any = None
+    deprecation: str = ""
     __slots__ = ("_error_kind", "_kind", "_stored", "gvk")
 
     def __init__(self, kind: Kind, gvk: GVK) -> None:

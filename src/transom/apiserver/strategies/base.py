@@ -23,6 +23,7 @@ UpdateHook = Callable[["Storage", "Context", Object, Object], None]
 Reserve = Callable[["Storage", "Context", Object, Object | None], Callable[[], None] | None]
 AfterDelete = Callable[["Storage", Object], None]
 GracePeriod = Callable[[Object, int | None], int]
+BeginDeletion = Callable[[Object, float], Object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,7 @@ class Strategy:
     reserve: Reserve | None = None
     after_delete: AfterDelete | None = None
     grace_period: GracePeriod | None = None  # how long a graceful deletion of this object takes; None = not graceful
+    begin_deletion: BeginDeletion | None = None  # what the first delete makes of the object; None = the common rules
     ttl: float | None = None
 
 

@@ -152,7 +152,8 @@ class _Reservation:
                 "provided IP is already allocated" if isinstance(problem, AlreadyAllocated) else
                 f"provided IP is not in the valid range. The range of valid IPs is {self._allocators.service_cidr}"
             )
-            raise self.invalid("spec.clusterIPs", field.GoText(f'[]string{{"{wanted}"}}'), f"failed to allocated ip:{wanted} with error:{why}") from None
+            value = field.GoText(f'[]string{{"{wanted}"}}')
+            raise self.invalid("spec.clusterIPs", value, f"failed to allocated ip:{wanted} with error:{why}") from None
         self._undo.append(lambda: pool.give_back(wanted))
         return wanted
 

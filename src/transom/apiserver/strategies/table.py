@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING
 
-from transom.apiserver.strategies import certificates, pods, services
+from transom.apiserver.strategies import certificates, custom, pods, services
 from transom.apiserver.strategies.base import Strategy
 from transom.kit.clock import rfc3339
 from transom.machinery.kinds import Kind
@@ -92,24 +92,6 @@ def _limit_range(_storage: Storage, _ctx: Context, obj: Object) -> None:
         obj["metadata"]["name"] = str(uuid.uuid4())
 
 
-def _stored_version(obj: Object) -> None:
-    stored = list((obj.get("status") or {}).get("storedVersions") or ())
-    for version in obj["spec"].get("versions") or ():
-        if version.get("storage"):
-            if version["name"] not in stored:
-                stored.append(version["name"])
-            break
-    obj["status"] = {**(obj.get("status") or {}), "storedVersions": stored}
-
-
-def _crd_create(_storage: Storage, _ctx: Context, obj: Object) -> None:
-    _stored_version(obj)
-
-
-def _crd_update(_storage: Storage, _ctx: Context, new: Object, _old: Object) -> None:
-    _stored_version(new)
-
-
 def _api_service_create(_storage: Storage, ctx: Context, obj: Object) -> None:
     if not obj["spec"].get("service"):
         obj["status"] = {"conditions": [{
@@ -144,10 +126,7 @@ STRATEGIES: dict[str, Strategy] = {
     "admissionregistration.k8s.io/ValidatingWebhookConfiguration": Strategy(
         has_status=False, unconditional_update=False, generation=("webhooks",)
     ),
-    "apiextensions.k8s.io/CustomResourceDefinition": Strategy(
-        unconditional_update=False, generation=_SPEC, on_create=_crd_create, on_update=_crd_update,
-        status_keeps=("labels", "annotations", "ownerReferences"),
-    ),
+    "apiextensions.k8s.io/CustomResourceDefinition": custom.DEFINITION,
     "apiregistration.k8s.io/APIService": Strategy(
         unconditional_update=False, on_create=_api_service_create, status_keeps=_RESET
     ),
@@ -190,11 +169,11 @@ STRATEGIES: dict[str, Strategy] = {
 }
 
 _DEFAULT = Strategy()
-_CUSTOM = Strategy(has_status=False, unconditional_update=False, generation=("*",))
-_CUSTOM_WITH_STATUS = Strategy(unconditional_update=False, generation=("*",))
 
 
-def strategy_for(kind: Kind) -> Strategy:
+def strategy_for(kind: Kind, version: str = "") -> Strategy:
+    """The strategy of a kind; custom kinds may differ by the version of the request."""
     if kind.custom:
-        return _CUSTOM_WITH_STATUS if any(s.name == "status" for s in kind.subresources) else _CUSTOM
+        has_status = any(s.name == "status" for s in kind.subresources_of(version))
+        return custom.CUSTOM_WITH_STATUS if has_status else custom.CUSTOM
     return STRATEGIES.get(kind.key, _DEFAULT)

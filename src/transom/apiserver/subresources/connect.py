@@ -97,4 +97,4 @@ class NoKubelet:
         return self._refuse(node)
 
     def proxy(self, call: Call) -> Answer:
-        raise errors.service_unavailable(f"no endpoints available for {call.info.resource} {call.info.name!r}".replace("'", '"'))
+        raise errors.service_unavailable(f'no endpoints available for {call.info.resource} "{call.info.name}"')

@@ -34,16 +34,16 @@ def _updating(prepare: Prepare | None) -> dict[str, Handler]:
     """The verbs of a sub-resource that updates a part of its object."""
 
     async def update(call: Call) -> Response:
-        return await writes.update(call.server.storage, *_args(call), prepare=prepare)
+        return await writes.update(
+            call.server.storage, call.ctx, call.res, call.info, call.request, call.form, prepare=prepare
+        )
 
     async def patch(call: Call) -> Response:
-        return await writes.patch_(call.server.storage, *_args(call), prepare=prepare)
+        return await writes.patch_(
+            call.server.storage, call.ctx, call.res, call.info, call.request, call.form, prepare=prepare
+        )
 
     return {"update": update, "patch": patch}
-
-
-def _args(call: Call):  # type: ignore[no-untyped-def]
-    return call.ctx, call.res, call.info, call.request, call.form
 
 
 STATUS = _updating(None)
