@@ -1,17 +1,18 @@
 """Request bodies to objects and objects to bytes, with Kubernetes' own answers to bodies it cannot read.
 
-`decode` reads JSON or YAML, settles which kind the body is, and returns the object in the form of a Go round trip. The
-fast path is orjson and a generated function; everything about error texts lives in modules that only a bad body enters.
-YAML is imported when it is met: it is slow to load. This module knows no HTTP beyond the media type and no storage.
+`decode` reads JSON, YAML or protobuf, settles which kind the body is, and returns the object in the form of a Go round
+trip. The fast path is orjson and a generated function; everything about error texts lives in modules that only a bad
+body enters. YAML and protobuf are imported when they are met: they are slow to load. This module knows no HTTP beyond
+the media type and no storage.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import orjson
 
@@ -22,8 +23,12 @@ from transom.machinery.kinds import GVK
 from transom.machinery.normalise import NeedsText, RawFloat, TypeMismatch
 from transom.machinery.schema import Type
 
+if TYPE_CHECKING:
+    from transom.machinery.protobuf import Envelope
+
 JSON = "application/json"
 YAML = "application/yaml"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
 
 _FIND_KIND = (
     r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
@@ -70,6 +75,8 @@ def decode(
     takes (an Eviction may be of policy/v1 or v1beta1). A kind without a built-in type is custom: its metadata is
     normalised, the rest is left alone; `versions` are those of its definition.
     """
+    if media_type == PROTOBUF:
+        return _from_protobuf(raw, expected, also)
     is_yaml = media_type == YAML
     value, gvk = _read(raw, is_yaml, expected)
     if gvk in also:
@@ -79,7 +86,7 @@ def decode(
         obj = _custom(value, gvk, expected, raw, is_yaml, versions)
     else:
         if gvk != expected:
-            _refuse(value, gvk, expected, raw, is_yaml)
+            _refuse(gvk, expected, lambda found: _typed(found, dict(value), gvk, expected, raw, is_yaml))
         value["kind"], value["apiVersion"] = gvk.kind, gvk.api_version
         obj = _typed(of, value, gvk, expected, raw, is_yaml)
     return Decoded(obj, gvk, _problems(of, raw, is_yaml) if strict else [])
@@ -90,11 +97,16 @@ def decode_options(raw: bytes, media_type: str, expected: GVK) -> dict[str, Any]
     wrong here: a 500 with the bare text."""
     is_yaml = media_type == YAML
     try:
-        value, gvk = _read(raw, is_yaml, expected)
+        if media_type == PROTOBUF:
+            envelope, gvk = _unwrap(raw, expected)
+        else:
+            value, gvk = _read(raw, is_yaml, expected)
         if gvk.kind != expected.kind:
             text = scheme.not_registered(gvk, "meta.k8s.io")
             raise _refusal(gvk, expected.kind, text)
         of = schema.get(f"meta/v1.{expected.kind}")
+        if media_type == PROTOBUF:
+            return _content(of, envelope, gvk, expected, raw)
         return _typed(of, value, gvk, expected, raw, is_yaml)
     except DecodeError as e:
         raise ApiError(500, "", e.base) from None
@@ -285,17 +297,60 @@ def _typed(
     return function({**json.loads(gojson.text_of(data)), "kind": gvk.kind, "apiVersion": gvk.api_version})
 
 
-def _refuse(value: dict[str, Any], gvk: GVK, expected: GVK, raw: bytes, is_yaml: bool) -> NoReturn:
-    """Raises what the server says to a body of another kind or version."""
+def _refuse(gvk: GVK, expected: GVK, read: Callable[[Type], object]) -> NoReturn:
+    """Raises what the server says to a body of another kind or version. `read` raises what is wrong with the body in
+    itself, which comes first."""
     if not scheme.knows(gvk, expected.group):
         raise _refusal(gvk, expected.kind, scheme.not_registered(gvk, expected.group))
     of = schema.lookup(gvk)
     if of is not None:
-        _typed(of, dict(value), gvk, expected, raw, is_yaml)
+        read(of)
     text = scheme.conversion_error(gvk, expected)
     if text is not None:
         raise _refusal(gvk, expected.kind, text)
     raise _other_version(gvk, expected)
+
+
+# --- protobuf ----------
+
+
+def _from_protobuf(raw: bytes, expected: GVK, also: Collection[GVK]) -> Decoded:
+    """Fields that nobody knows have no name in this form, so there are no problems to report."""
+    envelope, gvk = _unwrap(raw, expected)
+    if gvk in also:
+        expected = gvk
+    of = schema.lookup(expected)
+    if of is None:
+        raise _refusal(gvk, expected.kind, "Object 'Kind' is missing in 'object has no kind field '")
+    if gvk != expected:
+        _refuse(gvk, expected, lambda found: _content(found, envelope, gvk, expected, raw))
+    return Decoded(_content(of, envelope, gvk, expected, raw), gvk)
+
+
+def _unwrap(raw: bytes, expected: GVK) -> tuple[Envelope, GVK]:
+    from transom.machinery import protobuf
+
+    try:
+        envelope = protobuf.unwrap(raw)
+    except protobuf.Malformed as e:
+        raise _unrecognised(expected.kind, str(e), raw) from None
+    group, version = _group_version(envelope.api_version) or ("", "")
+    if not version:
+        group, version = expected.group, expected.version
+    return envelope, GVK(group, version, envelope.kind or expected.kind)
+
+
+def _content(of: Type, envelope: Envelope, gvk: GVK, expected: GVK, raw: bytes) -> dict[str, Any]:
+    from transom.machinery import protobuf
+
+    try:
+        value = protobuf.decode(of, raw, envelope.start, envelope.end)
+        value["kind"], value["apiVersion"] = gvk.kind, gvk.api_version
+        return roundtrip.normaliser(of)(value)
+    except protobuf.Malformed as e:
+        raise _refusal(gvk, expected.kind, str(e)) from None
+    except RecursionError:
+        raise _refusal(gvk, expected.kind, "exceeded max depth") from None
 
 
 # --- custom kinds ----------

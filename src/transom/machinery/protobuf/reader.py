@@ -1,0 +1,257 @@
+"""Protobuf messages to JSON dicts.
+
+One loop reads every message: a table from tags to what is to be done, built on first use, says the rest. The dict is
+what the object's JSON would be read as, not yet normalised. Knows nothing of the envelope around an object.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+from transom.machinery import schema
+from transom.machinery.protobuf import leaves
+from transom.machinery.protobuf.leaves import stranger, text
+from transom.machinery.protobuf.messages import Row, is_message_of_items, rows
+from transom.machinery.protobuf.wire import (
+    BYTES,
+    EOF,
+    FIXED64,
+    NEGATIVE_LENGTH,
+    VARINT,
+    Malformed,
+    int32,
+    int64,
+    read_varint,
+)
+from transom.machinery.schema import Value
+
+ReadBytes = Callable[[bytes, int, int], Any]
+
+# What is to be done with a field; those before _VARINT have a length.
+_TEXT, _STRUCT, _INLINE, _ONE, _MANY, _STRING_MAP, _MAP, _PACKED, _VARINT, _VARINTS, _DOUBLE = range(11)
+_NEGATIVE = 1 << 63
+
+
+class Reader:
+    """A message type. `ops` maps a tag to (what to do, JSON name, what with)."""
+
+    __slots__ = ("_ops", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._ops: dict[int, tuple[int, str, Any]] | None = None
+
+    @property
+    def ops(self) -> dict[int, tuple[int, str, Any]]:
+        made = self._ops
+        if made is None:
+            made = self._ops = {}
+            for row in rows(self.name):
+                for kind, op in _ops(row):
+                    made[row.number << 3 | kind] = op
+        return made
+
+    def go_field(self, number: int) -> str | None:
+        return next((row.go_name for row in rows(self.name) if row.number == number), None)
+
+
+@cache
+def reader_of(name: str) -> Reader:
+    return Reader(name)
+
+
+def read(of: Reader, data: bytes, at: int, end: int, out: dict[str, Any]) -> dict[str, Any]:
+    """Add to `out` what stands between `at` and `end`. Raises Malformed."""
+    ops = of.ops
+    while at < end:
+        start = at
+        tag = data[at]
+        at += 1
+        if tag > 127:
+            tag, at = read_varint(data, start, end)
+        op = ops.get(tag)
+        if op is None:
+            at = stranger(of.name.rpartition(".")[2], of.go_field(int32(tag >> 3)), tag, data, start, end)
+            continue
+        what, name, more = op
+        if what >= _VARINT:
+            if what == _DOUBLE:
+                if at + 8 > end:
+                    raise Malformed(EOF)
+                out[name] = struct.unpack_from("<d", data, at)[0]
+                at += 8
+                continue
+            number, at = read_varint(data, at, end)
+            if what == _VARINT:
+                out[name] = more(number)
+            else:
+                _list(out, name).append(more(number))
+            continue
+        if at >= end:
+            raise Malformed(EOF)
+        size = data[at]
+        at += 1
+        if size > 127:
+            size, at = read_varint(data, at - 1, end)
+        stop = at + size
+        if stop > end:
+            raise Malformed(NEGATIVE_LENGTH if size >= _NEGATIVE else EOF)
+        if what == _TEXT:
+            out[name] = text(data, at, stop)
+        elif what == _STRUCT:
+            inner = out.get(name)
+            if inner is None:
+                inner = out[name] = {}
+            read(more, data, at, stop, inner)
+        elif what == _MANY:
+            _list(out, name).append(more(data, at, stop))
+        elif what == _ONE:
+            out[name] = more(data, at, stop)
+        elif what == _INLINE:
+            read(more, data, at, stop, out)
+        elif what == _STRING_MAP:
+            entries = out.get(name)
+            if entries is None:
+                entries = out[name] = {}
+            _string_entry(data, at, stop, entries)
+        elif what == _MAP:
+            entries = out.get(name)
+            if entries is None:
+                entries = out[name] = {}
+            read_value, zero = more
+            key, value = _entry(data, at, stop)
+            entries[key] = zero() if value is None else read_value(data, *value)
+        else:
+            values = _list(out, name)
+            while at < stop:
+                number, at = read_varint(data, at, stop)
+                values.append(more(number))
+        at = stop
+    return out
+
+
+def _list(out: dict[str, Any], name: str) -> list[Any]:
+    found = out.get(name)
+    if found is None:
+        found = out[name] = []
+    return found
+
+
+def _string_entry(data: bytes, at: int, end: int, entries: dict[str, str]) -> None:
+    """A key and a text. Nearly always they stand in order and are short."""
+    if end - at >= 4 and data[at] == 10:
+        value_tag = at + 2 + data[at + 1]
+        if value_tag + 2 <= end and data[value_tag] == 18 and data[value_tag + 1] == end - value_tag - 2 < 128:
+            entries[text(data, at + 2, value_tag)] = text(data, value_tag + 2, end)
+            return
+    key, value = _entry(data, at, end)
+    entries[key] = "" if value is None else text(data, *value)
+
+
+_ENTRY = {1: (BYTES, "key"), 2: (BYTES, "value")}
+
+
+def _entry(data: bytes, at: int, end: int) -> tuple[str, tuple[int, int] | None]:
+    found = leaves.fields("entry", _ENTRY, data, at, end)
+    key = text(data, *found[1][-1]) if 1 in found else ""
+    return key, found[2][-1] if 2 in found else None
+
+
+# --- from types to operations ----------
+
+_SCALARS: dict[str, Callable[[int], Any]] = {"bool": leaves.boolean, "int32": int32, "int64": int64}
+
+
+def _ops(row: Row) -> list[tuple[int, tuple[int, str, Any]]]:
+    """The wire types in which a field may come, and what is to be done with each."""
+    name, value = row.name, row.value
+    if value.kind == "struct":
+        return [(BYTES, (_STRUCT if name else _INLINE, name, reader_of(value.ref)))]
+    if value.kind == "string":
+        return [(BYTES, (_TEXT, name, None))]
+    if value.kind in _SCALARS:
+        return [(VARINT, (_VARINT, name, _SCALARS[value.kind]))]
+    if value.kind == "float":
+        return [(FIXED64, (_DOUBLE, name, None))]
+    item = value.item
+    if item is None or is_message_of_items(value):
+        return [(BYTES, (_ONE, name, _function(value)))]
+    if value.kind == "map":
+        if item.kind == "string":
+            return [(BYTES, (_STRING_MAP, name, None))]
+        return [(BYTES, (_MAP, name, (_function(item), _zero(item))))]
+    if item.kind in _SCALARS:  # both forms of a list of numbers are read
+        return [(VARINT, (_VARINTS, name, _SCALARS[item.kind])), (BYTES, (_PACKED, name, _SCALARS[item.kind]))]
+    return [(BYTES, (_MANY, name, _function(item)))]
+
+
+def _function(value: Value) -> ReadBytes:
+    """What reads one value that has a length."""
+    if value.kind == "struct":
+        of = reader_of(value.ref)
+        return lambda data, at, end: read(of, data, at, end, {})
+    if is_message_of_items(value):
+        return leaves.read_items
+    return _FUNCTIONS[value.kind]
+
+
+_ZEROS: dict[str, Callable[[], Any]] = {"struct": dict, "bytes": str, "quantity": lambda: "0"}
+
+
+def _zero(value: Value) -> Callable[[], Any]:
+    """The value of a map entry that has none."""
+    if is_message_of_items(value):
+        return list
+    return _ZEROS.get(value.kind, lambda: None)
+
+
+# --- alternatives in JSON schemas ----------
+
+_SCHEMA = {1: (BYTES, "Schema"), 2: (BYTES, "JSONSchemas")}
+_SCHEMA_OR_STRINGS = {1: (BYTES, "Schema"), 2: (BYTES, "Property")}
+_SCHEMA_OR_BOOL = {1: (VARINT, "Allows"), 2: (BYTES, "Schema")}
+
+
+def _schema(data: bytes, spans: list[tuple[int, int]]) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    for at, end in spans:
+        read(reader_of(schema.JSON_SCHEMA_PROPS), data, at, end, out)
+    return out
+
+
+def _schema_or_array(data: bytes, at: int, end: int) -> Any:
+    found = leaves.fields("JSONSchemaPropsOrArray", _SCHEMA, data, at, end)
+    if 2 in found:
+        return [_schema(data, [span]) for span in found[2]]
+    return _schema(data, found[1]) if 1 in found else None
+
+
+def _schema_or_strings(data: bytes, at: int, end: int) -> Any:
+    found = leaves.fields("JSONSchemaPropsOrStringArray", _SCHEMA_OR_STRINGS, data, at, end)
+    if 2 in found:
+        return [text(data, *span) for span in found[2]]
+    return _schema(data, found[1]) if 1 in found else None
+
+
+def _schema_or_bool(data: bytes, at: int, end: int) -> Any:
+    found = leaves.fields("JSONSchemaPropsOrBool", _SCHEMA_OR_BOOL, data, at, end)
+    return _schema(data, found[2]) if 2 in found else bool(found.get(1, (0,))[-1])
+
+
+_FUNCTIONS: dict[str, ReadBytes] = {
+    "string": text,
+    "bytes": leaves.read_bytes,
+    "time": leaves.read_time,
+    "microtime": leaves.read_micro_time,
+    "quantity": leaves.read_quantity,
+    "int-or-string": leaves.read_int_or_string,
+    "raw": leaves.read_json,
+    "fields": leaves.read_json,
+    "json": leaves.read_json,
+    "schema-or-array": _schema_or_array,
+    "schema-or-bool": _schema_or_bool,
+    "schema-or-strings": _schema_or_strings,
+}
