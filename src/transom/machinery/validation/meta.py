@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from transom.machinery.field import FieldError, GoText, forbidden, go_quote, invalid, not_supported, required, too_long
@@ -41,11 +42,24 @@ def validate_label_name(name: str, path: str) -> list[FieldError]:
     return [invalid(path, name, text) for text in is_qualified_name(name)]
 
 
+@lru_cache(maxsize=16384)
+def _good_key(key: str) -> bool:
+    """Keys and values of labels come again and again; the good ones are judged once."""
+    return not is_qualified_name(key)
+
+
+@lru_cache(maxsize=16384)
+def _good_label_value(value: str) -> bool:
+    return not is_label_value(value)
+
+
 def validate_labels(labels: Mapping[str, str] | None, path: str) -> list[FieldError]:
     errors: list[FieldError] = []
-    for key, value in (labels or {}).items():
-        errors += [invalid(path, key, text) for text in is_qualified_name(key)]
-        errors += [invalid(path, value, text) for text in is_label_value(value)]
+    for key, value in labels.items() if labels else ():
+        if not _good_key(key):
+            errors += [invalid(path, key, text) for text in is_qualified_name(key)]
+        if not _good_label_value(value):
+            errors += [invalid(path, value, text) for text in is_label_value(value)]
     return errors
 
 
@@ -55,7 +69,8 @@ def validate_annotations(annotations: Mapping[str, str] | None, path: str) -> li
     errors: list[FieldError] = []
     size = 0
     for key, value in annotations.items():
-        errors += [invalid(path, key, text) for text in is_qualified_name(key.lower())]
+        if not _good_key(key) and not _good_key(key.lower()):
+            errors += [invalid(path, key, text) for text in is_qualified_name(key.lower())]
         size += byte_len(key) + byte_len(value)
     if size > ANNOTATIONS_LIMIT:
         errors.append(too_long(path, "", ANNOTATIONS_LIMIT))
@@ -186,13 +201,20 @@ def validate_any_object_meta(
     if "clusterName" in meta:
         cluster = meta["clusterName"]
         errors += [invalid(f"{path}.clusterName", cluster, text) for text in name_is_dns1035_label(cluster, False)]
-    managed = meta.get("managedFields")
-    for entry in managed or ():
-        errors += validate_field_manager(entry.get("manager", ""), f"{path}.fieldManager")
-    errors += nonnegative(meta.get("generation", 0), f"{path}.generation")
-    return errors + _shared(meta, path) + validate_finalizers(meta.get("finalizers"), f"{path}.finalizers") + (
-        validate_managed_fields(managed, f"{path}.managedFields")
-    )
+    errors += _field_managers(meta, path)
+    if meta.get("generation", 0) < 0:
+        errors.append(invalid(f"{path}.generation", meta["generation"], NEGATIVE))
+    errors += _shared(meta, path)
+    if "finalizers" in meta:
+        errors += validate_finalizers(meta["finalizers"], f"{path}.finalizers")
+    return errors + validate_managed_fields(meta.get("managedFields"), f"{path}.managedFields")
+
+
+def _field_managers(meta: Mapping[str, Any], path: str) -> list[FieldError]:
+    return [
+        error for entry in meta.get("managedFields") or ()
+        for error in validate_field_manager(entry.get("manager", ""), f"{path}.fieldManager")
+    ]
 
 
 def _shared(meta: Mapping[str, Any], path: str) -> list[FieldError]:
@@ -231,15 +253,13 @@ def validate_any_object_meta_update(
         errors.append(invalid(f"{path}.resourceVersion", "", "must be specified for an update"))
     if new.get("generation", 0) < old.get("generation", 0):
         errors.append(invalid(f"{path}.generation", new.get("generation", 0), "must not be decremented"))
-    managed = new.get("managedFields")
-    for entry in managed or ():
-        errors += validate_field_manager(entry.get("manager", ""), f"{path}.fieldManager")
+    errors += _field_managers(new, path)
     for name, empty in _FIXED:
         value, before = new.get(name, empty), old.get(name, empty)
         if value != before:
             shown = GoText(go_time(value)) if name in _TIMES and value else value
             errors.append(invalid(f"{path}.{name}", shown, IMMUTABLE))
-    return errors + _shared(new, path) + validate_managed_fields(managed, f"{path}.managedFields")
+    return errors + _shared(new, path) + validate_managed_fields(new.get("managedFields"), f"{path}.managedFields")
 
 
 def validate_label_selector(selector: Mapping[str, Any] | None, path: str) -> list[FieldError]:
