@@ -1,0 +1,341 @@
+"""The server as a client: one HTTPS connection to a webhook or to an aggregated API server.
+
+Whatever goes wrong ends in `CallError`, whose text is Go's. A connection carries one exchange at a time; the body of an
+answer is read piece by piece, and the peer waits when nobody reads. Knows nothing of Kubernetes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+import time
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import httptools
+
+from transom.apiserver.http import goerrors
+from transom.apiserver.http.goerrors import join_host_port
+
+_HIGH_WATER = 256 * 1024
+_FIRST_BYTES = 256  # of an answer, kept for the text about one that is not HTTP
+_SHUTDOWN = 0.5
+
+
+class CallError(Exception):
+    """The call failed before an answer was there; the text is what Go would say."""
+
+
+class ClientPair(NamedTuple):
+    """Files of the certificate the server shows to its peers, and of its key."""
+
+    certificate: Path
+    key: Path
+
+
+class Target(NamedTuple):
+    host: str
+    port: int
+    server_name: str  # the name the certificate must be for
+    ca_bundle: bytes = b""  # PEM; the machine's own authorities when empty
+    insecure: bool = False
+    pair: ClientPair | None = None
+
+
+class Head(NamedTuple):
+    status: int
+    headers: list[tuple[bytes, bytes]]  # as they came
+
+    def header(self, name: bytes) -> str:
+        return next((v.decode("latin-1") for k, v in self.headers if k.lower() == name), "")
+
+
+@lru_cache(maxsize=256)
+def client_context(ca_bundle: bytes, insecure: bool, pair: ClientPair | None) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    context.hostname_checks_common_name = False
+    if insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    elif ca_bundle:
+        # Whatever stands in the bundle is trusted, intermediate authorities too.
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        with contextlib.suppress(ssl.SSLError, ValueError):  # nothing usable in it: then nothing is trusted
+            context.load_verify_locations(cadata=ca_bundle.decode("latin-1"))
+    else:
+        context.load_default_certs()
+    if pair is not None:
+        context.load_cert_chain(*pair)
+    return context
+
+
+class Outgoing(asyncio.Protocol):
+    def __init__(self, local: str = "", remote: str = "") -> None:
+        self._local, self._remote = local, remote
+        self._transport: asyncio.Transport | None = None
+        self._parser: httptools.HttpResponseParser | None = None
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._first = b""
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._paused = False
+        self._head: asyncio.Future[Head] | None = None
+        self._more: asyncio.Future[None] | None = None
+        self._drained: asyncio.Future[None] | None = None
+        self._bodiless = False
+        self._framed = False  # the end of the body shows in the answer itself
+        self._raw = False  # after 101
+        self._keep = True
+        self._complete = True
+        self._lost: CallError | None = None
+        self.idle_since = 0.0
+        self.on_lost: Callable[[Outgoing], None] | None = None
+
+    @property
+    def usable(self) -> bool:
+        """Another exchange may start."""
+        return self._transport is not None and self._lost is None and self._complete and self._keep
+
+    # ---- an exchange ---------------------------------------------------------------------------------------------
+
+    async def send(self, request: bytes, *, bodiless: bool = False) -> Head:
+        """Send a whole request and wait for the head of its answer. `bodiless`: it is a HEAD."""
+        if self._transport is None or self._lost is not None:
+            raise self._lost or CallError("EOF")
+        self._parser = httptools.HttpResponseParser(self)
+        self._headers, self._first, self._parts, self._size = [], b"", [], 0
+        self._complete, self._framed, self._bodiless = False, False, bodiless
+        self._head = asyncio.get_running_loop().create_future()
+        self._transport.write(request)
+        try:
+            return await self._head
+        except asyncio.CancelledError:
+            self.abort()
+            raise
+        finally:
+            self._head = None
+
+    async def read(self) -> bytes:
+        """The next piece of the body, or of what comes after an upgrade; empty at the end."""
+        while not self._parts:
+            if self._complete:
+                return b""
+            if self._lost is not None:
+                raise self._lost
+            self._more = asyncio.get_running_loop().create_future()
+            try:
+                await self._more
+            finally:
+                self._more = None
+        data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+        self._parts, self._size = [], 0
+        if self._paused and self._transport is not None:
+            self._paused = False
+            self._transport.resume_reading()
+        return data
+
+    async def read_all(self, limit: int) -> bytes:
+        parts, size = [], 0
+        while data := await self.read():
+            parts.append(data)
+            size += len(data)
+            if size > limit:
+                self.abort()
+                raise CallError(f"response body is larger than {limit} bytes")
+        return b"".join(parts)
+
+    async def write(self, data: bytes) -> None:
+        """Bytes after an upgrade."""
+        if self._transport is None:
+            raise self._lost or CallError("EOF")
+        self._transport.write(data)
+        if self._drained is not None:
+            await self._drained
+
+    def abort(self) -> None:
+        if self._lost is None:
+            self._fail(CallError("use of closed network connection"))
+        if self._transport is not None:
+            self._transport.abort()
+
+    def close(self) -> None:
+        self._keep = False
+        if self._transport is not None:
+            self._transport.close()
+
+    # ---- asyncio.Protocol ----------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        if self._raw:
+            self.on_body(data)
+            return
+        if self._complete or self._parser is None:
+            self.abort()  # bytes nobody asked for
+            return
+        if len(self._first) < _FIRST_BYTES:
+            self._first += data[:_FIRST_BYTES]
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._raw = True
+            rest = data[upgrade.args[0] :]
+            if rest:
+                self.on_body(rest)
+        except httptools.HttpParserError:
+            self._fail(CallError(goerrors.malformed(self._first)))
+            self.abort()
+
+    def eof_received(self) -> bool:
+        if self._head is None and (self._raw or not (self._complete or self._framed)):
+            self._finish()  # a body, or an upgraded connection, that ends with the connection
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        if self._lost is None:
+            self._fail(CallError(self._loss(exc)))
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+        if self.on_lost is not None:
+            self.on_lost(self)
+
+    def _loss(self, exc: Exception | None) -> str:
+        if isinstance(exc, ssl.SSLError):
+            return goerrors.tls(exc)
+        if isinstance(exc, OSError):
+            return goerrors.read(self._local, self._remote, exc)
+        if self._head is None or not self._first:
+            return "EOF" if self._head is not None else "unexpected EOF"
+        return "net/http: HTTP/1.x transport connection broken: unexpected EOF"
+
+    def pause_writing(self) -> None:
+        self._drained = asyncio.get_running_loop().create_future()
+
+    def resume_writing(self) -> None:
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+        self._drained = None
+
+    def _fail(self, problem: CallError) -> None:
+        self._lost = problem
+        if self._head is not None and not self._head.done():
+            self._head.set_exception(problem)
+        self._wake()
+
+    def _finish(self) -> None:
+        self._complete = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._more is not None and not self._more.done():
+            self._more.set_result(None)
+
+    # ---- httptools -----------------------------------------------------------------------------------------------
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        assert self._parser is not None
+        status = self._parser.get_status_code()
+        if status < 200 and status != 101:  # there is more to come
+            self._headers = []
+            return
+        names = {name.lower() for name, _ in self._headers}
+        self._framed = b"content-length" in names or b"transfer-encoding" in names
+        self._keep = self._parser.should_keep_alive() and self._framed and status != 101
+        if self._head is not None and not self._head.done():
+            self._head.set_result(Head(status, self._headers))
+        if self._bodiless or status in (204, 304):
+            self._keep = self._keep and not self._bodiless
+            self._finish()
+
+    def on_body(self, data: bytes) -> None:
+        self._parts.append(data)
+        self._size += len(data)
+        self._wake()
+        if self._size > _HIGH_WATER and not self._paused and self._transport is not None:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def on_message_complete(self) -> None:
+        assert self._parser is not None
+        if self._parser.get_status_code() < 200:
+            return
+        self._finish()
+        if not self._keep and self._transport is not None:
+            self._transport.close()
+
+
+async def dial(target: Target) -> Outgoing:
+    """Connect and shake hands; CallError when that fails."""
+    sock, address = await _connect(target.host, target.port)
+    local = join_host_port(*sock.getsockname()[:2])
+    context = client_context(target.ca_bundle, target.insecure, target.pair)
+    loop = asyncio.get_running_loop()
+    try:
+        _, connection = await loop.create_connection(
+            lambda: Outgoing(local, address), sock=sock, ssl=context, server_hostname=target.server_name,
+            ssl_shutdown_timeout=_SHUTDOWN,
+        )
+        return connection
+    except ssl.SSLCertVerificationError as problem:
+        raise CallError(await _explain(target, problem)) from problem
+    except ssl.SSLError as problem:
+        raise CallError(goerrors.tls(problem)) from problem
+    except OSError as problem:
+        text = "EOF" if problem.errno is None else goerrors.read(local, address, problem)
+        raise CallError(text) from problem
+
+
+async def _connect(host: str, port: int) -> tuple[socket.socket, str]:
+    loop = asyncio.get_running_loop()
+    try:
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except socket.gaierror as problem:
+        raise CallError(goerrors.lookup(host, problem)) from problem
+    first: CallError | None = None
+    for family, kind, protocol, _, address in found:
+        text = join_host_port(str(address[0]), int(address[1]))
+        sock = socket.socket(family, kind, protocol)
+        sock.setblocking(False)
+        try:
+            await loop.sock_connect(sock, address)
+        except OSError as problem:
+            sock.close()
+            first = first or CallError(goerrors.dial(text, problem))
+        except BaseException:
+            sock.close()
+            raise
+        else:
+            return sock, text
+    assert first is not None
+    raise first
+
+
+async def _explain(target: Target, problem: ssl.SSLCertVerificationError) -> str:
+    """The certificate once more, this time to look at it."""
+    sock, _ = await _connect(target.host, target.port)
+    loop = asyncio.get_running_loop()
+    context = client_context(b"", True, target.pair)
+    try:
+        transport, _ = await loop.create_connection(
+            asyncio.Protocol, sock=sock, ssl=context, server_hostname=target.server_name,
+            ssl_shutdown_timeout=_SHUTDOWN,
+        )
+    except OSError:
+        return "x509: certificate signed by unknown authority"
+    der = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    transport.abort()
+    # OpenSSL looked at the machine's clock too, whatever clock the server keeps.
+    return goerrors.certificate(der or b"", target.server_name, target.ca_bundle, time.time(), problem)
