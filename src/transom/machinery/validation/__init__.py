@@ -21,6 +21,7 @@ _MODULES = {
         "admissionregistration.k8s.io/MutatingWebhookConfiguration",
         "admissionregistration.k8s.io/ValidatingWebhookConfiguration",
     ),
+    "apiextensions": ("apiextensions.k8s.io/CustomResourceDefinition",),
     "apiregistration": ("apiregistration.k8s.io/APIService",),
     "autoscaling": ("autoscaling/HorizontalPodAutoscaler",),
     "batch": ("batch/CronJob", "batch/Job"),
@@ -28,7 +29,6 @@ _MODULES = {
     "certificates": ("certificates.k8s.io/CertificateSigningRequest",),
     "claim": ("/PersistentVolumeClaim",),
     "config": ("/ConfigMap", "/Namespace", "/Secret", "/ServiceAccount"),
-    "crd": ("apiextensions.k8s.io/CustomResourceDefinition",),
     "endpoints": ("/Endpoints", "discovery.k8s.io/EndpointSlice"),
     "events": ("/Event",),
     "flowcontrol": (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from transom.machinery.field import GoText, forbidden, invalid, required
+from transom.machinery.field import GoText, forbidden, go_quote, invalid, required
 from transom.machinery.validation.checks import each, one_of
 from transom.machinery.validation.godump import dump
 from transom.machinery.validation.meta import (
@@ -372,19 +372,19 @@ def _stored_versions(crd: Object) -> Errors:
     ]
 
 
-def _approval(crd: Object) -> tuple[str, str]:
+def approval(crd: Object) -> tuple[str, str]:
     """The state of the approval that groups of the community need, and the words about it."""
     text = (crd["metadata"].get("annotations") or {}).get(APPROVED, "")
     if not text:
         return "missing", f'protected groups must have approval annotation "{APPROVED}", {_ADVICE}'
     if text.startswith("unapproved"):
-        return "bypassed", ""
+        return "bypassed", f"not approved: {go_quote(text)}"
     try:
         url = parse_url(text)
     except URLError:
         url = None
     if url is not None and url.host and url.scheme:
-        return "approved", ""
+        return "approved", f"approved in {text}"
     return "invalid", (f'protected groups must have approval annotation "{APPROVED}" with either a URL or a reason '
                        f'starting with "unapproved", {_ADVICE}')
 
@@ -393,8 +393,8 @@ def _approved(new: Object, old: Object | None) -> Errors:
     group = (new.get("spec") or {}).get("group", "")
     if not f".{group}".endswith((".k8s.io", ".kubernetes.io")):
         return []
-    state, words = _approval(new)
-    if old is not None and _approval(old)[0] == state:
+    state, words = approval(new)
+    if old is not None and approval(old)[0] == state:
         return []
     path = f"metadata.annotations[{APPROVED}]"
     if state == "missing":

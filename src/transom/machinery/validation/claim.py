@@ -51,9 +51,6 @@ def validate_claim_spec(spec: Mapping[str, Any], path: str) -> Errors:
     return errors
 
 
-validate_persistent_volume_claim_spec = validate_claim_spec
-
-
 def _request(spec: Mapping[str, Any]) -> str | None:
     return ((spec.get("resources") or {}).get("requests") or {}).get("storage")
 

@@ -26,11 +26,10 @@ from transom.machinery.validation.names import (
 )
 from transom.machinery.validation.resources import check_resource_quantity, check_resource_requirements
 from transom.machinery.validation.rules import Errors, Object, Rules
-from transom.machinery.validation.scheduling import check_tolerations
+from transom.machinery.validation.scheduling import TAINT_EFFECTS, check_tolerations
 
 TAINTS_ANNOTATION = "scheduler.alpha.kubernetes.io/taints"
 AVOID_PODS_ANNOTATION = "scheduler.alpha.kubernetes.io/preferAvoidPods"
-TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 SYSTEM_PRIORITIES = {"system-node-critical": 2000001000, "system-cluster-critical": 2000000000}
 HIGHEST_USER_PRIORITY = 1000000000
 _CIDR_CHANGE = 'node updates may not change podCIDR except from "" to valid'

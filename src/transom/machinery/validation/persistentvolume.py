@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import posixpath
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -18,39 +17,23 @@ from transom.machinery.validation.names import byte_len, name_is_dns_subdomain, 
 from transom.machinery.validation.rules import Errors, Object, Rules
 from transom.machinery.validation.scheduling import check_node_selector
 from transom.machinery.validation.volumes import (
+    ISCSI_FORMS,
     check_azure_disk,
     check_csi_driver_name,
+    check_disk,
     check_fc,
     check_flex_volume,
     check_flocker,
     check_host_path,
     check_nfs,
     check_quobyte,
+    needs,
 )
 
 Check = Callable[[dict[str, Any], str, Errors], None]
 MOUNT_OPTIONS = "volume.beta.kubernetes.io/mount-options"
 _POLICIES = ("Delete", "Recycle", "Retain")
 _INLINE = "may not be specified in the context of inline volumes"
-_ISCSI_FORMS = {
-    "iqn": re.compile(r"iqn\.\d{4}-\d{2}\.([A-Za-z0-9.-]+)(:[^,;*&$|\s]+)\Z", re.ASCII).search,
-    "eui": re.compile(r"eui.[A-Za-z0-9]{16}\Z").match,
-    "naa": re.compile(r"naa.[A-Za-z0-9]{32}\Z").match,
-}
-
-
-def _needs(*names: str) -> Check:
-    return lambda source, path, errors: check_required(source, names, path, errors)
-
-
-def _disk(name: str) -> Check:
-    def check(source: dict[str, Any], path: str, errors: Errors) -> None:
-        check_required(source, (name,), path, errors)
-        partition = source.get("partition", 0)
-        if not 0 <= partition <= 255:
-            errors.append(invalid(f"{path}.partition", partition, range_error(1, 255)))
-
-    return check
 
 
 def _secret_reference(source: dict[str, Any], path: str, errors: Errors) -> None:
@@ -69,7 +52,7 @@ def _glusterfs(source: dict[str, Any], path: str, errors: Errors) -> None:
 
 
 def _iscsi_name(name: str, path: str) -> Errors:
-    form = _ISCSI_FORMS.get(name[:3])
+    form = ISCSI_FORMS.get(name[:3])
     return [] if form is not None and form(name) else [invalid(path, name, "must be valid format")]
 
 
@@ -136,24 +119,24 @@ _SOURCES: dict[str, tuple[Check, str, str]] = {
     name: (check, more[0] if more else name, more[1] if more else name)
     for name, check, *more in (
         ("hostPath", check_host_path),
-        ("gcePersistentDisk", _disk("pdName"), "persistentDisk", "gcePersistentDisk"),
-        ("awsElasticBlockStore", _disk("volumeID")),
+        ("gcePersistentDisk", check_disk("pdName"), "persistentDisk", "gcePersistentDisk"),
+        ("awsElasticBlockStore", check_disk("volumeID")),
         ("glusterfs", _glusterfs),
         ("flocker", check_flocker),
         ("nfs", check_nfs),
-        ("rbd", _needs("monitors", "image")),
+        ("rbd", needs("monitors", "image")),
         ("quobyte", check_quobyte),
-        ("cephfs", _needs("monitors"), "cephfs", "cephFS"),
+        ("cephfs", needs("monitors"), "cephfs", "cephFS"),
         ("iscsi", _iscsi),
         ("cinder", _cinder),
         ("fc", check_fc),
         ("flexVolume", check_flex_volume),
         ("azureFile", _azure_file),
-        ("vsphereVolume", _needs("volumePath")),
-        ("photonPersistentDisk", _needs("pdID")),
-        ("portworxVolume", _needs("volumeID")),
+        ("vsphereVolume", needs("volumePath")),
+        ("photonPersistentDisk", needs("pdID")),
+        ("portworxVolume", needs("volumeID")),
         ("azureDisk", check_azure_disk),
-        ("scaleIO", _needs("gateway", "system", "volumeName")),
+        ("scaleIO", needs("gateway", "system", "volumeName")),
         ("local", _local),
         ("storageos", _storage_os),
         ("csi", _csi),

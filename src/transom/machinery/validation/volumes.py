@@ -47,7 +47,7 @@ _MANAGED_URI = "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/mi
 _BLOB_URI = "https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd"
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _TOKEN_MIN, _TOKEN_MAX = 600, 1 << 32
-_ISCSI_FORMS = {
+ISCSI_FORMS = {
     "iqn": re.compile(r"iqn\.\d{4}-\d{2}\.([A-Za-z0-9.-]+)(:[^,;*&$|\s]+)\Z", re.ASCII).search,
     "eui": re.compile(r"\Aeui.[A-Za-z0-9]{16}\Z").search,
     "naa": re.compile(r"\Anaa.[A-Za-z0-9]{32}\Z").search,
@@ -111,7 +111,7 @@ def _check_claim_name(claim: str, volume: str, path: str, errs: Errors) -> None:
         errs.append(invalid(f"{path}.name", volume, f"PVC name {go_quote(claim)}: {message}"))
 
 
-def _needs(*names: str) -> Check:
+def needs(*names: str) -> Check:
     """A source that only must have some fields."""
 
     def check(source: Source, path: str, errs: Errors) -> None:
@@ -142,7 +142,7 @@ def _check_git_repo(source: Source, path: str, errs: Errors) -> None:
     check_descending_path(source.get("directory", ""), f"{path}.directory", errs)
 
 
-def _check_disk(name: str) -> Check:
+def check_disk(name: str) -> Check:
     def check(source: Source, path: str, errs: Errors) -> None:
         check_required(source, (name,), path, errs)
         partition = source.get("partition", 0)
@@ -178,7 +178,7 @@ def check_nfs(source: Source, path: str, errs: Errors) -> None:
 
 
 def _check_iscsi_name(name: str, path: str, errs: Errors) -> None:
-    form = _ISCSI_FORMS.get(name[:3])
+    form = ISCSI_FORMS.get(name[:3])
     if form is None:
         errs.append(invalid(path, name, "must be valid format starting with iqn, eui, or naa"))
     elif not form(name):
@@ -434,30 +434,30 @@ _SOURCES: dict[str, _Rule] = {
     "emptyDir": _Rule(_check_empty_dir),
     "hostPath": _Rule(check_host_path),
     "gitRepo": _Rule(_check_git_repo),
-    "gcePersistentDisk": _Rule(_check_disk("pdName"), "persistentDisk"),
-    "awsElasticBlockStore": _Rule(_check_disk("volumeID")),
+    "gcePersistentDisk": _Rule(check_disk("pdName"), "persistentDisk"),
+    "awsElasticBlockStore": _Rule(check_disk("volumeID")),
     "secret": _Rule(_check_files_of("secretName")),
     "nfs": _Rule(check_nfs),
     "iscsi": _Rule(_check_iscsi),
-    "glusterfs": _Rule(_needs("endpoints", "path")),
+    "glusterfs": _Rule(needs("endpoints", "path")),
     "flocker": _Rule(check_flocker),
-    "persistentVolumeClaim": _Rule(_needs("claimName")),
-    "rbd": _Rule(_needs("monitors", "image")),
+    "persistentVolumeClaim": _Rule(needs("claimName")),
+    "rbd": _Rule(needs("monitors", "image")),
     "cinder": _Rule(_check_cinder),
-    "cephfs": _Rule(_needs("monitors"), clash="cephFS"),
+    "cephfs": _Rule(needs("monitors"), clash="cephFS"),
     "quobyte": _Rule(check_quobyte),
     "downwardAPI": _Rule(_check_downward, clash="downwarAPI"),
     "fc": _Rule(check_fc),
     "flexVolume": _Rule(check_flex_volume),
     "configMap": _Rule(_check_files_of("name")),
-    "azureFile": _Rule(_needs("secretName", "shareName")),
-    "vsphereVolume": _Rule(_needs("volumePath")),
-    "photonPersistentDisk": _Rule(_needs("pdID")),
-    "portworxVolume": _Rule(_needs("volumeID")),
+    "azureFile": _Rule(needs("secretName", "shareName")),
+    "vsphereVolume": _Rule(needs("volumePath")),
+    "photonPersistentDisk": _Rule(needs("pdID")),
+    "portworxVolume": _Rule(needs("volumeID")),
     "azureDisk": _Rule(check_azure_disk),
     "storageos": _Rule(_check_storage_os),
     "projected": _Rule(_check_projected),
-    "scaleIO": _Rule(_needs("gateway", "system", "volumeName")),
+    "scaleIO": _Rule(needs("gateway", "system", "volumeName")),
     "csi": _Rule(_check_csi),
     "ephemeral": _Rule(_check_ephemeral),
     "image": _Rule(_check_image),

@@ -1,0 +1,336 @@
+"""Values of custom objects against the OpenAPI v3 schema of their definition, with the API's words.
+
+The schema is the JSON of `openAPIV3Schema`. What is special: an item of a list reports under the path of its list, and
+a choice (`anyOf`, `oneOf`, `allOf`, `not`) that fails reports with no field at all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import orjson
+
+from transom.machinery.field import FieldError, GoText, go_quote, invalid, not_supported, required
+from transom.machinery.validation.formats import format_check
+from transom.machinery.validation.goregex import RegexError, compile_pattern
+
+Schema = Mapping[str, Any]
+_INT_OR_STRING = ("integer", "string")
+_MAX_INT = (1 << 63) - 1
+
+
+def go_json(value: Any) -> str:
+    """A JSON value as Go's %#v prints it."""
+    if value is None:
+        return "interface {}(nil)"
+    if isinstance(value, dict):
+        return "map[string]interface {}{" + ", ".join(f"{go_quote(k)}:{go_json(value[k])}" for k in sorted(value)) + "}"
+    if isinstance(value, list):
+        return "[]interface {}{" + ", ".join(map(go_json, value)) + "}"
+    return go_quote(value) if isinstance(value, str) else go_number(value)
+
+
+def go_number(value: bool | int | float) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        if value.is_integer() and abs(value) < 1e21:
+            return str(int(value))
+        mantissa, e, exponent = repr(value).partition("e")
+        return f"{mantissa.removesuffix('.0')}e{exponent[0]}{exponent[1:].zfill(2)}" if e else mantissa
+    return str(value)
+
+
+def shown(value: Any) -> Any:
+    """A bad value of any JSON type, ready for a field error."""
+    if isinstance(value, dict | list):
+        return GoText(go_json(value))
+    return GoText(go_number(value)) if isinstance(value, float) else value
+
+
+class _Result:
+    """Errors, and how many checks went well: the best of several failures is the one with most."""
+
+    __slots__ = ("errors", "matches")
+
+    def __init__(self) -> None:
+        self.errors: list[FieldError] = []
+        self.matches = 0
+
+    def add(self, error: FieldError) -> None:
+        if error not in self.errors:
+            self.errors.append(error)
+
+    def merge(self, other: _Result) -> None:
+        self.matches += other.matches
+        for error in other.errors:
+            self.add(error)
+
+
+class _At:
+    """Where in the value we are, and how errors there are written."""
+
+    __slots__ = ("name", "root")
+
+    def __init__(self, root: str, name: str) -> None:
+        self.root, self.name = root, name
+
+    def child(self, key: str) -> _At:
+        return _At(self.root, f"{self.name}.{key}" if self.name else key)
+
+    @property
+    def path(self) -> str:
+        if not self.name or self.name == ".":
+            return self.root or "<nil>"
+        name = self.name.removeprefix(".")
+        return f"{self.root}.{name}" if self.root else name
+
+    def bad(self, value: Any, text: str) -> FieldError:
+        return invalid(self.path, "" if value is None else shown(value), f"{self.name} in body {text}")
+
+    def choice(self, text: str) -> FieldError:
+        return invalid(self.root or "<nil>", "", f"{go_quote(self.name)} {text}")
+
+
+def validate_value(schema: Schema, value: Any, path: str = "") -> list[FieldError]:
+    """What is wrong with a value; `path` is put before the fields."""
+    return _validate(schema, value, _At(path, "")).errors
+
+
+def _types(schema: Schema) -> tuple[str, ...]:
+    if schema.get("x-kubernetes-int-or-string"):
+        return _INT_OR_STRING
+    kind = schema.get("type")
+    return (kind,) if kind else ()
+
+
+def _type_of(value: Any) -> tuple[str, str]:
+    """JSON type and the format that goes with the Go type holding it."""
+    if isinstance(value, bool):
+        return "boolean", ""
+    if isinstance(value, int):
+        return ("integer", "int64") if -_MAX_INT - 1 <= value <= _MAX_INT else ("number", "float64")
+    if isinstance(value, float):
+        return "number", "float64"
+    if isinstance(value, str):
+        return "string", ""
+    return ("array", "") if isinstance(value, list) else ("object", "")
+
+
+def _validate(schema: Schema, value: Any, at: _At) -> _Result:
+    result = _Result()
+    types = _types(schema)
+    format_name = schema.get("format", "")
+    if format_name and format_check(format_name) is None:
+        format_name = ""
+    if value is None:
+        if types and not schema.get("nullable"):
+            result.add(at.bad("null", f'must be of type {",".join(types)}: "null"'))
+        else:
+            result.matches += 1
+        if schema.get("enum"):
+            result.add(_enum_error(schema["enum"], value, at))
+        return result
+    kind, inferred = _type_of(value)
+    if types or format_name:
+        _check_type(types, format_name, kind, inferred, value, at, result)
+        result.matches += 1
+    _check_choices(schema, value, at, result)
+    result.matches += 1
+    check = _BY_TYPE.get(kind)
+    if check is not None and kind != "object":
+        check(schema, value, at, result)
+        result.matches += 1
+    if kind == "string" and format_name:
+        if not format_check(format_name)(value):  # type: ignore[misc]
+            result.add(at.bad(value, f"must be of type {format_name}: {go_quote(value)}"))
+        result.matches += 1
+    if schema.get("enum") and not any(_equal(value, allowed) for allowed in schema["enum"]):
+        result.add(_enum_error(schema["enum"], value, at))
+    result.matches += 1
+    if kind == "object":
+        _check_object(schema, value, at, result)
+        result.matches += 1
+    result.matches += 1
+    return result
+
+
+def _check_type(
+    types: tuple[str, ...], format_name: str, kind: str, inferred: str, value: Any, at: _At, result: _Result
+) -> None:
+    whole = kind == "number" and "integer" in types and float(value).is_integer()
+    fits = kind in types or whole or (kind == "integer" and "number" in types)
+    textual = kind in ("string", "array")
+    if not textual and format_name and not (fits or inferred == format_name):
+        result.add(at.bad(inferred, f"must be of type {format_name}: {go_quote(inferred)}"))
+    elif textual and format_name and "number" not in types and "integer" not in types:
+        result.matches += 1
+    elif not fits:
+        result.add(at.bad(kind, f"must be of type {','.join(types)}: {go_quote(kind)}"))
+    else:
+        result.matches += 1
+
+
+def _equal(value: Any, allowed: Any) -> bool:
+    if isinstance(value, bool) or isinstance(allowed, bool):
+        return value is allowed
+    return bool(value == allowed)
+
+
+def _enum_error(allowed: list[Any], value: Any, at: _At) -> FieldError:
+    texts = [text if isinstance(text, str) else orjson.dumps(text).decode() for text in allowed]
+    return not_supported(at.path, shown(value), texts)
+
+
+def _check_choices(schema: Schema, value: Any, at: _At, result: _Result) -> None:
+    result.matches += 1
+    if schema.get("anyOf"):
+        _check_any_of(schema["anyOf"], value, at, result)
+    if schema.get("oneOf"):
+        _check_one_of(schema["oneOf"], value, at, result)
+    if schema.get("allOf"):
+        outcomes = [_validate(option, value, at) for option in schema["allOf"]]
+        for outcome in outcomes:
+            result.merge(outcome)
+        good = sum(not outcome.errors for outcome in outcomes)
+        if good != len(outcomes):
+            result.add(at.choice("must validate all the schemas (allOf)" + ("" if good else ". None validated")))
+    if schema.get("not") is not None and not _validate(schema["not"], value, at).errors:
+        result.add(at.choice("must not validate the schema (not)"))
+
+
+def _check_any_of(options: list[Schema], value: Any, at: _At, result: _Result) -> None:
+    best: _Result | None = None
+    for option in options:
+        outcome = _validate(option, value, at)
+        if not outcome.errors:
+            result.merge(outcome)
+            return
+        if best is None or outcome.matches > best.matches:
+            best = outcome
+    result.add(at.choice("must validate at least one schema (anyOf)"))
+    if best is not None:
+        result.merge(best)
+
+
+def _check_one_of(options: list[Schema], value: Any, at: _At, result: _Result) -> None:
+    outcomes = [_validate(option, value, at) for option in options]
+    good = [outcome for outcome in outcomes if not outcome.errors]
+    if len(good) == 1:
+        result.merge(good[0])
+        return
+    found = f"Found {len(good)} valid alternatives" if good else "Found none valid"
+    result.add(at.choice(f"must validate one and only one schema (oneOf). {found}"))
+    if not good:
+        result.merge(max(outcomes, key=lambda outcome: outcome.matches))
+
+
+def _check_string(schema: Schema, value: str, at: _At, result: _Result) -> None:
+    longest, shortest, pattern = schema.get("maxLength"), schema.get("minLength"), schema.get("pattern")
+    if longest is not None and len(value) > longest:
+        result.add(at.bad(value, f"should be at most {longest} chars long"))
+    elif shortest is not None and len(value) < shortest:
+        result.add(at.bad(value, f"should be at least {shortest} chars long"))
+    elif pattern:
+        try:
+            if compile_pattern(pattern).search(value) is None:
+                result.add(at.bad(value, f"should match '{pattern}'"))
+        except RegexError as error:
+            result.add(at.bad(value, f"should match '{pattern}, but pattern is invalid: {error}'"))
+
+
+def _check_number(schema: Schema, value: int | float, at: _At, result: _Result) -> None:
+    native: Callable[[Any], Any] = int if isinstance(value, int) else float
+    factor = schema.get("multipleOf")
+    if factor is not None:
+        _check_multiple(native(factor), value, at, result)
+    minimum, maximum = schema.get("minimum"), schema.get("maximum")
+    if minimum is not None:
+        bound, strict = native(minimum), schema.get("exclusiveMinimum")
+        if value <= bound if strict else value < bound:
+            words = "greater than" if strict else "greater than or equal to"
+            result.add(at.bad(value, f"should be {words} {go_number(bound)}"))
+    if maximum is not None:
+        bound, strict = native(maximum), schema.get("exclusiveMaximum")
+        if value >= bound if strict else value > bound:
+            words = "less than" if strict else "less than or equal to"
+            result.add(at.bad(value, f"should be {words} {go_number(bound)}"))
+    result.matches += 1
+
+
+def _check_multiple(factor: int | float, value: int | float, at: _At, result: _Result) -> None:
+    if factor < 0:
+        result.add(invalid(at.path, shown(factor),
+                           f"factor MultipleOf declared for {at.name} must be positive: {go_number(factor)}"))
+        return
+    if isinstance(value, int):
+        fits = factor != 0 and value % factor == 0
+    else:
+        fits = factor != 0 and _nearly_whole(1 / factor * value if factor < 1 else value / factor)
+    if not fits:
+        result.add(at.bad(value, f"should be a multiple of {go_number(factor)}"))
+
+
+def _nearly_whole(value: float) -> bool:
+    """Whole within the tolerance that the API's JSON library allows."""
+    if math.isnan(value) or math.isinf(value) or abs(value) > 2**53 - 1:
+        return False
+    nearest = float(int(value))
+    gap = abs(value - nearest)
+    if value == nearest:
+        return True
+    return nearest != 0 and gap / (abs(value) + abs(nearest)) < 1e-9
+
+
+def _check_list(schema: Schema, value: list[Any], at: _At, result: _Result) -> None:
+    items = schema.get("items")
+    if isinstance(items, dict):
+        for item in value:
+            result.merge(_validate(items, item, at))
+    fewest, most = schema.get("minItems"), schema.get("maxItems")
+    if fewest is not None and len(value) < fewest:
+        result.add(at.bad(len(value), f"should have at least {fewest} items"))
+    if most is not None and len(value) > most:
+        result.add(at.bad(len(value), f"should have at most {most} items"))
+    if schema.get("uniqueItems") and any(
+        _equal(a, b) for i, a in enumerate(value) for b in value[:i] if type(a) is type(b)
+    ):
+        result.add(at.bad(None, "shouldn't contain duplicates"))
+    result.matches += 1
+
+
+def _check_object(schema: Schema, value: dict[str, Any], at: _At, result: _Result) -> None:
+    fewest, most = schema.get("minProperties"), schema.get("maxProperties")
+    if fewest is not None and len(value) < fewest:
+        result.add(at.bad(fewest, f"should have at least {fewest} properties"))
+        return
+    if most is not None and len(value) > most:
+        result.add(at.bad(most, f"should have at most {most} properties"))
+        return
+    properties, additional = schema.get("properties") or {}, schema.get("additionalProperties")
+    if additional is False:
+        for key in value:
+            if key not in properties:
+                result.add(invalid(at.path, key, f"{at.name}.{key} in body is a forbidden property"))
+    elif isinstance(additional, dict):
+        for key, item in value.items():
+            if key not in properties:
+                # At the root this name begins with a dot, which shows in the text but not in the path.
+                result.merge(_validate(additional, item, _At(at.root, f"{at.name}.{key}")))
+    for key, inner_schema in properties.items():
+        if key in value:
+            result.merge(_validate(inner_schema, value[key], at.child(key)))
+    for key in schema.get("required") or ():
+        if key not in value:
+            result.add(required(at.child(key).path))
+
+
+_BY_TYPE: dict[str, Callable[[Schema, Any, _At, _Result], None]] = {
+    "string": _check_string,
+    "integer": _check_number,
+    "number": _check_number,
+    "array": _check_list,
+    "object": _check_object,
+}

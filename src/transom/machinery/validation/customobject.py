@@ -1,0 +1,223 @@
+"""Custom objects as a whole: type and metadata, embedded resources, lists that are sets or maps, the scale.
+
+`schema` is the JSON of the version's `openAPIV3Schema`, or None when there is none; `scale` that of
+`subresources.scale`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from transom.machinery.field import FieldError, GoText, duplicate, invalid, required
+from transom.machinery.kinds import Kind
+from transom.machinery.validation.checks import each
+from transom.machinery.validation.custom import Schema, go_json, shown, validate_value
+from transom.machinery.validation.meta import validate_any_object_meta, validate_any_object_meta_update
+from transom.machinery.validation.names import is_dns1035_label, name_is_dns_subdomain, name_is_path_segment
+
+Object = dict[str, Any]
+Errors = list[FieldError]
+_MAX_INT32 = 2**31 - 1
+
+
+def create(
+    kind: Kind, version: str, obj: Object, schema: Schema | None, scale: Mapping[str, str] | None = None
+) -> Errors:
+    """What is wrong with a new custom object."""
+    errors = _type_meta(kind, version, obj)
+    if not errors:
+        errors += validate_any_object_meta(obj.get("metadata") or {}, kind.namespaced, name_is_dns_subdomain)
+        errors += validate_value(schema, obj) if schema is not None else []
+        errors += _scale_spec(obj, scale) + _scale_status(obj, scale)
+    if schema is not None:
+        errors += validate_embedded(schema, obj) + validate_lists(schema, obj)
+    return errors or validate_any_object_meta(obj.get("metadata") or {}, kind.namespaced, name_is_path_segment)
+
+
+def update(
+    kind: Kind, version: str, new: Object, old: Object, schema: Schema | None, scale: Mapping[str, str] | None = None,
+    subresource: str = "",
+) -> Errors:
+    """What is wrong with a change to a custom object, or to its status."""
+    meta, before = new.get("metadata") or {}, old.get("metadata") or {}
+    errors = validate_any_object_meta(meta, kind.namespaced, name_is_path_segment)
+    errors += validate_any_object_meta_update(meta, before)
+    wrong_type = _type_meta(kind, version, new)
+    errors += wrong_type
+    if not wrong_type:
+        errors += validate_any_object_meta_update(meta, before)
+        errors += validate_value(schema, new) if schema is not None else []
+        if subresource != "status":
+            errors += _scale_spec(new, scale)
+        errors += _scale_status(new, scale)
+    if schema is not None and subresource != "status":
+        errors += validate_embedded(schema, new)
+        # What was wrong before may stay wrong.
+        if not validate_lists(schema, old):
+            errors += validate_lists(schema, new)
+    return errors
+
+
+def _type_meta(kind: Kind, version: str, obj: Object) -> Errors:
+    errors: Errors = []
+    api_version = f"{kind.group}/{version}"
+    if obj.get("kind") != kind.kind:
+        errors.append(invalid("kind", obj.get("kind", ""), f"must be {kind.kind}"))
+    if obj.get("apiVersion") != api_version:
+        errors.append(invalid("apiVersion", obj.get("apiVersion", ""), f"must be {api_version}"))
+    return errors
+
+
+def nested(obj: Object, path: str, kind: type, zero: Any) -> tuple[Any, str]:
+    """The value under a dotted path, or the words why there is none of that kind."""
+    names = path.removeprefix(".").split(".")
+    value: Any = obj
+    for i, name in enumerate(names):
+        if not isinstance(value, dict):
+            return zero, _accessor_error(names[:i], value, "map[string]interface{}")
+        if name not in value:
+            return zero, ""
+        value = value[name]
+    if isinstance(value, kind) and not isinstance(value, bool):
+        return value, ""
+    return zero, _accessor_error(names, value, {int: "int64", str: "string"}[kind])
+
+
+def _accessor_error(names: Sequence[str], value: Any, expected: str) -> str:
+    path = "." + ".".join(names)
+    return f"{path} accessor error: {_go_value(value)} is of the type {go_type(value)}, expected {expected}"
+
+
+def go_type(value: Any) -> str:
+    names = {dict: "map[string]interface {}", list: "[]interface {}", str: "string", bool: "bool", int: "int64",
+             float: "float64"}
+    return names.get(type(value), "<nil>")
+
+
+def _go_value(value: Any) -> str:
+    if isinstance(value, dict):
+        return "map[" + " ".join(f"{key}:{_go_value(value[key])}" for key in sorted(value)) + "]"
+    if isinstance(value, list):
+        return "[" + " ".join(map(_go_value, value)) + "]"
+    if value is None:
+        return "<nil>"
+    return value if isinstance(value, str) else go_json(value)
+
+
+def _replicas(obj: Object, path: str) -> Errors:
+    value, problem = nested(obj, path, int, 0)
+    if not problem and value < 0:
+        problem = "should be a non-negative integer"
+    elif not problem and value > _MAX_INT32:
+        problem = f"should be less than or equal to {_MAX_INT32}"
+    return [invalid(path, value, problem)] if problem else []
+
+
+def _scale_spec(obj: Object, scale: Mapping[str, str] | None) -> Errors:
+    return _replicas(obj, scale["specReplicasPath"]) if scale else []
+
+
+def _scale_status(obj: Object, scale: Mapping[str, str] | None) -> Errors:
+    if not scale:
+        return []
+    errors = _replicas(obj, scale["statusReplicasPath"])
+    path = scale.get("labelSelectorPath")
+    if path:
+        value, problem = nested(obj, path, str, "")
+        errors += [invalid(path, value, problem)] if problem else []
+    return errors
+
+
+def _child(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def validate_embedded(schema: Schema, value: Any, path: str = "", *, resource: bool = False) -> Errors:
+    """Embedded objects must have a type and sound metadata. `resource` says that the value itself is one."""
+    errors: Errors = []
+    if isinstance(value, dict):
+        if resource or schema.get("x-kubernetes-embedded-resource"):
+            errors += _embedded(value, path)
+        properties, additional = schema.get("properties") or {}, schema.get("additionalProperties")
+        for key, item in value.items():
+            if key in properties:
+                errors += validate_embedded(properties[key], item, _child(path, key))
+            elif isinstance(additional, dict):
+                errors += validate_embedded(additional, item, f"{path}[{key}]")
+    elif isinstance(value, list) and isinstance(schema.get("items"), dict):
+        for i, item in enumerate(value):
+            errors += validate_embedded(schema["items"], item, f"{path}[{i}]")
+    return errors
+
+
+def _embedded(value: Object, path: str) -> Errors:
+    errors = [required(_child(path, name), "must not be empty") for name in ("apiVersion", "kind") if name not in value]
+    for name in ("apiVersion", "kind"):
+        text, where = value.get(name), _child(path, name)
+        if name not in value:
+            continue
+        if not isinstance(text, str):
+            errors.append(invalid(where, shown(text), "must be a string"))
+        elif not text:
+            errors.append(invalid(where, text, "must not be empty"))
+        elif name == "apiVersion" and text.count("/") > 1:
+            errors.append(invalid(where, text, f"unexpected GroupVersion string: {text}"))
+        elif name == "kind" and (messages := is_dns1035_label(text.lower())):
+            problem = "may have mixed case, but should otherwise match: " + ",".join(messages)
+            errors.append(invalid(where, text, problem))
+    meta = value.get("metadata")
+    if isinstance(meta, dict):
+        named = meta if meta.get("name") else {**meta, "name": "fakename"}
+        errors += validate_any_object_meta(
+            named, bool(meta.get("namespace")), name_is_path_segment, _child(path, "metadata")
+        )
+    return errors
+
+
+def validate_lists(schema: Schema, value: Any, path: str = "") -> Errors:
+    """Lists declared as sets or maps hold no element or key twice."""
+    errors: Errors = []
+    if isinstance(value, dict):
+        properties, additional = schema.get("properties") or {}, schema.get("additionalProperties")
+        if isinstance(additional, dict):
+            for key, item in value.items():
+                errors += validate_lists(additional, item, f"{path}[{key}]")
+        for key, item in value.items():
+            if key in properties:
+                errors += validate_lists(properties[key], item, _child(path, key))
+    elif isinstance(value, list):
+        kind = schema.get("x-kubernetes-list-type")
+        if kind == "set":
+            errors += [duplicate(f"{path}[{i}]", shown(value[i])) for i in _repeated(value)]
+        elif kind == "map":
+            errors += _list_map(schema, value, path)
+        if isinstance(schema.get("items"), dict):
+            for i, item in enumerate(value):
+                errors += validate_lists(schema["items"], item, f"{path}[{i}]")
+    return errors
+
+
+def _repeated(values: Sequence[Any]) -> list[int]:
+    """The places where a value stands for the second time."""
+    seen: dict[tuple[type, Any], int] = {}
+    places = []
+    for i, value in enumerate(values):
+        compound = isinstance(value, dict | list)
+        key = (dict if compound else type(value),
+               orjson.dumps(value, option=orjson.OPT_SORT_KEYS) if compound else value)
+        seen[key] = seen.get(key, 0) + 1
+        if seen[key] == 2:
+            places.append(i)
+    return places
+
+
+def _list_map(schema: Schema, value: list[Any], path: str) -> Errors:
+    for i, item in enumerate(value):
+        if item is not None and not isinstance(item, dict):
+            return each(f"{path}[{i}]", shown(item), ["must be an object for an array of list-type map"])
+    names = schema.get("x-kubernetes-list-map-keys") or ()
+    keys = [{name: item[name] for name in names if item and name in item} for item in value]
+    return [duplicate(f"{path}[{i}]", GoText(go_json(keys[i]))) for i in _repeated(keys)]
