@@ -1,0 +1,100 @@
+"""A control plane on virtual time: an API server on a memory store, and the controllers under test beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from transom.apiserver.context import User
+from transom.apiserver.inprocess import InProcessClient
+from transom.apiserver.server import ServerOptions, build
+from transom.client.api import Client
+from transom.controllers.base import Settings
+from transom.controllers.manager import CONTROLLERS, USER, ControllerManager, Row
+from transom.kit.clock import VirtualClock
+from transom.machinery.errors import ApiError
+from transom.machinery.objects import Object
+from transom.machinery.serviceaccounts import group_names, user_name
+from transom.store.memory import MemoryStore
+
+ROOT_CA = "-----BEGIN CERTIFICATE-----\nroot\n-----END CERTIFICATE-----\n"
+
+
+def sign(claims: dict[str, Any]) -> str:
+    """A token that shows what it was made of."""
+    return "token of " + claims["sub"]
+
+
+class Plane:
+    """`client` is the administrator's."""
+
+    def __init__(self, clock: VirtualClock, controllers: Sequence[str], table: Sequence[Row]) -> None:
+        self.clock = clock
+        self.rng = random.Random(7)
+        self.api = build(ServerOptions(store=MemoryStore(clock), clock=clock, rng=self.rng))
+        self.client = InProcessClient(self.api, User("admin", ("system:masters", "system:authenticated")))
+        self._selection = controllers, table
+        self._running: asyncio.Task[None] | None = None
+
+    def _client(self, identity: str) -> Client:
+        name = user_name("kube-system", identity) if identity else USER
+        groups = group_names("kube-system") if identity else ()
+        return InProcessClient(self.api, User(name, (*groups, "system:authenticated")), user_agent="kube-controller-manager")
+
+    def start_controllers(self) -> None:
+        controllers, table = self._selection
+        settings = Settings(root_ca=ROOT_CA, sign=sign)
+        manager = ControllerManager(self._client, self.clock, self.rng, settings, controllers=controllers, table=table)
+        self._running = asyncio.create_task(manager.run())
+
+    async def stop_controllers(self) -> None:
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.wait((self._running,))
+
+    async def settle(self, seconds: float = 0.5) -> None:
+        """Let everybody do what there is to do, for so long on the clock of the plane."""
+        await self.clock.run_for(seconds, turns=200)
+
+    async def missing(self, *where: Any) -> bool:
+        try:
+            await self.client.get(*where)
+        except ApiError as problem:
+            assert problem.code == 404
+            return True
+        return False
+
+    async def get(self, *where: Any) -> Object:
+        return await self.client.get(*where)
+
+
+@asynccontextmanager
+async def control_plane(controllers: Sequence[str] = ("*",), table: Sequence[Row] = CONTROLLERS) -> AsyncIterator[Plane]:
+    plane = Plane(VirtualClock(), controllers, table)
+    await plane.api.start()
+    plane.start_controllers()
+    try:
+        await plane.settle()
+        yield plane
+    finally:
+        await plane.stop_controllers()
+        await plane.api.stop()
+
+
+@pytest.fixture
+def play() -> Callable[..., None]:
+    """Runs a scenario with some controllers: play(scenario, "namespace")."""
+
+    def run(scenario: Callable[[Plane], Any], *controllers: str) -> None:
+        async def main() -> None:
+            async with asyncio.timeout(30), control_plane(controllers or ("*",)) as plane:
+                await scenario(plane)
+
+        asyncio.run(main())
+
+    return run

@@ -1,0 +1,103 @@
+"""Service accounts, their tokens and the root certificate come with a namespace, come back, and go together."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from typing import Any
+
+from transom.client.resources import CONFIG_MAPS, NAMESPACES, SECRETS, SERVICE_ACCOUNTS
+from transom.machinery.objects import Object
+
+from .conftest import ROOT_CA, Plane
+
+Play = Callable[..., None]
+
+
+def text(secret: Object, key: str) -> str:
+    return base64.b64decode(secret["data"][key]).decode()
+
+
+async def tokens(plane: Plane, namespace: str) -> list[str]:
+    return [s["metadata"]["name"] for s in (await plane.client.list(SECRETS, namespace)).items]
+
+
+def test_a_namespace_comes_with_everything(play: Play) -> None:
+    async def scenario(plane: Plane) -> None:
+        await plane.client.create(NAMESPACES, "", {"metadata": {"name": "x"}})
+        await plane.settle()
+        account = await plane.get(SERVICE_ACCOUNTS, "x", "default")
+        (name,) = [ref["name"] for ref in account["secrets"]]
+        assert name.startswith("default-token-") and await tokens(plane, "x") == [name]
+        secret = await plane.get(SECRETS, "x", name)
+        assert secret["type"] == "kubernetes.io/service-account-token"
+        assert secret["metadata"]["annotations"] == {
+            "kubernetes.io/service-account.name": "default",
+            "kubernetes.io/service-account.uid": account["metadata"]["uid"],
+        }
+        assert text(secret, "token") == "token of system:serviceaccount:x:default"
+        assert (text(secret, "namespace"), text(secret, "ca.crt")) == ("x", ROOT_CA)
+        assert (await plane.get(CONFIG_MAPS, "x", "kube-root-ca.crt"))["data"] == {"ca.crt": ROOT_CA}
+
+    play(scenario)
+
+
+def test_what_is_deleted_comes_back(play: Play) -> None:
+    async def scenario(plane: Plane) -> None:
+        before = await plane.get(SERVICE_ACCOUNTS, "default", "default")
+        await plane.client.delete(CONFIG_MAPS, "default", "kube-root-ca.crt")
+        await plane.client.delete(SERVICE_ACCOUNTS, "default", "default")
+        await plane.settle()
+        after = await plane.get(SERVICE_ACCOUNTS, "default", "default")
+        assert after["metadata"]["uid"] != before["metadata"]["uid"]
+        assert await tokens(plane, "default") == [after["secrets"][0]["name"]]  # the old one went with its account
+        await plane.client.patch(CONFIG_MAPS, "default", "kube-root-ca.crt", {"data": {"ca.crt": "forged"}})
+        await plane.settle()
+        assert (await plane.get(CONFIG_MAPS, "default", "kube-root-ca.crt"))["data"] == {"ca.crt": ROOT_CA}
+
+    play(scenario)
+
+
+def test_a_deleted_token_is_replaced(play: Play) -> None:
+    async def scenario(plane: Plane) -> None:
+        (old,) = await tokens(plane, "default")
+        await plane.client.delete(SECRETS, "default", old)
+        await plane.settle()
+        account = await plane.get(SERVICE_ACCOUNTS, "default", "default")
+        (new,) = await tokens(plane, "default")
+        assert new != old and account["secrets"] == [{"name": new}]
+
+    play(scenario)
+
+
+def test_secrets_of_users_are_filled_in_or_dropped(play: Play) -> None:
+    def secret(name: str, account: str, **more: Any) -> Object:
+        note = {"kubernetes.io/service-account.name": account}
+        return {"metadata": {"name": name, "annotations": note}, "type": "kubernetes.io/service-account-token", **more}
+
+    async def scenario(plane: Plane) -> None:
+        await plane.client.create(SECRETS, "default", secret("mine", "default"))
+        await plane.client.create(SECRETS, "default", secret("stray", "nobody"))
+        await plane.client.create(SECRETS, "default", secret("old", "default", data={"ca.crt": "eA==", "token": "eQ=="}))
+        await plane.settle()
+        account = await plane.get(SERVICE_ACCOUNTS, "default", "default")
+        mine = await plane.get(SECRETS, "default", "mine")
+        assert text(mine, "token") == "token of system:serviceaccount:default:default"
+        assert mine["metadata"]["annotations"]["kubernetes.io/service-account.uid"] == account["metadata"]["uid"]
+        assert "mine" not in [ref["name"] for ref in account["secrets"]]
+        old = await plane.get(SECRETS, "default", "old")
+        assert (text(old, "ca.crt"), text(old, "token")) == (ROOT_CA, "y")
+        assert await plane.missing(SECRETS, "default", "stray")
+
+    play(scenario)
+
+
+def test_a_restart_changes_nothing(play: Play) -> None:
+    async def scenario(plane: Plane) -> None:
+        before = plane.api.storage.store.revision
+        await plane.stop_controllers()
+        plane.start_controllers()
+        await plane.settle(120)
+        assert plane.api.storage.store.revision == before
+
+    play(scenario)
