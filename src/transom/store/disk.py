@@ -2,7 +2,8 @@
 
 One append-only table, one row for each change, with the revision as its key. A row with a NULL value is a deletion.
 Rows that nobody can ask for any more are removed by compaction, oldest first; `compacted` says how far that
-may have got, so that the counter never goes back even if the newest rows were deletions that are gone.
+may have got, so that the counter never goes back even if the newest rows were deletions that are gone. Values of some
+buckets may be sealed (`sealing.py`).
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
 from transom.kit.files import sync_directory
 from transom.store.api import StoreError
 from transom.store.mvcc import Row, State
+from transom.store.sealing import Sealing
 
 FORMAT = 1
 _APPLICATION = 0x5452534D  # "TRSM"
@@ -117,15 +119,59 @@ def _pragma(connection: sqlite3.Connection, name: str) -> int:
     return int(connection.execute(f"PRAGMA {name}").fetchone()[0])
 
 
-def load(connection: sqlite3.Connection, state: State, path: Path) -> None:
+def load(connection: sqlite3.Connection, state: State, path: Path, sealing: Sealing) -> list[int]:
+    """Fill the state. Returns the revisions whose values would be written in another form today."""
+    stale: list[int] = []
     try:
         (compacted,) = connection.execute("SELECT value FROM meta WHERE name = 'compacted'").fetchone()
         rows = connection.execute("SELECT revision, key, value, create_revision, expires FROM log ORDER BY revision")
         with closing(rows):
             rows.arraysize = 256
-            state.load(rows, compacted)
+            state.load(_opened(rows, sealing, stale), compacted)
     except (sqlite3.Error, TypeError) as error:
         raise StoreError(f"{path} is damaged: {error}") from error
+    except StoreError as error:
+        raise StoreError(f"{path} cannot be read: {error}") from error
+    return stale
+
+
+def _opened(rows: Iterable[Row], sealing: Sealing, stale: list[int]) -> Iterator[Row]:
+    active = sealing.active
+    for row in rows:
+        value = row[2]
+        if value is not None:
+            if active and sealing.is_stale(row[1], value):
+                stale.append(row[0])
+            if value[:1] == b"\x00":  # only then it is anything but itself
+                row = (row[0], row[1], sealing.from_disk(row[1], value), row[3], row[4])
+        yield row
+
+
+def reseal(connection: sqlite3.Connection, stale: Sequence[int], sealing: Sealing, path: Path) -> None:
+    """Bring these values into the form they would be written in today, and leave no trace of the old one in the file.
+    Readers see no change."""
+    if not sealing.active:
+        return
+    try:
+        connection.execute("PRAGMA secure_delete = ON")
+        if stale:
+            connection.execute("BEGIN")
+            for revision in stale:
+                key, value = connection.execute("SELECT key, value FROM log WHERE revision = ?", (revision,)).fetchone()
+                fresh = sealing.to_disk(key, sealing.from_disk(key, value))
+                connection.execute("UPDATE log SET value = ? WHERE revision = ?", (fresh, revision))
+            connection.execute("INSERT OR REPLACE INTO meta VALUES ('wipe', 1)")
+            connection.execute("COMMIT")
+        # Free pages and the write-ahead log may still hold what was deleted or replaced earlier; a crash in between
+        # must not make us forget that.
+        if connection.execute("SELECT 1 FROM meta WHERE name = 'wipe'").fetchone() is not None:
+            connection.execute("VACUUM")
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            connection.execute("DELETE FROM meta WHERE name = 'wipe'")
+    except sqlite3.Error as error:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise StoreError(f"the values of {path} could not be sealed: {error}") from error
 
 
 def commit(connection: sqlite3.Connection, rows: Sequence[Row], garbage: Sequence[int], compacted: int) -> None:

@@ -21,6 +21,7 @@ from transom.kit.clock import Clock, RealClock
 from transom.store import disk
 from transom.store.core import CoreStore, Write
 from transom.store.mvcc import Row, State
+from transom.store.sealing import NOTHING, Sealing
 
 _log = logging.getLogger(__name__)
 
@@ -35,8 +36,9 @@ _COMMIT_BYTES = 16384
 class _SqliteLog:
     """`_lock` guards what both threads touch: `_pending`, `_garbage` and the flags."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, sealing: Sealing) -> None:
         self._path = path
+        self._sealing = sealing
         self._lock = threading.Lock()
         self._signal = threading.Lock()  # held while there is nothing to do; released to wake the thread
         self._signal.acquire()
@@ -103,7 +105,8 @@ class _SqliteLog:
             try:
                 stack.callback(os.close, disk.lock(self._path))
                 connection = stack.enter_context(closing(disk.connect(self._path)))
-                disk.load(connection, state, self._path)
+                stale = disk.load(connection, state, self._path, self._sealing)
+                disk.reseal(connection, stale, self._sealing, self._path)
             except Exception as error:
                 self._post(_set_exception, opened, error)
                 return
@@ -122,7 +125,7 @@ class _SqliteLog:
                 self._signal.acquire()
                 continue
             try:
-                disk.commit(connection, [_row(write) for write in batch], garbage, compacted)
+                disk.commit(connection, [_row(write, self._sealing) for write in batch], garbage, compacted)
             except Exception as error:
                 self._on_failure(batch, garbage, error)
                 continue
@@ -169,12 +172,13 @@ class _SqliteLog:
         return True
 
 
-def _row(write: Write) -> Row:
+def _row(write: Write, sealing: Sealing) -> Row:
     event = write.event
     record = event.record
     if record is None:
         return (event.revision, event.key, None, 0, None)
-    return (event.revision, event.key, record.value, record.create_revision, record.expires)
+    value = sealing.to_disk(event.key, record.value)
+    return (event.revision, event.key, value, record.create_revision, record.expires)
 
 
 def _size(write: Write) -> int:
@@ -192,6 +196,6 @@ def _set_exception(future: asyncio.Future[None], error: Exception) -> None:
 
 
 class SqliteStore(CoreStore):
-    def __init__(self, path: Path, clock: Clock | None = None, **bounds: Any) -> None:
-        """`bounds`: how much history is kept, as in `CoreStore`."""
-        super().__init__(_SqliteLog(path), clock or RealClock(), **bounds)
+    def __init__(self, path: Path, clock: Clock | None = None, *, sealing: Sealing = NOTHING, **bounds: Any) -> None:
+        """`sealing`: which values are encrypted on disk; `bounds`: how much history is kept, as in `CoreStore`."""
+        super().__init__(_SqliteLog(path, sealing), clock or RealClock(), **bounds)

@@ -1,0 +1,118 @@
+"""Keys for data at rest: a file of AES-256 keys, and sealing with the first of them.
+
+The file has one key on each line, its name and 32 bytes in base64. The first key seals, all of them open; so a key is
+replaced by putting a new one above it, and taken away when nothing is sealed with it any more. Knows nothing of what it
+seals.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import re
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+from transom.kit.files import write_atomic
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_KEY_BYTES = 32
+_NONCE_BYTES = 12
+
+
+class KeyFileError(Exception):
+    """The file cannot be used; `hint` says what to do about it."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+class KeyRing:
+    """AES-256-GCM. A sealed value is the key's name with its length in front, the nonce, then ciphertext and tag."""
+
+    def __init__(self, keys: Mapping[str, bytes]) -> None:
+        """`keys` by name, the one that seals first."""
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+        if not keys:
+            raise ValueError("a key ring needs a key")
+        self._ciphers = {name.encode(): AESGCM(key) for name, key in keys.items()}
+        name, self._cipher = next(iter(self._ciphers.items()))
+        self._head = bytes([len(name)]) + name
+
+    def seal(self, context: str, value: bytes) -> bytes:
+        """Opens only with the same context."""
+        nonce = os.urandom(_NONCE_BYTES)
+        return self._head + nonce + self._cipher.encrypt(nonce, value, context.encode())
+
+    def unseal(self, context: str, sealed: bytes) -> bytes:
+        from cryptography.exceptions import InvalidTag
+
+        start = 1 + sealed[0] if sealed else 0
+        name = sealed[1:start]
+        cipher = self._ciphers.get(name)
+        if cipher is None:
+            known = ", ".join(n.decode() for n in self._ciphers)
+            raise ValueError(f'it needs the key "{name.decode(errors="replace")}", and there is only {known}')
+        try:
+            return cipher.decrypt(sealed[start : start + _NONCE_BYTES], sealed[start + _NONCE_BYTES :], context.encode())
+        except (InvalidTag, ValueError):
+            raise ValueError(f'the key "{name.decode()}" does not open it; it is another key or the data was changed') from None
+
+    def is_current(self, sealed: bytes) -> bool:
+        return sealed.startswith(self._head)
+
+
+def load(path: Path) -> KeyRing:
+    """The keys of a file that nobody but its owner can read."""
+    try:
+        status = path.stat()
+        text = path.read_text("ascii")
+    except OSError as error:
+        raise KeyFileError(f"cannot read the key file {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise KeyFileError(f"{path} is not a key file: it is not plain text") from error
+    if not stat.S_ISREG(status.st_mode):
+        raise KeyFileError(f"{path} is not a file")
+    if status.st_mode & 0o077:
+        raise KeyFileError(
+            f"the key file {path} has mode {stat.S_IMODE(status.st_mode):04o}: others may get at its keys",
+            f"make it yours alone with: chmod 600 {path}",
+        )
+    return KeyRing(_parse(text, path))
+
+
+def _parse(text: str, path: Path) -> dict[str, bytes]:
+    keys: dict[str, bytes] = {}
+    for number, line in enumerate(text.splitlines(), 1):
+        words = line.split()
+        if not words or words[0].startswith("#"):
+            continue
+        # What stands in the line is never repeated: it may be a key.
+        if len(words) != 2 or not _NAME.fullmatch(words[0]):
+            raise KeyFileError(f"{path}, line {number}: a line is a name and a key in base64", _HINT)
+        name, encoded = words
+        try:
+            key = base64.b64decode(encoded, validate=True)
+        except binascii.Error:
+            raise KeyFileError(f'{path}, line {number}: the key "{name}" is not base64', _HINT) from None
+        if len(key) != _KEY_BYTES:
+            raise KeyFileError(f'{path}, line {number}: the key "{name}" has {len(key)} bytes, not {_KEY_BYTES}', _HINT)
+        if name in keys:
+            raise KeyFileError(f'{path}, line {number}: there are two keys named "{name}"')
+        keys[name] = key
+    if not keys:
+        raise KeyFileError(f"{path} holds no key", _HINT)
+    return keys
+
+
+_HINT = 'a good line is made by: echo "key1 $(head -c 32 /dev/urandom | base64)"'
+
+
+def create(path: Path, name: str = "key1") -> None:
+    """A file with one fresh key."""
+    line = f"{name} {base64.b64encode(os.urandom(_KEY_BYTES)).decode()}\n"
+    write_atomic(path, line.encode(), 0o600)
