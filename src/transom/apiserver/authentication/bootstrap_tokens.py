@@ -45,7 +45,10 @@ class BootstrapTokens:
         """What cannot be read counts as expired."""
         if not stamp:
             return False
-        read = gotime.canonical(stamp)
+        try:
+            read = gotime.canonical(stamp)
+        except gotime.TimeError:
+            return True
         return read is None or parse_rfc3339(read) <= self._clock.time()
 
 
