@@ -67,7 +67,7 @@ class Dispatcher:
             log.error("%s %s failed", request.method, request.path, exc_info=problem)
             problem = errors.internal(f"{type(problem).__name__}: {problem}")
         try:
-            form = negotiate(request.header(b"accept"))
+            form = negotiate(request.header(b"accept"), transforms=False)
         except ApiError:
             form = _PLAIN
         return respond.failure(problem, self._prettied(request, form))
@@ -107,7 +107,7 @@ class Dispatcher:
             raise errors.generic_not_found()
         if not res.kind.namespaced and info.namespace and res.kind.key != "/Namespace":
             raise errors.generic_not_found()
-        form = self._prettied(request, negotiate(request.header(b"accept")))
+        form = self._prettied(request, negotiate(request.header(b"accept"), custom=res.custom))
         if res.warning:
             ctx.warn(res.warning)
         if info.subresource or not res.stored:
@@ -115,7 +115,7 @@ class Dispatcher:
         verb = info.verb
         if verb == "get":
             return reads.get(storage, ctx, res, info, request, form)
-        if verb not in res.kind.verbs or (
+        if verb not in res.verbs or (
             verb == "create" and (info.name or (res.kind.namespaced and not info.namespace))
         ) or (verb in ("update", "patch", "delete") and not info.name):
             raise errors.generic_method_not_allowed()

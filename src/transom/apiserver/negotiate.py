@@ -10,6 +10,8 @@ from transom.machinery.tables.partial import META_GROUP, META_VERSIONS
 
 JSON, YAML, PROTOBUF = "application/json", "application/yaml", "application/vnd.kubernetes.protobuf"
 _MEDIA_TYPES = f"{JSON}, {YAML}, {PROTOBUF}"
+_OFFERS = {JSON: JSON, YAML: YAML, PROTOBUF: PROTOBUF, "*/*": JSON, "*": JSON}
+STREAM_TYPES = f"{JSON};stream=watch, {PROTOBUF};stream=watch"
 _TRANSFORMS = ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
 
 
@@ -45,22 +47,34 @@ def clauses(accept: str) -> tuple[Clause, ...]:
 
 
 @lru_cache(maxsize=512)
-def negotiate(accept: str, transforms: bool = True) -> Form:
-    """The form of an answer for an Accept header; 406 when we have none of what it asks for."""
+def negotiate(accept: str, transforms: bool = True, custom: bool = False) -> Form:
+    """The form of an answer for an Accept header; 406 when we have none of what it asks for.
+
+    JSON is what is stored, so protobuf goes only to those who take nothing else for the same thing. Custom kinds
+    (`custom`) have no protobuf form, but their metadata has.
+    """
     if not accept or accept == JSON or accept == "*/*":
         return Form()
-    known = False
+    known = custom  # no router in front of custom kinds knows media types
+    binary: Form | None = None
     for clause in clauses(accept):
-        known = known or clause.media in (JSON, YAML, PROTOBUF, "*/*", "*")
-        if clause.media not in (JSON, YAML, "*/*", "*"):
+        known = known or clause.media in _OFFERS
+        media = _OFFERS.get(clause.media) or (JSON if custom and clause.media == "application/*" else "")
+        if not media:
             continue
-        form = Form(YAML if clause.media == YAML else JSON)
+        form = Form(media)
         asked, group, version = (clause.params.get(k, "") for k in ("as", "g", "v"))
         if asked:
             if not transforms or asked not in _TRANSFORMS or group != META_GROUP or version not in META_VERSIONS:
                 continue
             form = form._replace(transform=asked, version=version)
-        return form._replace(pretty=clause.params.get("pretty", "") in ("1", "true"))
+        if media == PROTOBUF:
+            if form.transform != "Table" and (form.transform or not custom):
+                binary = binary or form
+        elif binary is None or (media == JSON and form[1:3] == binary[1:3]):
+            return form._replace(pretty=clause.params.get("pretty", "") in ("1", "true"))
+    if binary is not None:
+        return binary
     # A media type we know in a form we do not have is refused in other words than a type we do not know.
     raise errors.no_such_form(_MEDIA_TYPES) if known else errors.not_acceptable()
 
@@ -78,7 +92,7 @@ def body_media(content_type: str) -> str:
     media = content_type.partition(";")[0].strip().lower()
     if not media:
         return JSON
-    if media in (JSON, YAML):
+    if media in (JSON, YAML, PROTOBUF):
         return media
     raise errors.unsupported_media_type(
         f"the body of the request was in an unknown format - accepted media types include: {_MEDIA_TYPES}"

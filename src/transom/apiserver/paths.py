@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
+import orjson
+
 from transom.apiserver import discovery, respond
 from transom.apiserver.authentication import tokens
 from transom.apiserver.context import Context
 from transom.apiserver.http.messages import Answer, Headers, Request, Response
-from transom.apiserver.negotiate import JSON, YAML, Form, clauses, negotiate
+from transom.apiserver.negotiate import JSON, Form, clauses, negotiate
 from transom.apiserver.requestinfo import RequestInfo
-from transom.machinery import codec, errors
+from transom.machinery import errors
 
 if TYPE_CHECKING:
     from transom.apiserver.server import ApiServer
@@ -21,6 +23,22 @@ _CHECKS = ("ping", "log", "etcd", "poststarthook/start-kube-apiserver-admission-
            "poststarthook/scheduling/bootstrap-system-priority-classes", "poststarthook/crd-informer-synced",
            "poststarthook/apiservice-registration-controller", "autoregister-completion")
 _AGGREGATED = "APIGroupDiscoveryList"
+
+
+def _unknown_path() -> bytes:
+    """What an unknown path is answered with: the paths of the server that is asked last, the one of custom resources."""
+    hooks = ("crd-informer-synced", "generic-apiserver-start-informers", "priority-and-fairness-config-consumer",
+             "priority-and-fairness-filter", "start-apiextensions-controllers", "start-apiextensions-informers")
+    checks = ["etcd", "log", "ping", *(f"poststarthook/{name}" for name in hooks)]
+    group = "/apis/apiextensions.k8s.io"
+    paths = ["/apis", "/apis/", group, f"{group}/v1", f"{group}/v1beta1", "/metrics", "/openapi/v2", "/version"]
+    for root in ("/healthz", "/livez", "/readyz"):
+        more = ["informer-sync", "shutdown"] if root == "/readyz" else []
+        paths += [root, *(f"{root}/{check}" for check in [*checks, *more])]
+    return orjson.dumps({"paths": sorted(paths)}) + b"\n"
+
+
+_UNKNOWN_PATH = _unknown_path()
 _PUBLIC_HOUR = (b"Cache-Control", b"public, max-age=3600")
 
 
@@ -50,7 +68,7 @@ class Paths:
         if handler is None:
             if path.startswith(("/api/", "/apis/")):
                 return self._api(request)
-            return self._root(request, 404)
+            return respond.raw_json(_UNKNOWN_PATH, 404)
         return handler(request)
 
     @property
@@ -82,10 +100,8 @@ class Paths:
             headers += [(b"ETag", found.etag.encode()), (b"Vary", b"Accept")]
             if request.header(b"if-none-match") == found.etag:
                 return Response(304, headers)
-        if form.media == YAML:
-            import orjson
-
-            return Response(200, [(b"Content-Type", b"application/yaml")], codec.to_yaml(orjson.loads(found.body)).encode())
+        if form.media != JSON:
+            return respond.document(orjson.loads(found.body), form)
         return Response(200, headers, found.body)
 
     def _groups(self, request: Request, *, core: bool) -> Answer:
@@ -131,6 +147,8 @@ class Paths:
 
     def _version(self, request: Request) -> Answer:
         form = negotiate(request.header(b"accept"), transforms=False)
+        if form.media != JSON:
+            raise errors.not_acceptable()
         return respond.document(discovery.version_info(self._server.release), form)
 
     def _metrics(self, _request: Request) -> Answer:

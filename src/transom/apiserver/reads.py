@@ -2,40 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from transom.apiserver import lists, respond
 from transom.apiserver.context import Context
 from transom.apiserver.http.messages import Headers, Request, Response, StreamResponse
 from transom.apiserver.http.stream import Stream
-from transom.apiserver.negotiate import YAML, Form
+from transom.apiserver.negotiate import PROTOBUF, STREAM_TYPES, YAML, Form
 from transom.apiserver.options import ListOptions, first, list_options, parse_revision
 from transom.apiserver.requestinfo import RequestInfo
 from transom.apiserver.resources import Resource
 from transom.apiserver.storage import Storage
 from transom.apiserver.watch import Hub, Watcher
 from transom.machinery import errors
-from transom.store.api import Compacted
+from transom.store.api import Compacted, Record
 
-_WATCH_HEADERS: Headers = [(b"Content-Type", b"application/json"), (b"Cache-Control", b"no-cache, private")]
+_CACHE = (b"Cache-Control", b"no-cache, private")
+_WATCH_HEADERS: Headers = [(b"Content-Type", b"application/json"), _CACHE]
+_PROTOBUF_WATCH_HEADERS: Headers = [(b"Content-Type", f"{PROTOBUF};stream=watch".encode()), _CACHE]
 
 
-def get(storage: Storage, ctx: Context, res: Resource, info: RequestInfo, request: Request, form: Form) -> Response:
+def get(
+    storage: Storage, ctx: Context, res: Resource, info: RequestInfo, request: Request, form: Form
+) -> Response | Awaitable[Response]:
     query = request.query
     if query:
         wanted = parse_revision(first(query, "resourceVersion"))
         if wanted > storage.store.revision:
             raise lists.too_large(wanted, storage.store.revision)
     record = storage.get(res, info.namespace, info.name)
+    if res.ops.converter is not None:
+        return _get_converted(storage, ctx, res, record, request, form)
+    return _one(ctx, res, record, request, form)
+
+
+async def _get_converted(
+    storage: Storage, ctx: Context, res: Resource, record: Record, request: Request, form: Form
+) -> Response:
+    return _one(ctx, res, await storage.readable(res, record), request, form)
+
+
+def _one(ctx: Context, res: Resource, record: Record, request: Request, form: Form) -> Response:
+    query = request.query
     return respond.one(
         res, record, form, ctx.now, include_object=first(query, "includeObject") if query else "",
         headers=respond.warning_headers(ctx.warnings) if ctx.warnings else None,
     )
 
 
-def list_(storage: Storage, ctx: Context, res: Resource, info: RequestInfo, request: Request, form: Form) -> Response:
+def list_(
+    storage: Storage, ctx: Context, res: Resource, info: RequestInfo, request: Request, form: Form
+) -> Response | Awaitable[Response]:
     options = list_options(request.query, res, watch=False)
     listing = lists.list_records(storage, res, info.namespace, options)
+    if res.ops.converter is not None:
+        return _list_converted(ctx, res, listing, request, form)
+    return _many(ctx, res, listing, request, form)
+
+
+async def _list_converted(
+    ctx: Context, res: Resource, listing: lists.Listing, request: Request, form: Form
+) -> Response:
+    return _many(ctx, res, await lists.readable(res, listing), request, form)
+
+
+def _many(ctx: Context, res: Resource, listing: lists.Listing, request: Request, form: Form) -> Response:
     answer = respond.many(res, listing, form, ctx.now, first(request.query, "includeObject"))
     if ctx.warnings:
         answer.headers = answer.headers + respond.warning_headers(ctx.warnings)
@@ -68,13 +99,11 @@ def watch(
     if info.name and options.fields is None:
         options = _only(options, res, info.name)
     if form.media == YAML:
-        raise errors.not_acceptable()
-    events: respond.JsonEvents = (
-        respond.ConvertedEvents(res, form, storage.clock.time, first(request.query, "includeObject"))
-        if form.transform else respond.JsonEvents(res)
-    )
+        raise errors.no_such_form(STREAM_TYPES)
+    events = respond.events(res, form, storage.clock.time, first(request.query, "includeObject"))
+    headers = _PROTOBUF_WATCH_HEADERS if form.media == PROTOBUF else _WATCH_HEADERS
     return StreamResponse(
-        200, _WATCH_HEADERS + respond.warning_headers(ctx.warnings) if ctx.warnings else _WATCH_HEADERS,
+        200, headers + respond.warning_headers(ctx.warnings) if ctx.warnings else headers,
         _starter(hub, res, info.namespace, options, since, events),
     )
 

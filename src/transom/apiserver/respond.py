@@ -1,22 +1,23 @@
-"""Stored records to answers: one object, a list, a Status; as JSON, YAML, Table or metadata only.
+"""Stored records to answers: one object, a list, a Status; as JSON, YAML, protobuf, Table or metadata only.
 
 The common case costs nothing: stored bytes go out as they are, with kind and apiVersion put in front.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import orjson
 
 from transom.apiserver.http.messages import Headers, Response
 from transom.apiserver.lists import Listing
-from transom.apiserver.negotiate import YAML, Form
+from transom.apiserver.negotiate import JSON, PROTOBUF, YAML, Form
 from transom.apiserver.resources import Resource
 from transom.apiserver.storage import decode_value
 from transom.machinery import codec, tables
 from transom.machinery.errors import ApiError
+from transom.machinery.kinds import GVK
 from transom.machinery.objects import Object
 from transom.machinery.tables import partial
 from transom.store.api import Record
@@ -25,6 +26,7 @@ _SLAB = 256 * 1024
 _CACHE = (b"Cache-Control", b"no-cache, private")
 _JSON_HEADERS: Headers = [(b"Content-Type", b"application/json"), _CACHE]
 _YAML_HEADERS: Headers = [(b"Content-Type", b"application/yaml"), _CACHE]
+_PROTOBUF_HEADERS: Headers = [(b"Content-Type", PROTOBUF.encode()), _CACHE]
 _TEXT_HEADERS: Headers = [(b"Content-Type", b"text/plain; charset=utf-8"), (b"X-Content-Type-Options", b"nosniff"), _CACHE]
 
 
@@ -44,8 +46,17 @@ def document(obj: Any, form: Form, status: int = 200, headers: Headers | None = 
     """Any dict, encoded as asked."""
     if form.media == YAML:
         return Response(status, _YAML_HEADERS + (headers or []), codec.to_yaml(obj).encode())
+    if form.media == PROTOBUF:
+        return Response(status, _PROTOBUF_HEADERS + (headers or []), _protobuf(obj))
     body = codec.pretty(obj) if form.pretty else orjson.dumps(obj)
     return Response(status, _JSON_HEADERS + (headers or []), body + b"\n")
+
+
+def _protobuf(obj: Object) -> bytes:
+    from transom.machinery import protobuf  # few clients take nothing else
+
+    group, _, version = obj["apiVersion"].rpartition("/")
+    return protobuf.encode(obj, GVK(group, version, obj["kind"]))
 
 
 def raw_json(body: bytes, status: int = 200, headers: Headers | None = None) -> Response:
@@ -70,7 +81,7 @@ def served(res: Resource, record: Record) -> Object:
 def object_bytes(res: Resource, record: Record) -> bytes:
     if res.identity:
         return b"%b,%b\n" % (res.prefix, record.value[1:])
-    return orjson.dumps(served(res, record)) + b"\n"
+    return res.ops.object_bytes(record) + b"\n"
 
 
 def one(
@@ -78,7 +89,7 @@ def one(
     include_object: str = "",
 ) -> Response:
     """The answer for one stored object."""
-    if not form.transform and not form.pretty and form.media != YAML:
+    if not form.transform and not form.pretty and form.media == JSON:
         return raw_json(object_bytes(res, record), status, headers)
     if not form.transform:
         return document(served(res, record), form, status, headers)
@@ -104,8 +115,10 @@ def _table(
     )
 
 
-def list_metadata(listing: Listing) -> Object:
-    meta: Object = {"resourceVersion": str(listing.revision)}
+def list_metadata(listing: Listing, *, custom: bool = False) -> Object:
+    """Lists of custom objects always say whether they continue."""
+    meta: Object = {"continue": "", "resourceVersion": str(listing.revision)} if custom else {
+        "resourceVersion": str(listing.revision)}
     if listing.token:
         meta["continue"] = listing.token
         if listing.remaining is not None:
@@ -114,7 +127,7 @@ def list_metadata(listing: Listing) -> Object:
 
 
 def many(res: Resource, listing: Listing, form: Form, now: float, include_object: str = "") -> Response:
-    meta = list_metadata(listing)
+    meta = list_metadata(listing, custom=res.custom and not form.transform)
     if form.transform == "PartialObjectMetadata":
         raise partial.is_a_list(res.kind)
     if form.transform:
@@ -122,7 +135,7 @@ def many(res: Resource, listing: Listing, form: Form, now: float, include_object
         if form.transform == "Table":
             return document(_table(res, objs, form, now, meta, include_object), form)
         return document(partial.object_metadata_list(objs, meta, form.version), form)
-    if form.pretty or form.media == YAML:
+    if form.pretty or form.media != JSON:
         return document(list_object(res, [served(res, r) for r in listing.records], meta), form)
     return Response(200, _JSON_HEADERS, _list_slabs(res, listing.records, meta))
 
@@ -137,12 +150,10 @@ def list_object(res: Resource, objs: list[Object], meta: Object) -> Object:
 def _list_slabs(res: Resource, records: list[Record], meta: Object) -> list[bytes]:
     """The whole list as a few large pieces, joined from stored bytes."""
     head = orjson.dumps({"kind": res.kind.list_name, "apiVersion": res.api_version, "metadata": meta})[:-1] + b',"items":['
-    if res.identity and not res.custom:
+    if res.identity:
         values = [r.value for r in records]
-    elif res.identity:
-        values = [b"%b,%b" % (res.prefix, r.value[1:]) for r in records]
     elif res.custom:
-        values = [orjson.dumps(served(res, r)) for r in records]
+        values = [res.ops.object_bytes(r) for r in records]
     else:
         values = [orjson.dumps({k: v for k, v in served(res, r).items() if k not in ("kind", "apiVersion")}) for r in records]
     slabs: list[bytes] = []
@@ -186,10 +197,13 @@ class JsonEvents:
         return _chunk(b'{"type":"%b","object":%b}\n' % (kind.encode(), object_bytes(self._res, record)[:-1]))
 
     def bookmark(self, revision: int, initial: bool) -> bytes:
-        return _chunk(orjson.dumps({"type": "BOOKMARK", "object": bookmark_object(self._res, revision, initial)}) + b"\n")
+        return self._frame("BOOKMARK", bookmark_object(self._res, revision, initial))
 
     def error(self, status: Object) -> bytes:
-        return _chunk(orjson.dumps({"type": "ERROR", "object": status}) + b"\n")
+        return self._frame("ERROR", status)
+
+    def _frame(self, kind: str, content: Object) -> bytes:
+        return _chunk(orjson.dumps({"type": kind, "object": content}) + b"\n")
 
     def join(self, parts: list[bytes]) -> bytes:
         return b"".join(parts)
@@ -211,7 +225,7 @@ class ConvertedEvents(JsonEvents):
 
     __slots__ = ("_first", "_form", "_include", "_now")
 
-    def __init__(self, res: Resource, form: Form, now: Any, include_object: str) -> None:
+    def __init__(self, res: Resource, form: Form, now: Callable[[], float], include_object: str) -> None:
         super().__init__(res)
         self.key = object()
         self._form = form
@@ -226,7 +240,7 @@ class ConvertedEvents(JsonEvents):
             self._first = False
         else:
             content = partial.object_metadata(stored, self._form.version)
-        return _chunk(orjson.dumps({"type": kind, "object": content}) + b"\n")
+        return self._frame(kind, content)
 
     def bookmark(self, revision: int, initial: bool) -> bytes:
         obj = bookmark_object(self._res, revision, initial)
@@ -238,7 +252,41 @@ class ConvertedEvents(JsonEvents):
             }
         else:
             content = partial.object_metadata(obj, self._form.version)
-        return _chunk(orjson.dumps({"type": "BOOKMARK", "object": content}) + b"\n")
+        return self._frame("BOOKMARK", content)
+
+    def _frame(self, kind: str, content: Object) -> bytes:
+        if self._form.media == PROTOBUF:
+            return _protobuf_event(kind, content)
+        return super()._frame(kind, content)
+
+
+class ProtobufEvents(JsonEvents):
+    """Watch events for those who take nothing but protobuf; shared like JSON."""
+
+    __slots__ = ()
+
+    def __init__(self, res: Resource) -> None:
+        super().__init__(res)
+        self.key = ("protobuf", res.api_version)
+
+    def event(self, kind: str, record: Record) -> bytes:
+        return self._frame(kind, served(self._res, record))
+
+    def _frame(self, kind: str, content: Object) -> bytes:
+        return _protobuf_event(kind, content)
+
+
+def events(res: Resource, form: Form, now: Callable[[], float], include_object: str) -> JsonEvents:
+    """How a watcher that asked for this form sees events."""
+    if form.transform:
+        return ConvertedEvents(res, form, now, include_object)
+    return ProtobufEvents(res) if form.media == PROTOBUF else JsonEvents(res)
+
+
+def _protobuf_event(kind: str, content: Object) -> bytes:
+    from transom.machinery import protobuf
+
+    return _chunk(protobuf.watch_frame(kind, _protobuf(content)))
 
 
 def _chunk(data: bytes) -> bytes:

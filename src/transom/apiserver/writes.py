@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
+
 from transom.apiserver import lists, respond
 from transom.apiserver.context import Context
 from transom.apiserver.http.messages import Request, Response
@@ -14,7 +16,7 @@ from transom.apiserver.negotiate import Form, body_media
 from transom.apiserver.options import delete_options, first, list_options, write_options
 from transom.apiserver.requestinfo import RequestInfo
 from transom.apiserver.resources import Resource
-from transom.apiserver.storage import Prepare, Storage, decode_value, encode_value
+from transom.apiserver.storage import Prepare, Storage, encode_value
 from transom.apiserver.strategies import strategy_for
 from transom.kit.clock import rfc3339
 from transom.machinery import apply, codec, errors, managedfields, patch
@@ -72,6 +74,8 @@ def own_fields(ctx: Context, res: Resource, new: Object, live: Object | None, su
 async def create(
     storage: Storage, ctx: Context, res: Resource, info: RequestInfo, request: Request, form: Form
 ) -> Response:
+    if res.custom and "create" not in res.kind.verbs:
+        raise _definition_terminating(res)
     options = begin(ctx, request, "CreateOptions")
     obj = decode_body(ctx, res, request.body, body_media(request.header(b"content-type")), options)
     obj.setdefault("metadata", {})
@@ -80,6 +84,12 @@ async def create(
     own_fields(ctx, res, obj, None)
     record = await storage.create(ctx, res, info.namespace, res.ops.to_storage(obj))
     return answer(ctx, res, record, form, request, 201)
+
+
+def _definition_terminating(res: Resource) -> errors.ApiError:
+    problem = errors.method_not_supported(res.gr, "create")
+    problem.message = "create not allowed while custom resource definition is terminating"
+    return problem
 
 
 def check_namespace(res: Resource, obj: Object, namespace: str) -> None:
@@ -216,16 +226,8 @@ def read_delete_options(request: Request) -> Object:
 
 def decode_options(raw: bytes, media: str) -> Object:
     """DeleteOptions in a body. The real server answers a bad one with a bare 500."""
-    try:
-        decoded = codec.decode(raw, media, _DELETE_OPTIONS)
-    except codec.DecodeError as problem:
-        base = problem.base
-        if base.endswith("unknown conversion"):
-            given = codec.from_yaml(raw)  # YAML is a superset of JSON
-            base = (f'no kind "{given.get("kind")}" is registered for version "{given.get("apiVersion")}" in scheme '
-                    '"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27"')
-        raise errors.ApiError(500, "", base) from None
-    return {k: v for k, v in decoded.obj.items() if k not in ("kind", "apiVersion")}
+    options = codec.decode_options(raw, media, _DELETE_OPTIONS)
+    return {k: v for k, v in options.items() if k not in ("kind", "apiVersion")}
 
 
 async def delete(
@@ -237,15 +239,15 @@ async def delete(
     headers = respond.warning_headers(ctx.warnings) if ctx.warnings else None
     # 202 when a cascade was asked for and is still under way.
     status = 202 if not gone and options.get("orphanDependents") is False else 200
-    if gone and not strategy_for(res.kind).return_deleted:
+    if gone and not strategy_for(res.kind, res.version).return_deleted:
         meta = obj["metadata"]
         return respond.document(respond.success_status(res, meta["name"], meta.get("uid", "")), form._replace(transform=""),
                                 status, headers)
-    return respond.one(res, _as_record(obj), form, ctx.now, status, headers)
+    return respond.one(res, _as_record(res, obj), form, ctx.now, status, headers)
 
 
-def _as_record(obj: Object) -> Record:
-    return Record("", encode_value(obj), 0, 0)
+def _as_record(res: Resource, obj: Object) -> Record:
+    return Record("", encode_value(obj, custom=res.custom), 0, 0)
 
 
 async def delete_collection(
@@ -257,13 +259,12 @@ async def delete_collection(
     listing = lists.list_records(storage, res, info.namespace, chosen)
     deleted: list[Any] = []
     for record in listing.records:
-        stored = decode_value(res, record.value)
-        meta = stored["metadata"]
+        meta = orjson.loads(record.value)["metadata"]
         try:
             obj, _ = await storage.delete(ctx, res, meta.get("namespace", ""), meta["name"], options)
         except errors.ApiError as problem:
             if problem.code != 404:
                 raise
             continue
-        deleted.append(_as_record(obj))
+        deleted.append(_as_record(res, obj))
     return respond.many(res, lists.Listing(deleted, listing.revision), form, ctx.now)

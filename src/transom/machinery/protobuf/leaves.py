@@ -34,11 +34,7 @@ _FIRST, _THIRD = b"\x0a", b"\x1a"  # tags of fields 1 and 3 with a length
 
 
 def text(data: bytes, at: int, end: int) -> str:
-    raw = data[at:end]
-    try:
-        return raw.decode()
-    except UnicodeDecodeError:
-        return gojson.text_of(raw)
+    return data[at:end].decode("utf-8", "go-replace")  # bad UTF-8 as `gojson` treats it
 
 
 def fields(name: str, wanted: dict[int, tuple[int, str]], data: bytes, at: int, end: int) -> dict[int, list[Any]]:

@@ -84,7 +84,11 @@ def read(of: Reader, data: bytes, at: int, end: int, out: dict[str, Any]) -> dic
                 out[name] = struct.unpack_from("<d", data, at)[0]
                 at += 8
                 continue
-            number, at = read_varint(data, at, end)
+            if at < end and data[at] < 128:
+                number = data[at]
+                at += 1
+            else:
+                number, at = read_varint(data, at, end)
             if what == _VARINT:
                 out[name] = more(number)
             else:
@@ -100,7 +104,7 @@ def read(of: Reader, data: bytes, at: int, end: int, out: dict[str, Any]) -> dic
         if stop > end:
             raise Malformed(NEGATIVE_LENGTH if size >= _NEGATIVE else EOF)
         if what == _TEXT:
-            out[name] = text(data, at, stop)
+            out[name] = data[at:stop].decode("utf-8", "go-replace")
         elif what == _STRUCT:
             inner = out.get(name)
             if inner is None:
