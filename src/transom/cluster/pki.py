@@ -85,7 +85,7 @@ def ensure(config: ClusterConfig) -> ClusterPki:
         kit.save(pair, made.server_cert, made.server_key)
         write_atomic(listed, " ".join(names).encode(), 0o644)
     if not _fresh(made.admin_cert, made.admin_key):
-        kit.save(kit.issue_client(ca, "kubernetes-admin", ["system:masters"]), made.admin_cert, made.admin_key)
+        kit.save(kit.issue_client(ca, "admin", ["system:masters"]), made.admin_cert, made.admin_key)
     proxy_ca = _authority(folder, "front-proxy-ca", "front-proxy-ca")
     if not _fresh(made.front_proxy_client_cert, made.front_proxy_client_key):
         pair = kit.issue_client(proxy_ca, "front-proxy-client")
