@@ -17,6 +17,7 @@ from transom.client.events import EventRecorder
 from transom.client.informer import InformerFactory
 from transom.controllers.base import Controller, Env, Settings
 from transom.controllers.namespace import NamespaceDeleter
+from transom.controllers.resourcequota import ResourceQuotas
 from transom.controllers.root_ca import RootCaPublisher
 from transom.controllers.serviceaccount import ServiceAccounts
 from transom.controllers.serviceaccount_token import ServiceAccountTokens
@@ -50,6 +51,7 @@ CONTROLLERS: tuple[Row, ...] = (
     Row("serviceaccount", "service-account-controller", ServiceAccounts),
     Row("root-ca-cert-publisher", "root-ca-cert-publisher", _root_ca),
     Row("namespace", "namespace-controller", NamespaceDeleter),
+    Row("resourcequota", "resourcequota-controller", ResourceQuotas),
 )
 
 
