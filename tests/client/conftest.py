@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 
 from transom.apiserver.context import User
 from transom.apiserver.http import HttpServer, server_context
@@ -122,12 +123,14 @@ def play(request: pytest.FixtureRequest, tls: Tls) -> Callable[[Scenario], None]
 
 @pytest.fixture
 def play_https(tls: Tls) -> Callable[[Scenario], None]:
+    """The same over HTTPS, on the loop that components run on."""
+
     def run(scenario: Scenario) -> None:
         async def main() -> None:
             async with asyncio.timeout(20), world("https", tls) as made:
                 await scenario(made)
 
-        asyncio.run(main())
+        uvloop.run(main())
 
     return run
 

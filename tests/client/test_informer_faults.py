@@ -97,6 +97,12 @@ def test_a_lost_server_is_found_again_without_a_list() -> None:
     assert asked == [("list", "0", 0.0), ("watch", "5", 0.0), ("watch", "5", 1.2), ("watch", "5", 3.6)]
 
 
+def test_a_busy_server_is_asked_again_from_the_same_version() -> None:
+    busy = [errors.service_unavailable("the server is stopping"), errors.too_many_requests("later")]
+    asked, _ = played([Listing([], "5")], busy, 60)
+    assert asked == [("list", "0", 0.0), ("watch", "5", 0.0), ("watch", "5", 1.2), ("watch", "5", 3.6)]
+
+
 def test_a_forgotten_version_leads_to_a_fresh_list() -> None:
     asked, informer = played([Listing([pod("a", 3)], "5"), Listing([pod("b", 8)], "9")], [[GONE]], 60)
     assert asked == [("list", "0", 0.0), ("watch", "5", 0.0), ("list", "", 1.2), ("watch", "9", 1.2)]

@@ -22,6 +22,7 @@ VERBS = {
     "logs": "show a cluster's log",
     "kubeconfig": "print a kubeconfig for a cluster",
     "apiserver": "run the control plane in the foreground",
+    "controller-manager": "run the controllers alone, against any API server",
     "bench": "measure an API server",
     "version": "print the version",
 }
@@ -60,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def overview() -> str:
-    lines = "\n".join(f"  {verb:<12}{about}" for verb, about in VERBS.items())
+    lines = "\n".join(f"  {verb:<20}{about}" for verb, about in VERBS.items())
     return f"transom {__version__}: " + _OVERVIEW.format(verbs=lines)
 
 
@@ -76,7 +77,7 @@ def _unknown(verb: str) -> int:
 def _run(verb: str, arguments: list[str]) -> int:
     from transom.cluster.errors import ClusterError
 
-    module = import_module(f"transom.cli.{verb}")
+    module = import_module(f"transom.cli.{verb.replace('-', '_')}")
     parser = argparse.ArgumentParser(
         prog=f"transom {verb}",
         description=module.HELP,

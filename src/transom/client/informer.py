@@ -26,6 +26,7 @@ log = logging.getLogger("transom.client")
 _WATCH_SECONDS = 300.0  # to twice that
 _SHORT_WATCH = 1.0
 _BACKOFF_FIRST, _BACKOFF_LONGEST, _BACKOFF_RESET = 0.8, 30.0, 120.0
+_BUSY = (429, 503)  # the server has too much to do, or stops: what it knows of us is still good
 _TURN = 512  # objects handed to handlers before others get the loop
 
 
@@ -196,9 +197,12 @@ class Informer:
                     log.info("%s: version %s is forgotten, listing again", self.resource, self._version)
                     self._version_lost = True
                     return
-                if is_too_large(problem):
-                    self._version_lost = True
-                raise
+                if problem.code not in _BUSY:
+                    self._version_lost = is_too_large(problem)
+                    raise
+                log.info("%s: the API server is busy: %s", self.resource, problem)
+                await self._back_off()
+                continue
             except OSError as problem:
                 log.info("%s: watch lost: %s", self.resource, problem)
                 # A connection that carried something was good; the next one is tried at once.
