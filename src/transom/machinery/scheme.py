@@ -20,7 +20,6 @@ _MAIN_SCHEME = "k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"
 _WORKLOADS = ("ControllerRevision", "DaemonSet", "Deployment", "ReplicaSet", "StatefulSet")
 _RBAC = ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
 _FLOW = ("FlowSchema", "PriorityLevelConfiguration")
-_CERTIFICATES = ("CertificateSigningRequest",)
 _SLICES = ("EndpointSlice",)
 # Known, but served neither by 1.20 nor here (or by 1.20 only, under another name).
 _RETIRED: dict[tuple[str, str], tuple[str, ...]] = {
@@ -31,7 +30,6 @@ _RETIRED: dict[tuple[str, str], tuple[str, ...]] = {
     ("autoscaling", "v2beta1"): ("HorizontalPodAutoscaler",),
     ("batch", "v1beta1"): ("JobTemplate",),
     ("batch", "v2alpha1"): ("CronJob", "JobTemplate"),
-    ("certificates.k8s.io", "v1beta1"): _CERTIFICATES,
     ("discovery.k8s.io", "v1alpha1"): _SLICES,
     ("extensions", "v1beta1"): (
         "DaemonSet", "Deployment", "DeploymentRollback", "Ingress", "NetworkPolicy", "PodSecurityPolicy", "ReplicaSet",

@@ -57,6 +57,7 @@ _BY_VERSION: dict[tuple[str, str, str], Rule] = {
     ("admissionregistration.k8s.io", "v1beta1", "MutatingWebhookConfiguration"): others.mutating_webhooks_v1beta1,
     ("admissionregistration.k8s.io", "v1beta1", "ValidatingWebhookConfiguration"): others.validating_webhooks_v1beta1,
     ("autoscaling", "v1", "HorizontalPodAutoscaler"): others.autoscaler_v1,
+    ("certificates.k8s.io", "v1beta1", "CertificateSigningRequest"): others.signing_request_v1beta1,
     ("flowcontrol.apiserver.k8s.io", "v1beta1", "PriorityLevelConfiguration"): others.priority_level_v1beta1,
     ("networking.k8s.io", "v1beta1", "Ingress"): others.ingress_v1beta1,
 }

@@ -6,6 +6,7 @@ from typing import Any
 
 import orjson
 
+from transom.machinery import certificates
 from transom.machinery.defaults import pods
 
 Object = dict[str, Any]
@@ -21,6 +22,21 @@ def token_request(obj: Object) -> None:
     spec = obj.setdefault("spec", {})
     if spec.get("expirationSeconds") is None:
         spec["expirationSeconds"] = 3600
+
+
+# --- certificates ----------------------------------------------------------------------------------------------------
+
+
+def signing_request_v1beta1(obj: Object) -> None:
+    """The beta did without a signer's name: the shape of the request says who is meant."""
+    spec = obj.setdefault("spec", {})
+    if not spec.get("usages"):
+        spec["usages"] = ["digital signature", "key encipherment"]
+    if spec.get("signerName") is None:
+        spec["signerName"] = certificates.signer_of(spec.get("request") or "", spec["usages"])
+    for condition in (obj.get("status") or {}).get("conditions") or ():
+        if not condition.get("status"):
+            condition["status"] = "True"
 
 
 # --- autoscaling -----------------------------------------------------------------------------------------------------

@@ -1,0 +1,99 @@
+"""Certificate signing requests: what is asked for, and whether it has the shape that a built-in signer wants.
+
+`cryptography` parses PKCS#10; it is imported when a request comes.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable
+from typing import NamedTuple
+
+CLIENT_SIGNER = "kubernetes.io/kube-apiserver-client"
+KUBELET_CLIENT_SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"
+KUBELET_SERVING_SIGNER = "kubernetes.io/kubelet-serving"
+LEGACY_SIGNER = "kubernetes.io/legacy-unknown"
+_CLIENT_USAGES = {"digital signature", "key encipherment", "client auth"}
+_SERVING_USAGES = {"digital signature", "key encipherment", "server auth"}
+
+
+class Request(NamedTuple):
+    """What a signing request asks for."""
+
+    common_name: str
+    organizations: list[str]
+    dns_names: list[str]
+    addresses: list[str]
+    emails: list[str]
+    uris: list[str]
+
+
+def parse(encoded: str) -> Request | None:
+    """The request of an object (base64 of PEM); None when it cannot be read."""
+    from cryptography import x509
+
+    try:
+        csr = x509.load_pem_x509_csr(base64.b64decode(encoded))
+        organizations = csr.subject.get_attributes_for_oid(x509.NameOID.ORGANIZATION_NAME)
+        names = csr.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
+        try:
+            alternatives = csr.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        except x509.ExtensionNotFound:
+            alternatives = x509.SubjectAlternativeName([])
+    except (ValueError, binascii.Error):
+        return None
+    return Request(
+        str(names[-1].value) if names else "",
+        [str(o.value) for o in organizations],
+        alternatives.get_values_for_type(x509.DNSName),
+        [str(a) for a in alternatives.get_values_for_type(x509.IPAddress)],
+        alternatives.get_values_for_type(x509.RFC822Name),
+        alternatives.get_values_for_type(x509.UniformResourceIdentifier),
+    )
+
+
+def kubelet_client_problem(request: Request, usages: Iterable[str]) -> str:
+    """Why this is not what a kubelet asks for to talk to the API server, or ""."""
+    if request.organizations != ["system:nodes"]:
+        return "subject organization is not system:nodes"
+    if request.dns_names:
+        return "DNS subjectAltNames are not allowed"
+    if request.emails:
+        return "Email subjectAltNames are not allowed"
+    if request.addresses:
+        return "IP subjectAltNames are not allowed"
+    if request.uris:
+        return "URI subjectAltNames are not allowed"
+    if not request.common_name.startswith("system:node:"):
+        return "subject common name does not begin with system:node:"
+    if set(usages) != _CLIENT_USAGES:
+        return f"usages did not match [{' '.join(sorted(_CLIENT_USAGES))}]"
+    return ""
+
+
+def kubelet_serving_problem(request: Request, usages: Iterable[str]) -> str:
+    """Why this is not what a kubelet asks for to serve, or ""."""
+    if request.organizations != ["system:nodes"]:
+        return "subject organization is not system:nodes"
+    if not request.dns_names and not request.addresses:
+        return "DNS or IP subjectAltName is required"
+    if request.emails:
+        return "Email subjectAltNames are not allowed"
+    if request.uris:
+        return "URI subjectAltNames are not allowed"
+    if set(usages) != _SERVING_USAGES:
+        return f"usages did not match [{' '.join(sorted(_SERVING_USAGES))}]"
+    if not request.common_name.startswith("system:node:"):
+        return "subject common name does not begin with system:node:"
+    return ""
+
+
+def signer_of(encoded: str, usages: Iterable[str]) -> str:
+    """The signer that the shape of a request calls for."""
+    request, wanted = parse(encoded), list(usages)
+    if request is not None and not kubelet_client_problem(request, wanted):
+        return KUBELET_CLIENT_SIGNER
+    if request is not None and not kubelet_serving_problem(request, wanted):
+        return KUBELET_SERVING_SIGNER
+    return LEGACY_SIGNER
