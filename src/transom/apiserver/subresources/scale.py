@@ -7,6 +7,7 @@ from typing import Any
 from transom.apiserver import respond, writes
 from transom.apiserver.http.messages import Response
 from transom.apiserver.negotiate import body_media
+from transom.apiserver.resources import Resource
 from transom.apiserver.subresources.call import Call
 from transom.machinery import codec, errors, patch, schema, selectors
 from transom.machinery.errors import GroupResource
@@ -34,26 +35,26 @@ def scale_of(obj: Object, selector: str, replicas: int, current: int) -> Object:
     return out
 
 
-def _selector_text(call: Call, obj: Object) -> str:
+def _selector_text(res: Resource, obj: Object) -> str:
     selector = (obj.get("spec") or {}).get("selector")
-    if call.res.kind.key == "/ReplicationController":
+    if res.kind.key == "/ReplicationController":
         return str(selectors.from_map(selector))
     return str(selectors.from_object(selector)) if selector is not None else ""
 
 
-def read(call: Call, obj: Object) -> Object:
+def read(res: Resource, obj: Object) -> Object:
     """A Scale from a stored workload or custom object."""
-    paths = getattr(call.res.ops, "scale_paths", None)
+    paths = getattr(res.ops, "scale_paths", None)
     if paths is not None:
-        return scale_of(obj, *paths.read(obj, GroupResource(call.res.kind.group, call.res.kind.plural)))
+        return scale_of(obj, *paths.read(obj, res.gr))
     return scale_of(
-        obj, _selector_text(call, obj), (obj.get("spec") or {}).get("replicas", 0),
+        obj, _selector_text(res, obj), (obj.get("spec") or {}).get("replicas", 0),
         (obj.get("status") or {}).get("replicas", 0),
     )
 
 
-def _write(call: Call, obj: Object, replicas: int) -> None:
-    paths = getattr(call.res.ops, "scale_paths", None)
+def write(res: Resource, obj: Object, replicas: int) -> None:
+    paths = getattr(res.ops, "scale_paths", None)
     if paths is not None:
         paths.write(obj, replicas)
     else:
@@ -65,7 +66,7 @@ def get(call: Call) -> Response:
     record = storage.store.get(call.res.key(call.info.namespace, call.info.name))
     if record is None:
         raise errors.not_found(_gr(call), call.info.name)
-    return respond.document(read(call, storage.decode(call.res, record)), call.form)
+    return respond.document(read(call.res, storage.decode(call.res, record)), call.form)
 
 
 async def update(call: Call) -> Response:
@@ -94,13 +95,13 @@ async def patch_(call: Call) -> Response:
 async def _store(call: Call, change: Any, *, reread: bool) -> Response:
     def transform(old: Object | None) -> Object:
         assert old is not None
-        before = read(call, old)
+        before = read(call.res, old)
         scale = change(before)
         problems = validate_scale(scale)
         if problems:
             raise errors.invalid(GroupResource("autoscaling", "Scale"), scale["metadata"].get("name", ""), problems)
         new = copy_object(old)
-        _write(call, new, (scale.get("spec") or {}).get("replicas", 0))
+        write(call.res, new, (scale.get("spec") or {}).get("replicas", 0))
         for name in ("uid", "resourceVersion"):
             value = scale["metadata"].get(name)
             if value:
@@ -113,4 +114,4 @@ async def _store(call: Call, change: Any, *, reread: bool) -> Response:
         call.ctx, call.res, call.info.namespace, call.info.name, transform, reread=reread, admit_as="scale"
     )
     stored = call.server.storage.decode(call.res, record)
-    return respond.document(read(call, stored), call.form)
+    return respond.document(read(call.res, stored), call.form)
