@@ -55,7 +55,7 @@ def document(obj: Any, form: Form, status: int = 200, headers: Headers | None = 
 def _protobuf(obj: Object) -> bytes:
     from transom.machinery import protobuf  # few clients take nothing else
 
-    group, _, version = obj["apiVersion"].rpartition("/")
+    group, _, version = obj.get("apiVersion", "").rpartition("/")  # the document at /api has none
     return protobuf.encode(obj, GVK(group, version, obj["kind"]))
 
 
