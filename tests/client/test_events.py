@@ -10,7 +10,8 @@ from typing import Any
 
 from transom.client.api import STRATEGIC_PATCH, Unreachable
 from transom.client.events import NORMAL, WARNING, EventRecorder, reference
-from transom.client.resources import EVENTS
+from transom.client.resources import EVENTS, NEW_EVENTS
+from transom.client.series import SeriesRecorder
 from transom.kit.clock import VirtualClock
 from transom.machinery import errors
 from transom.machinery.objects import Object
@@ -30,7 +31,7 @@ class Server:
         self.trouble: list[Exception] = []
 
     async def create(self, resource: Any, namespace: str, event: Object) -> Object:
-        assert resource == EVENTS
+        assert resource in (EVENTS, NEW_EVENTS)
         self.calls.append(("create", event))
         if self.trouble:
             raise self.trouble.pop(0)
@@ -148,3 +149,37 @@ def test_an_absent_server_is_waited_for_and_a_refusal_is_not() -> None:
     server = told(scenario)
     assert [call[1]["reason"] for call in server.calls] == ["One", "One", "One", "Two"]
     assert [event["reason"] for event in server.events.values()] == ["One"]
+
+
+def test_the_scheduler_tells_series() -> None:
+    node = {"kind": "Node", "apiVersion": "v1", "metadata": {"name": "n", "uid": "u2"}}
+
+    async def main() -> tuple[Server, list[str]]:
+        clock, server = VirtualClock(), Server()
+        recorder = SeriesRecorder(server, "sched", "sched-host", clock, random.Random(1))  # type: ignore[arg-type]
+        task = asyncio.create_task(recorder.run())
+        for number in range(3):
+            recorder.event(POD, WARNING, "FailedScheduling", "Scheduling", f"no {number}", related=node)
+            await clock.run_for(10)
+        before = [what for what, _ in server.calls]
+        await clock.run_for(1000)  # the series ends
+        recorder.event(POD, WARNING, "FailedScheduling", "Scheduling", "again", related=node)
+        await clock.run_for(1)
+        task.cancel()
+        await asyncio.wait((task,))
+        return server, before
+
+    server, before = asyncio.run(main())
+    assert before == ["create", "patch"]
+    first, second = server.events.values()
+    first["metadata"].pop("name")
+    assert first == {
+        "kind": "Event", "apiVersion": "events.k8s.io/v1", "metadata": {"namespace": "x"},
+        "eventTime": "2020-01-02T03:04:05.000000Z", "reportingController": "sched", "reportingInstance": "sched-host",
+        "action": "Scheduling", "reason": "FailedScheduling", "note": "no 0", "type": "Warning",
+        "regarding": {"kind": "Pod", "apiVersion": "v1", "namespace": "x", "name": "p", "uid": "u1",
+                      "resourceVersion": "5"},
+        "related": {"kind": "Node", "apiVersion": "v1", "name": "n", "uid": "u2"},
+        "series": {"count": 2, "lastObservedTime": "2020-01-02T03:04:25.000000Z"},
+    }
+    assert second["note"] == "again" and "series" not in second

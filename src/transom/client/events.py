@@ -7,15 +7,14 @@ component. All that is how Kubernetes' own recorder behaves. Recording never wai
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import random
-import zlib
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Generic, NamedTuple, TypeVar
 
 from transom.client.api import STRATEGIC_PATCH, Client, is_already_exists, is_not_found
+from transom.client.lanes import Lanes
 from transom.client.ratelimit import TokenBucket
 from transom.client.resources import EVENTS
 from transom.kit.clock import Clock, rfc3339
@@ -27,10 +26,8 @@ log = logging.getLogger("transom.client")
 NORMAL, WARNING = "Normal", "Warning"
 
 _CACHED = 4096
-_QUEUED = 1000  # beyond that events are dropped
-_LANES = 8  # objects whose events are written at the same time
-_TRIES = 12
-_TRY_SECONDS = 10.0
+TRIES = 12
+TRY_SECONDS = 10.0
 _SPAM_BURST, _SPAM_QPS = 25, 1 / 300
 _SIMILAR, _SIMILAR_SECONDS = 10, 600.0
 
@@ -83,9 +80,16 @@ def reference(obj: Object, field_path: str = "") -> Object:
     return {k: v for k, v in out.items() if v}
 
 
-def event_name(name: str, now: float) -> str:
-    """`NAME.HEX`: the hexadecimal digits are the time in nanoseconds."""
-    return f"{name}.{int(now * 1e9):x}"
+class Stamp:
+    """Names of events: `NAME.HEX`, where the hexadecimal digits are the time in nanoseconds, never the same twice."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._last = 0
+
+    def name(self, about: str) -> str:
+        self._last = max(int(self._clock.time() * 1e9), self._last + 1)
+        return f"{about}.{self._last:x}"
 
 
 class Correlator:
@@ -169,9 +173,8 @@ class EventRecorder:
         self._clock = clock
         self._rng = rng
         self._correlator = Correlator(clock)
-        self._lanes: list[deque[Object]] = [deque() for _ in range(_LANES)]
-        self._wake: list[asyncio.Event] = [asyncio.Event() for _ in range(_LANES)]
-        self._last = 0.0
+        self._lanes: Lanes[Object] = Lanes(self._record)
+        self._stamp = Stamp(clock)
 
     def event(
         self, about: Object, kind: str, reason: str, message: str, *, annotations: dict[str, str] | None = None,
@@ -180,9 +183,7 @@ class EventRecorder:
         """Tell something about an object (or a reference to one, as `reference` makes it)."""
         ref = reference(about, field_path) if "metadata" in about else dict(about)
         now = self._clock.time()
-        # Two events of one object at the same moment must not get the same name.
-        self._last = stamp = max(now, self._last + 1e-6)
-        meta: Object = {"name": event_name(ref["name"], stamp), "namespace": ref.get("namespace") or "default"}
+        meta: Object = {"name": self._stamp.name(ref["name"]), "namespace": ref.get("namespace") or "default"}
         if annotations:
             meta["annotations"] = annotations
         event = {
@@ -190,29 +191,17 @@ class EventRecorder:
             "message": message, "source": self._source, "firstTimestamp": rfc3339(now), "lastTimestamp": rfc3339(now),
             "count": 1, "type": kind,
         }
-        lane = zlib.crc32((ref.get("uid") or ref["name"]).encode()) % _LANES
-        if len(self._lanes[lane]) < _QUEUED:
-            self._lanes[lane].append(event)
-            self._wake[lane].set()
+        self._lanes.add(ref.get("uid") or ref["name"], event)
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as group:
-            for lane in range(_LANES):
-                group.create_task(self._run_lane(self._lanes[lane], self._wake[lane]))
-
-    async def _run_lane(self, queue: deque[Object], wake: asyncio.Event) -> None:
-        while True:
-            while queue:
-                await self._record(queue.popleft())
-            wake.clear()
-            await wake.wait()
+        await self._lanes.run()
 
     async def _record(self, event: Object) -> None:
         wanted = self._correlator.correlate(event)
         if wanted is None:
             return
         event, patch = wanted
-        for attempt in range(_TRIES):
+        for attempt in range(TRIES):
             try:
                 self._correlator.written(await self._write(event, patch))
                 return
@@ -223,7 +212,7 @@ class EventRecorder:
             except OSError as problem:
                 log.info("the event %s could not be written: %s", event["metadata"]["name"], problem)
             # The first wait is random, so that not all components come back at once after an outage.
-            await self._clock.sleep(_TRY_SECONDS * (self._rng.random() if attempt == 0 else 1.0))
+            await self._clock.sleep(TRY_SECONDS * (self._rng.random() if attempt == 0 else 1.0))
         log.warning("the event %s is given up", event["metadata"]["name"])
 
     async def _write(self, event: Object, patch: Object | None) -> Object:
