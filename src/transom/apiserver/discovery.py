@@ -140,13 +140,13 @@ def _resources(kind: Kind, group: str, version: str) -> Iterable[dict[str, Any]]
         "singularName": (kind.singular or kind.kind.lower()) if kind.custom else "",
         "namespaced": kind.namespaced,
         "kind": kind.kind,
-        "verbs": list(_CUSTOM_VERBS if kind.custom else kind.verbs),
+        "verbs": [v for v in _CUSTOM_VERBS if v in kind.verbs] if kind.custom else list(kind.verbs),
     }
     if kind.short:
         main["shortNames"] = list(kind.short)
     if kind.categories:
         main["categories"] = list(kind.categories)
-    if "create" in kind.verbs and kind.stored:
+    if kind.storage in kind.versions if kind.custom else "create" in kind.verbs and kind.stored:
         main["storageVersionHash"] = storage_version_hash(kind)
     yield main
     for sub in kind.subresources_of(version):

@@ -103,6 +103,8 @@ class Dispatcher:
         method = request.method
         if method not in _METHODS or (method == "HEAD"):
             raise errors.generic_method_not_allowed()
+        if res.custom and not _scope_fits(res, info):
+            return server.paths.unknown_resource(request, ctx, info)
         if res.kind.namespaced and not info.namespace and (info.name and info.verb not in ("list", "watch")):
             raise errors.generic_not_found()
         if not res.kind.namespaced and info.namespace and res.kind.key != "/Namespace":
@@ -144,14 +146,23 @@ class Dispatcher:
                 raise errors.generic_method_not_allowed()
             return handler(call)
         if info.subresource not in res.subresources:
-            raise errors.generic_not_found()
+            raise errors.not_found(res.gr, info.name) if res.custom else errors.generic_not_found()
         handlers = table.find(res.kind.key, info.subresource) or {}
         handler = handlers.get(info.verb)
+        if handler is None and res.custom:
+            raise errors.method_not_supported(res.gr, info.verb)
         if handler is None:
             if info.verb == "get" and "get" in res.subresources[info.subresource].verbs:
                 return reads.get(call.server.storage, call.ctx, res, info, call.request, call.form)
             raise errors.generic_method_not_allowed()
         return handler(call)
+
+
+def _scope_fits(res: Resource, info: RequestInfo) -> bool:
+    """Whether the path has a namespace exactly when the custom resource has; lists and watches may span them all."""
+    if not res.kind.namespaced:
+        return not info.namespace
+    return bool(info.namespace) or info.verb in ("list", "watch")
 
 
 def _request_info(request: Request) -> RequestInfo:

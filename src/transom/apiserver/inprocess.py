@@ -77,7 +77,8 @@ class InProcessClient:
         if subresource:
             return await self._call("get", resource, namespace, name, subresource=subresource)
         res, _ = self._begin("get", resource, namespace, name)
-        return self._object(res, self._server.storage.get(res, namespace, name))
+        storage = self._server.storage
+        return self._object(res, await storage.readable(res, storage.get(res, namespace, name)))
 
     async def list(
         self, resource: GroupVersionResource, namespace: str = "", *, label_selector: str = "",
@@ -87,6 +88,7 @@ class InProcessClient:
         res, _ = self._begin("list", resource, namespace, selected=field_selector)
         query = _lists(list_query(label_selector, field_selector, 0, resource_version))
         listing = lists.list_records(self._server.storage, res, namespace, list_options(query, res, watch=False))
+        listing = await lists.readable(res, listing)
         items = []
         for count, record in enumerate(listing.records, 1):
             items.append(self._object(res, record))
@@ -122,7 +124,8 @@ class InProcessClient:
 
     def _object(self, res: Resource, record: Record) -> Object:
         """The object of a record; shared whenever it is stored in the version that was asked for."""
-        return self._server.storage.decode(res, record) if res.identity else respond.served(res, record)
+        shared = res.identity or res.custom
+        return self._server.storage.decode(res, record) if shared else respond.served(res, record)
 
     # ---- writing -------------------------------------------------------------------------------------------------
 
@@ -188,7 +191,7 @@ class InProcessClient:
         res = server.resources.find(resource.group, resource.version, resource.plural)
         if res is None:
             raise errors.generic_not_found()
-        if not subresource and res.stored and verb not in res.kind.verbs:
+        if not subresource and res.stored and verb not in res.verbs:
             raise errors.generic_method_not_allowed()
         return res, info
 

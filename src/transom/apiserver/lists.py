@@ -35,6 +35,13 @@ class Listing(NamedTuple):
     remaining: int | None = None
 
 
+async def readable(res: Resource, listing: Listing) -> Listing:
+    """The listing for readers of this version; only a conversion webhook makes them wait."""
+    if res.ops.converter is None:
+        return listing
+    return listing._replace(records=await res.ops.converter.records(listing.records, res.version))
+
+
 def too_large(revision: int, current: int) -> errors.ApiError:
     return errors.timeout(
         f"Too large resource version: {revision}, current: {current}", 1,

@@ -78,7 +78,7 @@ class Paths:
 
     def unknown_resource(self, request: Request, _ctx: Context, info: RequestInfo) -> Answer:
         """A resource path under a group version: unknown resource, or unknown group."""
-        if self._server.resources.has_version(info.group, info.version):
+        if self._server.resources.has_builtin(info.group, info.version):
             negotiate(request.header(b"accept"))
             raise errors.generic_not_found()
         return respond.plain_text(404, "404 page not found\n")

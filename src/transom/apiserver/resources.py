@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from transom.apiserver import deprecation
 from transom.apiserver.typed import BuiltinType, TypeOps
 from transom.machinery.errors import GroupResource
-from transom.machinery.kinds import GVK, KINDS, Kind
+from transom.machinery.kinds import ALL_VERBS, GVK, KINDS, Kind
 
 
 class Resource:
@@ -19,7 +19,7 @@ class Resource:
 
     __slots__ = (
         "api_version", "bucket", "custom", "gr", "group", "gvk", "identity", "kind", "ops", "prefix", "stored",
-        "subresources", "version", "warning",
+        "subresources", "verbs", "version", "warning",
     )
 
     def __init__(
@@ -34,11 +34,13 @@ class Resource:
         self.bucket = f"{kind.plural}.{kind.group}" if kind.group else kind.plural
         self.stored = kind.stored
         self.custom = kind.custom
+        # While a definition goes, its kind no longer offers writes; who asks for one hears why it is refused.
+        self.verbs = ALL_VERBS if kind.custom else kind.verbs
         self.subresources = {s.name: s for s in kind.subresources_of(version)}
         # Stored bytes carry no kind and apiVersion; they are put in front when an object stands alone.
         self.prefix = f'{{"kind":"{kind.kind}","apiVersion":"{self.api_version}"'.encode()
         # True when the stored shape is the served shape, so that stored bytes can go out as they are.
-        self.identity = version == kind.storage and self.group == kind.group
+        self.identity = version == kind.storage and self.group == kind.group and not kind.custom
         self.ops = make_ops(kind, self.gvk)
         self.warning = deprecation.warning(self.gvk) if not kind.custom else self.ops.deprecation
 
@@ -83,12 +85,19 @@ class Resources:
                 del self._by_gv[gv]
         self.generation += 1
 
+    def touch(self) -> None:
+        """Whoever derived something from the resources shall do it again."""
+        self.generation += 1
+
     def find(self, group: str, version: str, plural: str) -> Resource | None:
         rows = self._by_gv.get((group, version))
         return rows.get(plural) if rows is not None else None
 
     def has_version(self, group: str, version: str) -> bool:
         return (group, version) in self._by_gv
+
+    def has_builtin(self, group: str, version: str) -> bool:
+        return any(not r.custom for r in self._by_gv.get((group, version), {}).values())
 
     def by_kind(self, api_version: str, kind: str) -> Resource | None:
         group, _, version = api_version.rpartition("/")

@@ -11,6 +11,7 @@ from transom.apiserver.admission.chain import Chain
 from transom.apiserver.allocators import ServiceAllocators
 from transom.apiserver.bootstrap import bootstrap
 from transom.apiserver.context import Context, User
+from transom.apiserver.crd.controller import Definitions
 from transom.apiserver.discovery import ServedVersion
 from transom.apiserver.handler import Dispatcher
 from transom.apiserver.metrics import Metrics
@@ -19,10 +20,12 @@ from transom.apiserver.openapi.endpoint import OpenApi
 from transom.apiserver.paths import Paths
 from transom.apiserver.resources import Resource, Resources
 from transom.apiserver.security import Security
+from transom.apiserver.service_resolver import Address, ServiceResolver
 from transom.apiserver.storage import Storage
 from transom.apiserver.strategies import services
 from transom.apiserver.subresources.connect import NoKubelet
 from transom.apiserver.watch import Hub
+from transom.apiserver.webhooks.client import WebhookClient
 from transom.kit.clock import Clock, RealClock
 from transom.machinery import serviceaccounts
 from transom.machinery.objects import Object
@@ -65,6 +68,10 @@ class ApiServer:
         self.storage = Storage(options.store, self.admission, self.services, options.clock, options.rng)
         self.admission.install(order.plugins(self))
         self.hub = Hub(self.storage, options.rng)
+        host, _, port = options.address.rpartition(":")
+        own = Address(host, int(port))
+        self.webhooks = WebhookClient(ServiceResolver(self.storage, self.resource, own, options.rng))
+        self.definitions = Definitions(self)
         self.metrics = Metrics()
         self.kubelet = NoKubelet()
         self.openapi = OpenApi(self)
@@ -90,7 +97,7 @@ class ApiServer:
         return ()
 
     def custom_schemas(self) -> list[CustomSchema]:
-        return []
+        return self.definitions.schemas()
 
     def discovery_generation(self) -> object:
         return self.resources.generation
@@ -106,6 +113,7 @@ class ApiServer:
     async def start(self) -> None:
         await self.options.store.start()
         self._mark_services()
+        self.definitions.start()
         await bootstrap(self)
         self.ready = True
 
@@ -120,6 +128,7 @@ class ApiServer:
 
     async def stop(self) -> None:
         self.ready = False
+        await self.definitions.stop()
         await self.options.store.close()
 
 

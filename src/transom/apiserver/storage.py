@@ -11,6 +11,7 @@ import random
 import uuid
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 import orjson
 
@@ -21,7 +22,7 @@ from transom.apiserver.resources import Resource
 from transom.apiserver.strategies import Strategy, base, services, strategy_for
 from transom.kit.clock import Clock, rfc3339
 from transom.machinery import errors, field, selectors
-from transom.machinery.objects import Object
+from transom.machinery.objects import Object, same_json
 from transom.store.api import PreconditionFailed, Record, Store
 
 Transform = Callable[[Object | None], Object]
@@ -35,10 +36,11 @@ _DECODED_KEPT = 4096  # decoded objects kept beside their bytes, newest reads fi
 class Cached:
     """What readers derived from a record's bytes."""
 
-    __slots__ = ("fields", "labels", "obj")
+    __slots__ = ("fields", "labels", "obj", "reader")
 
     def __init__(self, labels: dict[str, str] | None = None) -> None:
         self.obj: Object | None = None
+        self.reader: Resource | None = None  # who decoded `obj`: each version sees a custom object its own way
         self.labels = labels
         self.fields: dict[str, str] | None = None
 
@@ -63,10 +65,11 @@ class Storage:
         return entry
 
     def decode(self, res: Resource, record: Record) -> Object:
-        """The stored object as a dict in the storage version. Shared: read only."""
+        """The stored object as a dict in the storage version, a custom one in that of the resource. Shared: read only."""
         entry = self.cached(record)
-        if entry.obj is None:
-            entry.obj = decode_value(res, record.value)
+        if entry.obj is None or (res.custom and entry.reader is not res):
+            entry.obj = res.ops.load(record.value)
+            entry.reader = res
             self._decoded.append(entry)
             if len(self._decoded) > _DECODED_KEPT:
                 self._decoded.popleft().obj = None
@@ -75,14 +78,24 @@ class Storage:
     def labels(self, res: Resource, record: Record) -> dict[str, str]:
         entry = self.cached(record)
         if entry.labels is None:
-            entry.labels = self.decode(res, record)["metadata"].get("labels") or {}
+            entry.labels = self._as_stored(res, record)["metadata"].get("labels") or {}
         return entry.labels
 
     def fields(self, res: Resource, record: Record) -> dict[str, str]:
         entry = self.cached(record)
         if entry.fields is None:
-            entry.fields = selectors.field_values(res.kind, self.decode(res, record))
+            entry.fields = selectors.field_values(res.kind, self._as_stored(res, record))
         return entry.fields
+
+    def _as_stored(self, res: Resource, record: Record) -> Object:
+        """The object for a look at its metadata, which does not depend on the version."""
+        return orjson.loads(record.value) if res.custom else self.decode(res, record)
+
+    async def readable(self, res: Resource, record: Record) -> Record:
+        """The record for readers of this version; only a conversion webhook makes them wait."""
+        if res.ops.converter is None:
+            return record
+        return (await res.ops.converter.records([record], res.version))[0]
 
     def get(self, res: Resource, namespace: str, name: str) -> Record:
         record = self.store.get(res.key(namespace, name))
@@ -114,7 +127,8 @@ class Storage:
             attributes.name = meta.get("name", "")
             await self.admission.validate(attributes)
             try:
-                return await self._insert(ctx, res, strategy, namespace, obj, attributes)
+                record = await self._insert(ctx, res, strategy, namespace, obj, attributes)
+                return await self.readable(res, record)
             except errors.ApiError as problem:
                 if problem.reason != "AlreadyExists" or not meta.get("generateName") or given_name:
                     raise
@@ -139,11 +153,11 @@ class Storage:
         meta["creationTimestamp"] = rfc3339(ctx.now)
         if meta.get("generateName") and not meta.get("name"):
             meta["name"] = self.generate_name(meta["generateName"])
-        strategy = strategy_for(res.kind)
+        strategy = strategy_for(res.kind, res.version)
         base.prepare_create(strategy, res.kind, self, ctx, obj)
         problems = res.ops.validate_create(obj)
         if problems:
-            raise errors.invalid(res.ops.error_kind(), meta.get("name", ""), problems)
+            raise errors.invalid(res.ops.error_kind(obj), meta.get("name", ""), problems)
         res.ops.default_stored(obj)
         return strategy
 
@@ -164,9 +178,10 @@ class Storage:
                 if existing is not None:
                     raise self._exists(res, meta["name"], existing)
                 meta.pop("resourceVersion", None)
-                return Record(key, encode_value(obj), 0, 0)
+                return Record(key, encode_value(obj, custom=res.custom), 0, 0)
+            stored = await res.ops.stored(obj)
             try:
-                pending = self._put(key, obj, 0, strategy.ttl)
+                pending = self._put(res, key, stored, 0, strategy.ttl)
             except PreconditionFailed as problem:
                 raise self._exists(res, meta["name"], problem.current) from None
             if attributes.on_accept is not None:
@@ -179,13 +194,13 @@ class Storage:
 
     def _exists(self, res: Resource, name: str, current: Record | None) -> errors.ApiError:
         problem = errors.already_exists(res.gr, name)
-        if current is not None and self.decode(res, current)["metadata"].get("deletionTimestamp"):
+        if current is not None and self._as_stored(res, current)["metadata"].get("deletionTimestamp"):
             problem.message = f"object is being deleted: {problem.message}"
         return problem
 
-    def _put(self, key: str, obj: Object, expected: int, ttl: float | None) -> asyncio.Future[Record]:
+    def _put(self, res: Resource, key: str, obj: Object, expected: int, ttl: float | None) -> asyncio.Future[Record]:
         meta = obj["metadata"]
-        body = {k: v for k, v in obj.items() if k not in ("apiVersion", "kind")}
+        body = obj if res.custom else {k: v for k, v in obj.items() if k not in ("apiVersion", "kind")}
         cached = Cached(meta.get("labels") or {})
 
         def encode(revision: int) -> bytes:
@@ -213,7 +228,8 @@ class Storage:
         gr = gr or res.gr
         retries = 5
         key = res.key(namespace, name)
-        strategy = strategy_for(res.kind)
+        strategy = strategy_for(res.kind, res.version)
+        converter = res.ops.converter
         while True:
             current = self.store.latest(key)
             if current is None:
@@ -227,8 +243,8 @@ class Storage:
                 if uid:
                     raise _uid_mismatch(res, key, name, uid, "")
                 return await self.create(ctx, res, namespace, obj), True
-            old = self.decode(res, current)
-            new = transform(old)
+            old = self.decode(res, await self.readable(res, current))
+            new = transform(old) if converter is None else await converter.settle(partial(transform, old))
             unconditional = self._check_version(res, strategy, key, name, new, old, current, reread)
             attributes = Attributes("UPDATE", res, subresource or admit_as, namespace, name, new, old, ctx)
             if checked:
@@ -238,7 +254,8 @@ class Storage:
             if checked:
                 await self.admission.validate(attributes)
             try:
-                return await self._replace(ctx, res, strategy, key, new, old, current, attributes), False
+                record = await self._replace(ctx, res, strategy, key, new, old, current, attributes)
+                return await self.readable(res, record), False
             except PreconditionFailed:
                 retries -= 1
                 if not (unconditional or reread) or retries < 0:
@@ -292,7 +309,7 @@ class Storage:
             base.prepare_update(strategy, self, ctx, new, old)
         problems = res.ops.validate_update(new, old, subresource) if checked else None
         if problems:
-            raise errors.invalid(res.ops.error_kind(), meta.get("name", ""), problems)
+            raise errors.invalid(res.ops.error_kind(new), meta.get("name", ""), problems)
         res.ops.default_stored(new)
 
     async def _replace(
@@ -310,14 +327,17 @@ class Storage:
                 if not ctx.dry_run:
                     await asyncio.shield(self.store.delete(key, expected=current.mod_revision))
                     self._deleted(strategy, new)
-                return Record(key, encode_value(new), current.create_revision, current.mod_revision)
-            if same_object(new, old):
+                return Record(key, encode_value(new, custom=res.custom), current.create_revision, current.mod_revision)
+            stored = await res.ops.stored(new)
+            # A custom object that looks the same is written if it is stored in another form: that is how objects get into
+            # a new storage version.
+            if same_json(stored, orjson.loads(current.value)) if res.custom else same_object(new, old):
                 if self.store.get(key) is not current:  # still on its way to disk
                     await asyncio.shield(self._settled(key, current))
                 return current
             if ctx.dry_run:
-                return Record(key, encode_value(new), current.create_revision, current.mod_revision)
-            pending = self._put(key, new, current.mod_revision, strategy.ttl)
+                return Record(key, encode_value(new, custom=res.custom), current.create_revision, current.mod_revision)
+            pending = self._put(res, key, stored, current.mod_revision, strategy.ttl)
             if attributes.on_accept is not None:
                 attributes.on_accept()
             record = await asyncio.shield(pending)
@@ -332,7 +352,7 @@ class Storage:
     def replace_now(self, res: Resource, new: Object, current: Record) -> asyncio.Future[Record]:
         """Write a change that the server makes itself, without admission or validation. It is accepted (or
         PreconditionFailed raised) before this returns; the future tells when it is durable."""
-        return self._put(current.key, new, current.mod_revision, strategy_for(res.kind).ttl)
+        return self._put(res, current.key, new, current.mod_revision, strategy_for(res.kind).ttl)
 
     async def _settled(self, key: str, record: Record) -> None:
         """Wait until a write that was accepted is durable: an answer may not show what could still be lost."""
@@ -359,12 +379,12 @@ class Storage:
         Returns the object as it was last, and whether it is gone.
         """
         key = res.key(namespace, name)
-        strategy = strategy_for(res.kind)
+        strategy = strategy_for(res.kind, res.version)
         while True:
             current = self.store.latest(key)
             if current is None:
                 raise errors.not_found(res.gr, name)
-            old = self.decode(res, current)
+            old = self.decode(res, await self.readable(res, current))
             if not admitted:
                 attributes = Attributes("DELETE", res, "", namespace, name, None, old, ctx, options)
                 await self.admission.admit(attributes)
@@ -386,8 +406,9 @@ class Storage:
         if held:
             if not changed or ctx.dry_run:
                 return marked, False
-            record = await asyncio.shield(self._put(key, marked, current.mod_revision, strategy.ttl))
-            return decode_value(res, record.value), False
+            stored = await res.ops.stored(marked)
+            record = await asyncio.shield(self._put(res, key, stored, current.mod_revision, strategy.ttl))
+            return res.ops.load((await self.readable(res, record)).value), False
         if ctx.dry_run:
             return marked, True
         _, revision = await asyncio.shield(self.store.delete(key, expected=current.mod_revision))
@@ -397,13 +418,13 @@ class Storage:
 
 
 def decode_value(res: Resource, value: bytes) -> Object:
-    obj: Object = {"kind": res.kind.kind, "apiVersion": res.kind.gvk().api_version}
-    obj.update(orjson.loads(value))
-    return obj
+    return res.ops.load(value)
 
 
-def encode_value(obj: Object) -> bytes:
-    return orjson.dumps({k: v for k, v in obj.items() if k not in ("apiVersion", "kind")})
+def encode_value(obj: Object, *, custom: bool = False) -> bytes:
+    """An object as a record holds it: the kind is known, and so is the version unless the object is a custom one."""
+    body = {k: v for k, v in obj.items() if k not in ("apiVersion", "kind")}
+    return orjson.dumps({"apiVersion": obj["apiVersion"], **body} if custom else body)
 
 
 def _attach(done: asyncio.Future[Record], cached: Cached) -> None:
@@ -476,6 +497,8 @@ def mark_for_deletion(
     res: Resource, strategy: Strategy, old: Object, options: Object, now: float
 ) -> tuple[Object, bool]:
     """The object as deletion leaves it, and whether that differs from what is stored."""
+    if strategy.begin_deletion is not None and "deletionTimestamp" not in old["metadata"]:
+        return strategy.begin_deletion(old, now), True
     meta = dict(old["metadata"])
     finalizers = garbage_finalizers(res, strategy, meta, options)
     if finalizers != (meta.get("finalizers") or []):

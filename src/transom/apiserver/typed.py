@@ -6,7 +6,10 @@ Built-in kinds do it with the pure functions of `machinery`; custom resources br
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+import orjson
 
 from transom.machinery import codec, defaults, schema, validation
 from transom.machinery.codec import Decoded
@@ -14,6 +17,16 @@ from transom.machinery.errors import GroupResource
 from transom.machinery.field import FieldError
 from transom.machinery.kinds import GVK, Kind
 from transom.machinery.objects import Object
+from transom.store.api import Record
+
+T = TypeVar("T")
+
+
+class Converter(Protocol):
+    """Moves custom objects between versions with the help of a webhook, which takes time."""
+
+    async def records(self, records: Sequence[Record], version: str) -> list[Record]: ...
+    async def settle(self, work: Callable[[], T]) -> T: ...
 
 
 class TypeOps(Protocol):
@@ -22,6 +35,7 @@ class TypeOps(Protocol):
     strategic: bool  # strategic merge patch is offered
     deprecation: str  # the warning that goes with each request, if any
     table_columns: Any  # printer columns of a custom resource, None for built-in kinds
+    converter: Converter | None  # set when it takes a webhook to read or write
 
     @property
     def schema(self) -> Any:
@@ -31,12 +45,15 @@ class TypeOps(Protocol):
     def normalise(self, obj: Object) -> Object: ...
     def default(self, obj: Object) -> None: ...
     def default_stored(self, obj: Object) -> None: ...  # once more in the storage version, after strategies ran
+    def load(self, value: bytes) -> Object: ...  # what a record holds
+    async def stored(self, obj: Object) -> Object: ...  # what a record shall hold
+    def object_bytes(self, record: Record) -> bytes: ...  # a record as JSON in this version
     def to_storage(self, obj: Object) -> Object: ...
     def from_storage(self, obj: Object) -> Object: ...
     def in_version(self, obj: Object, api_version: str) -> Object | None: ...  # another served version of the object
     def validate_create(self, obj: Object) -> list[FieldError]: ...
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[FieldError]: ...
-    def error_kind(self) -> GroupResource: ...
+    def error_kind(self, obj: Object) -> GroupResource: ...  # what a refusal of the object calls its kind
 
 
 class BuiltinType:
@@ -45,6 +62,7 @@ class BuiltinType:
     strategic: bool = True
     table_columns: Any = None
     deprecation: str = ""
+    converter: Converter | None = None
     __slots__ = ("_error_kind", "_kind", "_stored", "gvk")
 
     def __init__(self, kind: Kind, gvk: GVK) -> None:
@@ -68,6 +86,17 @@ class BuiltinType:
 
     def default_stored(self, obj: Object) -> None:
         defaults.apply(self._stored, obj)
+
+    def load(self, value: bytes) -> Object:
+        obj: Object = {"kind": self.gvk.kind, "apiVersion": self._stored.api_version}
+        obj.update(orjson.loads(value))
+        return obj
+
+    async def stored(self, obj: Object) -> Object:
+        return obj
+
+    def object_bytes(self, record: Record) -> bytes:
+        return orjson.dumps(self.from_storage(self.load(record.value)))
 
     def to_storage(self, obj: Object) -> Object:
         if self.gvk == self._stored:
@@ -100,5 +129,5 @@ class BuiltinType:
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[FieldError]:
         return validation.update(self._kind, new, old, subresource, self.gvk.api_version)
 
-    def error_kind(self) -> GroupResource:
+    def error_kind(self, obj: Object) -> GroupResource:
         return self._error_kind

@@ -15,7 +15,7 @@ import orjson
 from transom.apiserver.lists import matcher
 from transom.apiserver.options import ListOptions
 from transom.apiserver.resources import Resource
-from transom.apiserver.storage import Storage, encode_value
+from transom.apiserver.storage import Storage
 from transom.machinery.objects import Object
 from transom.store.api import Event, Record
 
@@ -139,7 +139,7 @@ def _at(event: Event, previous: Record) -> Record:
     if gone is None:
         body = orjson.loads(previous.value)
         body["metadata"]["resourceVersion"] = str(event.revision)
-        gone = Record(previous.key, encode_value(body), previous.create_revision, event.revision)
+        gone = Record(previous.key, orjson.dumps(body), previous.create_revision, event.revision)
         cache["gone"] = gone
     return gone
 
@@ -175,6 +175,10 @@ class _Bucket:
         if not self._audiences:
             self._subscription.cancel()
             self._hub.forget(self._name)
+
+    def end(self) -> None:
+        for watcher in [w for audience in self._audiences.values() for w in audience.members.values()]:
+            watcher.finish()
 
     def _on_events(self, events: Sequence[Event]) -> None:
         touched: dict[object, Audience] = {}
@@ -214,6 +218,12 @@ class Hub:
 
     def forget(self, name: str) -> None:
         self._buckets.pop(name, None)
+
+    def end(self, bucket: str) -> None:
+        """End all watches of a bucket; clients begin again and see what became of it."""
+        found = self._buckets.get(bucket)
+        if found is not None:
+            found.end()
 
     def history(self, prefix: str, since: int) -> list[Event]:
         """Events after a revision. Raises Compacted."""

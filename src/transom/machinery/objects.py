@@ -14,6 +14,12 @@ def copy_object(value: Any) -> Any:
     return orjson.loads(orjson.dumps(value))
 
 
+def same_json(a: Any, b: Any) -> bool:
+    """Equal as JSON: unlike in Python, true is not 1."""
+    sort = orjson.OPT_SORT_KEYS
+    return bool(a == b) and orjson.dumps(a, option=sort) == orjson.dumps(b, option=sort)
+
+
 def with_metadata(obj: Object, **fields: Any) -> Object:
     """A shallow copy of the object with some metadata fields set (None removes one); the rest is shared."""
     meta = dict(obj.get("metadata") or {})

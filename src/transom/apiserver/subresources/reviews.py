@@ -39,7 +39,7 @@ async def _received(call: Call, check: Callable[[Call, Object], None] | None = N
     review: Object = attributes.obj
     problems = res.ops.validate_create(review)
     if problems:
-        raise errors.invalid(res.ops.error_kind(), "", problems)
+        raise errors.invalid(res.ops.error_kind(obj), "", problems)
     if check is not None:
         check(call, review)
     await call.server.admission.validate(attributes)

@@ -42,11 +42,11 @@ def _selector_text(res: Resource, obj: Object) -> str:
     return str(selectors.from_object(selector)) if selector is not None else ""
 
 
-def read(res: Resource, obj: Object) -> Object:
-    """A Scale from a stored workload or custom object."""
+def read(res: Resource, obj: Object, *, writing: bool = False) -> Object:
+    """A Scale from a stored workload or custom object, to be shown or to be changed."""
     paths = getattr(res.ops, "scale_paths", None)
     if paths is not None:
-        return scale_of(obj, *paths.read(obj, res.gr))
+        return scale_of(obj, *paths.read(obj, writing=writing))
     return scale_of(
         obj, _selector_text(res, obj), (obj.get("spec") or {}).get("replicas", 0),
         (obj.get("status") or {}).get("replicas", 0),
@@ -61,12 +61,12 @@ def write(res: Resource, obj: Object, replicas: int) -> None:
         obj["spec"] = {**(obj.get("spec") or {}), "replicas": replicas}
 
 
-def get(call: Call) -> Response:
-    storage = call.server.storage
-    record = storage.store.get(call.res.key(call.info.namespace, call.info.name))
+async def get(call: Call) -> Response:
+    storage, res = call.server.storage, call.res
+    record = storage.store.get(res.key(call.info.namespace, call.info.name))
     if record is None:
-        raise errors.not_found(_gr(call), call.info.name)
-    return respond.document(read(call.res, storage.decode(call.res, record)), call.form)
+        raise errors.not_found(res.gr if res.custom else _gr(call), call.info.name)
+    return respond.document(read(res, storage.decode(res, await storage.readable(res, record))), call.form)
 
 
 async def update(call: Call) -> Response:
@@ -95,9 +95,9 @@ async def patch_(call: Call) -> Response:
 async def _store(call: Call, change: Any, *, reread: bool) -> Response:
     def transform(old: Object | None) -> Object:
         assert old is not None
-        before = read(call.res, old)
+        before = read(call.res, old, writing=True)
         scale = change(before)
-        problems = validate_scale(scale)
+        problems = validate_scale(scale) if not call.res.custom else []  # the custom object itself is judged
         if problems:
             raise errors.invalid(GroupResource("autoscaling", "Scale"), scale["metadata"].get("name", ""), problems)
         new = copy_object(old)
@@ -106,7 +106,7 @@ async def _store(call: Call, change: Any, *, reread: bool) -> Response:
             value = scale["metadata"].get(name)
             if value:
                 new["metadata"][name] = value
-            else:
+            elif not call.res.custom:
                 new["metadata"].pop(name, None)
         return new
 
@@ -114,4 +114,4 @@ async def _store(call: Call, change: Any, *, reread: bool) -> Response:
         call.ctx, call.res, call.info.namespace, call.info.name, transform, reread=reread, admit_as="scale"
     )
     stored = call.server.storage.decode(call.res, record)
-    return respond.document(read(call.res, stored), call.form)
+    return respond.document(read(call.res, stored, writing=True), call.form)

@@ -25,7 +25,7 @@ async def create(call: Call) -> Response:
     await call.server.admission.connect(call, request)
     problems = _REQUESTS.ops.validate_create(request)
     if problems:
-        raise errors.invalid(_REQUESTS.ops.error_kind(), "", problems)
+        raise errors.invalid(_REQUESTS.ops.error_kind({}), "", problems)
     server, info, spec = call.server, call.info, request["spec"]
     account = server.find_core("serviceaccounts", info.namespace, info.name)
     if account is None:
