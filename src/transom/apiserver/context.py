@@ -39,13 +39,19 @@ class User:
         return f"User({self.name!r}, {self.groups!r})"
 
 
+REQUEST_SECONDS = 34.0  # unless the client says otherwise
+
+
 ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
 
 
 class Context:
     """One request's circumstances. `warnings` collects what goes out as `Warning:` headers."""
 
-    __slots__ = ("annotations", "dry_run", "field_manager", "now", "path", "user", "user_agent", "verb", "warnings")
+    __slots__ = (
+        "annotations", "body_annotations", "dry_run", "field_manager", "now", "path", "timeout", "user", "user_agent",
+        "verb", "warnings",
+    )
 
     def __init__(self, user: User, now: float, *, user_agent: str = "", field_manager: str = "", path: str = "") -> None:
         self.user = user
@@ -56,7 +62,9 @@ class Context:
         self.verb = ""
         self.dry_run = False
         self.warnings: list[str] = []
+        self.timeout = REQUEST_SECONDS  # how long the request may take, counted from `now`
         self.annotations: dict[str, str] = {}  # audit annotations
+        self.body_annotations: dict[str, str] = {}  # those that show parts of the body: only where bodies are logged
 
     @property
     def manager(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,25 @@ def boolean(query: Query, name: str) -> bool:
     if not values:
         return False
     return values[0].lower() not in ("false", "0")
+
+
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_PART = re.compile(r"([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
+
+
+def duration(text: str) -> float | None:
+    """Seconds of a duration as Go writes it (`1m30s`); None when it is none."""
+    rest = text[1:] if text[:1] in ("-", "+") else text
+    if rest == "0":
+        return 0.0
+    total, at = 0.0, 0
+    while at < len(rest):
+        part = _PART.match(rest, at)
+        if part is None:
+            return None
+        total += float(part[1]) * _SECONDS[part[2]]
+        at = part.end()
+    return None if not rest else -total if text.startswith("-") else total
 
 
 def integer(query: Query, name: str) -> int | None:

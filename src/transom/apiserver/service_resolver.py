@@ -23,6 +23,13 @@ class Address(NamedTuple):
     port: int
 
 
+def own_address(text: str) -> Address:
+    """Where a server that listens on `text` can be called from its own machine."""
+    host, _, port = text.rpartition(":")
+    host = host.strip("[]")
+    return Address({"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), int(port))
+
+
 class Unresolved(Exception):
     """No address, and why."""
 

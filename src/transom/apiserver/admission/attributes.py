@@ -11,6 +11,13 @@ from transom.machinery import errors
 from transom.machinery.objects import Object
 
 
+class Rounds(Protocol):
+    """When a webhook changed the object, all mutating plugins look at it in a second round."""
+
+    second: bool
+    wanted: bool
+
+
 class Attributes:
     """One write. Mutating plugins change `obj` in place or replace it; `old` is shared and read only.
 
@@ -19,7 +26,8 @@ class Attributes:
     """
 
     __slots__ = (
-        "ctx", "name", "namespace", "obj", "old", "on_accept", "operation", "options", "resource", "subresource",
+        "ctx", "name", "namespace", "obj", "old", "on_accept", "operation", "options", "resource", "rounds",
+        "subresource",
     )
 
     def __init__(
@@ -36,6 +44,7 @@ class Attributes:
         self.ctx = ctx
         self.options = options
         self.on_accept: Callable[[], object] | None = None
+        self.rounds: Rounds | None = None  # once a webhook was asked
 
     @property
     def kind_key(self) -> str:

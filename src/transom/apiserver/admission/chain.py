@@ -42,6 +42,10 @@ class Chain:
             pending = step(attributes)
             if pending is not None:
                 await pending  # type: ignore[misc]
+        rounds = attributes.rounds
+        if rounds is not None and rounds.wanted and not rounds.second:
+            rounds.second = True
+            await self.admit(attributes)
 
     async def validate(self, attributes: Attributes) -> None:
         for step in self._validate.steps(attributes):
@@ -49,10 +53,10 @@ class Chain:
             if pending is not None:
                 await pending  # type: ignore[misc]
 
-    async def connect(self, call: Call, obj: Object) -> None:
-        """A create of a sub-resource (a binding, an eviction, an exec) as admission sees it."""
+    async def connect(self, call: Call, obj: Object, operation: str = "CREATE") -> None:
+        """What travels by a sub-resource (a binding, an eviction, the options of an exec) as admission sees it."""
         attributes = Attributes(
-            "CREATE", call.res, call.info.subresource, call.info.namespace, call.info.name, obj, None, call.ctx
+            operation, call.res, call.info.subresource, call.info.namespace, call.info.name, obj, None, call.ctx
         )
         await self.admit(attributes)
         await self.validate(attributes)

@@ -16,6 +16,7 @@ from transom.apiserver.admission.default_storage_class import DefaultStorageClas
 from transom.apiserver.admission.default_tolerations import DefaultTolerationSeconds
 from transom.apiserver.admission.escalation import RoleEscalation
 from transom.apiserver.admission.limit_ranger import LimitRanger
+from transom.apiserver.admission.mutating_webhooks import MutatingAdmissionWebhook
 from transom.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from transom.apiserver.admission.node_restriction import NodeRestriction
 from transom.apiserver.admission.priority import Priority
@@ -24,6 +25,7 @@ from transom.apiserver.admission.runtime_class import RuntimeClass
 from transom.apiserver.admission.service_account import ServiceAccount
 from transom.apiserver.admission.storage_protection import StorageObjectInUseProtection
 from transom.apiserver.admission.taint_nodes import TaintNodesByCondition
+from transom.apiserver.admission.validating_webhooks import ValidatingAdmissionWebhook
 
 if TYPE_CHECKING:
     from transom.apiserver.server import ApiServer
@@ -54,6 +56,8 @@ def plugins(server: ApiServer) -> list[Plugin]:
         CertificateSubjectRestriction(),
         DefaultIngressClass(storage, resource("networking.k8s.io", "v1", "ingressclasses")),
         RoleEscalation(security.rbac, security.decide),
+        MutatingAdmissionWebhook(server.admission_webhooks.mutating, server.admission_webhooks.dispatch),
+        ValidatingAdmissionWebhook(server.admission_webhooks.validating, server.admission_webhooks.dispatch),
         # Last of all: what is charged here must be what is written, in the same turn of the loop.
         ResourceQuota(storage, resource("", "v1", "resourcequotas")),
     ]

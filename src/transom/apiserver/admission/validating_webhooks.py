@@ -1,0 +1,68 @@
+"""ValidatingAdmissionWebhook: webhooks are asked all at once and may refuse, nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable
+
+from transom.apiserver.admission.attributes import Attributes
+from transom.apiserver.admission.webhook_matching import CONFIGURATIONS, Hooks, Invocation
+from transom.apiserver.resources import Resource
+from transom.apiserver.webhooks.client import CallFailed
+from transom.apiserver.webhooks.dispatch import Dispatch, calling, closed, gather_first
+from transom.apiserver.webhooks.subject import Subject, seen_by
+from transom.machinery.errors import ApiError
+
+log = logging.getLogger("transom.apiserver")
+
+
+class ValidatingAdmissionWebhook:
+    name = "ValidatingAdmissionWebhook"
+
+    def __init__(self, hooks: Hooks, dispatch: Dispatch) -> None:
+        self._hooks = hooks
+        self._dispatch = dispatch
+
+    def handles(self, resource: Resource, _operation: str, _subresource: str) -> bool:
+        return resource.kind.key not in CONFIGURATIONS
+
+    def validate(self, attributes: Attributes) -> Awaitable[None] | None:
+        if not self._hooks.any:
+            return None
+        plan = self._hooks.plan(attributes)
+        return self._run(plan, attributes) if plan else None
+
+    async def _run(self, plan: tuple[Invocation, ...], attributes: Attributes) -> None:
+        chosen = [i for i in plan if self._hooks.selected(i.hook, attributes)]
+        if not chosen:
+            return
+        if self._dispatch.left(attributes) <= 0:
+            raise self._dispatch.out_of_time()
+        subjects: dict[Resource, Subject] = {}
+        for invocation in chosen:
+            if invocation.target not in subjects:
+                subjects[invocation.target] = await seen_by(attributes, invocation.target)
+        if len(chosen) == 1:
+            problem = await self._call(chosen[0], attributes, subjects[chosen[0].target])
+        else:
+            calls = [asyncio.ensure_future(self._call(i, attributes, subjects[i.target])) for i in chosen]
+            try:
+                problem = await gather_first(calls)
+            finally:
+                for call in calls:
+                    call.cancel()
+        if problem is not None:
+            raise problem
+
+    async def _call(self, invocation: Invocation, attributes: Attributes, subject: Subject) -> ApiError | None:
+        hook = invocation.hook
+        try:
+            await self._dispatch.ask(invocation, attributes, subject, mutating=False)
+        except CallFailed as problem:
+            if not hook.ignore_failure:
+                return closed(hook, problem)
+            log.warning("%s", calling(hook, problem))
+        except ApiError as problem:
+            return problem
+        return None

@@ -1,0 +1,200 @@
+"""AdmissionReview, v1 and v1beta1: the question to a webhook, and what its answer comes to.
+
+Pure: objects in, objects out. Texts are those of Kubernetes.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import orjson
+
+from transom.apiserver.admission.attributes import Attributes
+from transom.apiserver.resources import Resource
+from transom.apiserver.webhooks.client import CallFailed, media_of
+from transom.machinery import codec, gojson
+from transom.machinery.errors import ApiError
+from transom.machinery.field import go_quote
+from transom.machinery.kinds import GVK
+from transom.machinery.objects import Object
+
+GROUP = "admission.k8s.io"
+VERSIONS = ("v1", "v1beta1")
+_KIND = "AdmissionReview"
+_OPTIONS = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}
+_SCHEME = "k8s.io/apiserver/pkg/util/webhook/client.go:71"  # the place in Kubernetes' source stands in its texts
+
+
+class Answer(NamedTuple):
+    """What both versions have to say."""
+
+    allowed: bool
+    status: Object | None
+    patch: bytes
+    patch_type: str
+    annotations: dict[str, str]
+    warnings: list[str]
+
+
+def version_for(accepted: Sequence[str]) -> str:
+    """The first version a webhook takes that is known here."""
+    for version in accepted:
+        if version in VERSIONS:
+            return version
+    raise CallFailed("webhook does not accept known AdmissionReview versions (v1, v1beta1)")
+
+
+def request(
+    version: str, uid: str, attributes: Attributes, kind: GVK, asked_kind: GVK, target: Resource, obj: Object | None,
+    old: Object | None,
+) -> Object:
+    """The review to send. `kind` and `target` are what the webhook's rule is about, `asked_kind` is the request's own."""
+    source, sub = attributes.resource, attributes.subresource
+    asked: Object = {"uid": uid, "kind": _kind(kind), "resource": _resource(target)}
+    if sub:
+        asked["subResource"] = sub
+    asked["requestKind"], asked["requestResource"] = _kind(asked_kind), _resource(source)
+    if sub:
+        asked["requestSubResource"] = sub
+    if attributes.name:
+        asked["name"] = attributes.name
+    namespace = namespace_of(attributes)
+    if namespace:
+        asked["namespace"] = namespace
+    asked["operation"] = attributes.operation
+    asked["userInfo"] = attributes.ctx.user.info()
+    asked["object"], asked["oldObject"] = obj, old
+    asked["dryRun"] = attributes.ctx.dry_run
+    asked["options"] = _options(attributes)
+    return {"kind": _KIND, "apiVersion": f"{GROUP}/{version}", "request": asked}
+
+
+def namespace_of(attributes: Attributes) -> str:
+    """A namespace is in itself."""
+    if attributes.namespace or attributes.resource.kind.key != "/Namespace":
+        return attributes.namespace
+    return attributes.name
+
+
+def _kind(gvk: GVK) -> Object:
+    return {"group": gvk.group, "version": gvk.version, "kind": gvk.kind}
+
+
+def _resource(resource: Resource) -> Object:
+    return {"group": resource.group, "version": resource.version, "resource": resource.kind.plural}
+
+
+def _options(attributes: Attributes) -> Object | None:
+    kind = _OPTIONS.get(attributes.operation)
+    if kind is None:
+        return None
+    options: Object = {"kind": kind, "apiVersion": "meta.k8s.io/v1"}
+    if attributes.options is not None:
+        options.update(attributes.options)
+        return options
+    if attributes.ctx.dry_run:
+        options["dryRun"] = ["All"]
+    if attributes.ctx.field_manager:
+        options["fieldManager"] = attributes.ctx.field_manager
+    return options
+
+
+def answer(raw: bytes, version: str, uid: str, *, mutating: bool) -> Answer:
+    """The answer to the review `uid`; CallFailed when it is none."""
+    given = _object(raw)
+    named = _named(given)
+    if named.kind not in ("", _KIND) or (named.group, named.version) not in (("", ""), (GROUP, version)):
+        raise CallFailed(_other_kind(named, version))
+    try:
+        review = codec.normalise(GVK(GROUP, "v1", _KIND), given)  # the fields of both versions are the same
+    except codec.DecodeError as problem:
+        raise CallFailed(problem.base) from None
+    response = review.get("response")
+    if response is None:
+        raise CallFailed("webhook response was absent")
+    patch, kind = base64.b64decode(response.get("patch") or ""), response.get("patchType")
+    if version == "v1":
+        _verify(response, uid, named, patch, kind, mutating)
+    elif patch:
+        kind = "JSONPatch"  # never looked at in the beta
+    return Answer(
+        bool(response.get("allowed")), response.get("status"), patch if mutating else b"", kind or "",
+        response.get("auditAnnotations") or {}, response.get("warnings") or [],
+    )
+
+
+def _object(raw: bytes) -> Object:
+    media = media_of(raw)
+    try:
+        given = orjson.loads(raw) if media == codec.JSON else codec.from_yaml(raw)
+    except ValueError:
+        given = None
+    if isinstance(given, dict):
+        return given
+    try:
+        return codec.decode(raw, media, GVK(GROUP, "v1", _KIND)).obj
+    except codec.DecodeError as problem:
+        raise CallFailed(problem.base) from None
+
+
+def _named(given: Object) -> GVK:
+    """The kind the answer itself says it is."""
+    group, _, version = str(given.get("apiVersion") or "").rpartition("/")
+    return GVK(group, version, str(given.get("kind") or ""))
+
+
+def _other_kind(named: GVK, version: str) -> str:
+    if named in (GVK("", "v1", "Status"), *(GVK(GROUP, known, _KIND) for known in VERSIONS)):
+        return f"converting ({named.version}.{named.kind}) to ({version}.{_KIND}): unknown conversion"
+    return f'no kind "{named.kind}" is registered for version "{named.api_version}" in scheme "{_SCHEME}"'
+
+
+def _verify(response: Object, uid: str, named: GVK, patch: bytes, kind: Any, mutating: bool) -> None:
+    if response.get("uid", "") != uid:
+        raise CallFailed(f"expected response.uid={go_quote(uid)}, got {go_quote(response.get('uid', ''))}")
+    if named != GVK(GROUP, "v1", _KIND):
+        got = f"{named.group}/{named.version}, Kind={named.kind}"
+        raise CallFailed(f"expected webhook response of {GROUP}/v1, Kind={_KIND}, got {got}")
+    if not mutating:
+        if patch:
+            raise CallFailed("validating webhook may not return response.patch")
+        if kind is not None:
+            raise CallFailed("validating webhook may not return response.patchType")
+        return
+    if patch and kind is None:
+        raise CallFailed("webhook returned response.patch but not response.patchType")
+    if not patch and kind is not None:
+        raise CallFailed("webhook returned response.patchType but not response.patch")
+    if kind == "":
+        raise CallFailed('webhook returned invalid response.patchType of ""')
+
+
+def denial(webhook: str, status: Object | None) -> ApiError:
+    """The refusal the client sees: the webhook's own Status, with its name put in front of the message."""
+    status = status or {}
+    code = status.get("code") or 0
+    why = status.get("message") or status.get("reason")
+    denied = f"admission webhook {go_quote(webhook)} denied the request"
+    return ApiError(
+        code if code >= 400 else 400, status.get("reason") or "",
+        f"{denied}: {why}" if why else f"{denied} without explanation", status.get("details"),
+    )
+
+
+def operations(patch: bytes) -> list[Any]:
+    """A JSON patch, decoded; ValueError with Go's text when it is none."""
+    mistake = gojson.syntax_error(patch)
+    if mistake is not None:
+        raise ValueError(mistake)
+    found = orjson.loads(patch)
+    if found is None:
+        return []
+    if not isinstance(found, list):
+        raise ValueError(f"json: cannot unmarshal {gojson.kind_of(patch)} into Go value of type jsonpatch.Patch")
+    for op in found:
+        if op is not None and not isinstance(op, dict):
+            raise ValueError(f"json: cannot unmarshal {gojson.kind_of(orjson.dumps(op))} into Go value of type "
+                             "jsonpatch.Operation")
+    return found
