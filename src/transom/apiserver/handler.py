@@ -15,7 +15,7 @@ from transom.apiserver.context import Context
 from transom.apiserver.http.messages import Answer, Request
 from transom.apiserver.metrics import Timing
 from transom.apiserver.negotiate import Form, negotiate, wants_pretty
-from transom.apiserver.options import boolean, first
+from transom.apiserver.options import boolean, duration, first
 from transom.apiserver.requestinfo import RequestInfo, parse
 from transom.apiserver.resources import Resource
 from transom.apiserver.subresources import table
@@ -87,6 +87,9 @@ class Dispatcher:
         timing.info = info
         ctx = Context(user, server.clock.time(), user_agent=request.header(b"user-agent"), path=request.path)
         ctx.verb = info.verb
+        if b"timeout=" in request.target:
+            asked = duration(first(request.query, "timeout"))
+            ctx.timeout = ctx.timeout if asked is None else asked
         server.authorize(user, info)
         if not info.is_resource:
             return server.paths(request, ctx, info)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
+import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from transom.apiserver.admission import order
 from transom.apiserver.admission.chain import Chain
@@ -20,11 +21,12 @@ from transom.apiserver.openapi.endpoint import OpenApi
 from transom.apiserver.paths import Paths
 from transom.apiserver.resources import Resource, Resources
 from transom.apiserver.security import Security
-from transom.apiserver.service_resolver import Address, ServiceResolver
+from transom.apiserver.service_resolver import Resolve, ServiceResolver, own_address
 from transom.apiserver.storage import Storage
 from transom.apiserver.strategies import services
 from transom.apiserver.subresources.connect import NoKubelet
 from transom.apiserver.watch import Hub
+from transom.apiserver.webhooks.admission import AdmissionWebhooks
 from transom.apiserver.webhooks.client import WebhookClient
 from transom.kit.clock import Clock, RealClock
 from transom.machinery import serviceaccounts
@@ -51,10 +53,15 @@ class ServerOptions:
     service_account_keys: Sequence[bytes] = ()
     issuer: str = serviceaccounts.DEFAULT_ISSUER
     api_audiences: Sequence[str] = ()  # the issuer, when none are given
+    # PEM: the authority that signs this server and its clients.
+    ca: bytes = b""
+    resolve_service: Resolve | None = None  # by stored endpoints, when nothing else is given
 
 
 class ApiServer:
     def __init__(self, options: ServerOptions) -> None:
+        token = secrets.token_urlsafe(32)  # for calls that lead back to this server
+        options = replace(options, tokens={**options.tokens, token: SERVER_USER})
         self.options = options
         self.clock = options.clock
         self.release = options.release
@@ -66,11 +73,13 @@ class ApiServer:
         self.admission = Chain()
         self.services = ServiceAllocators(options.service_cidr, options.node_ports, options.rng)
         self.storage = Storage(options.store, self.admission, self.services, options.clock, options.rng)
+        self.resolve_service = options.resolve_service or ServiceResolver(
+            self.storage, self.resource, own_address(options.address), options.rng
+        )
+        self.webhooks = WebhookClient(self.resolve_service, token, options.ca)
+        self.admission_webhooks = AdmissionWebhooks(self)
         self.admission.install(order.plugins(self))
         self.hub = Hub(self.storage, options.rng)
-        host, _, port = options.address.rpartition(":")
-        own = Address(host, int(port))
-        self.webhooks = WebhookClient(ServiceResolver(self.storage, self.resource, own, options.rng))
         self.definitions = Definitions(self)
         self.metrics = Metrics()
         self.kubelet = NoKubelet()
@@ -115,6 +124,7 @@ class ApiServer:
         self._mark_services()
         self.definitions.start()
         await bootstrap(self)
+        self.admission_webhooks.start()
         self.ready = True
 
     def _mark_services(self) -> None:
@@ -128,6 +138,8 @@ class ApiServer:
 
     async def stop(self) -> None:
         self.ready = False
+        self.admission_webhooks.stop()
+        self.webhooks.close()
         await self.definitions.stop()
         await self.options.store.close()
 
