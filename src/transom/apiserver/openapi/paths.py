@@ -33,6 +33,7 @@ class Operation(NamedTuple):
     body: str  # definition of what is sent
     answer: str  # definition of what comes back; "" for plain text
     codes: Sequence[int]
+    consumes: Sequence[str] = ("*/*",)
 
 
 class PathItem(NamedTuple):
@@ -138,6 +139,8 @@ class _Maker:
         self._list = gvk_name(GVK(gvk.group, gvk.version, kind.list_name))
         self._camel = f"{_camel(gvk.group)}{gvk.version[:1].upper()}{gvk.version[1:]}"
         self._tag = f"{_camel(gvk.group)[:1].lower()}{_camel(gvk.group)[1:]}_{gvk.version}"
+        # kubectl asks here whether it may send a strategic merge patch; custom objects do not take one.
+        self._patches = [t for t in PATCH_TYPES if not (kind.custom and "strategic" in t)]
         self._write = (*_WRITE, _VALIDATION) if field_validation else _WRITE
 
     def operation(self, verb: str, suffix: str = "") -> Operation:
@@ -147,8 +150,11 @@ class _Maker:
         return Operation(
             method, action, f"{prefix}{self._camel}{collection}{scope}{self._gvk.kind}{suffix}", self._tag,
             f"{text} {'an ' if verb == 'create' else ''}{self._gvk.kind}", self._gvk,
-            *self._exchange(verb, self._name),
+            *self._exchange(verb, self._name), self._consumes(verb),
         )
+
+    def _consumes(self, verb: str) -> Sequence[str]:
+        return self._patches if verb == "patch" else ("*/*",)
 
     def _exchange(self, verb: str, name: str) -> tuple[Sequence[Parameter], str, str, Sequence[int]]:
         """Query parameters, what is sent, what comes back and with which codes."""
@@ -181,4 +187,4 @@ class _Maker:
         if sub.name == "log":
             exchange = ((), "", "", (200,))
         what = f"{text.removesuffix(' the specified')} {about}"
-        return Operation(method, action, name, self._tag, what, gvk, *exchange)
+        return Operation(method, action, name, self._tag, what, gvk, *exchange, self._consumes(verb))

@@ -87,7 +87,7 @@ def _operation(o: paths.Operation, shared: dict[Any, list[dict[str, Any]]]) -> d
     produces = paths.MEDIA_TYPES + _STREAMS if o.action == "list" else paths.MEDIA_TYPES
     out: dict[str, Any] = {
         "description": o.description,
-        "consumes": paths.PATCH_TYPES if o.action == "patch" else ["*/*"],
+        "consumes": list(o.consumes),
         "produces": produces if o.answer else ["*/*"],
         "schemes": ["https"],
         "tags": [o.tag],

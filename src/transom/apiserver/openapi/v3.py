@@ -119,8 +119,7 @@ def _operation(o: paths.Operation) -> dict[str, Any]:
     if o.query:
         out["parameters"] = [_parameter(p, "query") for p in o.query]
     if o.body:
-        media_types = paths.PATCH_TYPES if o.action == "patch" else ["*/*"]
-        out["requestBody"] = {"content": {media: {"schema": reference(o.body, {})} for media in media_types}}
+        out["requestBody"] = {"content": {media: {"schema": reference(o.body, {})} for media in o.consumes}}
         if not o.body.endswith(".DeleteOptions"):
             out["requestBody"]["required"] = True
     out["responses"] = {str(code): {"description": paths.CODES[code], "content": content} for code in o.codes}
