@@ -43,7 +43,7 @@ class Dispatcher:
         try:
             answer = self._route(request, timing)
         except Exception as problem:
-            answer = self._failure(request, problem)
+            answer = self._failure(request, timing, problem)
         if isinstance(answer, Awaitable):
             return self._finish(request, timing, answer)
         timing.done(answer)
@@ -53,11 +53,11 @@ class Dispatcher:
         try:
             answer = await pending
         except Exception as problem:
-            answer = self._failure(request, problem)
+            answer = self._failure(request, timing, problem)
         timing.done(answer)
         return answer
 
-    def _failure(self, request: Request, problem: Exception) -> Answer:
+    def _failure(self, request: Request, timing: Timing, problem: Exception) -> Answer:
         if isinstance(problem, impersonation.Malformed):
             return respond.plain_text(500, str(problem))
         if isinstance(problem, StoreError):
@@ -70,7 +70,8 @@ class Dispatcher:
             form = negotiate(request.header(b"accept"), transforms=False)
         except ApiError:
             form = _PLAIN
-        return respond.failure(problem, self._prettied(request, form))
+        warnings = timing.ctx.warnings if timing.ctx is not None else ()
+        return respond.failure(problem, self._prettied(request, form), warnings)
 
     def _prettied(self, request: Request, form: Form) -> Form:
         agent = request.header(b"user-agent")
@@ -87,6 +88,7 @@ class Dispatcher:
         timing.info = info
         ctx = Context(user, server.clock.time(), user_agent=request.header(b"user-agent"), path=request.path)
         ctx.verb = info.verb
+        timing.ctx = ctx
         if b"timeout=" in request.target:
             asked = duration(first(request.query, "timeout"))
             ctx.timeout = ctx.timeout if asked is None else asked

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from transom.apiserver.http.messages import Answer, Request, StreamResponse
 
 if TYPE_CHECKING:
+    from transom.apiserver.context import Context
     from transom.apiserver.requestinfo import RequestInfo
 
 _BUCKETS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5, 1.75, 2.0, 2.5,
@@ -21,12 +22,13 @@ _VERBS = {"get": "GET", "list": "LIST", "watch": "WATCH", "create": "POST", "upd
 class Timing:
     """One request under way."""
 
-    __slots__ = ("_metrics", "_start", "info")
+    __slots__ = ("_metrics", "_start", "ctx", "info")
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._start = time.perf_counter()
         self.info: RequestInfo | None = None
+        self.ctx: Context | None = None
 
     def done(self, answer: Answer) -> None:
         self._metrics.record(self.info, answer, time.perf_counter() - self._start)

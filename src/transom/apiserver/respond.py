@@ -63,8 +63,9 @@ def raw_json(body: bytes, status: int = 200, headers: Headers | None = None) -> 
     return Response(status, _JSON_HEADERS + headers if headers else _JSON_HEADERS, body)
 
 
-def failure(problem: ApiError, form: Form) -> Response:
+def failure(problem: ApiError, form: Form, warnings: Iterable[str] = ()) -> Response:
     headers: Headers = [(k.encode(), v.encode()) for k, v in problem.headers.items()]
+    headers += warning_headers(warnings)
     status = problem.status()
     token = getattr(problem, "list_token", None)
     if token:

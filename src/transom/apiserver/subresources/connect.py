@@ -66,8 +66,24 @@ def log(call: Call) -> Answer:
     return call.server.kubelet.log(call, _node(call, node), pod, container)
 
 
-def stream(call: Call) -> Answer:
+def _options(call: Call) -> Object:
+    """What a connection is asked for by its query, as an object: admission judges that."""
+    query = call.request.query
+    out: Object = {"kind": call.res.subresources[call.info.subresource].kind, "apiVersion": "v1"}
+    if call.info.subresource == "proxy":
+        return out | {"path": "/" + call.info.rest}
+    if call.info.subresource == "portforward":
+        ports = [int(p) for p in query.get("ports", ()) if p.isdigit()]
+        return out | ({"ports": ports} if ports else {})
+    out |= {name: True for name in ("stdin", "stdout", "stderr", "tty") if boolean(query, name)}
+    if first(query, "container"):
+        out["container"] = first(query, "container")
+    return out | ({"command": query.get("command")} if call.info.subresource == "exec" else {})
+
+
+async def stream(call: Call) -> Answer:
     """exec, attach and portforward."""
+    await call.server.admission.connect(call, _options(call), "CONNECT")
     pod = _pod(call)
     container = ""
     if call.info.subresource != "portforward":
@@ -78,8 +94,9 @@ def stream(call: Call) -> Answer:
     return call.server.kubelet.stream(call, _node(call, node), pod, container)
 
 
-def proxy(call: Call) -> Answer:
+async def proxy(call: Call) -> Answer:
     """HTTP to a pod, a service or a node through the API server."""
+    await call.server.admission.connect(call, _options(call), "CONNECT")
     return call.server.kubelet.proxy(call)
 
 

@@ -84,6 +84,7 @@ async def evict(call: Call) -> Response:
     name, namespace = call.info.name, call.info.namespace
     if eviction["metadata"].get("name", "") != name:
         raise errors.bad_request("name in URL does not match name in Eviction object")
+    await call.server.admission.connect(call, eviction)
     options = dict(eviction.get("deleteOptions") or {})
     dry_run = call.ctx.dry_run = call.ctx.dry_run or bool(options.get("dryRun"))
     if dry_run:
@@ -92,7 +93,7 @@ async def evict(call: Call) -> Response:
     pods = call.server.resource("", "v1", "pods")
     pod = storage.decode(pods, storage.get(pods, namespace, name))
     if not _needs_budget(pod):
-        await storage.delete(call.ctx, pods, namespace, name, options)
+        await storage.delete(call.ctx, pods, namespace, name, options, admitted=True)
         return respond.document(success(), call.form, 201)
     budgets_resource = call.server.resource("policy", "v1", "poddisruptionbudgets")
     budgets = [b for b in storage.objects(budgets_resource, namespace) if _selects(b, pod)]
@@ -116,7 +117,7 @@ async def evict(call: Call) -> Response:
         else:
             await _take_from_budget(call, budgets_resource, namespace, budgets[0]["metadata"]["name"], name, dry_run)
     try:
-        await storage.delete(call.ctx, pods, namespace, name, options)
+        await storage.delete(call.ctx, pods, namespace, name, options, admitted=True)
     except ApiError as problem:
         if problem.reason == "Conflict" and pinned and given_version is None:
             raise _still_processing(budgets[0]["metadata"]["name"]) from None
