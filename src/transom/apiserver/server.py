@@ -72,7 +72,10 @@ class ApiServer:
         self.authorize = self.security.authorize
         self.admission = Chain()
         self.services = ServiceAllocators(options.service_cidr, options.node_ports, options.rng)
-        self.storage = Storage(options.store, self.admission, self.services, options.clock, options.rng)
+        major, minor = (int(part) for part in options.release.split("."))
+        self.storage = Storage(
+            options.store, self.admission, self.services, options.clock, options.rng, (major, minor)
+        )
         self.resolve_service = options.resolve_service or ServiceResolver(
             self.storage, self.resource, own_address(options.address), options.rng
         )

@@ -47,9 +47,11 @@ class Cached:
 
 class Storage:
     def __init__(
-        self, store: Store, admission: Admission, allocators: ServiceAllocators, clock: Clock, rng: random.Random
+        self, store: Store, admission: Admission, allocators: ServiceAllocators, clock: Clock, rng: random.Random,
+        release: tuple[int, int] = (1, 20),
     ) -> None:
         self.store = store
+        self.release = release
         self.admission = admission
         self.services = allocators
         self.clock = clock

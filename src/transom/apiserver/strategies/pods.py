@@ -13,7 +13,12 @@ if TYPE_CHECKING:
     from transom.apiserver.storage import Storage
 
 
-def drop_disabled(template: Object | None, old: Object | None) -> None:
+# The releases in which these fields of pods came; before, an API server does not know them.
+_POD_OS = (1, 23)
+_HOST_PROCESS = (1, 22)
+
+
+def drop_disabled(storage: Storage, template: Object | None, old: Object | None) -> None:
     """Fields that the API server drops unless the stored object has them already."""
     spec = (template or {}).get("spec")
     if not spec:
@@ -21,6 +26,13 @@ def drop_disabled(template: Object | None, old: Object | None) -> None:
     old_spec = (old or {}).get("spec") or {}
     if "ephemeralContainers" in spec and not old_spec.get("ephemeralContainers"):
         del spec["ephemeralContainers"]
+    if storage.release < _POD_OS:
+        spec.pop("os", None)
+    if storage.release < _HOST_PROCESS:
+        for holder in (spec, *podutil.containers(spec)):
+            options = (holder.get("securityContext") or {}).get("windowsOptions")
+            if options:
+                options.pop("hostProcess", None)
     for container in podutil.containers(spec):
         context = container.get("securityContext")
         if context and "procMount" in context and not _uses_proc_mount(old_spec):
@@ -32,14 +44,14 @@ def _uses_proc_mount(spec: Object) -> bool:
                for c in podutil.containers(spec))
 
 
-def _create(_storage: Storage, _ctx: Context, obj: Object) -> None:
+def _create(storage: Storage, _ctx: Context, obj: Object) -> None:
     obj["status"] = {"phase": "Pending", "qosClass": podutil.qos_class(obj)}
-    drop_disabled(obj, None)
+    drop_disabled(storage, obj, None)
     podutil.sync_seccomp(obj)
 
 
-def _update(_storage: Storage, _ctx: Context, new: Object, old: Object) -> None:
-    drop_disabled(new, old)
+def _update(storage: Storage, _ctx: Context, new: Object, old: Object) -> None:
+    drop_disabled(storage, new, old)
 
 
 def _status(_storage: Storage, _ctx: Context, new: Object, old: Object) -> None:

@@ -31,13 +31,13 @@ def _namespace_update(_storage: Storage, _ctx: Context, new: Object, old: Object
     new["spec"] = old.get("spec") or {}
 
 
-def _daemonset_create(_storage: Storage, ctx: Context, obj: Object) -> None:
-    pods.drop_disabled(obj["spec"].get("template"), None)
+def _daemonset_create(storage: Storage, ctx: Context, obj: Object) -> None:
+    pods.drop_disabled(storage, obj["spec"].get("template"), None)
 
 
-def _daemonset_generation(_storage: Storage, ctx: Context, new: Object, old: Object) -> None:
+def _daemonset_generation(storage: Storage, ctx: Context, new: Object, old: Object) -> None:
     """apps/v1 keeps the template generation as an annotation; it counts changes of the template."""
-    pods.drop_disabled(new["spec"].get("template"), old["spec"].get("template"))
+    pods.drop_disabled(storage, new["spec"].get("template"), old["spec"].get("template"))
     key = "deprecated.daemonset.template.generation"
     before = (old["metadata"].get("annotations") or {}).get(key)
     if before is not None:
@@ -52,12 +52,12 @@ def _daemonset_annotation(storage: Storage, ctx: Context, obj: Object) -> None:
     obj["metadata"]["annotations"] = annotations
 
 
-def _template_create(_storage: Storage, _ctx: Context, obj: Object) -> None:
-    pods.drop_disabled((obj.get("spec") or {}).get("template"), None)
+def _template_create(storage: Storage, _ctx: Context, obj: Object) -> None:
+    pods.drop_disabled(storage, (obj.get("spec") or {}).get("template"), None)
 
 
-def _template_update(_storage: Storage, _ctx: Context, new: Object, old: Object) -> None:
-    pods.drop_disabled((new.get("spec") or {}).get("template"), (old.get("spec") or {}).get("template"))
+def _template_update(storage: Storage, _ctx: Context, new: Object, old: Object) -> None:
+    pods.drop_disabled(storage, (new.get("spec") or {}).get("template"), (old.get("spec") or {}).get("template"))
 
 
 def _job_create(storage: Storage, ctx: Context, obj: Object) -> None:
