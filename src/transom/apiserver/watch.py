@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import orjson
 
+from transom.apiserver.crd.watching import ConvertedWatch
 from transom.apiserver.lists import matcher
 from transom.apiserver.options import ListOptions
 from transom.apiserver.resources import Resource
@@ -46,7 +47,7 @@ Keep = Callable[[Record], bool]
 
 
 class Watcher:
-    __slots__ = ("_audience", "_hub", "bookmarks", "closed", "form", "sink", "timers")
+    __slots__ = ("_audience", "_hub", "bookmarks", "closed", "conversion", "form", "sink", "timers")
 
     def __init__(self, hub: Hub, audience: Audience, form: Form, sink: Sink, bookmarks: bool) -> None:
         self._hub = hub
@@ -55,6 +56,7 @@ class Watcher:
         self.sink = sink
         self.bookmarks = bookmarks
         self.timers: list[Any] = []
+        self.conversion: ConvertedWatch | None = None
         self.closed = False
 
     def close(self) -> None:
@@ -64,6 +66,8 @@ class Watcher:
         self.closed = True
         for timer in self.timers:
             timer.cancel()
+        if self.conversion is not None:
+            self.conversion.cancel()
         self._audience.leave(self)
 
     def finish(self) -> None:
@@ -236,6 +240,9 @@ class Hub:
     ) -> Watcher:
         """Join. `since` None means: first everything there is as ADDED. Raises store.Compacted when `since` is too old."""
         storage = self.storage
+        conversion = ConvertedWatch(res, form, sink) if res.ops.converter is not None else None
+        if conversion is not None:
+            form, sink = conversion, conversion
         prefix = res.key_prefix(namespace)
         keep = matcher(storage, res, options)
         shape = (str(options.labels), str(options.fields)) if options.filtered else None
@@ -255,6 +262,7 @@ class Hub:
             bucket = self._buckets[res.bucket] = _Bucket(self, res.bucket)
         audience = bucket.audience(key, prefix, keep, form)
         watcher = Watcher(self, audience, form, sink, options.bookmarks)
+        watcher.conversion = conversion
         audience.members[id(watcher)] = watcher
         if first:
             sink.first(first)

@@ -185,7 +185,7 @@ def in_version(obj: Object, type: Type, api_version: str, convert: Convert | Non
             return obj, node_of(type)
         obj = converted
     if isinstance(type, Node):
-        return obj, type
+        return obj, type.siblings.get(api_version, type)
     group, _, version = api_version.rpartition("/")
     other = schema.lookup(GVK(group, version, str(obj.get("kind", ""))))
     return None if other is None else (obj, node_of(other))

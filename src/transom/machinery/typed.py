@@ -36,7 +36,7 @@ class Node:
     """What may stand at a place: a scalar, a list, a map, or (without a schema) any of them."""
 
     __slots__ = ("additional", "default", "element", "fields", "fkey", "fragile", "keys", "leaf", "list", "map", "memo",
-                 "merge_key", "name", "scalar", "strategy")
+                 "merge_key", "name", "scalar", "siblings", "strategy")
 
     def __init__(self, *, scalar: str = "", list: str = "", map: str = "", name: str = "") -> None:
         self.scalar = scalar  # "", string, numeric, boolean or untyped
@@ -54,6 +54,7 @@ class Node:
         self.leaf = False  # always owned as a whole, and nothing below it needs a look
         self.fragile = False  # has lists below whose elements need names
         self.memo: dict[Any, str] = {}
+        self.siblings: Mapping[str, Node] = {}  # of a custom kind: its types by apiVersion
 
     def child(self, key: str) -> Node | None:
         """The type of a map's entry; None when it is not declared."""
@@ -215,6 +216,17 @@ def type_from_openapi(spec: Mapping[str, Any] | None, preserve_unknown_fields: b
     node = _map_from_schema({**spec, "x-kubernetes-embedded-resource": True}, preserve_unknown_fields)
     _finish(node)
     return node
+
+
+def types_from_openapi(
+    specs: Mapping[str, Mapping[str, Any] | None], preserve_unknown_fields: bool = False
+) -> dict[str, Node]:
+    """The nodes of all versions of a custom kind, by apiVersion; each knows the others."""
+    nodes = {key: type_from_openapi(spec, preserve_unknown_fields) for key, spec in specs.items()}
+    for node in nodes.values():
+        if node is not DEDUCED:
+            node.siblings = nodes
+    return nodes
 
 
 def _named(node: Node, name: str, default: Any) -> Node:

@@ -121,14 +121,10 @@ class WebhookConverter:
             raise _failure(f"conversion webhook for {source} failed: {problem}") from None
         if len(answers) != len(objs):
             raise _failure(f"conversion webhook for {source} returned {len(answers)} objects, expected {len(objs)}")
-        out = []
-        for i, (obj, answer) in enumerate(zip(objs, answers, strict=True)):
-            try:
-                out.append(_checked(obj, answer, wanted))
-            except CallFailed as problem:
-                raise _failure(f"conversion webhook for {source} returned invalid converted object at index {i}: "
-                               f"{problem}") from None
-        return out
+        try:
+            return [_checked(obj, answer, wanted) for obj, answer in zip(objs, answers, strict=True)]
+        except CallFailed as problem:
+            raise _failure(f"conversion webhook for {source} returned invalid {problem}") from None
 
 
 def _failure(text: str) -> errors.ApiError:
@@ -157,25 +153,28 @@ def _converted_objects(answer: Object, review: str, uid: str) -> list[Any]:
 
 def _checked(original: Object, answer: Any, wanted: str) -> Object:
     """A converted object with the metadata of the original; only labels and annotations may be new."""
-    if not isinstance(answer, dict) or not answer.get("kind"):
-        raise CallFailed("Object 'Kind' is missing in '" + orjson.dumps(answer).decode() + "'")
-    if answer.get("apiVersion") != wanted:
-        raise CallFailed(f"invalid groupVersion (expected {wanted}, received {answer.get('apiVersion', '')})")
-    if answer["kind"] != original["kind"]:
-        raise CallFailed(f"invalid kind (expected {original['kind']}, received {answer['kind']})")
-    before, meta = original.get("metadata") or {}, answer.get("metadata")
-    given = meta if isinstance(meta, dict) else {}
+    given = answer if isinstance(answer, dict) else {}
+    if given.get("apiVersion", "") != wanted:
+        raise CallFailed(
+            f"object at index 0: invalid groupVersion (expected {wanted}, received {given.get('apiVersion', '')})"
+        )
+    if given.get("kind", "") != original["kind"]:
+        raise CallFailed(
+            f"object at index 0: invalid kind (expected {original['kind']}, received {given.get('kind', '')})"
+        )
+    before, meta = original.get("metadata") or {}, given.get("metadata")
+    after = meta if isinstance(meta, dict) else {}
     for name, label in (("name", "name"), ("namespace", "namespace"), ("uid", "UID")):
-        if before.get(name, "") != given.get(name, ""):
-            raise CallFailed(f"must have the same {label}: {before.get(name, '')} != {given.get(name, '')}")
-    if "metadata" not in answer:
-        raise CallFailed("missing metadata in converted object")
+        if before.get(name, "") != after.get(name, ""):
+            raise CallFailed(f"object: must have the same {label}: {before.get(name, '')} != {after.get(name, '')}")
+    if "metadata" not in given:
+        raise CallFailed("metadata: missing metadata in converted object")
     if not isinstance(meta, dict):
-        raise CallFailed(f"invalid metadata of type {go_type(meta)} in converted object")
+        raise CallFailed(f"metadata: invalid metadata of type {go_type(meta)} in converted object")
     kept = dict(before)
     for name in ("labels", "annotations"):
         _take(kept, meta.get(name), name)
-    return {**answer, "metadata": kept}
+    return {**given, "metadata": kept}
 
 
 def _take(kept: Object, value: Any, name: str) -> None:
@@ -183,13 +182,15 @@ def _take(kept: Object, value: Any, name: str) -> None:
         kept.pop(name, None)
         return
     if not isinstance(value, dict):
-        raise CallFailed(f"invalid metadata.{name} of type {go_type(value)} in converted object")
+        raise CallFailed(f"metadata: invalid metadata.{name} of type {go_type(value)} in converted object")
     for key, text in value.items():
         if not isinstance(text, str):
-            raise CallFailed(f"metadata.{name}[{key}] must be a string, but is {go_type(text)} in converted object")
+            raise CallFailed(
+                f"metadata: metadata.{name}[{key}] must be a string, but is {go_type(text)} in converted object"
+            )
     if value != (kept.get(name) or {}):
         problems = validate_labels(value, "metadata.labels") if name == "labels" else validate_annotations(
             value, "metadata.annotation")
         if problems:
-            raise CallFailed(aggregate_text(problems))
+            raise CallFailed(f"metadata: {aggregate_text(problems)}")
     kept[name] = value

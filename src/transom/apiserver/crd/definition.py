@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from transom.apiserver import discovery
@@ -11,6 +11,8 @@ from transom.apiserver.crd import conditions
 from transom.machinery.kinds import ALL_VERBS, SCALE, STATUS, Kind, Subresource
 from transom.machinery.objects import Object
 from transom.machinery.structural import Node, compile_schema
+from transom.machinery.typed import Node as TypeNode
+from transom.machinery.typed import types_from_openapi
 from transom.machinery.validation.structural import validate_structural
 
 
@@ -40,10 +42,18 @@ class Definition:
     terminating: bool
     since: int  # objects written after this revision were written under this very definition
     stamp: object  # equal for definitions that serve the same
+    _types: dict[str, TypeNode] = field(default_factory=dict, compare=False)
 
     @property
     def storage(self) -> str:
         return self.kind.storage
+
+    def apply_types(self) -> Mapping[str, TypeNode]:
+        """The types for server-side apply by apiVersion; made when somebody needs them."""
+        if not self._types:
+            schemas = {f"{self.kind.group}/{v.name}": v.schema for v in self.versions.values()}
+            self._types.update(types_from_openapi(schemas, self.preserve_unknown))
+        return self._types
 
     def published_schema(self, version: str) -> Mapping[str, Any] | None:
         """The schema for OpenAPI documents: only a structural one tells clients the truth about fields."""

@@ -21,7 +21,6 @@ from transom.machinery.errors import GroupResource
 from transom.machinery.field import FieldError, go_quote
 from transom.machinery.kinds import GVK
 from transom.machinery.objects import Object
-from transom.machinery.typed import type_from_openapi
 from transom.machinery.validation import customobject
 from transom.store.api import Record
 
@@ -48,7 +47,7 @@ class CustomType:
 
     @cached_property
     def schema(self) -> Any:
-        return type_from_openapi(self._version.schema, self.definition.preserve_unknown)
+        return self.definition.apply_types()[self.gvk.api_version]
 
     # ---- bodies --------------------------------------------------------------------------------------------------
 
