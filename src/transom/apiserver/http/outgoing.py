@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import httptools
 
@@ -171,8 +171,7 @@ class Outgoing(asyncio.Protocol):
 
     # ---- asyncio.Protocol ----------------------------------------------------------------------------------------
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+    def connection_made(self, transport: Any) -> None:  # uvloop's transports are none of asyncio's classes
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
