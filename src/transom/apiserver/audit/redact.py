@@ -1,0 +1,47 @@
+"""What must not be recorded whatever the policy says: tokens, in URLs and in the Secrets that hold them. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+REDACTED = "REDACTED"
+# Keys of Secrets: a service account's token, and the secret half of a bootstrap token.
+_TOKEN_KEYS = ("token", "token-secret")
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_URL_TOKEN = re.compile(r"([?&;](?:access_token|id_token|token)=)[^&;]*", re.IGNORECASE)
+
+
+def url(target: str) -> str:
+    return _URL_TOKEN.sub(rf"\1{REDACTED}", target) if "token" in target.lower() else target
+
+
+def secret(value: Any) -> Any:
+    """A Secret, a list or table of them, or any kind of patch, without the tokens."""
+    if isinstance(value, list):
+        return [secret(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    out = {}
+    for key, item in value.items():
+        if (key in _TOKEN_KEYS and isinstance(item, str)) or key == _LAST_APPLIED:
+            out[key] = REDACTED
+        else:
+            out[key] = secret(item)
+    path = value.get("path")
+    if "op" in value and "value" in value and isinstance(path, str) and path.rsplit("/", 1)[-1] in _TOKEN_KEYS:
+        out["value"] = REDACTED
+    return out
+
+
+def managed_fields(value: Any) -> Any:
+    """An object, or a list of objects, without its managed fields."""
+    if not isinstance(value, dict):
+        return value
+    out = dict(value)
+    meta = out.get("metadata")
+    if isinstance(meta, dict) and "managedFields" in meta:
+        out["metadata"] = {k: v for k, v in meta.items() if k != "managedFields"}
+    if isinstance(out.get("items"), list):
+        out["items"] = [managed_fields(item) for item in out["items"]]
+    return out
