@@ -9,8 +9,8 @@ from typing import Any
 import orjson
 import pytest
 import uvloop
-
 from tests.apiserver.webhooks.endpoint import CA, Endpoint, http
+
 from transom.apiserver.service_resolver import Address, Unresolved
 from transom.apiserver.webhooks.client import CallFailed, WebhookClient
 from transom.kit import pki
