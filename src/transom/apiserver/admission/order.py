@@ -55,8 +55,9 @@ def plugins(server: ApiServer) -> list[Plugin]:
         CertificateSigning(security.decide),
         CertificateSubjectRestriction(),
         DefaultIngressClass(storage, resource("networking.k8s.io", "v1", "ingressclasses")),
-        RoleEscalation(security.rbac, security.decide),
         MutatingAdmissionWebhook(server.admission_webhooks.mutating, server.admission_webhooks.dispatch),
+        # No plugin of Kubernetes: its storage of roles checks the object as admission has left it.
+        RoleEscalation(security.rbac, security.decide),
         ValidatingAdmissionWebhook(server.admission_webhooks.validating, server.admission_webhooks.dispatch),
         # Last of all: what is charged here must be what is written, in the same turn of the loop.
         ResourceQuota(storage, resource("", "v1", "resourcequotas")),

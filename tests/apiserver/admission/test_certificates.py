@@ -1,0 +1,76 @@
+"""The right to write a certificate request is not the right to decide about it."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from tests.apiserver.admission.support import refused, run
+from tests.apiserver.harness import Api
+from tests.apiserver.security.support import as_user, grant, rule
+
+REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+GROUP = "certificates.k8s.io"
+MERGE = "application/merge-patch+json"
+CLIENT = "kubernetes.io/kube-apiserver-client"
+APPROVED = {"status": {"conditions": [{"type": "Approved", "status": "True", "reason": "r"}]}}
+FAILED = {"status": {"conditions": [{"type": "Failed", "status": "True", "reason": "r"}]}}
+EVE = as_user("eve")
+WRITE = rule("create get update patch", "certificatesigningrequests certificatesigningrequests/approval "
+             "certificatesigningrequests/status", GROUP)
+
+
+def request(signer: str, *organizations: str) -> dict[str, Any]:
+    names = [x509.NameAttribute(x509.NameOID.ORGANIZATION_NAME, o) for o in organizations]
+    names.append(x509.NameAttribute(x509.NameOID.COMMON_NAME, "eve"))
+    made = x509.CertificateSigningRequestBuilder().subject_name(x509.Name(names)).sign(
+        ec.generate_private_key(ec.SECP256R1()), hashes.SHA256()
+    )
+    pem = made.public_bytes(serialization.Encoding.PEM)
+    return {"metadata": {"name": "r"}, "spec": {
+        "signerName": signer, "request": base64.b64encode(pem).decode(), "usages": ["client auth"],
+    }}
+
+
+@pytest.mark.parametrize(("signers", "allowed"), [("", False), ("other.org/*", False), ("example.com/x", True),
+                                                  ("example.com/*", True)])
+@pytest.mark.parametrize(("verb", "target", "change"), [
+    ("approve", "approval", APPROVED), ("sign", "status", FAILED),
+])
+def test_deciding_takes_a_right_on_the_signer(
+    verb: str, target: str, change: dict[str, Any], signers: str, allowed: bool
+) -> None:
+    async def body(api: Api) -> None:
+        rules = [rule(verb, "signers", GROUP, names=signers)] if signers else []
+        await grant(api, "eve", WRITE, *rules, namespace="")
+        await api.ok("POST", REQUESTS, request("example.com/x"))
+        if allowed:
+            await api.ok("PATCH", f"{REQUESTS}/r/{target}", change, media=MERGE, **EVE)
+            return
+        text = await refused(api, "PATCH", f"{REQUESTS}/r/{target}", change, media=MERGE, **EVE)
+        assert text == f'user not permitted to {verb} requests with signerName "example.com/x"'
+
+    run(body)
+
+
+def test_a_status_update_that_decides_nothing_needs_no_right() -> None:
+    async def body(api: Api) -> None:
+        await grant(api, "eve", WRITE, namespace="")
+        await api.ok("POST", REQUESTS, request("example.com/x"))
+        label = {"metadata": {"labels": {"a": "b"}}}
+        await api.ok("PATCH", f"{REQUESTS}/r/status", label, media=MERGE, **EVE)
+
+    run(body)
+
+
+def test_nobody_asks_for_the_masters_certificate() -> None:
+    async def body(api: Api) -> None:
+        problem = await refused(api, "POST", REQUESTS, request(CLIENT, "a", "system:masters"))
+        assert problem == f"use of {CLIENT} signer with system:masters group is not allowed"
+        await api.ok("POST", REQUESTS, request("example.com/x", "system:masters"))
+
+    run(body)

@@ -1,0 +1,123 @@
+"""The usage of quotas is counted when something goes, never below what is there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from transom.client.resources import CONFIG_MAPS, PODS, RESOURCE_QUOTAS, SERVICE_ACCOUNTS, SERVICES
+from transom.machinery.errors import ApiError
+from transom.machinery.objects import Object
+
+from .conftest import Plane
+
+Play = Callable[..., None]
+NS = "default"
+
+
+async def add_quota(plane: Plane, hard: dict[str, str], **spec: Any) -> None:
+    await plane.client.create(RESOURCE_QUOTAS, NS, {"metadata": {"name": "q"}, "spec": {"hard": hard, **spec}})
+    await plane.settle(2)
+
+
+async def status(plane: Plane) -> Object:
+    found: Object = (await plane.get(RESOURCE_QUOTAS, NS, "q"))["status"]
+    return found
+
+
+async def add_pod(plane: Plane, name: str, cpu: str = "") -> Object:
+    resources = {"requests": {"cpu": cpu}} if cpu else {}
+    return await plane.client.create(PODS, NS, {
+        "metadata": {"name": name},
+        "spec": {"containers": [{"name": "c", "image": "i", "resources": resources}]},
+    })
+
+
+async def quiet(plane: Plane) -> None:
+    account = {"metadata": {"name": "default"}, "automountServiceAccountToken": False}
+    await plane.client.create(SERVICE_ACCOUNTS, NS, account)
+
+
+def test_a_new_quota_counts_what_is_there_and_a_new_limit_counts_again(play: Play) -> None:
+    async def scenario(plane: Plane) -> None:
+        await quiet(plane)
+        await add_pod(plane, "a", "1")
+        await add_quota(plane, {"pods": "5", "count/nothings.example.com": "1"})
+        assert await status(plane) == {"hard": {"pods": "5", "count/nothings.example.com": "1"}, "used": {"pods": "1"}}
+        await plane.client.patch(RESOURCE_QUOTAS, NS, "q", {"spec": {"hard": {"requests.cpu": "3", "pods": None}}})
+        await plane.settle(2)
+        found = await status(plane)
+        assert found["used"] == {"requests.cpu": "1"}
+        assert found["hard"] == {"requests.cpu": "3", "count/nothings.example.com": "1"}
+
+    play(scenario, "resourcequota")
+
+
+def test_what_goes_or_ends_or_becomes_cheaper_is_given_back(play: Play) -> None:
+    async def scenario(plane: Plane) -> None:
+        await quiet(plane)
+        await add_quota(plane, {"pods": "9", "cpu": "9", "services.nodeports": "9", "configmaps": "9"})
+        for name in ("a", "b", "c"):
+            await add_pod(plane, name, "1")
+        ports = {"type": "NodePort", "ports": [{"port": 80}]}
+        await plane.client.create(SERVICES, NS, {"metadata": {"name": "s"}, "spec": ports})
+        await plane.client.create(CONFIG_MAPS, NS, {"metadata": {"name": "m"}})
+        assert (await status(plane))["used"] == {
+            "pods": "3", "cpu": "3", "services.nodeports": "1", "configmaps": "1"}
+        await plane.client.delete(PODS, NS, "a")
+        await plane.client.delete(CONFIG_MAPS, NS, "m")
+        await plane.client.patch(PODS, NS, "b", {"status": {"phase": "Succeeded"}}, subresource="status")
+        service = await plane.get(SERVICES, NS, "s")
+        plain = [{key: value for key, value in port.items() if key != "nodePort"} for port in service["spec"]["ports"]]
+        await plane.client.update(SERVICES, {**service, "spec": {**service["spec"], "type": "ClusterIP", "ports": plain}})
+        await plane.settle()
+        assert (await status(plane))["used"] == {
+            "pods": "1", "cpu": "1", "services.nodeports": "0", "configmaps": "0"}
+
+    play(scenario, "resourcequota")
+
+
+def test_wrong_usage_is_put_right_in_time(play: Play) -> None:
+    async def scenario(plane: Plane) -> None:
+        await add_quota(plane, {"pods": "5"})
+        await plane.client.patch(RESOURCE_QUOTAS, NS, "q", {"status": {"used": {"pods": "4"}}}, subresource="status")
+        await plane.settle(10)
+        assert (await status(plane))["used"] == {"pods": "4"}
+        await plane.settle(600)
+        assert (await status(plane))["used"] == {"pods": "0"}
+
+    play(scenario, "resourcequota")
+
+
+def test_counting_while_others_create_and_delete_lets_nobody_past_the_quota(play: Play) -> None:
+    limit = 20
+
+    async def scenario(plane: Plane) -> None:
+        await quiet(plane)
+        await add_quota(plane, {"pods": str(limit)})
+        most = 0
+
+        async def churn(worker: int) -> None:
+            nonlocal most
+            for turn in range(40):
+                name = f"p{worker}-{turn}"
+                try:
+                    await add_pod(plane, name)
+                except ApiError as problem:
+                    assert problem.code == 403 and "exceeded quota" in problem.message
+                    await plane.clock.sleep(0.05)
+                    continue
+                most = max(most, plane.api.storage.store.count("pods/"))
+                for _ in range((worker + turn) % 7):
+                    await asyncio.sleep(0)
+                await plane.client.delete(PODS, NS, name)
+
+        done = asyncio.gather(*(churn(worker) for worker in range(25)))
+        while not done.done():
+            await plane.clock.run_for(0.1, turns=3)  # time goes fast, so that the controller counts all the while
+        await done
+        await plane.settle(2)
+        assert most == limit and (await status(plane))["used"] == {"pods": "0"}
+
+    play(scenario, "resourcequota")
