@@ -16,6 +16,7 @@ from transom.client.api import Client
 from transom.client.events import EventRecorder
 from transom.client.informer import InformerFactory
 from transom.controllers.base import Controller, Env, Settings
+from transom.controllers.garbagecollector import GarbageCollector
 from transom.controllers.namespace import NamespaceDeleter
 from transom.controllers.resourcequota import ResourceQuotas
 from transom.controllers.root_ca import RootCaPublisher
@@ -50,6 +51,7 @@ CONTROLLERS: tuple[Row, ...] = (
     Row("serviceaccount-token", "", _tokens),
     Row("serviceaccount", "service-account-controller", ServiceAccounts),
     Row("root-ca-cert-publisher", "root-ca-cert-publisher", _root_ca),
+    Row("garbagecollector", "generic-garbage-collector", GarbageCollector),
     Row("namespace", "namespace-controller", NamespaceDeleter),
     Row("resourcequota", "resourcequota-controller", ResourceQuotas),
 )
