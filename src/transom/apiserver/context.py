@@ -6,7 +6,10 @@ The in-process client makes these too, so nothing here knows HTTP.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from transom.apiserver.audit.event import AuditEvent
 
 
 class User:
@@ -49,7 +52,7 @@ class Context:
     """One request's circumstances. `warnings` collects what goes out as `Warning:` headers."""
 
     __slots__ = (
-        "annotations", "body_annotations", "dry_run", "field_manager", "now", "path", "timeout", "user", "user_agent",
+        "annotations", "audit", "body_annotations", "dry_run", "field_manager", "now", "path", "timeout", "user", "user_agent",
         "verb", "warnings",
     )
 
@@ -63,6 +66,7 @@ class Context:
         self.dry_run = False
         self.warnings: list[str] = []
         self.timeout = REQUEST_SECONDS  # how long the request may take, counted from `now`
+        self.audit: AuditEvent | None = None  # where what happens is recorded
         self.annotations: dict[str, str] = {}  # audit annotations
         self.body_annotations: dict[str, str] = {}  # those that show parts of the body: only where bodies are logged
 

@@ -1,21 +1,26 @@
-"""The way of a request: who is it, what does it want, may he, then the verb. Errors become Status answers here.
+"""The way of a request: who is it, is there room for him, what does it want, may he, then the verb. Errors become Status
+answers here.
 
-Reads answer synchronously; writes return an awaitable.
+Reads answer synchronously; writes, and what has to wait for its turn, return an awaitable.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Hashable
 from typing import TYPE_CHECKING
 
 from transom.apiserver import reads, respond, writes
 from transom.apiserver.authentication import impersonation
-from transom.apiserver.context import Context
+from transom.apiserver.authorization.chain import refusal
+from transom.apiserver.context import Context, User
+from transom.apiserver.flowcontrol.flows import HEAVY, Flow, list_seats
+from transom.apiserver.flowcontrol.levels import Rejected, too_many_requests
+from transom.apiserver.flowcontrol.rules import long_running
 from transom.apiserver.http.messages import Answer, Request
-from transom.apiserver.metrics import Timing
 from transom.apiserver.negotiate import Form, negotiate, wants_pretty
 from transom.apiserver.options import boolean, duration, first
+from transom.apiserver.passage import Passage
 from transom.apiserver.requestinfo import RequestInfo, parse
 from transom.apiserver.resources import Resource
 from transom.apiserver.subresources import table
@@ -29,6 +34,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("transom.apiserver")
 _PLAIN = Form()
+_WEIGHED = ("list", "watch")
 _METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"}
 
 
@@ -39,25 +45,27 @@ class Dispatcher:
         self._server = server
 
     def __call__(self, request: Request) -> Answer | Awaitable[Answer]:
-        timing = self._server.metrics.begin(request)
+        passage = Passage(self._server, request)
         try:
-            answer = self._route(request, timing)
+            answer = self._route(request, passage)
         except Exception as problem:
-            answer = self._failure(request, timing, problem)
+            answer = self._failure(request, passage, problem)
         if isinstance(answer, Awaitable):
-            return self._finish(request, timing, answer)
-        timing.done(answer)
-        return answer
+            passage.suspend()
+            return self._finish(request, passage, answer)
+        return passage.done(answer)
 
-    async def _finish(self, request: Request, timing: Timing, pending: Awaitable[Answer]) -> Answer:
+    async def _finish(self, request: Request, passage: Passage, pending: Awaitable[Answer]) -> Answer:
         try:
             answer = await pending
         except Exception as problem:
-            answer = self._failure(request, timing, problem)
-        timing.done(answer)
-        return answer
+            answer = self._failure(request, passage, problem)
+        except BaseException:
+            passage.leave()
+            raise
+        return passage.done(answer)
 
-    def _failure(self, request: Request, timing: Timing, problem: Exception) -> Answer:
+    def _failure(self, request: Request, passage: Passage, problem: Exception) -> Answer:
         if isinstance(problem, impersonation.Malformed):
             return respond.plain_text(500, str(problem))
         if isinstance(problem, StoreError):
@@ -65,12 +73,14 @@ class Dispatcher:
             problem = errors.internal(str(problem))
         if not isinstance(problem, ApiError):
             log.error("%s %s failed", request.method, request.path, exc_info=problem)
+            if passage.event is not None:
+                passage.event.panicked = type(problem).__name__
             problem = errors.internal(f"{type(problem).__name__}: {problem}")
         try:
             form = negotiate(request.header(b"accept"), transforms=False)
         except ApiError:
             form = _PLAIN
-        warnings = timing.ctx.warnings if timing.ctx is not None else ()
+        warnings = passage.ctx.warnings if passage.ctx is not None else ()
         return respond.failure(problem, self._prettied(request, form), warnings)
 
     def _prettied(self, request: Request, form: Form) -> Form:
@@ -79,20 +89,92 @@ class Dispatcher:
             return form._replace(pretty=wants_pretty(request.query, agent))
         return form
 
-    def _route(self, request: Request, timing: Timing) -> Answer | Awaitable[Answer]:
+    def _route(self, request: Request, passage: Passage) -> Answer | Awaitable[Answer]:
+        """Who is it, is there room for him; the rest is for `_serve`."""
         server = self._server
-        user = server.authenticate(request)
+        info = passage.info = _request_info(request)
+        try:
+            user = server.authenticate(request)
+        except ApiError:
+            passage.begin_audit(None)
+            raise
+        if server.audit is not None:
+            passage.begin_audit(user)
         if impersonation.wanted(request):
             user = impersonation.impersonate(request, user, server.authorize)
-        info = _request_info(request)
-        timing.info = info
+            if passage.event is not None:
+                passage.event.impersonated = user
+        count = self._weight(request, info) if info.verb in _WEIGHED else 0
+        if long_running(info):
+            if count > HEAVY:
+                return self._in_turn(request, passage, user, info, user.name)
+            return self._serve(request, passage, user, info)
+        flow = server.flows.find(user, info)
+        seats = list_seats(count) if count else 1
+        if not flow.level.has_room(seats):
+            return self._queue(request, passage, user, info, flow, seats, count > HEAVY)
+        if count > HEAVY:
+            passage.sit(flow, seats)
+            return self._in_turn(request, passage, user, info, flow.level)
+        passage.flow = flow
+        return self._serve(request, passage, user, info)
+
+    def _weight(self, request: Request, info: RequestInfo) -> int:
+        """How many objects the request will go through."""
+        res = self._server.resources.find(info.group, info.version, info.resource)
+        if res is None or not res.stored or info.subresource or info.selected_name:
+            return 0
+        count = self._server.storage.store.count(res.key_prefix(info.namespace))
+        if b"?" in request.target and count:
+            query = request.query
+            if info.verb == "watch" and first(query, "resourceVersion") not in ("", "0"):
+                return 0  # goes on from where it was, and sends what happens from then on
+            limit = first(query, "limit")
+            if limit.isdigit() and int(limit):
+                return min(count, int(limit))
+        return count
+
+    async def _queue(
+        self, request: Request, passage: Passage, user: User, info: RequestInfo, flow: Flow, seats: int, heavy: bool
+    ) -> Answer:
+        """All seats are taken: wait, or hear that it is too much."""
+        try:
+            await flow.level.wait(flow.hand, seats)
+        except Rejected as refused:
+            flow.level.rejected[flow.schema.name, refused.reason] += 1
+            return too_many_requests()
+        passage.sit(flow, seats, given=True)
+        if heavy:
+            return await self._in_turn(request, passage, user, info, flow.level)
+        answer = self._serve(request, passage, user, info)
+        return await answer if isinstance(answer, Awaitable) else answer
+
+    async def _in_turn(
+        self, request: Request, passage: Passage, user: User, info: RequestInfo, group: Hashable
+    ) -> Answer:
+        turns = self._server.turns
+        await turns.take(group)
+        try:
+            answer = self._serve(request, passage, user, info)
+            return await answer if isinstance(answer, Awaitable) else answer
+        finally:
+            turns.done()
+
+    def _serve(self, request: Request, passage: Passage, user: User, info: RequestInfo) -> Answer | Awaitable[Answer]:
+        """What does it want, may he, then the verb."""
+        server = self._server
         ctx = Context(user, server.clock.time(), user_agent=request.header(b"user-agent"), path=request.path)
         ctx.verb = info.verb
-        timing.ctx = ctx
+        passage.ctx = ctx
         if b"timeout=" in request.target:
             asked = duration(first(request.query, "timeout"))
             ctx.timeout = ctx.timeout if asked is None else asked
-        server.authorize(user, info)
+        decision = server.authorize.decide(user, info)
+        if passage.event is not None:
+            ctx.audit = passage.event
+            passage.event.decided(bool(decision.allowed), decision.reason)
+        if not decision.allowed:
+            raise refusal(user, info, decision.reason)
         if not info.is_resource:
             return server.paths(request, ctx, info)
         res = server.resources.find(info.group, info.version, info.resource)

@@ -5,33 +5,18 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections import defaultdict
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from transom.apiserver.http.messages import Answer, Request, StreamResponse
+from transom.apiserver.http.messages import Answer, StreamResponse
 
 if TYPE_CHECKING:
-    from transom.apiserver.context import Context
     from transom.apiserver.requestinfo import RequestInfo
 
 _BUCKETS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5, 1.75, 2.0, 2.5,
             3.0, 3.5, 4.0, 4.5, 5, 6, 7, 8, 9, 10, 15, 20, 25, 30, 40, 50, 60)
 _VERBS = {"get": "GET", "list": "LIST", "watch": "WATCH", "create": "POST", "update": "PUT", "patch": "PATCH",
           "delete": "DELETE", "deletecollection": "DELETECOLLECTION"}
-
-
-class Timing:
-    """One request under way."""
-
-    __slots__ = ("_metrics", "_start", "ctx", "info")
-
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
-        self._start = time.perf_counter()
-        self.info: RequestInfo | None = None
-        self.ctx: Context | None = None
-
-    def done(self, answer: Answer) -> None:
-        self._metrics.record(self.info, answer, time.perf_counter() - self._start)
 
 
 class _Histogram:
@@ -42,6 +27,8 @@ class _Histogram:
         self.total = 0.0
 
 
+Head = Callable[[list[str], str, str, str], None]
+Renderer = Callable[[Head, list[str]], None]
 Labels = tuple[str, str, str, str, str, str]  # verb, group, version, resource, subresource, scope
 
 
@@ -53,9 +40,6 @@ class Metrics:
         self.started = time.time()
         self.gauges: dict[str, float] = {}
 
-    def begin(self, _request: Request) -> Timing:
-        return Timing(self)
-
     def record(self, info: RequestInfo | None, answer: Answer, seconds: float) -> None:
         labels = _labels(info)
         self._requests[labels, answer.status] += 1
@@ -65,7 +49,8 @@ class Metrics:
         histogram.counts[bisect_left(_BUCKETS, seconds)] += 1
         histogram.total += seconds
 
-    def render(self, objects: dict[str, int]) -> str:
+    def render(self, objects: dict[str, int], *others: Renderer) -> str:
+        """`others` add the metrics of their own part."""
         out: list[str] = []
         _head(out, "apiserver_request_total", "counter",
               "Counter of apiserver requests broken out for each verb, dry run value, group, version, resource, scope, "
@@ -88,6 +73,8 @@ class Metrics:
         for metric, value in sorted(self.gauges.items()):
             _head(out, metric, "gauge", metric.replace("_", " "))
             out.append(f"{metric} {value:.9g}")
+        for other in others:
+            other(_head, out)
         _head(out, "process_start_time_seconds", "gauge", "Start time of the process since unix epoch in seconds.")
         out.append(f"process_start_time_seconds {self.started:.3f}")
         return "\n".join(out) + "\n"

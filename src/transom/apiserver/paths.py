@@ -152,7 +152,7 @@ class Paths:
         return respond.document(discovery.version_info(self._server.release), form)
 
     def _metrics(self, _request: Request) -> Answer:
-        text = self._server.metrics.render(self._server.object_counts())
+        text = self._server.metrics.render(self._server.object_counts(), self._server.flows.render)
         return Response(200, [(b"Content-Type", b"text/plain; version=0.0.4; charset=utf-8")], text.encode())
 
     def _jwks(self, request: Request) -> Answer:

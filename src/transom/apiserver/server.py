@@ -10,10 +10,14 @@ from dataclasses import dataclass, field, replace
 from transom.apiserver.admission import order
 from transom.apiserver.admission.chain import Chain
 from transom.apiserver.allocators import ServiceAllocators
+from transom.apiserver.audit.auditor import Auditor
 from transom.apiserver.bootstrap import bootstrap
 from transom.apiserver.context import Context, User
 from transom.apiserver.crd.controller import Definitions
 from transom.apiserver.discovery import ServedVersion
+from transom.apiserver.flowcontrol.flows import Flows
+from transom.apiserver.flowcontrol.keeper import Keeper
+from transom.apiserver.flowcontrol.turns import Turns
 from transom.apiserver.handler import Dispatcher
 from transom.apiserver.metrics import Metrics
 from transom.apiserver.openapi.custom import CustomSchema
@@ -56,6 +60,7 @@ class ServerOptions:
     # PEM: the authority that signs this server and its clients.
     ca: bytes = b""
     resolve_service: Resolve | None = None  # by stored endpoints, when nothing else is given
+    audit: Auditor | None = None
 
 
 class ApiServer:
@@ -85,6 +90,9 @@ class ApiServer:
         self.hub = Hub(self.storage, options.rng)
         self.definitions = Definitions(self)
         self.metrics = Metrics()
+        self.flows = Flows(options.clock)
+        self.turns = Turns()
+        self.audit = options.audit
         self.kubelet = NoKubelet()
         self.openapi = OpenApi(self)
         self.paths = Paths(self)
@@ -127,6 +135,7 @@ class ApiServer:
         self._mark_services()
         self.definitions.start()
         await bootstrap(self)
+        await Keeper(self, self.flows, SERVER_USER).start()
         self.admission_webhooks.start()
         self.ready = True
 

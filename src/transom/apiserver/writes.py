@@ -80,6 +80,8 @@ async def create(
     obj = decode_body(ctx, res, request.body, body_media(request.header(b"content-type")), options)
     obj.setdefault("metadata", {})
     res.ops.default(obj)
+    if ctx.audit is not None:
+        ctx.audit.request_object(obj)
     check_namespace(res, obj, info.namespace)
     own_fields(ctx, res, obj, None)
     record = await storage.create(ctx, res, info.namespace, res.ops.to_storage(obj))
@@ -127,6 +129,8 @@ async def update(
     given.setdefault("metadata", {})
     check_name(given, info)
     res.ops.default(given)
+    if ctx.audit is not None:
+        ctx.audit.request_object(given)
     first_try = True
 
     def transform(old: Object | None) -> Object:

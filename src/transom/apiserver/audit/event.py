@@ -186,6 +186,8 @@ def _content(response: Response | None, level: int) -> Any:
     if level < REQUEST_RESPONSE and _length(body) > _STATUS_LIMIT:
         return None
     raw = b"".join(body) if isinstance(body, list) else body
+    if level < REQUEST_RESPONSE and response.status < 400 and b"Status" not in raw[:64]:
+        return None
     media = next((value for name, value in response.headers if name.lower() == b"content-type"), b"")
     if media.startswith((b"application/json", b"application/yaml")):
         return _decode(raw)

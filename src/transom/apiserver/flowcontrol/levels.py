@@ -13,6 +13,7 @@ import heapq
 from collections import Counter, deque
 from itertools import count
 
+from transom.apiserver.http.messages import Response
 from transom.kit.clock import Clock
 
 WAIT_LIMIT = 15.0  # seconds in a queue, a quarter of the time a request may take
@@ -25,6 +26,12 @@ class Rejected(Exception):
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+def too_many_requests() -> Response:
+    text = b"Too many requests, please try again later.\n"
+    return Response(429, [(b"Content-Type", b"text/plain; charset=utf-8"), (b"X-Content-Type-Options", b"nosniff"),
+                          (b"Cache-Control", b"no-cache, private"), (b"Retry-After", b"1")], text)  # fmt: skip
 
 
 class _Waiter:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +52,7 @@ _METHODS = {m.encode(): m for m in ("GET", "POST", "PUT", "PATCH", "DELETE", "HE
 class Connection(asyncio.Protocol):
     __slots__ = (
         "_answered_close", "_body", "_body_size", "_busy", "_continue_due", "_deadline_for", "_early", "_feeding",
-        "_head_size", "_headers", "_keep_alive", "_linger", "_out", "_out_size", "_parser", "_peer", "_queue",
+        "_head_size", "_headers", "_keep_alive", "_linger", "_on_end", "_out", "_out_size", "_parser", "_peer", "_queue",
         "_queued_bytes", "_raw", "_read_paused", "_received", "_remote", "_slabs", "_state", "_stream", "_target",
         "_task", "deadline", "server", "stream_is_plain", "transport", "write_paused",
     )  # fmt: skip
@@ -74,6 +74,7 @@ class Connection(asyncio.Protocol):
         self._continue_due = False
         self._received = 0.0
         self._busy = False
+        self._on_end: Callable[[], None] | None = None  # of the answer under way
         self._keep_alive = True
         self._queue: deque[Request | ApiError] = deque()
         self._queued_bytes = 0
@@ -116,6 +117,7 @@ class Connection(asyncio.Protocol):
         for ended in (stream, raw):
             if ended is not None:
                 self._guarded(ended.lost)
+        self._ended()
 
     def eof_received(self) -> bool:
         if self._raw is not None and self._raw.on_eof is not None:
@@ -344,8 +346,10 @@ class Connection(asyncio.Protocol):
         except Exception as error:
             answer = _failure(item, error)
         if type(answer) is Response:
+            self._on_end = answer.on_end
             self._respond(item, answer)
         elif isinstance(answer, Response | StreamResponse | UpgradeResponse):
+            self._on_end = answer.on_end
             self._answer(item, answer)
         else:
             self._task = self.server.loop.create_task(self._await(item, answer))
@@ -356,9 +360,12 @@ class Connection(asyncio.Protocol):
         except Exception as error:
             answer = _failure(request, error)
         self._task = None
+        self._on_end = answer.on_end
         if self.transport is not None:
             self._answer(request, answer)
             self._advance()
+        else:
+            self._ended()
 
     def _answer(self, request: Request, answer: Answer) -> None:
         if isinstance(answer, Response):
@@ -425,8 +432,15 @@ class Connection(asyncio.Protocol):
             if not self._feeding:
                 self._advance()
 
+    def _ended(self) -> None:
+        on_end, self._on_end = self._on_end, None
+        if on_end is not None:
+            self._guarded(on_end)
+
     def _done(self) -> None:
         self._busy = False
+        if self._on_end is not None:
+            self._ended()
         if not self._keep_alive:
             self._answered_close = True
             self.close()

@@ -81,40 +81,48 @@ class Request:
         return default if value is None else value.decode("latin-1")
 
     def __repr__(self) -> str:
-        return f"<Request {self.method} {self.target.decode('latin-1')}>"
+        return f"<Request {self.method} {self.path}>"  # without the query, which may hold a token
 
 
 class Response:
-    """A whole answer. A list as body is a list of slabs, written piece by piece as the client reads."""
+    """A whole answer. A list as body is a list of slabs, written piece by piece as the client reads.
 
-    __slots__ = ("body", "headers", "status")
+    `on_end`, here and below, is called once when the answer is through or its connection is gone.
+    """
 
-    def __init__(self, status: int, headers: Headers, body: bytes | list[bytes] = b"") -> None:
+    __slots__ = ("body", "headers", "on_end", "status")
+
+    def __init__(
+        self, status: int, headers: Headers, body: bytes | list[bytes] = b"", on_end: Callable[[], None] | None = None
+    ) -> None:
         self.status = status
         self.headers = headers
         self.body = body
+        self.on_end = on_end
 
 
 class StreamResponse:
     """An answer without end, a watch for instance: `start` gets the stream once the head is written."""
 
-    __slots__ = ("headers", "start", "status")
+    __slots__ = ("headers", "on_end", "start", "status")
 
     def __init__(self, status: int, headers: Headers, start: Callable[[Stream], None]) -> None:
         self.status = status
         self.headers = headers
         self.start = start
+        self.on_end: Callable[[], None] | None = None
 
 
 class UpgradeResponse:
     """101: `start` gets the raw connection, with the bytes the client sent ahead."""
 
-    __slots__ = ("headers", "start", "status")
+    __slots__ = ("headers", "on_end", "start", "status")
 
     def __init__(self, headers: Headers, start: Callable[[RawConnection], None], status: int = 101) -> None:
         self.status = status
         self.headers = headers
         self.start = start
+        self.on_end: Callable[[], None] | None = None
 
 
 Answer = Response | StreamResponse | UpgradeResponse
