@@ -1,7 +1,8 @@
-"""GET, LIST and WATCH of resources. Everything here answers at once, from memory."""
+"""GET, LIST and WATCH of resources. Everything here answers at once, from memory, except lists that take long to write."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 from transom.apiserver import lists, respond
@@ -20,6 +21,10 @@ from transom.store.api import Compacted, Record
 _CACHE = (b"Cache-Control", b"no-cache, private")
 _WATCH_HEADERS: Headers = [(b"Content-Type", b"application/json"), _CACHE]
 _PROTOBUF_WATCH_HEADERS: Headers = [(b"Content-Type", f"{PROTOBUF};stream=watch".encode()), _CACHE]
+
+
+# Lists of more objects than this are written down in a thread, beside the loop: of stored bytes, of decoded objects.
+_BIG, _BIG_DECODED = 5000, 200
 
 
 def get(
@@ -57,6 +62,8 @@ def list_(
     listing = lists.list_records(storage, res, info.namespace, options)
     if res.ops.converter is not None:
         return _list_converted(ctx, res, listing, request, form)
+    if len(listing.records) > (_BIG if respond.joins(res, form) else _BIG_DECODED):
+        return asyncio.get_running_loop().run_in_executor(None, _many, ctx, res, listing, request, form)
     return _many(ctx, res, listing, request, form)
 
 

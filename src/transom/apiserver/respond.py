@@ -141,6 +141,11 @@ def many(res: Resource, listing: Listing, form: Form, now: float, include_object
     return Response(200, _JSON_HEADERS, _list_slabs(res, listing.records, meta))
 
 
+def joins(res: Resource, form: Form) -> bool:
+    """Whether a list is made of stored bytes as they are; all others are decoded object by object."""
+    return res.identity and not form.transform and not form.pretty and form.media == JSON
+
+
 def list_object(res: Resource, objs: list[Object], meta: Object) -> Object:
     """A list of objects as a dict. Items of built-in kinds carry no kind and apiVersion, those of custom kinds do."""
     if not res.custom:
