@@ -51,7 +51,7 @@ async def refused(api: Api, method: str, target: str, body: Any = None, **more: 
 async def store_quota(api: Api, name: str, hard: dict[str, str], used: dict[str, str] | None = None, **spec: Any) -> None:
     """A quota whose usage has been counted."""
     await api.ok("POST", QUOTAS, {"metadata": {"name": name}, "spec": {"hard": hard, **spec}})
-    counted = {resource: "0" for resource in hard} | (used or {})
+    counted = dict.fromkeys(hard, "0") | (used or {})
     status = {"status": {"hard": hard, "used": counted}}
     await api.ok("PATCH", f"{QUOTAS}/{name}/status", status, media=MERGE)
 

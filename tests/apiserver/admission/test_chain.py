@@ -14,10 +14,12 @@ from transom.apiserver.admission.chain import Chain
 from transom.apiserver.context import Context, User
 from transom.apiserver.resources import Resources
 
-ORDER = """NamespaceLifecycle LimitRanger ServiceAccount NodeRestriction TaintNodesByCondition Priority
-DefaultTolerationSeconds DefaultStorageClass StorageObjectInUseProtection PersistentVolumeClaimResize RuntimeClass
-CertificateApproval CertificateSigning CertificateSubjectRestriction DefaultIngressClass MutatingAdmissionWebhook
-ValidatingAdmissionWebhook ResourceQuota""".split()
+ORDER = [
+    "NamespaceLifecycle", "LimitRanger", "ServiceAccount", "NodeRestriction", "TaintNodesByCondition", "Priority",
+    "DefaultTolerationSeconds", "DefaultStorageClass", "StorageObjectInUseProtection", "PersistentVolumeClaimResize",
+    "RuntimeClass", "CertificateApproval", "CertificateSigning", "CertificateSubjectRestriction",
+    "DefaultIngressClass", "MutatingAdmissionWebhook", "ValidatingAdmissionWebhook", "ResourceQuota",
+]
 
 
 def test_the_order_is_that_of_kubernetes() -> None:
