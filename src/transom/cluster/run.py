@@ -12,7 +12,7 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from transom.apiserver.http import HttpServer, server_context
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 log = logging.getLogger("transom.cluster")
 
 STOP_GRACE = 5.0
+# Bootstrap tokens are at home in every cluster that nodes may join.
+_CONTROLLERS = ("*", "bootstrapsigner", "tokencleaner")
+_CERTIFICATE_SECONDS = 365 * 86400.0
 
 
 def open_sockets(config: ClusterConfig) -> list[socket.socket]:
@@ -106,6 +109,7 @@ def _tune_malloc() -> None:
 
 
 def _build(config: ClusterConfig, pki: ClusterPki) -> ApiServer:
+    from transom.apiserver.http.outgoing import ClientPair
     from transom.apiserver.server import ServerOptions, build
     from transom.store.sqlite import SqliteStore
 
@@ -116,6 +120,9 @@ def _build(config: ClusterConfig, pki: ClusterPki) -> ApiServer:
         service_cidr=config.service_cidr,
         node_ports=config.node_ports,
         service_account_key=pki.service_account_key.read_bytes(),
+        ca=pki.ca.read_bytes(),
+        front_proxy_ca=pki.front_proxy_ca.read_bytes(),
+        front_proxy=ClientPair(pki.front_proxy_client_cert, pki.front_proxy_client_key),
     ))
 
 
@@ -127,6 +134,7 @@ def _controllers(api: ApiServer, config: ClusterConfig, pki: ClusterPki) -> Cont
     from transom.controllers.base import Settings
     from transom.controllers.manager import USER, USER_AGENT, ControllerManager
     from transom.kit.jws import Signer
+    from transom.kit.pki import load as load_pair
     from transom.machinery.serviceaccounts import group_names, user_name
 
     def client(identity: str) -> Client:
@@ -137,5 +145,12 @@ def _controllers(api: ApiServer, config: ClusterConfig, pki: ClusterPki) -> Cont
         return InProcessClient(api, User(name, groups), user_agent=agent)
 
     signer = Signer(pki.service_account_key.read_bytes())
-    settings = Settings(root_ca=pki.ca.read_text(), sign=signer.sign)
-    return ControllerManager(client, api.clock, random.SystemRandom(), settings)
+    authority = load_pair(pki.ca, pki.ca_key)
+
+    def sign_certificate(request: bytes, usages: Iterable[str]) -> bytes:
+        from transom.kit.signing import sign_request
+
+        return sign_request(authority, request, usages, _CERTIFICATE_SECONDS, api.clock.time())
+
+    settings = Settings(root_ca=pki.ca.read_text(), sign=signer.sign, sign_certificate=sign_certificate)
+    return ControllerManager(client, api.clock, random.SystemRandom(), settings, controllers=_CONTROLLERS)

@@ -16,12 +16,17 @@ from transom.client.api import Client
 from transom.client.events import EventRecorder
 from transom.client.informer import InformerFactory
 from transom.controllers.base import Controller, Env, Settings
+from transom.controllers.bootstrap_tokens import BootstrapSigner, TokenCleaner
+from transom.controllers.certificates import CsrApprover, CsrCleaner, CsrSigner
+from transom.controllers.clusterrole_aggregation import ClusterRoleAggregation
 from transom.controllers.garbagecollector import GarbageCollector
 from transom.controllers.namespace import NamespaceDeleter
+from transom.controllers.podgc import PodCollector
 from transom.controllers.resourcequota import ResourceQuotas
 from transom.controllers.root_ca import RootCaPublisher
 from transom.controllers.serviceaccount import ServiceAccounts
 from transom.controllers.serviceaccount_token import ServiceAccountTokens
+from transom.controllers.ttl import NodeTtl
 from transom.kit.clock import Clock
 
 log = logging.getLogger("transom.controllers")
@@ -47,6 +52,10 @@ def _root_ca(env: Env) -> Controller | None:
     return RootCaPublisher(env) if env.settings.root_ca else None
 
 
+def _csr_signing(env: Env) -> Controller | None:
+    return CsrSigner(env, env.settings.sign_certificate) if env.settings.sign_certificate is not None else None
+
+
 CONTROLLERS: tuple[Row, ...] = (
     Row("serviceaccount-token", "", _tokens),
     Row("serviceaccount", "service-account-controller", ServiceAccounts),
@@ -54,6 +63,14 @@ CONTROLLERS: tuple[Row, ...] = (
     Row("garbagecollector", "generic-garbage-collector", GarbageCollector),
     Row("namespace", "namespace-controller", NamespaceDeleter),
     Row("resourcequota", "resourcequota-controller", ResourceQuotas),
+    Row("podgc", "pod-garbage-collector", PodCollector),
+    Row("ttl", "ttl-controller", NodeTtl),
+    Row("clusterrole-aggregation", "clusterrole-aggregation-controller", ClusterRoleAggregation),
+    Row("csrapproving", "certificate-controller", CsrApprover),
+    Row("csrsigning", "certificate-controller", _csr_signing),
+    Row("csrcleaner", "certificate-controller", CsrCleaner),
+    Row("bootstrapsigner", "bootstrap-signer", BootstrapSigner, by_default=False),
+    Row("tokencleaner", "token-cleaner", TokenCleaner, by_default=False),
 )
 
 
