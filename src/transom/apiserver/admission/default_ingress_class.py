@@ -18,11 +18,7 @@ class DefaultIngressClass:
         self._classes = classes
 
     def handles(self, resource: Resource, operation: str, subresource: str) -> bool:
-        # Ingresses of the old group `extensions` are left as they come.
-        return (
-            resource.kind.key == "networking.k8s.io/Ingress" and resource.group == resource.kind.group
-            and operation == "CREATE" and not subresource
-        )
+        return resource.kind.key == "networking.k8s.io/Ingress" and operation == "CREATE" and not subresource
 
     def admit(self, attributes: Attributes) -> None:
         ingress = attributes.obj
