@@ -18,11 +18,18 @@ from transom.apiserver.crd.scale import ScalePaths
 from transom.apiserver.typed import Converter
 from transom.machinery import codec, errors, structural, tables
 from transom.machinery.errors import GroupResource
-from transom.machinery.field import FieldError, go_quote
+from transom.machinery.field import FieldError, go_quote, invalid
 from transom.machinery.kinds import GVK
 from transom.machinery.objects import Object
+from transom.machinery.structural import cel
 from transom.machinery.validation import customobject
 from transom.store.api import Record
+
+_BLOCKING = ("NotSupported", "Required", "TooLong", "TooMany", "TypeInvalid")
+_RULES_SKIPPED = (
+    "some validation rules were not checked because the object was invalid; correct the existing errors to complete "
+    "validation"
+)
 
 
 class CustomType:
@@ -43,6 +50,7 @@ class CustomType:
         stored = definition.versions[definition.storage]
         only = len(definition.versions) == 1
         in_form = only or stored.structural is None or not stored.structural.has_defaults
+        self._rules = cel.compile_rules(self._version.schema)
         self._own_head = f'{{"apiVersion":"{gvk.api_version}",'.encode() if in_form else b"\0"
 
     @cached_property
@@ -141,14 +149,22 @@ class CustomType:
     # ---- rules ---------------------------------------------------------------------------------------------------
 
     def validate_create(self, obj: Object) -> list[FieldError]:
-        return customobject.create(
+        return self._judged(obj, None, customobject.create(
             self.definition.kind, self.gvk.version, obj, self._version.schema, self._version.scale
-        )
+        ))
 
     def validate_update(self, new: Object, old: Object, subresource: str) -> list[FieldError]:
-        return customobject.update(
+        return self._judged(new, old, customobject.update(
             self.definition.kind, self.gvk.version, new, old, self._version.schema, self._version.scale, subresource
-        )
+        ))
+
+    def _judged(self, obj: Object, old: Object | None, problems: list[FieldError]) -> list[FieldError]:
+        """The problems and what the rules of the schema add; an object of a wrong shape is not put to them."""
+        if self._rules is None:
+            return problems
+        if any(p.type in _BLOCKING or "must be of type" in p.detail for p in problems):
+            return [*problems, invalid("<nil>", None, _RULES_SKIPPED)]
+        return problems + self._rules.validate(obj, old)
 
     def error_kind(self, obj: Object) -> GroupResource:
         return GroupResource(self.gvk.group, obj.get("kind", self.gvk.kind))

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from transom.machinery.field import GoText, forbidden, go_quote, invalid, required
+from transom.machinery.structural.cel import check_rules
+from transom.machinery.structural.cel.rules import VALIDATIONS
 from transom.machinery.validation.checks import each, one_of
 from transom.machinery.validation.godump import dump
 from transom.machinery.validation.meta import (
@@ -190,7 +192,7 @@ def _root_under_status(schema: Mapping[str, Any], path: str) -> Errors:
             if schema["type"] != "object":
                 return [invalid(f"{path}.openAPIV3Schema.type", schema["type"], 'only "object" is allowed as the type '
                                 "at the root of the schema if the status subresource is enabled")]
-        elif key not in _AT_ROOT:
+        elif key not in _AT_ROOT and key != VALIDATIONS:  # rules came after 1.20, whose text names no such field
             return [invalid(f"{path}.openAPIV3Schema", dump("apiextensions.JSONSchemaProps", schema),
                             f"only [{' '.join(_AT_ROOT.values())}] fields are allowed at the root of the schema if the "
                             "status subresource is enabled")]
@@ -209,9 +211,8 @@ def _validation(validation: Mapping[str, Any] | None, has_status: bool, options:
     if not options.need_structural:
         return errors
     if is_structural_possible(schema):
-        return errors + (
-            validate_structural(schema, where) or validate_defaults(schema, where, options.need_pruned_defaults)
-        )
+        problems = validate_structural(schema, where) or validate_defaults(schema, where, options.need_pruned_defaults)
+        return errors + (problems if errors or problems else check_rules(schema, where))
     # Every other keyword that stands in the way has been reported by now.
     return errors or [invalid(where, "", "OpenAPIV3Schema 'schema' is not supported")]
 
