@@ -1,0 +1,147 @@
+"""Stored objects and what is in force stay in step, whichever changes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from tests.apiserver.harness import Api, start
+
+from transom.apiserver.context import User
+from transom.apiserver.requestinfo import parse
+from transom.kit.clock import VirtualClock
+from transom.store.memory import MemoryStore
+
+GROUP = "/apis/flowcontrol.apiserver.k8s.io/v1beta1"
+SCHEMAS, LEVELS = GROUP + "/flowschemas", GROUP + "/prioritylevelconfigurations"
+JANE = User("jane", ("system:authenticated",))
+PODS = parse("GET", "/api/v1/pods")
+
+
+def run(body: Callable[[Api], Awaitable[None]]) -> None:
+    async def main() -> None:
+        api = await start()
+        await body(api)
+        await api.server.stop()
+
+    asyncio.run(main())
+
+
+async def settle() -> None:
+    for _ in range(30):
+        await asyncio.sleep(0)
+
+
+def schema(level: str) -> dict[str, Any]:
+    everything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "clusterScope": True, "namespaces": ["*"]}
+    rule = {"subjects": [{"kind": "User", "user": {"name": "jane"}}], "resourceRules": [everything]}
+    return {"metadata": {"name": "for-jane"}, "spec": {
+        "priorityLevelConfiguration": {"name": level}, "matchingPrecedence": 50, "rules": [rule]}}
+
+
+def level(name: str, shares: int) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "spec": {"type": "Limited", "limited": {
+        "assuredConcurrencyShares": shares, "limitResponse": {"type": "Reject"}}}}
+
+
+def dangling(obj: dict[str, Any]) -> tuple[str, str, str]:
+    (condition,) = [c for c in obj["status"]["conditions"] if c["type"] == "Dangling"]
+    return condition["status"], condition["reason"], condition["message"]
+
+
+def test_a_new_cluster_has_the_objects_of_1_20() -> None:
+    async def body(api: Api) -> None:
+        schemas = {o["metadata"]["name"]: o for o in (await api.ok("GET", SCHEMAS))["items"]}
+        assert {n: (o["spec"]["priorityLevelConfiguration"]["name"], o["spec"]["matchingPrecedence"],
+                    (o["spec"].get("distinguisherMethod") or {}).get("type", "")) for n, o in schemas.items()} == {
+            "exempt": ("exempt", 1, ""), "probes": ("exempt", 2, ""),
+            "system-leader-election": ("leader-election", 100, "ByUser"),
+            "workload-leader-election": ("leader-election", 200, "ByUser"),
+            "system-nodes": ("system", 500, "ByUser"),
+            "kube-controller-manager": ("workload-high", 800, "ByNamespace"),
+            "kube-scheduler": ("workload-high", 800, "ByNamespace"),
+            "kube-system-service-accounts": ("workload-high", 900, "ByNamespace"),
+            "service-accounts": ("workload-low", 9000, "ByUser"),
+            "global-default": ("global-default", 9900, "ByUser"),
+            "catch-all": ("catch-all", 10000, "ByUser"),
+        }  # fmt: skip
+        for obj in schemas.values():
+            name = obj["spec"]["priorityLevelConfiguration"]["name"]
+            text = f'This FlowSchema references the PriorityLevelConfiguration object named "{name}" and it exists'
+            assert dangling(obj) == ("False", "Found", text)
+        levels = {o["metadata"]["name"]: o["spec"] for o in (await api.ok("GET", LEVELS))["items"]}
+        assert {n: s.get("limited", {}).get("assuredConcurrencyShares") for n, s in levels.items()} == {
+            "exempt": None, "catch-all": 5, "system": 30, "leader-election": 10, "workload-high": 40, "workload-low": 100,
+            "global-default": 20,
+        }  # fmt: skip
+
+    run(body)
+
+
+def test_a_schema_comes_into_force_and_says_when_its_level_is_missing() -> None:
+    async def body(api: Api) -> None:
+        flows = api.server.flows
+        await api.ok("POST", SCHEMAS, schema("mine"))
+        await settle()
+        obj = await api.ok("GET", SCHEMAS + "/for-jane")
+        text = 'This FlowSchema references the PriorityLevelConfiguration object named "mine" but there is no such object'
+        assert dangling(obj) == ("True", "NotFound", text)
+        assert flows.find(JANE, PODS).schema.name == "global-default"
+        await api.ok("POST", LEVELS, level("mine", 100))
+        await settle()
+        assert dangling(await api.ok("GET", SCHEMAS + "/for-jane"))[0] == "False"
+        assert flows.find(JANE, PODS).level.name == "mine" and flows.levels["mine"].limit == 197
+        stored = await api.ok("GET", LEVELS + "/mine")
+        stored["spec"]["limited"]["assuredConcurrencyShares"] = 1
+        await api.ok("PUT", LEVELS + "/mine", stored)
+        await settle()
+        assert flows.levels["mine"].limit == 3
+        await api.ok("DELETE", LEVELS + "/mine")
+        await settle()
+        assert flows.find(JANE, PODS).schema.name == "global-default"
+        assert dangling(await api.ok("GET", SCHEMAS + "/for-jane"))[0] == "True"
+
+    run(body)
+
+
+def test_mandatory_objects_stay_in_force_and_come_back_suggested_ones_do_not() -> None:
+    async def body(api: Api) -> None:
+        for target in (SCHEMAS + "/exempt", LEVELS + "/exempt", LEVELS + "/catch-all", SCHEMAS + "/probes"):
+            await api.ok("DELETE", target)
+        await settle()
+        admin = User("a", ("system:masters",))
+        assert api.server.flows.find(admin, PODS).level.limit == 0
+        await api.clock.run_for(61)
+        await settle()
+        for target in (SCHEMAS + "/exempt", LEVELS + "/exempt", LEVELS + "/catch-all"):
+            await api.ok("GET", target)
+        assert (await api.call("GET", SCHEMAS + "/probes"))[0] == 404
+
+    run(body)
+
+
+def test_a_restart_leaves_the_administrators_choice_alone() -> None:
+    async def main() -> None:
+        clock = VirtualClock()
+        store = MemoryStore(clock)
+        api = await start(store, clock)
+        await api.ok("DELETE", SCHEMAS + "/global-default")
+        second = await start(_Started(store), clock)
+        assert (await second.call("GET", SCHEMAS + "/global-default"))[0] == 404
+        await api.server.stop()
+
+    asyncio.run(main())
+
+
+class _Started:
+    """A store that runs already, so that a second server can take it over."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def start(self) -> None:
+        return
