@@ -19,7 +19,8 @@ def test_official_client_pages_patches_and_watches(cluster: Any) -> None:
     core.create_namespace({"metadata": {"name": ns}})
     try:
         for i in range(5):
-            core.create_namespaced_config_map(ns, {"metadata": {"name": f"c{i}", "labels": {"mine": "1"}}, "data": {"i": str(i)}})
+            meta = {"name": f"c{i}", "labels": {"mine": "1"}}
+            core.create_namespaced_config_map(ns, {"metadata": meta, "data": {"i": str(i)}})
         names, token = [], None
         while True:
             page = core.list_namespaced_config_map(ns, label_selector="mine=1", limit=2, _continue=token)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import threading
@@ -191,7 +190,8 @@ def test_index_changes_with_a_schema_only_where_it_must() -> None:
     assert paths["api/v1"]["serverRelativeURL"] == f"/openapi/v3/api/v1?hash={before['', 'v1']}"
 
 
-KUBECTLS = [k for k in (shutil.which("kubectl"), os.environ.get("KUBECTL_1_20")) if k]
+ROOT = Path(__file__).parents[3]
+KUBECTLS = [k for k in (shutil.which("kubectl"), *map(str, ROOT.glob(".tools/*/usr/bin/kubectl"))) if k]
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -243,15 +243,15 @@ def address() -> Iterator[str]:
     server.shutdown()
 
 
-@pytest.mark.parametrize("kubectl", KUBECTLS, ids=lambda k: Path(k).parent.parent.name)
+@pytest.mark.parametrize("binary", KUBECTLS, ids=lambda k: Path(k).parent.parent.name)
 @pytest.mark.parametrize(("what", "text"), [
     (("pod.spec.containers.ports",), "containerPort\t<integer> -required-"),
     (("gizmo.spec", "--api-version=shop.example/v1"), "how many"),
     (("role", "--api-version=rbac.authorization.k8s.io/v1beta1"), "rules"),
 ])
-def test_kubectl_explains(kubectl: str, address: str, tmp_path: Path, what: tuple[str, ...], text: str) -> None:
+def test_kubectl_explains(binary: str, address: str, tmp_path: Path, what: tuple[str, ...], text: str) -> None:
     done = subprocess.run(
-        [kubectl, "--server", address, "--cache-dir", str(tmp_path), "explain", *what],
+        [binary, "--server", address, "--cache-dir", str(tmp_path), "explain", *what],
         capture_output=True, text=True, check=False, timeout=60, env={"HOME": str(tmp_path), "KUBECONFIG": ""},
     )
     assert done.returncode == 0, done.stderr
