@@ -16,7 +16,7 @@ RECORDED = Path(__file__).parents[3] / "shared/golden/expected/1.20/api-discover
 # What we serve beyond 1.20, or do not serve; docs/differences.md says why.
 ADDED = {"batch/v1": {"cronjobs", "cronjobs/status"}, "storage.k8s.io/v1": {"csistoragecapacities"}}
 MISSING = {"policy/v1beta1": {"podsecuritypolicies"}}
-MISSING_VERSIONS = {("apiextensions.k8s.io", "v1beta1"), ("autoscaling", "v2beta1"), ("extensions", "v1beta1")}
+MISSING_VERSIONS = {("autoscaling", "v2beta1"), ("extensions", "v1beta1")}
 ADDED_VERSIONS = {("autoscaling", "v2"), ("discovery.k8s.io", "v1"), ("flowcontrol.apiserver.k8s.io", "v1"),
                   ("policy", "v1")}
 

@@ -36,7 +36,7 @@ PRIORITIES: dict[str, tuple[int, dict[str, int]]] = {
     "policy": (17100, {"v1beta1": 9, "v1": 8}),
     "rbac.authorization.k8s.io": (17000, {"v1": 15, "v1beta1": 12}),
     "storage.k8s.io": (16800, {"v1": 15, "v1beta1": 9}),
-    "apiextensions.k8s.io": (16700, {"v1": 15}),
+    "apiextensions.k8s.io": (16700, {"v1": 15, "v1beta1": 9}),
     "admissionregistration.k8s.io": (16700, {"v1": 15, "v1beta1": 12}),
     "scheduling.k8s.io": (16600, {"v1": 15, "v1beta1": 12}),
     "coordination.k8s.io": (16500, {"v1": 15, "v1beta1": 9}),

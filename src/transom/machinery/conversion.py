@@ -209,12 +209,72 @@ def _limited_from_v1(spec: Object) -> None:
         spec["limited"] = limited
 
 
+# --- apiextensions.k8s.io/v1beta1: what all versions have in common stands once, above them ----------
+
+_SHARED = (("validation", "schema"), ("subresources", "subresources"),
+           ("additionalPrinterColumns", "additionalPrinterColumns"))
+
+
+def _columns(columns: Any, path_from: str, path_to: str) -> Any:
+    return [{**{k: v for k, v in c.items() if k != path_from}, path_to: c.get(path_from, "")} for c in columns]
+
+
+def _definition_to_v1(spec: Object) -> None:
+    versions = [dict(v) for v in spec.get("versions") or ()]
+    if not versions and spec.get("version"):
+        versions = [{"name": spec["version"], "served": True, "storage": True}]
+    spec.pop("version", None)
+    for above, below in _SHARED:
+        shared = spec.pop(above, None)
+        for version in versions if shared is not None else ():
+            version[below] = shared
+    for version in versions:
+        if version.get("additionalPrinterColumns"):
+            version["additionalPrinterColumns"] = _columns(version["additionalPrinterColumns"], "JSONPath", "jsonPath")
+    spec["versions"] = versions
+    conversion = dict(spec.get("conversion") or {})
+    webhook = {"clientConfig": conversion.pop("webhookClientConfig", None),
+               "conversionReviewVersions": conversion.pop("conversionReviewVersions", None)}
+    if any(v is not None for v in webhook.values()):
+        conversion["webhook"] = {k: v for k, v in webhook.items() if v is not None}
+    if conversion:
+        spec["conversion"] = conversion
+
+
+def _definition_from_v1(spec: Object) -> None:
+    versions = [dict(v) for v in spec.get("versions") or ()]
+    for version in versions:
+        if version.get("additionalPrinterColumns"):
+            version["additionalPrinterColumns"] = _columns(version["additionalPrinterColumns"], "jsonPath", "JSONPath")
+    if versions:
+        spec["version"] = versions[0].get("name", "")
+    for above, below in _SHARED:
+        first = versions[0].get(below) if versions else None
+        if first and all(v.get(below) == first for v in versions):
+            spec[above] = first
+            for version in versions:
+                del version[below]
+    spec["versions"] = versions
+    conversion = dict(spec.get("conversion") or {})
+    webhook = conversion.pop("webhook", None) or {}
+    if webhook.get("clientConfig") is not None:
+        conversion["webhookClientConfig"] = webhook["clientConfig"]
+    if webhook.get("conversionReviewVersions") is not None:
+        conversion["conversionReviewVersions"] = webhook["conversionReviewVersions"]
+    if conversion:
+        spec["conversion"] = conversion
+    spec.setdefault("preserveUnknownFields", False)
+
+
 _SUBJECT = _in_spec(_renamer({"group": "groups"}))
 
 # (kind, version) -> (to the storage version, from it)
 _CHANGES: dict[tuple[str, str], tuple[_Change, _Change]] = {
     ("/Event", "events.k8s.io/v1"): _EVENT,
     ("/Event", "events.k8s.io/v1beta1"): _EVENT,
+    ("apiextensions.k8s.io/CustomResourceDefinition", "apiextensions.k8s.io/v1beta1"): _in_spec(
+        (_definition_to_v1, _definition_from_v1)
+    ),
     ("authorization.k8s.io/LocalSubjectAccessReview", "authorization.k8s.io/v1beta1"): _SUBJECT,
     ("authorization.k8s.io/SubjectAccessReview", "authorization.k8s.io/v1beta1"): _SUBJECT,
     ("autoscaling/HorizontalPodAutoscaler", "autoscaling/v1"): (hpa.from_v1, hpa.to_v1),

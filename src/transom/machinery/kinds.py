@@ -173,7 +173,7 @@ KINDS: tuple[Kind, ...] = (
     _k("admissionregistration.k8s.io", "ValidatingWebhookConfiguration", "validatingwebhookconfigurations",
        categories=_EXT, **_BETA, **_CLUSTER),
     _k("apiextensions.k8s.io", "CustomResourceDefinition", "customresourcedefinitions", short=("crd", "crds"),
-       categories=_EXT, subresources=(STATUS,), **_CLUSTER),
+       categories=_EXT, subresources=(STATUS,), **_BETA, **_CLUSTER),
     _k("flowcontrol.apiserver.k8s.io", "FlowSchema", "flowschemas", versions=("v1beta1", "v1"), storage="v1",
        subresources=(STATUS,), **_CLUSTER),
     _k("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration", "prioritylevelconfigurations",

@@ -24,7 +24,6 @@ _SLICES = ("EndpointSlice",)
 # Known, but served neither by 1.20 nor here (or by 1.20 only, under another name).
 _RETIRED: dict[tuple[str, str], tuple[str, ...]] = {
     ("admission.k8s.io", "v1beta1"): ("AdmissionReview",),
-    ("apiextensions.k8s.io", "v1beta1"): ("CustomResourceDefinition",),
     ("apps", "v1beta1"): ("ControllerRevision", "Deployment", "DeploymentRollback", "Scale", "StatefulSet"),
     ("apps", "v1beta2"): (*_WORKLOADS, "Scale"),
     ("autoscaling", "v2beta1"): ("HorizontalPodAutoscaler",),

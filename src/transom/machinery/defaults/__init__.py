@@ -54,6 +54,7 @@ _BY_KIND: dict[tuple[str, str], Rule] = {
 
 # Versions with rules of their own.
 _BY_VERSION: dict[tuple[str, str, str], Rule] = {
+    ("apiextensions.k8s.io", "v1beta1", "CustomResourceDefinition"): others.custom_resource_definition_v1beta1,
     ("admissionregistration.k8s.io", "v1beta1", "MutatingWebhookConfiguration"): others.mutating_webhooks_v1beta1,
     ("admissionregistration.k8s.io", "v1beta1", "ValidatingWebhookConfiguration"): others.validating_webhooks_v1beta1,
     ("autoscaling", "v1", "HorizontalPodAutoscaler"): others.autoscaler_v1,

@@ -182,6 +182,23 @@ def mutating_webhooks_v1beta1(obj: Object) -> None:
     mutating_webhooks(obj)
 
 
+def custom_resource_definition_v1beta1(obj: Object) -> None:
+    """The old version is laxer: a scope, a single version, and fields that the schema does not know stay."""
+    spec = obj.setdefault("spec", {})
+    if not spec.get("scope"):
+        spec["scope"] = "Namespaced"
+    if not spec.get("versions") and spec.get("version"):
+        spec["versions"] = [{"name": spec["version"], "served": True, "storage": True}]
+    if not spec.get("version") and spec.get("versions"):
+        spec["version"] = spec["versions"][0].get("name", "")
+    spec.setdefault("preserveUnknownFields", True)
+    custom_resource_definition(obj)
+    conversion = spec["conversion"]
+    if conversion.get("strategy") == "Webhook" and not conversion.get("conversionReviewVersions"):
+        conversion["conversionReviewVersions"] = ["v1beta1"]
+    _service_port(conversion.get("webhookClientConfig"))
+
+
 def custom_resource_definition(obj: Object) -> None:
     spec = obj.setdefault("spec", {})
     names = spec.setdefault("names", {})

@@ -271,10 +271,11 @@ def _spec(spec: Mapping[str, Any], options: _Options) -> Errors:
         errors.append(invalid("spec.group", group, "should be a domain with at least one dot"))
     errors += one_of(spec.get("scope", ""), "spec.scope", ("Cluster", "Namespaced"))
     schemas = _schemas(spec)
-    if not preserve or any(map(has_defaults, schemas)) or any(map(has_extensions, schemas)):
+    defaults = options.demands.defaults_forbidden is None and any(map(has_defaults, schemas))
+    if not preserve or defaults or any(map(has_extensions, schemas)):
         options = options._replace(need_structural=True)
     errors += _schemas_there(view, options, preserve)
-    if preserve and any(map(has_defaults, schemas)):
+    if preserve and defaults:
         errors.append(invalid("spec.preserveUnknownFields", True,
                               "must be false in order to use defaults in the schema"))
     for i, version in enumerate(view.versions or ()):
@@ -416,7 +417,14 @@ def _status(crd: Object) -> Errors:
     return _names((crd.get("status") or {}).get("acceptedNames") or {}, "status.acceptedNames")
 
 
-def validate_definition(crd: Object) -> Errors:
+_BETA = _Options(
+    Demands(known_types=False, defaults_forbidden="(cannot set default values in apiextensions.k8s.io/v1beta1 CRDs, must "
+                                                  "use apiextensions.k8s.io/v1)"),
+    need_schema=False, need_structural=False,
+)
+
+
+def _definition(crd: Object, options: _Options) -> Errors:
     spec = crd.get("spec") or {}
     expected = f"{(spec.get('names') or {}).get('plural', '')}.{spec.get('group', '')}"
 
@@ -425,8 +433,16 @@ def validate_definition(crd: Object) -> Errors:
         return messages if name == expected else [*messages, 'must be spec.names.plural+"."+spec.group']
 
     errors = validate_any_object_meta(crd["metadata"], False, name_rule)
-    errors += _spec(spec, _Options()) + _status(crd) + _stored_versions(crd)
-    return errors + _approved(crd, None) + _preserve(crd, None)
+    return errors + _spec(spec, options) + _status(crd) + _stored_versions(crd)
+
+
+def validate_definition(crd: Object) -> Errors:
+    return _definition(crd, _Options()) + _approved(crd, None) + _preserve(crd, None)
+
+
+def validate_beta_definition(crd: Object) -> Errors:
+    """The old version asks neither for schemas nor for approvals, but knows no defaults."""
+    return _definition(crd, _BETA)
 
 
 def _established(crd: Object) -> bool:
@@ -434,16 +450,28 @@ def _established(crd: Object) -> bool:
     return any(c.get("type") == "Established" and c.get("status") == "True" for c in conditions)
 
 
-def update_definition(new: Object, old: Object) -> Errors:
+def _updated(new: Object, old: Object, options: _Options) -> Errors:
     spec, before = new.get("spec") or {}, old.get("spec") or {}
     names, was = spec.get("names") or {}, before.get("names") or {}
-    errors = validate_any_object_meta_update(new["metadata"], old["metadata"]) + _spec(spec, _old_options(old))
+    errors = validate_any_object_meta_update(new["metadata"], old["metadata"]) + _spec(spec, options)
     if _established(old):
         errors += immutable(spec.get("scope", ""), before.get("scope", ""), "spec.scope")
         errors += immutable(names.get("kind", ""), was.get("kind", ""), "spec.names.kind")
     errors += immutable(spec.get("group", ""), before.get("group", ""), "spec.group")
     errors += immutable(names.get("plural", ""), was.get("plural", ""), "spec.names.plural")
-    return errors + _status(new) + _stored_versions(new) + _approved(new, old) + _preserve(new, old)
+    return errors + _status(new) + _stored_versions(new)
+
+
+def update_definition(new: Object, old: Object) -> Errors:
+    return _updated(new, old, _old_options(old)) + _approved(new, old) + _preserve(new, old)
+
+
+def update_beta_definition(new: Object, old: Object) -> Errors:
+    options = _old_options(old)
+    if any(map(has_defaults, _schemas(old.get("spec") or {}))):  # they are there, so they may stay
+        return _updated(new, old, options._replace(need_schema=False, need_structural=False))
+    demands = options.demands._replace(known_types=False, defaults_forbidden=_BETA.demands.defaults_forbidden)
+    return _updated(new, old, options._replace(demands=demands, need_schema=False, need_structural=False))
 
 
 def update_definition_status(new: Object, old: Object) -> Errors:
@@ -453,5 +481,8 @@ def update_definition_status(new: Object, old: Object) -> Errors:
 VALIDATORS = {
     "apiextensions.k8s.io/CustomResourceDefinition": Rules(
         validate_definition, update_definition, update_definition_status
+    ),
+    "apiextensions.k8s.io/CustomResourceDefinition@apiextensions.k8s.io/v1beta1": Rules(
+        validate_beta_definition, update_beta_definition, update_definition_status
     ),
 }
