@@ -1,0 +1,103 @@
+"""Which owner to look at when something that owners control comes, changes or goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from transom.client.informer import Informer
+from transom.controllers.ownership import resolve
+from transom.machinery.objects import Object, controller_of
+from transom.machinery.selectors import LabelSelector, SelectorError, from_object
+
+
+def selector_of(owner: Object) -> LabelSelector:
+    """The selector of an owner in group apps; raises SelectorError."""
+    return from_object(owner["spec"].get("selector"))
+
+
+class Dependents:
+    """Hooks are called for the owner before it is enqueued."""
+
+    def __init__(
+        self, dependents: Informer, owners: Informer, enqueue: Callable[[Object], None], *,
+        selector: Callable[[Object], LabelSelector] = selector_of,
+        created: Callable[[Object], None] | None = None,
+        deleted: Callable[[Object, Object], None] | None = None,
+        updated: Callable[[Object, Object, Object], None] | None = None,
+        matters: Callable[[Object, Object], bool] | None = None,
+    ) -> None:
+        """`created(owner)`, `deleted(owner, obj)`, `updated(owner, old, new)`. A change for which `matters` says no is
+        passed over."""
+        self._owners = owners
+        self._enqueue = enqueue
+        self._selector = selector
+        self._created = created
+        self._deleted = deleted
+        self._updated = updated
+        self._matters = matters
+        dependents.add_handler(add=self._on_add, update=self._on_update, delete=self._on_delete)
+
+    def _owner(self, obj: Object) -> Object | None:
+        return resolve(self._owners, obj["metadata"]["namespace"], controller_of(obj))
+
+    def _on_add(self, obj: Object) -> None:
+        if "deletionTimestamp" in obj["metadata"]:
+            # Seen for the first time on its way out: nobody has just made it.
+            self._on_delete(obj)
+            return
+        if controller_of(obj) is None:
+            self._offer(obj)
+            return
+        owner = self._owner(obj)
+        if owner is not None:
+            if self._created is not None:
+                self._created(owner)
+            self._enqueue(owner)
+
+    def _on_update(self, old: Object, new: Object) -> None:
+        before, after = old["metadata"], new["metadata"]
+        if before["resourceVersion"] == after["resourceVersion"]:
+            return
+        labels_changed = before.get("labels") != after.get("labels")
+        if "deletionTimestamp" in after:
+            # As good as gone for those who count: they need not wait for the kubelet.
+            self._on_delete(new)
+            if labels_changed:
+                self._on_delete(old)
+            return
+        if self._matters is not None and not self._matters(old, new):
+            return
+        ref, old_ref = controller_of(new), controller_of(old)
+        if ref != old_ref and old_ref is not None:
+            previous = self._owner(old)
+            if previous is not None:
+                self._enqueue(previous)
+        if ref is None:
+            if labels_changed or old_ref is not None:
+                self._offer(new)
+            return
+        owner = self._owner(new)
+        if owner is not None:
+            if self._updated is not None:
+                self._updated(owner, old, new)
+            self._enqueue(owner)
+
+    def _on_delete(self, obj: Object) -> None:
+        owner = self._owner(obj)
+        if owner is not None:
+            if self._deleted is not None:
+                self._deleted(owner, obj)
+            self._enqueue(owner)
+
+    def _offer(self, orphan: Object) -> None:
+        """Let those look at it who may want to adopt it."""
+        labels = orphan["metadata"].get("labels")
+        if not labels:
+            return
+        for owner in self._owners.list(orphan["metadata"]["namespace"]):
+            try:
+                selector = self._selector(owner)
+            except SelectorError:
+                continue
+            if not selector.empty and selector.matches(labels):
+                self._enqueue(owner)

@@ -1,0 +1,177 @@
+"""The ReplicaSets of a Deployment: which is the new one, revisions and the annotations that carry them. Pure functions.
+
+Objects from informers are shared; whatever here "sets" something gives a new dict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from transom.machinery.objects import Object
+
+HASH_LABEL = "pod-template-hash"
+REVISION = "deployment.kubernetes.io/revision"
+REVISION_HISTORY = "deployment.kubernetes.io/revision-history"
+DESIRED_REPLICAS = "deployment.kubernetes.io/desired-replicas"
+MAX_REPLICAS = "deployment.kubernetes.io/max-replicas"
+ROLLBACK_TO = "deprecated.deployment.rollback.to"
+# What a Deployment and its ReplicaSets do not share.
+_OWN = frozenset((
+    "kubectl.kubernetes.io/last-applied-configuration", REVISION, REVISION_HISTORY, DESIRED_REPLICAS, MAX_REPLICAS,
+    ROLLBACK_TO,
+))
+_LONGEST_HISTORY = 2000
+_INT32, _INT64 = 1 << 31, 1 << 63
+
+
+# ---- sizes as they are -----------------------------------------------------------------------------------------------
+
+
+def replicas(obj: Object) -> int:
+    return obj["spec"].get("replicas", 0)
+
+
+def total_replicas(sets: Iterable[Object]) -> int:
+    return sum(replicas(s) for s in sets)
+
+
+def total_status(sets: Iterable[Object], field: str) -> int:
+    return sum((s.get("status") or {}).get(field, 0) for s in sets)
+
+
+def active(sets: Iterable[Object]) -> list[Object]:
+    """Those that have pods, or ought to."""
+    return [s for s in sets if replicas(s) > 0]
+
+
+def by_age(replica_set: Object) -> tuple[str, str]:
+    """Oldest first; names decide between those of one second."""
+    meta = replica_set["metadata"]
+    return meta.get("creationTimestamp") or "", meta["name"]
+
+
+def by_size_older(sets: Iterable[Object]) -> list[Object]:
+    return sorted(sorted(sets, key=by_age), key=lambda s: -replicas(s))
+
+
+def by_size_newer(sets: Iterable[Object]) -> list[Object]:
+    return sorted(sorted(sets, key=by_age, reverse=True), key=lambda s: -replicas(s))
+
+
+# ---- the new one -----------------------------------------------------------------------------------------------------
+
+
+def _without_hash(template: Object) -> Object:
+    meta = dict(template.get("metadata") or {})
+    labels = {k: v for k, v in (meta.pop("labels", None) or {}).items() if k != HASH_LABEL}
+    return {**template, "metadata": {**{k: v for k, v in meta.items() if v}, "labels": labels}}
+
+
+def same_template(a: Object, b: Object) -> bool:
+    """Equal but for the label with the hash."""
+    return a.get("spec") == b.get("spec") and _without_hash(a) == _without_hash(b)
+
+
+def template_of(obj: Object) -> Object:
+    return obj["spec"].get("template") or {}
+
+
+def find_new(deployment: Object, sets: Iterable[Object]) -> Object | None:
+    """The oldest ReplicaSet with the Deployment's template."""
+    template = template_of(deployment)
+    return next((s for s in sorted(sets, key=by_age) if same_template(template_of(s), template)), None)
+
+
+def find_old(deployment: Object, sets: Sequence[Object]) -> list[Object]:
+    new = find_new(deployment, sets)
+    return [s for s in sets if new is None or s["metadata"]["uid"] != new["metadata"]["uid"]]
+
+
+def active_or_latest(new: Object | None, old: Iterable[Object]) -> Object | None:
+    """The only one with pods; the newest, when none has any."""
+    ordered = sorted(old, key=by_age, reverse=True)
+    everything = [*ordered, new] if new is not None else ordered
+    if not everything:
+        return None
+    with_pods = active(everything)
+    if not with_pods:
+        return new if new is not None else ordered[0]
+    return with_pods[0] if len(with_pods) == 1 else None
+
+
+# ---- annotations -----------------------------------------------------------------------------------------------------
+
+
+def notes_of(obj: Object) -> dict[str, str]:
+    return obj["metadata"].get("annotations") or {}
+
+
+def parse_number(text: str, bound: int = _INT64) -> int | None:
+    """As Go reads a decimal number of so many bits."""
+    digits = text[1:] if text[:1] in ("+", "-") else text
+    if not digits.isascii() or not digits.isdigit():
+        return None
+    number = int(text)
+    return number if -bound <= number < bound else None
+
+
+def annotated_number(replica_set: Object, name: str) -> int | None:
+    text = notes_of(replica_set).get(name)
+    return None if text is None else parse_number(text, _INT32)
+
+
+def revision(obj: Object) -> int | None:
+    """0 when there is none, None when it is no number."""
+    text = notes_of(obj).get(REVISION)
+    return 0 if text is None else parse_number(text)
+
+
+def max_revision(sets: Iterable[Object]) -> int:
+    return max((revision(s) or 0 for s in sets), default=0)
+
+
+def last_revision(sets: Iterable[Object]) -> int:
+    """The one before the newest; 0 when there is none."""
+    newest = second = 0
+    for replica_set in sets:
+        number = revision(replica_set)
+        if number is None:
+            continue
+        if number >= newest:
+            second, newest = newest, number
+        elif number > second:
+            second = number
+    return second
+
+
+def size_annotations(desired: int, most: int) -> dict[str, str]:
+    return {DESIRED_REPLICAS: str(desired), MAX_REPLICAS: str(most)}
+
+
+def copied_annotations(source: Object) -> dict[str, str]:
+    """What a Deployment hands down, or takes back in a rollback."""
+    return {k: v for k, v in notes_of(source).items() if k not in _OWN}
+
+
+def own_annotations(deployment: Object) -> dict[str, str]:
+    return {k: v for k, v in notes_of(deployment).items() if k in _OWN}
+
+
+def new_set_annotations(deployment: Object, before: dict[str, str], number: int) -> dict[str, str]:
+    """Annotations of the new ReplicaSet at revision `number`, from those it has. A revision it had before goes into its
+    history: it is rolled back to."""
+    old_text = before.get(REVISION, "")
+    old = parse_number(old_text) if old_text else 0
+    if old is None:
+        return before  # not ours to touch
+    after = {**before, **copied_annotations(deployment)}
+    if old >= number:
+        return after
+    after[REVISION] = str(number)
+    if REVISION in before:
+        history = [text for text in before.get(REVISION_HISTORY, "").split(",") if text]
+        history.append(old_text)
+        while len(history) > 1 and len(",".join(history)) > _LONGEST_HISTORY:
+            del history[0]
+        after[REVISION_HISTORY] = ",".join(history)
+    return after

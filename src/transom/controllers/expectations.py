@@ -1,0 +1,55 @@
+"""What a controller has done and not yet seen: creations and deletions on their way through the watch.
+
+A controller that counts pods in an informer right after it made some would make them again. So it notes what it expects
+and does not act on its count until all of it has come, or so much time has passed that it never will.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from transom.kit.clock import Clock
+
+TIMEOUT_SECONDS = 300.0
+
+
+class _Expected:
+    __slots__ = ("creations", "deletions", "since")
+
+    def __init__(self, creations: int, deletions: set[str], since: float) -> None:
+        self.creations = creations
+        self.deletions = deletions
+        self.since = since
+
+
+class Expectations:
+    """By the key of the owner."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._expected: dict[str, _Expected] = {}
+
+    def expect(self, owner: str, creations: int, deletions: Collection[str] = ()) -> None:
+        """A number of creations, and deletions by the keys of what goes: each counts once, whether its end comes as a
+        deletion timestamp or as a deletion, or as both."""
+        self._expected[owner] = _Expected(creations, set(deletions), self._clock.monotonic())
+
+    def created(self, owner: str, count: int = 1) -> None:
+        """Creations have been seen, or are not to come after all."""
+        expected = self._expected.get(owner)
+        if expected is not None:
+            expected.creations -= count
+
+    def deleted(self, owner: str, key: str) -> None:
+        expected = self._expected.get(owner)
+        if expected is not None:
+            expected.deletions.discard(key)
+
+    def satisfied(self, owner: str) -> bool:
+        expected = self._expected.get(owner)
+        if expected is None or (expected.creations <= 0 and not expected.deletions):
+            return True
+        return self._clock.monotonic() - expected.since > TIMEOUT_SECONDS
+
+    def forget(self, owner: str) -> None:
+        self._expected.pop(owner, None)

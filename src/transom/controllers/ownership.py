@@ -1,0 +1,141 @@
+"""Who controls what: the controller reference of an object, taking over orphans, letting go of what does not match.
+
+One rule for pods, ReplicaSets and revisions: what names me as its controller and matches my selector is mine; what
+matches and has no controller is adopted; what is mine and does not match any more is released.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from transom.client.api import STRATEGIC_PATCH, Client, is_not_found
+from transom.client.informer import Informer
+from transom.client.resources import GroupVersionResource
+from transom.client.workqueue import RetryLater
+from transom.machinery.errors import ApiError
+from transom.machinery.objects import Object, controller_of
+from transom.machinery.selectors import LabelSelector
+
+_INDEX = "controller"
+
+
+def controller_ref(owner: Object, resource: GroupVersionResource) -> Object:
+    """The reference that a controlled object bears."""
+    meta = owner["metadata"]
+    return {
+        "apiVersion": resource.api_version, "kind": resource.kind, "name": meta["name"], "uid": meta["uid"],
+        "controller": True, "blockOwnerDeletion": True,
+    }
+
+
+def index_by_controller(informer: Informer) -> None:
+    """Let `owned_or_orphaned` find objects without a walk over their namespace."""
+    informer.add_index(_INDEX, _index_values)
+
+
+def _index_values(obj: Object) -> tuple[str]:
+    refs = obj["metadata"].get("ownerReferences")
+    if refs:
+        for ref in refs:
+            if ref.get("controller"):
+                return (ref["uid"],)
+    return (_orphans(obj["metadata"]["namespace"]),)
+
+
+def _orphans(namespace: str) -> str:
+    return f"orphans of {namespace}"
+
+
+def owned(informer: Informer, uid: str) -> Iterable[Object]:
+    """What has the controller with this uid."""
+    return informer.by_index(_INDEX, uid)
+
+
+def owned_or_orphaned(informer: Informer, owner: Object) -> Iterator[Object]:
+    """All that `claim` must look at."""
+    meta = owner["metadata"]
+    yield from informer.by_index(_INDEX, meta["uid"])
+    yield from informer.by_index(_INDEX, _orphans(meta["namespace"]))
+
+
+def resolve(owners: Informer, namespace: str, ref: Object | None) -> Object | None:
+    """The owner that a controller reference means, if it is of this resource and still the same object."""
+    if ref is None or ref.get("kind") != owners.resource.kind:
+        return None
+    owner = owners.get(namespace, ref["name"])
+    return owner if owner is not None and owner["metadata"]["uid"] == ref["uid"] else None
+
+
+class ClaimFailed(RetryLater):
+    """Something could not be adopted or released; it is tried again."""
+
+
+async def claim(
+    client: Client, owners: GroupVersionResource, owner: Object, selector: LabelSelector,
+    resource: GroupVersionResource, candidates: Iterable[Object], belongs: Callable[[Object], bool] | None = None,
+) -> list[Object]:
+    """Those of the candidates that are the owner's, after adopting and releasing. `belongs` is a further condition."""
+    uid = owner["metadata"]["uid"]
+    going = "deletionTimestamp" in owner["metadata"]
+    claimed: list[Object] = []
+    adoptable: list[Object] = []
+    released: list[Object] = []
+    for obj in candidates:
+        meta = obj["metadata"]
+        ref = controller_of(obj)
+        if ref is not None and ref["uid"] != uid:
+            continue
+        matches = selector.matches(meta.get("labels")) and (belongs is None or belongs(obj))
+        if ref is not None:
+            (claimed if matches else released).append(obj)
+        elif matches and "deletionTimestamp" not in meta:
+            adoptable.append(obj)
+    if going or not (adoptable or released):
+        return claimed
+    problems = []
+    for obj in released:
+        try:
+            await _release(client, resource, obj, uid)
+        except ApiError as problem:
+            problems.append(str(problem))
+    if adoptable:
+        await _check_alive(client, owners, owner)
+    for obj in adoptable:
+        try:
+            await _patch(client, resource, obj, [controller_ref(owner, owners)])
+            claimed.append(obj)
+        except ApiError as problem:
+            if not is_not_found(problem):
+                problems.append(str(problem))
+    if problems:
+        raise ClaimFailed("; ".join(problems))
+    return claimed
+
+
+async def _check_alive(client: Client, owners: GroupVersionResource, owner: Object) -> None:
+    """An informer may lag behind; before something is adopted the server is asked."""
+    meta = owner["metadata"]
+    where = f"{meta['namespace']}/{meta['name']}"
+    try:
+        fresh = (await client.get(owners, meta["namespace"], meta["name"]))["metadata"]
+    except ApiError as problem:
+        raise ClaimFailed(f"can't adopt: {problem}") from problem
+    if fresh["uid"] != meta["uid"]:
+        raise ClaimFailed(f"original {owners.kind} {where} is gone: got uid {fresh['uid']}, wanted {meta['uid']}")
+    if "deletionTimestamp" in fresh:
+        raise ClaimFailed(f"{where} has just been deleted at {fresh['deletionTimestamp']}")
+
+
+async def _release(client: Client, resource: GroupVersionResource, obj: Object, uid: str) -> None:
+    try:
+        await _patch(client, resource, obj, [{"$patch": "delete", "uid": uid}])
+    except ApiError as problem:
+        # Invalid: it has no owner any more, or is another object of the same name.
+        if problem.reason not in ("NotFound", "Invalid"):
+            raise
+
+
+async def _patch(client: Client, resource: GroupVersionResource, obj: Object, refs: list[Object]) -> None:
+    meta = obj["metadata"]
+    body = {"metadata": {"uid": meta["uid"], "ownerReferences": refs}}
+    await client.patch(resource, meta["namespace"], meta["name"], body, STRATEGIC_PATCH)

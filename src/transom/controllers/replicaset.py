@@ -1,0 +1,258 @@
+"""ReplicaSets and ReplicationControllers: as many pods of a template as are asked for.
+
+The two differ in the shape of their selector and in name only, so one controller serves both; `Flavour` is what differs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from transom.client.api import is_namespace_terminating, is_not_found
+from transom.client.resources import PODS, REPLICA_SETS, REPLICATION_CONTROLLERS, GroupVersionResource
+from transom.client.store import key_of
+from transom.client.workqueue import WorkQueue
+from transom.controllers import pods
+from transom.controllers.base import Env, work
+from transom.controllers.dependents import Dependents, selector_of
+from transom.controllers.expectations import Expectations
+from transom.controllers.ownership import claim, controller_ref, index_by_controller, owned, owned_or_orphaned
+from transom.kit.clock import parse_rfc3339, rfc3339
+from transom.machinery.errors import ApiError
+from transom.machinery.objects import Object, controller_of
+from transom.machinery.selectors import LabelSelector, SelectorError, from_map, nothing
+
+_WORKERS = 5
+BURST = 500
+_FAILURE = "ReplicaFailure"
+_COUNTS = ("replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas")
+_PHASE_RANK = {"Pending": 0, "Unknown": 1, "Running": 2}
+
+
+class Flavour(NamedTuple):
+    resource: GroupVersionResource
+    component: str
+    selector: Callable[[Object], LabelSelector]
+
+
+def _map_selector(controller: Object) -> LabelSelector:
+    labels = controller["spec"].get("selector")
+    return from_map(labels) if labels else nothing()
+
+
+REPLICA_SET = Flavour(REPLICA_SETS, "replicaset-controller", selector_of)
+REPLICATION_CONTROLLER = Flavour(REPLICATION_CONTROLLERS, "replication-controller", _map_selector)
+
+
+class ReplicaSets:
+    def __init__(self, env: Env, flavour: Flavour = REPLICA_SET) -> None:
+        self._flavour = flavour
+        self._client = env.client
+        self._clock = env.clock
+        self._pod_control = pods.PodControl(env.client, env.recorder(flavour.component))
+        self._expectations = Expectations(env.clock)
+        self._queue: WorkQueue[str] = WorkQueue(env.clock, name=flavour.resource.plural)
+        self._sets = env.informers(flavour.resource)
+        self._pods = env.informers(PODS)
+        index_by_controller(self._pods)
+        index_by_controller(self._sets)
+        self._sets.add_handler(add=self._enqueue, update=self._set_updated, delete=self._set_deleted)
+        Dependents(
+            self._pods, self._sets, self._enqueue, selector=flavour.selector, matters=pods.concerns_owner,
+            created=lambda owner: self._expectations.created(key_of(owner)),
+            deleted=lambda owner, pod: self._expectations.deleted(key_of(owner), key_of(pod)),
+            updated=self._pod_updated,
+        )
+
+    async def run(self) -> None:
+        await work(self._queue, self._sync, (self._sets, self._pods), _WORKERS)
+
+    # ---- what happens --------------------------------------------------------------------------------------------
+
+    def _enqueue(self, replica_set: Object) -> None:
+        self._queue.add(key_of(replica_set))
+
+    def _set_updated(self, old: Object, new: Object) -> None:
+        if old["metadata"]["uid"] != new["metadata"]["uid"]:
+            self._expectations.forget(key_of(old))
+        self._enqueue(new)
+
+    def _set_deleted(self, replica_set: Object) -> None:
+        # One of the same name must not wait for what this one expected.
+        self._expectations.forget(key_of(replica_set))
+        self._enqueue(replica_set)
+
+    def _pod_updated(self, owner: Object, old: Object, new: Object) -> None:
+        seconds = owner["spec"].get("minReadySeconds") or 0
+        if seconds and pods.is_ready(new) and not pods.is_ready(old):
+            # Nothing else will happen when the pod becomes available. A second more, as times are whole seconds.
+            self._queue.add_after(key_of(owner), seconds + 1)
+
+    # ---- one ReplicaSet ------------------------------------------------------------------------------------------
+
+    async def _sync(self, key: str) -> None:
+        replica_set = self._sets.by_key(key)
+        if replica_set is None:
+            self._expectations.forget(key)
+            return
+        try:
+            selector = self._flavour.selector(replica_set)
+        except SelectorError:
+            return
+        satisfied = self._expectations.satisfied(key)
+        candidates = (pod for pod in owned_or_orphaned(self._pods, replica_set) if pods.is_active(pod))
+        mine = await claim(self._client, self._flavour.resource, replica_set, selector, PODS, candidates)
+        problem = None
+        if satisfied and "deletionTimestamp" not in replica_set["metadata"]:
+            problem = await self._manage(key, replica_set, mine)
+        now = self._clock.time()
+        updated = await self._update_status(replica_set, _status(replica_set, mine, problem, now))
+        spec, status = updated["spec"], updated.get("status") or {}
+        wanted = spec.get("replicas", 0)
+        if problem is not None:
+            raise problem
+        if spec.get("minReadySeconds") and wanted == status.get("readyReplicas", 0) != status.get("availableReplicas", 0):
+            self._queue.add_after(key, spec["minReadySeconds"])
+
+    async def _manage(self, key: str, replica_set: Object, mine: Sequence[Object]) -> Exception | None:
+        """Create or delete what is wanted; the first failure."""
+        missing = replica_set["spec"].get("replicas", 0) - len(mine)
+        if missing > 0:
+            return await self._create(key, replica_set, min(missing, BURST))
+        if missing < 0:
+            return await self._delete(key, replica_set, _to_delete(mine, self._related(replica_set), min(-missing, BURST)))
+        return None
+
+    async def _create(self, key: str, replica_set: Object, count: int) -> Exception | None:
+        self._expectations.expect(key, count)
+        ref = controller_ref(replica_set, self._flavour.resource)
+        pod = pods.from_template(replica_set["spec"].get("template") or {}, replica_set, ref)
+
+        async def create(_: int) -> None:
+            try:
+                await self._pod_control.create(replica_set, pod)
+            except ApiError as problem:
+                if not is_namespace_terminating(problem):  # then nothing can be created any more, which is no failure
+                    raise
+
+        succeeded = 0
+        try:
+            succeeded, problem = await pods.slow_start(count, create)
+        finally:
+            self._expectations.created(key, count - succeeded)
+        return problem
+
+    async def _delete(self, key: str, replica_set: Object, doomed: Sequence[Object]) -> Exception | None:
+        self._expectations.expect(key, 0, [key_of(pod) for pod in doomed])
+
+        async def delete(pod: Object) -> Exception | None:
+            try:
+                await self._pod_control.delete(replica_set, pod["metadata"]["name"])
+            except (ApiError, OSError, pods.DeleteFailed) as problem:
+                self._expectations.deleted(key, key_of(pod))
+                return None if is_not_found(problem) else problem
+            return None
+
+        problems = await asyncio.gather(*(delete(pod) for pod in doomed))
+        return next((problem for problem in problems if problem is not None), None)
+
+    def _related(self, replica_set: Object) -> Iterable[Object]:
+        """Pods of all ReplicaSets with the same owner: those of one Deployment."""
+        ref = controller_of(replica_set)
+        if ref is None:
+            return
+        seen: set[str] = set()
+        for sibling in owned(self._sets, ref["uid"]):
+            for pod in self._pods.list(sibling["metadata"]["namespace"], self._flavour.selector(sibling)):
+                if pod["metadata"]["uid"] not in seen:
+                    seen.add(pod["metadata"]["uid"])
+                    yield pod
+
+    async def _update_status(self, replica_set: Object, status: Object) -> Object:
+        """The object with its new status. A conflict is tried once more on what the server has."""
+        meta, old = replica_set["metadata"], replica_set.get("status") or {}
+        if (
+            old.get("observedGeneration", 0) == meta.get("generation", 0)
+            and all(old.get(name, 0) == status.get(name, 0) for name in _COUNTS)
+            and old.get("conditions") == status.get("conditions")
+        ):
+            return replica_set
+        resource = self._flavour.resource
+        status["observedGeneration"] = meta.get("generation", 0)
+        try:
+            return await self._client.update_status(resource, {**replica_set, "status": status})
+        except ApiError:
+            fresh = await self._client.get(resource, meta["namespace"], meta["name"])
+            return await self._client.update_status(resource, {**fresh, "status": status})
+
+
+def replication_controllers(env: Env) -> ReplicaSets:
+    return ReplicaSets(env, REPLICATION_CONTROLLER)
+
+
+# ---- status ----------------------------------------------------------------------------------------------------------
+
+
+def _status(replica_set: Object, mine: Sequence[Object], problem: Exception | None, now: float) -> Object:
+    spec, old = replica_set["spec"], replica_set.get("status") or {}
+    template_labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
+    wanted, seconds = template_labels.items(), spec.get("minReadySeconds") or 0
+    labelled = ready = available = 0
+    for pod in mine:
+        if wanted <= (pod["metadata"].get("labels") or {}).items():
+            labelled += 1
+        if pods.is_ready(pod):
+            ready += 1
+            if pods.is_available(pod, seconds, now):
+                available += 1
+    counts = dict(zip(_COUNTS, (len(mine), labelled, ready, available), strict=True))
+    status: Object = {name: value for name, value in counts.items() if value or name == "replicas"}
+    conditions = old.get("conditions") or []
+    failed = any(condition["type"] == _FAILURE for condition in conditions)
+    if problem is not None and not failed:
+        surplus = len(mine) - spec.get("replicas", 0)
+        condition = {
+            "type": _FAILURE, "status": "True", "lastTransitionTime": rfc3339(now),
+            "reason": "FailedCreate" if surplus < 0 else "FailedDelete", "message": str(problem),
+        }
+        conditions = [*conditions, condition]
+    elif problem is None and failed:
+        conditions = [condition for condition in conditions if condition["type"] != _FAILURE]
+    if conditions:
+        status["conditions"] = conditions
+    return status
+
+
+# ---- who goes first --------------------------------------------------------------------------------------------------
+
+
+def _to_delete(mine: Sequence[Object], related: Iterable[Object], count: int) -> Sequence[Object]:
+    if count >= len(mine):
+        return mine
+    crowd = Counter(_node(pod) for pod in related if pods.is_active(pod))
+    return sorted(mine, key=lambda pod: _rank(pod, crowd[_node(pod)]))[:count]
+
+
+def _node(pod: Object) -> str:
+    return (pod.get("spec") or {}).get("nodeName") or ""
+
+
+def _rank(pod: Object, crowd: int) -> tuple[bool, int, bool, int, float, int, float]:
+    """What is least missed comes first: not assigned, pending, not ready, on a node with many of its kind, ready for a
+    shorter time, restarted more often, younger."""
+    status = pod.get("status") or {}
+    ready = pods.ready_condition(pod)
+    is_ready = ready is not None and ready.get("status") == "True"
+    restarts = max((c.get("restartCount", 0) for c in status.get("containerStatuses") or ()), default=0)
+    return (
+        bool(_node(pod)), _PHASE_RANK.get(status.get("phase", ""), 0), is_ready, -crowd,
+        -_when(ready.get("lastTransitionTime")) if ready is not None and is_ready else 0.0,
+        -restarts, -_when(pod["metadata"].get("creationTimestamp")),
+    )
+
+
+def _when(time: str | None) -> float:
+    """A time to compare; none at all is later than any."""
+    return parse_rfc3339(time) if time else float("inf")

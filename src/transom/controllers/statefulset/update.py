@@ -1,0 +1,289 @@
+"""One look at one StatefulSet: which pods to create, to wait for, to delete, and what its status is then.
+
+The order is the whole point: a pod is made when all before it run and are ready, and removed when all after it are
+gone, unless the set allows to do it in parallel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from transom.client.api import Client, is_already_exists, is_not_found
+from transom.client.events import NORMAL, WARNING, EventRecorder
+from transom.client.informer import Informer
+from transom.client.resources import CONTROLLER_REVISIONS, PERSISTENT_VOLUME_CLAIMS, PODS, STATEFUL_SETS
+from transom.client.workqueue import RetryLater
+from transom.controllers import history, pods
+from transom.controllers.statefulset import identity
+from transom.controllers.statefulset.identity import ordinal_of, revision_of
+from transom.machinery.errors import ApiError
+from transom.machinery.objects import Object
+
+_COUNTS = ("replicas", "readyReplicas", "currentReplicas", "updatedReplicas")
+_COMPARED = (*_COUNTS, "currentRevision", "updateRevision")
+_ROLLING, _ON_DELETE = "RollingUpdate", "OnDelete"
+
+
+class ClaimsFailed(RetryLater):
+    """A pod cannot have its storage."""
+
+
+def _runs(pod: Object) -> bool:
+    return pods.phase(pod) == "Running" and pods.is_ready(pod)
+
+
+def _is_healthy(pod: Object) -> bool:
+    return _runs(pod) and not pods.is_terminating(pod)
+
+
+def _is_created(pod: Object) -> bool:
+    return bool(pods.phase(pod))
+
+
+class Update:
+    def __init__(
+        self, client: Client, events: EventRecorder, claims: Informer, stateful_set: Object, mine: Sequence[Object],
+        revisions: Sequence[Object],
+    ) -> None:
+        self._client = client
+        self._events = events
+        self._claims = claims
+        self._set = stateful_set
+        self._pods = mine
+        self._revisions = history.ordered(revisions)
+        self._collisions: int = (stateful_set.get("status") or {}).get("collisionCount") or 0
+
+    async def sync(self) -> None:
+        current, update = await self._current_and_update()
+        try:
+            status = await self._manage(current, update)
+            await self._write_status(status)
+        finally:
+            await self._truncate_history(current, update)
+
+    # ---- revisions -----------------------------------------------------------------------------------------------
+
+    async def _current_and_update(self) -> tuple[Object, Object]:
+        revisions = self._revisions
+        following = history.number(revisions[-1]) + 1 if revisions else 1
+        update = history.planned(self._set, STATEFUL_SETS, following, self._collisions)
+        equal = [revision for revision in revisions if history.same_data(revision, update)]
+        if not equal:
+            update, self._collisions = await history.create(self._client, self._set, update, self._collisions)
+        elif history.same_data(revisions[-1], equal[-1]):
+            update = revisions[-1]
+        else:
+            update = await history.renumber(self._client, equal[-1], following)
+        name = (self._set.get("status") or {}).get("currentRevision")
+        current = next((revision for revision in revisions if revision["metadata"]["name"] == name), update)
+        return current, update
+
+    async def _truncate_history(self, current: Object, update: Object) -> None:
+        live = {current["metadata"]["name"], update["metadata"]["name"], *(revision_of(pod) for pod in self._pods)}
+        past = [revision for revision in self._revisions if revision["metadata"]["name"] not in live]
+        limit = self._set["spec"].get("revisionHistoryLimit", 10)
+        for revision in past[:max(len(past) - limit, 0)]:
+            meta = revision["metadata"]
+            try:
+                await self._client.delete(CONTROLLER_REVISIONS, meta["namespace"], meta["name"])
+            except ApiError as problem:
+                if not is_not_found(problem):
+                    raise
+
+    # ---- pods ----------------------------------------------------------------------------------------------------
+
+    async def _manage(self, current: Object, update: Object) -> Object:
+        """Do what can be done now; the status after it."""
+        stateful_set, spec = self._set, self._set["spec"]
+        names = current["metadata"]["name"], update["metadata"]["name"]
+        count = spec.get("replicas", 0)
+        status: Object = {
+            "observedGeneration": stateful_set["metadata"].get("generation", 0), "currentRevision": names[0],
+            "updateRevision": names[1], "collisionCount": self._collisions, **dict.fromkeys(_COUNTS, 0),
+        }
+        found: dict[int, Object] = {}
+        condemned = []
+        for pod in self._pods:
+            status["replicas"] += 1
+            if _runs(pod):
+                status["readyReplicas"] += 1
+            if _is_created(pod) and not pods.is_terminating(pod):
+                _count_revision(status, revision_of(pod), 1)
+            ordinal = ordinal_of(pod)
+            if 0 <= ordinal < count:
+                found[ordinal] = pod
+            elif ordinal >= count:
+                condemned.append(pod)
+        condemned.sort(key=ordinal_of)
+        if "deletionTimestamp" in stateful_set["metadata"]:
+            return status
+
+        def planned(ordinal: int) -> Object:
+            revision = current if self._stays_current(ordinal) else update
+            return identity.new_pod(history.restored(stateful_set, revision), revision["metadata"]["name"], ordinal)
+
+        replicas = [found.get(ordinal) or planned(ordinal) for ordinal in range(count)]
+        first_unhealthy = next((pod for pod in (*replicas, *condemned) if not _is_healthy(pod)), None)
+        ordered = spec.get("podManagementPolicy") != "Parallel"
+        for ordinal, pod in enumerate(replicas):
+            if pods.phase(pod) == "Failed":
+                await self._recreate_failed(pod)
+                _count_revision(status, revision_of(pod), -1)
+                status["replicas"] -= 1
+                pod = replicas[ordinal] = planned(ordinal)
+            if not _is_created(pod):
+                await self._create(pod)
+                status["replicas"] += 1
+                _count_revision(status, revision_of(pod), 1)
+                if ordered:
+                    return status
+                continue
+            if ordered and not _is_healthy(pod):
+                return status
+            if not (identity.identity_matches(stateful_set, pod) and identity.storage_matches(stateful_set, pod)):
+                await self._repair(history.restored(stateful_set, update), pod)
+        for pod in reversed(condemned):
+            if pods.is_terminating(pod):
+                if ordered:
+                    return status
+                continue
+            if ordered and not _runs(pod) and pod is not first_unhealthy:
+                return status
+            await self._delete(pod)
+            _count_revision(status, revision_of(pod), -1)
+            if ordered:
+                return status
+        await self._move_to_update(replicas, status)
+        return status
+
+    def _stays_current(self, ordinal: int) -> bool:
+        """Whether a new pod of this place is still made after the current revision."""
+        strategy = self._set["spec"].get("updateStrategy") or {}
+        rolling = strategy.get("rollingUpdate")
+        if rolling is not None:
+            return bool(ordinal < (rolling.get("partition") or 0))
+        done = (self._set.get("status") or {}).get("currentReplicas", 0)
+        return bool(strategy.get("type") == _ROLLING and ordinal < done)
+
+    async def _move_to_update(self, replicas: Sequence[Object], status: Object) -> None:
+        """Delete the last pod that is not of the update revision, if all behind it are well."""
+        strategy = self._set["spec"].get("updateStrategy") or {}
+        if strategy.get("type") == _ON_DELETE:
+            return
+        lowest = (strategy.get("rollingUpdate") or {}).get("partition") or 0
+        for pod in reversed(replicas[lowest:]):
+            if revision_of(pod) != status["updateRevision"] and not pods.is_terminating(pod):
+                await self._delete(pod)
+                status["currentReplicas"] -= 1
+                return
+            if not _is_healthy(pod):
+                return
+
+    # ---- writes --------------------------------------------------------------------------------------------------
+
+    async def _create(self, pod: Object) -> None:
+        namespace = self._set["metadata"]["namespace"]
+        try:
+            await self._create_claims(self._set, pod)
+        except ClaimsFailed as problem:
+            self._tell("create", pod, problem)
+            raise
+        try:
+            await self._client.create(PODS, namespace, pod)
+        except ApiError as problem:
+            if not is_already_exists(problem):
+                self._tell("create", pod, problem)
+            raise
+        self._tell("create", pod)
+
+    async def _recreate_failed(self, pod: Object) -> None:
+        meta = self._set["metadata"]
+        message = (
+            f"StatefulSet {meta['namespace']}/{meta['name']} is recreating failed Pod {pod['metadata']['name']}"
+        )
+        self._events.event(self._set, WARNING, "RecreatingFailedPod", message)
+        await self._delete(pod)
+
+    async def _delete(self, pod: Object) -> None:
+        meta = pod["metadata"]
+        try:
+            # Never another pod that has this name by now.
+            await self._client.delete(PODS, meta["namespace"], meta["name"], uid=meta.get("uid", ""))
+        except ApiError as problem:
+            if not is_not_found(problem):
+                self._tell("delete", pod, problem)
+                raise
+        else:
+            self._tell("delete", pod)
+
+    async def _repair(self, stateful_set: Object, pod: Object) -> None:
+        """Give a pod back its label and volumes."""
+        repaired = identity.with_identity(stateful_set, pod)
+        try:
+            if not identity.storage_matches(stateful_set, pod):
+                await self._create_claims(stateful_set, pod)
+            await self._client.update(PODS, repaired)
+        except (ApiError, ClaimsFailed) as problem:
+            self._tell("update", pod, problem)
+            raise
+        self._tell("update", pod)
+
+    async def _create_claims(self, stateful_set: Object, pod: Object) -> None:
+        namespace = stateful_set["metadata"]["namespace"]
+        problems = []
+        for claim in identity.claims(stateful_set, ordinal_of(pod)).values():
+            name = claim["metadata"]["name"]
+            known = self._claims.get(namespace, name)
+            if known is not None:
+                if "deletionTimestamp" in known["metadata"]:
+                    problems.append(f"pvc {name} is being deleted")
+                continue
+            try:
+                await self._client.create(PERSISTENT_VOLUME_CLAIMS, namespace, claim)
+            except ApiError as problem:
+                problems.append(f"failed to create PVC {name}: {problem}")
+                if not is_already_exists(problem):
+                    self._tell_claim(name, pod, problem)
+            else:
+                self._tell_claim(name, pod)
+        if problems:
+            raise ClaimsFailed(problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
+
+    async def _write_status(self, status: Object) -> None:
+        stateful_set = self._set
+        old = stateful_set.get("status") or {}
+        rolling = (stateful_set["spec"].get("updateStrategy") or {}).get("type") == _ROLLING
+        if rolling and status["updatedReplicas"] == status["readyReplicas"] == status["replicas"]:
+            status["currentReplicas"] = status["updatedReplicas"]
+            status["currentRevision"] = status["updateRevision"]
+        behind = status["observedGeneration"] > old.get("observedGeneration", 0)
+        if not behind and all((old.get(field) or 0) == (status.get(field) or 0) for field in _COMPARED):
+            return
+        await self._client.update_status(STATEFUL_SETS, {**stateful_set, "status": status})
+
+    # ---- events --------------------------------------------------------------------------------------------------
+
+    def _tell(self, verb: str, pod: Object, problem: Exception | None = None) -> None:
+        name, pod_name = self._set["metadata"]["name"], pod["metadata"]["name"]
+        if problem is None:
+            message = f"{verb} Pod {pod_name} in StatefulSet {name} successful"
+            self._events.event(self._set, NORMAL, f"Successful{verb.title()}", message)
+        else:
+            message = f"{verb} Pod {pod_name} in StatefulSet {name} failed error: {problem}"
+            self._events.event(self._set, WARNING, f"Failed{verb.title()}", message)
+
+    def _tell_claim(self, claim: str, pod: Object, problem: Exception | None = None) -> None:
+        name, pod_name = self._set["metadata"]["name"], pod["metadata"]["name"]
+        if problem is None:
+            message = f"create Claim {claim} Pod {pod_name} in StatefulSet {name} success"
+            self._events.event(self._set, NORMAL, "SuccessfulCreate", message)
+        else:
+            message = f"create Claim {claim} for Pod {pod_name} in StatefulSet {name} failed error: {problem}"
+            self._events.event(self._set, WARNING, "FailedCreate", message)
+
+
+def _count_revision(status: Object, revision: str, step: int) -> None:
+    if revision == status["currentRevision"]:
+        status["currentReplicas"] += step
+    if revision == status["updateRevision"]:
+        status["updatedReplicas"] += step
