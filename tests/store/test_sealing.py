@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import os
 import sqlite3
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -18,8 +17,8 @@ from transom.store.api import StoreError
 from transom.store.sealing import NOTHING, Sealing
 from transom.store.sqlite import SqliteStore
 
-OLD, NEW, OTHER = os.urandom(32), os.urandom(32), os.urandom(32)
-SECRET = b'{"data":{"password":"%s"}}' % base64.b64encode(os.urandom(24))
+OLD, NEW, OTHER = (bytes([n]) * 16 + bytes(range(16)) for n in (11, 22, 33))
+SECRET = b'{"data":{"password":"%s"}}' % base64.b64encode(b"a password of the tests!")
 
 
 def sealing(buckets: tuple[str, ...] = ("secrets",), **keys: bytes) -> Sealing:

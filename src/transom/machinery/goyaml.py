@@ -398,7 +398,7 @@ def _digits_less(a: str, b: str, i: int) -> bool:
     lead = ""
     if a[i] == "0" or b[i] == "0":
         j = i - 1
-        while j >= 0 and a[j].isdigit():
+        while j >= 0 and a[j].isdecimal():
             if a[j] != "0":
                 lead = "1"
                 break
@@ -414,6 +414,6 @@ def _digits_less(a: str, b: str, i: int) -> bool:
 
 def _digit_run(text: str, start: int) -> str:
     end = start
-    while end < len(text) and text[end].isdigit():
+    while end < len(text) and text[end].isdecimal():
         end += 1
     return text[start:end]
