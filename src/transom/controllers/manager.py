@@ -19,13 +19,17 @@ from transom.controllers.base import Controller, Env, Settings
 from transom.controllers.bootstrap_tokens import BootstrapSigner, TokenCleaner
 from transom.controllers.certificates import CsrApprover, CsrCleaner, CsrSigner
 from transom.controllers.clusterrole_aggregation import ClusterRoleAggregation
+from transom.controllers.daemonset import DaemonSets
+from transom.controllers.deployment import Deployments
 from transom.controllers.garbagecollector import GarbageCollector
 from transom.controllers.namespace import NamespaceDeleter
 from transom.controllers.podgc import PodCollector
+from transom.controllers.replicaset import ReplicaSets, replication_controllers
 from transom.controllers.resourcequota import ResourceQuotas
 from transom.controllers.root_ca import RootCaPublisher
 from transom.controllers.serviceaccount import ServiceAccounts
 from transom.controllers.serviceaccount_token import ServiceAccountTokens
+from transom.controllers.statefulset import StatefulSets
 from transom.controllers.ttl import NodeTtl
 from transom.kit.clock import Clock
 
@@ -62,6 +66,11 @@ CONTROLLERS: tuple[Row, ...] = (
     Row("root-ca-cert-publisher", "root-ca-cert-publisher", _root_ca),
     Row("garbagecollector", "generic-garbage-collector", GarbageCollector),
     Row("namespace", "namespace-controller", NamespaceDeleter),
+    Row("deployment", "deployment-controller", Deployments),
+    Row("replicaset", "replicaset-controller", ReplicaSets),
+    Row("replicationcontroller", "replication-controller", replication_controllers),
+    Row("statefulset", "statefulset-controller", StatefulSets),
+    Row("daemonset", "daemon-set-controller", DaemonSets),
     Row("resourcequota", "resourcequota-controller", ResourceQuotas),
     Row("podgc", "pod-garbage-collector", PodCollector),
     Row("ttl", "ttl-controller", NodeTtl),
