@@ -17,10 +17,12 @@ from urllib.parse import urlencode
 import orjson
 
 from transom.apiserver import lists, reads, respond, writes
+from transom.apiserver.audit.calls import NOT_RECORDED, CallRecord
+from transom.apiserver.authorization.chain import refusal
 from transom.apiserver.context import Context, User
 from transom.apiserver.http.messages import Answer, Request, Response
 from transom.apiserver.negotiate import Form
-from transom.apiserver.options import list_options
+from transom.apiserver.options import ListOptions, list_options
 from transom.apiserver.requestinfo import RequestInfo
 from transom.apiserver.resources import Resource
 from transom.apiserver.subresources import table
@@ -76,33 +78,48 @@ class InProcessClient:
     ) -> Object:
         if subresource:
             return await self._call("get", resource, namespace, name, subresource=subresource)
-        res, _ = self._begin("get", resource, namespace, name)
-        storage = self._server.storage
-        return self._object(res, await storage.readable(res, storage.get(res, namespace, name)))
+        info = _info("get", resource, namespace, name)
+        with self._record(info) as record:
+            res = self._begin(info, record)
+            storage = self._server.storage
+            obj = self._object(res, await storage.readable(res, storage.get(res, namespace, name)))
+            if record.wants_object:
+                record.returned(obj)
+            return obj
 
     async def list(
         self, resource: GroupVersionResource, namespace: str = "", *, label_selector: str = "",
         field_selector: str = "", limit: int = 0, resource_version: str = "",
     ) -> Listing:
         """One consistent state in one piece: pages would save nothing here, so `limit` is not used."""
-        res, _ = self._begin("list", resource, namespace, selected=field_selector)
-        query = _lists(list_query(label_selector, field_selector, 0, resource_version))
-        listing = lists.list_records(self._server.storage, res, namespace, list_options(query, res, watch=False))
-        listing = await lists.readable(res, listing)
-        items = []
-        for count, record in enumerate(listing.records, 1):
-            items.append(self._object(res, record))
-            if count % _TURN == 0:
-                await asyncio.sleep(0)
-        return Listing(items, str(listing.revision))
+        info = _info("list", resource, namespace, selected=field_selector)
+        with self._record(info) as record:
+            res = self._begin(info, record)
+            query = _lists(list_query(label_selector, field_selector, 0, resource_version))
+            listing = lists.list_records(self._server.storage, res, namespace, list_options(query, res, watch=False))
+            listing = await lists.readable(res, listing)
+            items = []
+            for count, stored in enumerate(listing.records, 1):
+                items.append(self._object(res, stored))
+                if count % _TURN == 0:
+                    await asyncio.sleep(0)
+            if record.wants_object:
+                record.returned(respond.list_object(res, items, respond.list_metadata(listing)))
+            return Listing(items, str(listing.revision))
 
     async def watch(
         self, resource: GroupVersionResource, namespace: str = "", *, resource_version: str = "",
         label_selector: str = "", field_selector: str = "", bookmarks: bool = False, lifetime: float = 0,
     ) -> InProcessWatch:
-        res, _ = self._begin("watch", resource, namespace, selected=field_selector)
-        query = _lists(watch_query(resource_version, label_selector, field_selector, bookmarks, lifetime))
-        options = list_options(query, res, watch=True)
+        info = _info("watch", resource, namespace, selected=field_selector)
+        with self._record(info) as record:
+            res = self._begin(info, record)
+            query = _lists(watch_query(resource_version, label_selector, field_selector, bookmarks, lifetime))
+            watch = self._watch(res, namespace, list_options(query, res, watch=True))
+            watch.on_end = record.ended
+            return watch
+
+    def _watch(self, res: Resource, namespace: str, options: ListOptions) -> InProcessWatch:
         server = self._server
         since = reads.start_revision(server.storage, options)
         watch = InProcessWatch(self._object, res)
@@ -118,9 +135,13 @@ class InProcessClient:
 
     async def get_json(self, path: str) -> Any:
         info = RequestInfo(False, path, "get")
-        self._server.authorize(self._user, info)
-        answer = self._server.paths(self._request("GET", path), self._context(path), info)
-        return _content(await answer if isinstance(answer, Awaitable) else answer)
+        request = self._request("GET", path)
+        with self._record(info, request) as record:
+            self._authorize(info, record)
+            answer = self._server.paths(request, self._context(info, record), info)
+            answer = await answer if isinstance(answer, Awaitable) else answer
+            record.answered(answer)
+            return _content(answer)
 
     def _object(self, res: Resource, record: Record) -> Object:
         """The object of a record; shared whenever it is stored in the version that was asked for."""
@@ -174,45 +195,50 @@ class InProcessClient:
 
     # ---- the way in ----------------------------------------------------------------------------------------------
 
-    def _begin(
-        self, verb: str, resource: GroupVersionResource, namespace: str, name: str = "", subresource: str = "",
-        selected: str = "",
-    ) -> tuple[Resource, RequestInfo]:
-        """Authorize and find the resource, as the HTTP handler does."""
+    def _record(self, info: RequestInfo, request: Request | None = None) -> CallRecord:
         server = self._server
-        path = resource.path(namespace, name, subresource)
-        if resource.plural == "namespaces" and not resource.group:
-            namespace = name  # as the path of a namespace reads
-        info = RequestInfo(
-            True, path, verb, resource.group, resource.version, namespace, resource.plural, name, subresource, "",
-            _selected_name(selected) if selected else "",
-        )
-        server.authorize(self._user, info)
-        res = server.resources.find(resource.group, resource.version, resource.plural)
+        if server.audit is None:
+            return NOT_RECORDED
+        record = CallRecord()
+        record.begin(server.audit, server.clock, self._user, info, request or self._request("GET", info.path))
+        return record
+
+    def _authorize(self, info: RequestInfo, record: CallRecord) -> None:
+        decision = self._server.authorize.decide(self._user, info)
+        record.decided(decision)
+        if not decision.allowed:
+            raise refusal(self._user, info, decision.reason)
+
+    def _begin(self, info: RequestInfo, record: CallRecord) -> Resource:
+        """Authorize and find the resource, as the HTTP handler does."""
+        self._authorize(info, record)
+        res = self._server.resources.find(info.group, info.version, info.resource)
         if res is None:
             raise errors.generic_not_found()
-        if not subresource and res.stored and verb not in res.verbs:
+        if not info.subresource and res.stored and info.verb not in res.verbs:
             raise errors.generic_method_not_allowed()
-        return res, info
+        return res
 
     async def _call(
         self, verb: str, resource: GroupVersionResource, namespace: str, name: str = "", *, subresource: str = "",
         body: Any = None, media: str = "application/json", query: dict[str, str] | None = None,
     ) -> Any:
-        res, info = self._begin(verb, resource, namespace, name, subresource)
-        server = self._server
+        info = _info(verb, resource, namespace, name, subresource)
         request = self._request(_METHODS[verb], info.path, body, media, query)
-        ctx = self._context(info.path)
-        ctx.verb = verb
-        try:
-            if subresource or not res.stored:
-                answer = self._subresource(Call(server, ctx, res, info, request, _FORM))
-            else:
-                answer = _WRITES[verb](server.storage, ctx, res, info, request, _FORM)
-            return _content(await answer if isinstance(answer, Awaitable) else answer)
-        except StoreError as problem:
-            log.error("store: %s", problem)
-            raise errors.internal(str(problem)) from problem
+        with self._record(info, request) as record:
+            res = self._begin(info, record)
+            ctx = self._context(info, record)
+            try:
+                if subresource or not res.stored:
+                    answer = self._subresource(Call(self._server, ctx, res, info, request, _FORM))
+                else:
+                    answer = _WRITES[verb](self._server.storage, ctx, res, info, request, _FORM)
+                answer = await answer if isinstance(answer, Awaitable) else answer
+            except StoreError as problem:
+                log.error("store: %s", problem)
+                raise errors.internal(str(problem)) from problem
+            record.answered(answer)
+            return _content(answer)
 
     def _subresource(self, call: Call) -> Awaitable[Answer] | Answer:
         info, res = call.info, call.res
@@ -233,12 +259,31 @@ class InProcessClient:
         query: dict[str, str] | None = None,
     ) -> Request:
         target = f"{path}?{urlencode(query)}" if query else path
-        headers = {b"content-type": media.encode()} if body is not None else {}
-        return Request(method, target.encode(), path, headers, orjson.dumps(body) if body is not None else b"")
+        headers = {b"user-agent": self._user_agent.encode()}
+        if body is not None:
+            headers[b"content-type"] = media.encode()
+        raw = orjson.dumps(body) if body is not None else b""
+        return Request(method, target.encode(), path, headers, raw, remote="127.0.0.1")
 
-    def _context(self, path: str) -> Context:
-        return Context(self._user, self._server.clock.time(), user_agent=self._user_agent, path=path)
+    def _context(self, info: RequestInfo, record: CallRecord) -> Context:
+        ctx = Context(self._user, self._server.clock.time(), user_agent=self._user_agent, path=info.path)
+        ctx.verb = info.verb
+        if record.event is not None:
+            ctx.audit = record.event
+            record.ctx = ctx
+        return ctx
 
+
+def _info(
+    verb: str, resource: GroupVersionResource, namespace: str, name: str = "", subresource: str = "", selected: str = ""
+) -> RequestInfo:
+    path = resource.path(namespace, name, subresource)
+    if resource.plural == "namespaces" and not resource.group:
+        namespace = name  # as the path of a namespace reads
+    return RequestInfo(
+        True, path, verb, resource.group, resource.version, namespace, resource.plural, name, subresource, "",
+        _selected_name(selected) if selected else "",
+    )  # fmt: skip
 
 
 def _lists(query: dict[str, str]) -> dict[str, list[str]]:
@@ -304,6 +349,7 @@ class InProcessWatch(BatchedWatch):
         self.watcher: Watcher | None = None
         self.timer: Timer | None = None
         self.problem: ApiError | None = None
+        self.on_end: Callable[[], None] | None = None
 
     async def next(self) -> list[WatchEvent]:
         while not self._batches:
@@ -328,7 +374,7 @@ class InProcessWatch(BatchedWatch):
         ]
 
     def close(self) -> None:
-        self._ended = True
+        self._finish()
         self._batches.clear()
         if self.watcher is not None:
             self.watcher.close()
@@ -348,8 +394,14 @@ class InProcessWatch(BatchedWatch):
             self.close()
 
     def end(self) -> None:
-        self._ended = True
+        self._finish()
         self._wake()
+
+    def _finish(self) -> None:
+        self._ended = True
+        on_end, self.on_end = self.on_end, None
+        if on_end is not None:
+            on_end()
 
     def _push(self, batch: list[tuple[str, Record | Object]]) -> None:
         if batch and not self._ended:

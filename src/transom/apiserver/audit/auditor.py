@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import uuid
 
@@ -21,6 +22,14 @@ class Auditor:
         self._policy = policy
         self._rng = rng
         self.log = log
+
+    def start(self) -> None:
+        """Raises OSError when the log cannot be written."""
+        self.log.open()
+
+    async def stop(self) -> None:
+        """Returns when everything is written."""
+        await asyncio.get_running_loop().run_in_executor(None, self.log.close)
 
     def begin(self, request: Request, user: User | None, info: RequestInfo, now: float) -> AuditEvent | None:
         """None when nothing of it is recorded. `user` is None when nobody could be authenticated."""

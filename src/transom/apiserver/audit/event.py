@@ -101,6 +101,10 @@ class AuditEvent:
         )
 
     @property
+    def shows_answers(self) -> bool:
+        return self._verdict.level >= REQUEST_RESPONSE
+
+    @property
     def bodies(self) -> tuple[bytes | None, Response | None]:
         """What the thread is to decode, as far as the level allows."""
         request = self._request
