@@ -131,6 +131,8 @@ class ApiServer:
         return out
 
     async def start(self) -> None:
+        if self.audit is not None:
+            self.audit.start()
         await self.options.store.start()
         self._mark_services()
         self.definitions.start()
@@ -154,6 +156,8 @@ class ApiServer:
         self.webhooks.close()
         await self.definitions.stop()
         await self.options.store.close()
+        if self.audit is not None:
+            await self.audit.stop()
 
 
 def build(options: ServerOptions) -> ApiServer:
