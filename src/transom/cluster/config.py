@@ -39,7 +39,13 @@ class ClusterConfig:
     release: str = DEFAULT_RELEASE
     service_cidr: str = "10.96.0.0/16"
     node_ports: tuple[int, int] = (30000, 32767)
+    pod_cidr: str = "10.244.0.0/16"  # each node gets a /24 of it
+    load_balancer_cidr: str = "127.100.0.0/16"  # loopback: no service of ours is ever announced to a network
     no_nodes: bool = False
+    audit_policy: str = ""  # what is audited, "" for nothing
+    audit_log: str = ""  # where to, "" for the state folder
+    encryption_key_file: str = ""
+    encrypt: bool = False  # Secrets on disk; with a key file and without this they are decrypted again
     kubeconfig: str = ""  # the file that holds the cluster's context, "" for none
 
     @property

@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from transom.apiserver.http import HttpServer, server_context
@@ -20,6 +21,7 @@ from transom.apiserver.http.server import listen
 from transom.cluster.config import ClusterConfig
 from transom.cluster.errors import ClusterError
 from transom.cluster.pki import ClusterPki
+from transom.store.api import StoreError
 
 if TYPE_CHECKING:
     from transom.apiserver.server import ApiServer
@@ -69,7 +71,10 @@ async def serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     api = _build(config, pki)
-    await api.start()
+    try:
+        await api.start()
+    except StoreError as error:
+        raise ClusterError(f"cluster {config.name!r} cannot use its data: {error}", _data_hint(config)) from error
     server = HttpServer(api.handler, server_context(pki.server_cert, pki.server_key, pki.ca))
     await server.serve(sockets)
     gc.freeze()  # what start-up made stays for good; the collector need not look at it again
@@ -83,6 +88,13 @@ async def serve(
     await server.stop(STOP_GRACE)
     await api.stop()
     log.info("stopped")
+
+
+def _data_hint(config: ClusterConfig) -> str:
+    if config.encryption_key_file:
+        return f"its keys are in {config.encryption_key_file}; put back the one it needs, or name another file with " \
+               "--encryption-key-file FILE"
+    return "if it is encrypted, name its keys with --encryption-key-file FILE"
 
 
 def tune_process() -> None:
@@ -111,10 +123,12 @@ def _tune_malloc() -> None:
 def _build(config: ClusterConfig, pki: ClusterPki) -> ApiServer:
     from transom.apiserver.http.outgoing import ClientPair
     from transom.apiserver.server import ServerOptions, build
+    from transom.cluster import protection
     from transom.store.sqlite import SqliteStore
 
     return build(ServerOptions(
-        store=SqliteStore(config.database),
+        store=SqliteStore(config.database, sealing=protection.sealing(config)),
+        audit=protection.auditor(config, random.SystemRandom()),
         address=f"{config.bind}:{config.port}",
         release=config.release,
         service_cidr=config.service_cidr,
@@ -153,4 +167,8 @@ def _controllers(api: ApiServer, config: ClusterConfig, pki: ClusterPki) -> Cont
         return sign_request(authority, request, usages, _CERTIFICATE_SECONDS, api.clock.time())
 
     settings = Settings(root_ca=pki.ca.read_text(), sign=signer.sign, sign_certificate=sign_certificate)
+    if not config.no_nodes:
+        # Without nodes of our own there is nobody to use either; who brings nodes brings what they need.
+        settings = replace(settings, pod_cidrs=(config.pod_cidr,), service_cidrs=(config.service_cidr,),
+                           load_balancers=config.load_balancer_cidr)
     return ControllerManager(client, api.clock, random.SystemRandom(), settings, controllers=_CONTROLLERS)

@@ -48,6 +48,7 @@ class Settings:
     terminated_pods: int = 12500  # that may stay after they have ended
     node_grace: float = 40.0  # without a sign of life before a node is unreachable
     pod_cidrs: Sequence[str] = ()  # ranges that nodes get their share of, at most one of each family; none: no shares
+    service_cidrs: Sequence[str] = ()  # which nodes must not get, should they lie in the former
     node_cidr_mask: int = 24
     node_cidr_mask_ipv6: int = 64
     load_balancers: str = ""  # range that services of this type get an address from; none: they wait for somebody else

@@ -25,6 +25,8 @@ log = logging.getLogger("transom.controllers")
 
 _WORKERS = 5
 _FIRST_RETRY = 0.2
+# Nothing about a request can be changed once it is signed; whoever approves it gets a moment to finish.
+_SIGNING_SECONDS = 1.0
 _CLIENT_AUTH = "client auth"
 _OPTIONAL_CLIENT_USAGES = ("digital signature", "key encipherment")
 
@@ -62,13 +64,13 @@ def _parse(csr: Object) -> certificates.Request:
     return request
 
 
-def _requests(env: Env, name: str) -> tuple[Informer, WorkQueue[str]]:
-    """The informer and a queue that gets each request without a certificate when it changes."""
+def _requests(env: Env, name: str, wait: float = 0) -> tuple[Informer, WorkQueue[str]]:
+    """The informer and a queue that gets each request without a certificate some time after it changed."""
     queue: WorkQueue[str] = WorkQueue(env.clock, ControllerLimiter(env.clock, _FIRST_RETRY), name=name)
 
     def changed(csr: Object) -> None:
         if not _certificate(csr):
-            queue.add(csr["metadata"]["name"])
+            queue.add_after(csr["metadata"]["name"], wait)
 
     informer = env.informers(CERTIFICATE_SIGNING_REQUESTS)
     informer.add_handler(add=changed, update=lambda _, new: changed(new))
@@ -129,7 +131,7 @@ class CsrSigner:
         self._client = env.client
         self._clock = env.clock
         self._sign = sign
-        self._requests, self._queue = _requests(env, "csrsigning")
+        self._requests, self._queue = _requests(env, "csrsigning", _SIGNING_SECONDS)
 
     async def run(self) -> None:
         await work(self._queue, self._sync, (self._requests,), _WORKERS)

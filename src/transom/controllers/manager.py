@@ -23,10 +23,13 @@ from transom.controllers.daemonset import DaemonSets
 from transom.controllers.deployment import Deployments
 from transom.controllers.garbagecollector import GarbageCollector
 from transom.controllers.namespace import NamespaceDeleter
+from transom.controllers.nodeipam import NodeRanges
+from transom.controllers.nodelifecycle import NodeLifecycle
 from transom.controllers.podgc import PodCollector
 from transom.controllers.replicaset import ReplicaSets, replication_controllers
 from transom.controllers.resourcequota import ResourceQuotas
 from transom.controllers.root_ca import RootCaPublisher
+from transom.controllers.service_lb import LoadBalancers
 from transom.controllers.serviceaccount import ServiceAccounts
 from transom.controllers.serviceaccount_token import ServiceAccountTokens
 from transom.controllers.statefulset import StatefulSets
@@ -60,6 +63,14 @@ def _csr_signing(env: Env) -> Controller | None:
     return CsrSigner(env, env.settings.sign_certificate) if env.settings.sign_certificate is not None else None
 
 
+def _node_ranges(env: Env) -> Controller | None:
+    return NodeRanges(env) if env.settings.pod_cidrs else None
+
+
+def _load_balancers(env: Env) -> Controller | None:
+    return LoadBalancers(env) if env.settings.load_balancers else None
+
+
 CONTROLLERS: tuple[Row, ...] = (
     Row("serviceaccount-token", "", _tokens),
     Row("serviceaccount", "service-account-controller", ServiceAccounts),
@@ -72,7 +83,10 @@ CONTROLLERS: tuple[Row, ...] = (
     Row("statefulset", "statefulset-controller", StatefulSets),
     Row("daemonset", "daemon-set-controller", DaemonSets),
     Row("resourcequota", "resourcequota-controller", ResourceQuotas),
+    Row("nodeipam", "node-controller", _node_ranges),
+    Row("nodelifecycle", "node-controller", NodeLifecycle),
     Row("podgc", "pod-garbage-collector", PodCollector),
+    Row("service", "service-controller", _load_balancers),
     Row("ttl", "ttl-controller", NodeTtl),
     Row("clusterrole-aggregation", "clusterrole-aggregation-controller", ClusterRoleAggregation),
     Row("csrapproving", "certificate-controller", CsrApprover),

@@ -1,0 +1,133 @@
+"""Moves pods off nodes that have NoExecute taints: at once, or when the time is over for which they tolerate them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from transom.client.api import is_not_found
+from transom.client.events import NORMAL
+from transom.client.informer import Informer
+from transom.client.resources import PODS
+from transom.client.store import key_of, split_key
+from transom.client.workqueue import WorkQueue
+from transom.controllers.base import Env, work
+from transom.controllers.nodelifecycle.taints import NO_EXECUTE, taints_of, tolerated_seconds
+from transom.kit.clock import Timer
+from transom.machinery.errors import ApiError
+from transom.machinery.objects import Object
+
+BY_NODE = "nodeName"
+_WORKERS = 8
+_TRIES = 5
+
+
+class _Eviction(NamedTuple):
+    since: float  # when the pod began to tolerate what it is evicted for
+    timer: Timer
+
+
+def _no_execute(node: Object | None) -> list[Object]:
+    return [] if node is None else [taint for taint in taints_of(node) if taint["effect"] == NO_EXECUTE]
+
+
+class TaintManager:
+    """`nodes` and `pods` are informers; the pods have an index `BY_NODE`."""
+
+    def __init__(self, env: Env, nodes: Informer, pods: Informer) -> None:
+        self._client = env.client
+        self._clock = env.clock
+        self._events = env.recorder("taint-controller")
+        self._queue: WorkQueue[str] = WorkQueue(env.clock, name="taint manager")
+        self._nodes, self._pods = nodes, pods
+        self._tainted: dict[str, list[Object]] = {}
+        self._evictions: dict[str, _Eviction] = {}
+        self._evicted: set[str] = set()  # deletion is under way or done; not again before a cancellation
+        nodes.add_handler(add=self._node_changed, update=self._node_updated, delete=self._node_gone)
+        pods.add_handler(add=self._pod_changed, update=self._pod_updated, delete=self._pod_gone)
+
+    async def run(self) -> None:
+        await work(self._queue, self._delete, (self._nodes, self._pods), _WORKERS)
+
+    # ---- changes -------------------------------------------------------------------------------------------------
+
+    def _node_updated(self, old: Object, new: Object) -> None:
+        if _no_execute(old) != _no_execute(new):
+            self._node_changed(new)
+
+    def _node_changed(self, node: Object) -> None:
+        name, taints = node["metadata"]["name"], _no_execute(node)
+        if taints:
+            self._tainted[name] = taints
+        elif self._tainted.pop(name, None) is None:
+            return
+        for pod in self._pods.by_index(BY_NODE, name):
+            if taints:
+                self._judge(pod, taints)
+            else:
+                self._cancel(key_of(pod))
+
+    def _node_gone(self, node: Object) -> None:
+        self._tainted.pop(node["metadata"]["name"], None)
+
+    def _pod_updated(self, old: Object, new: Object) -> None:
+        before, after = old["spec"], new["spec"]
+        if any(before.get(field) != after.get(field) for field in ("tolerations", "nodeName")):
+            self._pod_changed(new)
+
+    def _pod_changed(self, pod: Object) -> None:
+        taints = self._tainted.get(pod["spec"].get("nodeName", ""))
+        if taints:
+            self._judge(pod, taints)
+
+    def _pod_gone(self, pod: Object) -> None:
+        self._cancel(key_of(pod))
+
+    # ---- evictions -----------------------------------------------------------------------------------------------
+
+    def _judge(self, pod: Object, taints: list[Object]) -> None:
+        key = key_of(pod)
+        seconds = tolerated_seconds(taints, pod["spec"].get("tolerations") or ())
+        if not seconds:
+            self._cancel(key)
+            if seconds is not None:
+                self._evict(key)
+            return
+        now = self._clock.monotonic()
+        since, planned = now, self._evictions.get(key)
+        if planned is not None:
+            since = planned.since
+            if since + seconds < now + seconds:
+                return  # it goes no later than that
+            self._cancel(key)
+        if key not in self._evicted:
+            self._evictions[key] = _Eviction(since, self._clock.call_later(seconds, self._evict, key))
+
+    def _evict(self, key: str) -> None:
+        self._evictions.pop(key, None)
+        if key not in self._evicted:
+            self._evicted.add(key)
+            self._queue.add(key)
+
+    def _cancel(self, key: str) -> None:
+        self._evicted.discard(key)
+        planned = self._evictions.pop(key, None)
+        if planned is not None:
+            planned.timer.cancel()
+            self._tell(key, f"Cancelling deletion of Pod {key}")
+
+    async def _delete(self, key: str) -> None:
+        namespace, name = split_key(key)
+        self._tell(key, f"Marking for deletion Pod {key}")
+        try:
+            await self._client.delete(PODS, namespace, name)
+        except (ApiError, OSError) as problem:
+            if is_not_found(problem):
+                return
+            if self._queue.failures(key) < _TRIES:
+                raise
+            self._evicted.discard(key)
+
+    def _tell(self, key: str, text: str) -> None:
+        namespace, name = split_key(key)
+        about = {"kind": "Pod", "name": name, "namespace": namespace}
+        self._events.event(about, NORMAL, "TaintManagerEviction", text)
