@@ -14,7 +14,8 @@ one; the cluster's own is in its state directory."""
 EXAMPLES = """\
   transom apiserver
   transom apiserver --name blue --port 7443
-  transom apiserver --kubeconfig ./kubeconfig"""
+  transom apiserver --kubeconfig ./kubeconfig
+  transom apiserver --audit-policy ./policy.yaml --audit-log ./audit.log"""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,6 +25,5 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from transom.cluster import lifecycle
 
-    wanted = lifecycle.Wanted(args.name, args.port, args.release, args.nodes, args.kubeconfig)
-    lifecycle.foreground(wanted, console.tell)
+    lifecycle.foreground(console.wanted(args), console.tell)
     return 0

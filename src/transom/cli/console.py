@@ -7,9 +7,12 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from transom.cluster.config import DEFAULT_NAME, RELEASES
+
+if TYPE_CHECKING:
+    from transom.cluster.lifecycle import Wanted
 
 _COLOURS = {"red": "31", "green": "32", "yellow": "33", "bold": "1", "dim": "2"}
 
@@ -40,6 +43,30 @@ def start_options(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="kubeconfig to put the context into",
     )
+    audit = parser.add_mutually_exclusive_group()
+    audit.add_argument("--audit-policy", type=absolute, metavar="FILE", help="record requests as this policy says")
+    audit.add_argument("--no-audit", action="store_true", help="record no requests any more")
+    parser.add_argument(
+        "--audit-log", type=absolute, metavar="FILE", help="where requests are recorded (default: in the state folder)"
+    )
+    parser.add_argument(
+        "--encrypt", action=argparse.BooleanOptionalAction, help="keep Secrets encrypted on disk, or no longer"
+    )
+    parser.add_argument(
+        "--encryption-key-file",
+        type=absolute,
+        metavar="FILE",
+        help="the keys for that (default: a key made for the cluster, in its state folder)",
+    )
+
+
+def wanted(args: argparse.Namespace) -> Wanted:
+    """What the options say."""
+    from transom.cluster.lifecycle import Wanted
+    from transom.cluster.protection import Protection
+
+    protection = Protection(args.audit_policy, args.audit_log, args.no_audit, args.encrypt, args.encryption_key_file)
+    return Wanted(args.name, args.port, args.release, args.nodes, args.kubeconfig, protection)
 
 
 def port(text: str) -> int:

@@ -17,6 +17,7 @@ EXAMPLES = """\
   transom up
   transom up --name blue --port 7443
   transom up --kubeconfig /tmp/kubeconfig --no-nodes
+  transom up --encrypt --audit-policy ./policy.yaml
   transom up --output json"""
 
 
@@ -29,8 +30,7 @@ def run(args: argparse.Namespace) -> int:
     from transom.cluster import lifecycle
 
     began = time.monotonic()
-    wanted = lifecycle.Wanted(args.name, args.port, args.release, args.nodes, args.kubeconfig)
-    config = lifecycle.up(wanted, console.tell)
+    config = lifecycle.up(console.wanted(args), console.tell)
     took = time.monotonic() - began
     if args.output != "text":
         console.show(lifecycle.status(config), args.output)

@@ -114,6 +114,8 @@ def _run(
 
         serve(ready)
         code = 0
+    except ClusterError as error:
+        print(f"error: {error.message}\n{error.hint}", file=sys.stderr)  # noqa: T201
     except BaseException:
         traceback.print_exc()
     finally:

@@ -7,16 +7,17 @@ import shutil
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from transom.cluster import config as configs
-from transom.cluster import daemon, kubeconfig
+from transom.cluster import daemon, kubeconfig, protection
 from transom.cluster.config import RELEASES, ClusterConfig
 from transom.cluster.errors import ClusterError
 from transom.cluster.pki import ClusterPki, ensure
+from transom.cluster.protection import Protection
 from transom.kit.files import write_atomic
 
 READY_SECONDS = 30.0
@@ -42,6 +43,7 @@ class Wanted:
     release: str | None = None
     nodes: bool | None = None
     kubeconfig: Path | None = None
+    protection: Protection = field(default_factory=Protection)
 
 
 def up(wanted: Wanted, tell: Tell) -> ClusterConfig:
@@ -109,6 +111,8 @@ def _prepare(
     config = replace(config, kubeconfig=kubeconfig_file)
     lock = daemon.Lock(config)
     try:
+        config = protection.choose(config, wanted.protection)
+        protection.check(config)
         sockets = open_sockets(config)
         config = replace(config, port=sockets[0].getsockname()[1])
         pki = ensure(config)
@@ -172,6 +176,8 @@ def status(config: ClusterConfig) -> dict[str, Any]:
         "release": config.release,
         "version": config.git_version,
         "nodes": not config.no_nodes,
+        "encrypted": config.encrypt,
+        "auditLog": str(protection.audit_log(config)) if config.audit_policy else None,
         "pid": pid or None,
         "startedAt": None,
         "uptimeSeconds": None,
