@@ -15,6 +15,7 @@ from transom.machinery.objects import Object
 from transom.machinery.validation.names import name_is_dns_subdomain
 
 _NOT_ACTIVE = frozenset(("Succeeded", "Failed"))
+_PHASE_RANK = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 
 # ---- facts about a pod -----------------------------------------------------------------------------------------------
@@ -63,6 +64,30 @@ def concerns_owner(old: Object, new: Object) -> bool:
         before.get("labels") != after.get("labels") or before.get("ownerReferences") != after.get("ownerReferences")
         or before["uid"] != after["uid"] or phase(old) != phase(new) or ready_condition(old) != ready_condition(new)
     )
+
+
+def node_of(pod: Object) -> str:
+    """The node that a pod is assigned to, or ""."""
+    return (pod.get("spec") or {}).get("nodeName") or ""
+
+
+def rank(pod: Object, crowd: int = 0) -> tuple[bool, int, bool, int, float, int, float]:
+    """What is least missed comes first: not assigned, pending, not ready, on a node with many of its kind, ready for a
+    shorter time, restarted more often, younger."""
+    status = pod.get("status") or {}
+    ready = ready_condition(pod)
+    is_ready = ready is not None and ready.get("status") == "True"
+    restarts = max((c.get("restartCount", 0) for c in status.get("containerStatuses") or ()), default=0)
+    return (
+        bool(node_of(pod)), _PHASE_RANK.get(status.get("phase", ""), 0), is_ready, -crowd,
+        -_when(ready.get("lastTransitionTime")) if ready is not None and is_ready else 0.0,
+        -restarts, -_when(pod["metadata"].get("creationTimestamp")),
+    )
+
+
+def _when(time: str | None) -> float:
+    """A time to compare; none at all is later than any."""
+    return parse_rfc3339(time) if time else float("inf")
 
 
 # ---- pods from templates ---------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from transom.controllers.base import Env, work
 from transom.controllers.dependents import Dependents, selector_of
 from transom.controllers.expectations import Expectations
 from transom.controllers.ownership import claim, controller_ref, index_by_controller, owned, owned_or_orphaned
-from transom.kit.clock import parse_rfc3339, rfc3339
+from transom.kit.clock import rfc3339
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, controller_of
 from transom.machinery.selectors import LabelSelector, SelectorError, from_map, nothing
@@ -28,7 +28,6 @@ _WORKERS = 5
 BURST = 500
 _FAILURE = "ReplicaFailure"
 _COUNTS = ("replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas")
-_PHASE_RANK = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 
 class Flavour(NamedTuple):
@@ -231,28 +230,5 @@ def _status(replica_set: Object, mine: Sequence[Object], problem: Exception | No
 def _to_delete(mine: Sequence[Object], related: Iterable[Object], count: int) -> Sequence[Object]:
     if count >= len(mine):
         return mine
-    crowd = Counter(_node(pod) for pod in related if pods.is_active(pod))
-    return sorted(mine, key=lambda pod: _rank(pod, crowd[_node(pod)]))[:count]
-
-
-def _node(pod: Object) -> str:
-    return (pod.get("spec") or {}).get("nodeName") or ""
-
-
-def _rank(pod: Object, crowd: int) -> tuple[bool, int, bool, int, float, int, float]:
-    """What is least missed comes first: not assigned, pending, not ready, on a node with many of its kind, ready for a
-    shorter time, restarted more often, younger."""
-    status = pod.get("status") or {}
-    ready = pods.ready_condition(pod)
-    is_ready = ready is not None and ready.get("status") == "True"
-    restarts = max((c.get("restartCount", 0) for c in status.get("containerStatuses") or ()), default=0)
-    return (
-        bool(_node(pod)), _PHASE_RANK.get(status.get("phase", ""), 0), is_ready, -crowd,
-        -_when(ready.get("lastTransitionTime")) if ready is not None and is_ready else 0.0,
-        -restarts, -_when(pod["metadata"].get("creationTimestamp")),
-    )
-
-
-def _when(time: str | None) -> float:
-    """A time to compare; none at all is later than any."""
-    return parse_rfc3339(time) if time else float("inf")
+    crowd = Counter(pods.node_of(pod) for pod in related if pods.is_active(pod))
+    return sorted(mine, key=lambda pod: pods.rank(pod, crowd[pods.node_of(pod)]))[:count]

@@ -1,0 +1,69 @@
+"""What a Job says of itself: its end, its conditions. Pure functions; CronJobs and the clean-up read them too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from transom.kit.clock import parse_rfc3339, rfc3339
+from transom.machinery.objects import Object
+
+COMPLETE, FAILED, SUSPENDED = "Complete", "Failed", "Suspended"
+
+
+def end_condition(job: Object) -> Object | None:
+    """The condition that says that the Job is over, however it went."""
+    for condition in (job.get("status") or {}).get("conditions") or ():
+        if condition["type"] in (COMPLETE, FAILED) and condition.get("status") == "True":
+            return condition
+    return None
+
+
+def is_finished(job: Object) -> bool:
+    return end_condition(job) is not None
+
+
+def is_suspended(job: Object) -> bool:
+    return bool(job["spec"].get("suspend"))
+
+
+def condition(kind: str, now: float, reason: str = "", message: str = "", status: str = "True") -> Object:
+    out = {"type": kind, "status": status, "lastProbeTime": rfc3339(now), "lastTransitionTime": rfc3339(now)}
+    if reason:
+        out |= {"reason": reason, "message": message}
+    return out
+
+
+def with_suspension(conditions: Sequence[Object], suspended: bool, now: float) -> list[Object] | None:
+    """The conditions with the one about suspension turned, None when it says so already."""
+    fresh = (
+        condition(SUSPENDED, now, "JobSuspended", "Job suspended") if suspended
+        else condition(SUSPENDED, now, "JobResumed", "Job resumed", "False")
+    )
+    at = next((i for i, old in enumerate(conditions) if old["type"] == SUSPENDED), None)
+    if at is None:
+        return [*conditions, fresh] if suspended else None  # it never was
+    if conditions[at].get("status") == fresh["status"]:
+        return None
+    return [*conditions[:at], fresh, *conditions[at + 1:]]
+
+
+def seconds_to_deadline(job: Object, start: str, now: float) -> float | None:
+    """Seconds until the Job has been active for too long, negative afterwards; None when it may take its time."""
+    allowed = job["spec"].get("activeDeadlineSeconds")
+    if allowed is None or not start or is_suspended(job):
+        return None
+    return parse_rfc3339(start) + float(allowed) - now
+
+
+def restarted_too_often(job: Object, pods: Iterable[Object]) -> bool:
+    """Where containers are started again within their pod, those starts count against the limit."""
+    if (job["spec"]["template"].get("spec") or {}).get("restartPolicy") != "OnFailure":
+        return False
+    restarts = 0
+    for pod in pods:
+        status = pod.get("status") or {}
+        if status.get("phase") in ("Running", "Pending"):
+            for field in ("initContainerStatuses", "containerStatuses"):
+                restarts += sum(container.get("restartCount", 0) for container in status.get(field) or ())
+    limit = job["spec"].get("backoffLimit", 0)
+    return restarts > 0 if limit == 0 else restarts >= limit
