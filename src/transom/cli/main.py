@@ -23,6 +23,8 @@ VERBS = {
     "kubeconfig": "print a kubeconfig for a cluster",
     "apiserver": "run the control plane in the foreground",
     "controller-manager": "run the controllers alone, against any API server",
+    "scheduler": "run the scheduler alone, against any API server",
+    "explain-schedule": "say why a pod goes to a node, or to none",
     "bench": "measure an API server",
     "version": "print the version",
 }

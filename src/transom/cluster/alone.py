@@ -54,9 +54,9 @@ def controller_manager(wanted: Manager) -> None:
         if wanted.leader_elect:
             identity = f"{socket.gethostname()}_{uuid.uuid4()}"
             elector = LeaderElector(client, "kube-system", USER_AGENT, identity, clock, rng)
-            work = _leading(elector, manager.run)
+            work = leading(elector, manager.run)
         try:
-            await _until_signal(work)
+            await until_signal(work)
         finally:
             await client.close()
 
@@ -75,7 +75,7 @@ def _settings(wanted: Manager) -> Settings:
     return Settings(root_ca=wanted.root_ca.read_text() if wanted.root_ca is not None else "", sign=sign)
 
 
-def _leading(elector: LeaderElector, work: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+def leading(elector: LeaderElector, work: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
     async def run() -> None:
         await elector.run(work)
         raise ClusterError("leaderelection lost", "another instance leads now; start this one again to stand by")
@@ -83,7 +83,7 @@ def _leading(elector: LeaderElector, work: Callable[[], Awaitable[None]]) -> Cal
     return run
 
 
-async def _until_signal(work: Callable[[], Awaitable[None]]) -> None:
+async def until_signal(work: Callable[[], Awaitable[None]]) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

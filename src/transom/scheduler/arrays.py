@@ -1,0 +1,79 @@
+"""The array types of the scheduler, and values per row that are kept until the row changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+
+import numpy as np
+from numpy.typing import NDArray
+
+Rows = NDArray[np.intp]  # rows of the snapshot, each a node
+Mask = NDArray[np.bool_]
+Ints = NDArray[np.int64]
+Codes = NDArray[np.int32]
+Values = Mask | Ints
+
+_LOGGED = 8192
+_KEPT = 512
+
+
+def no_rows() -> Rows:
+    return np.zeros(0, np.intp)
+
+
+class _Entry:
+    __slots__ = ("at", "values")
+
+    def __init__(self, values: Values, at: int) -> None:
+        self.values = values
+        self.at = at
+
+
+class RowCache:
+    """Columns computed from single rows. Whoever changes a row says so with `touch`; then only that row is computed anew.
+
+    A column handed out is overwritten by later calls: take what you need of it at once."""
+
+    def __init__(self) -> None:
+        self._entries: dict[Hashable, _Entry] = {}
+        self._log: list[int] = []
+        self._base = 0
+        self._capacity = 0
+
+    @property
+    def version(self) -> int:
+        """Moves on with every change of any row."""
+        return self._base + len(self._log)
+
+    def touch(self, row: int) -> None:
+        self._log.append(row)
+        if len(self._log) > _LOGGED:
+            cut = _LOGGED // 2
+            del self._log[:cut]
+            self._base += cut
+
+    def resize(self, capacity: int) -> None:
+        self._entries.clear()
+        self._capacity = capacity
+
+    def get(self, key: Hashable, compute: Callable[[Rows], Values]) -> Values:
+        """The column of `key`; `compute` gives its values at some rows."""
+        entry = self._entries.get(key)
+        now = self._base + len(self._log)
+        if entry is None:
+            if len(self._entries) >= _KEPT:
+                del self._entries[next(iter(self._entries))]
+            entry = self._entries[key] = _Entry(compute(np.arange(self._capacity)), now)
+            return entry.values
+        behind = now - entry.at
+        if behind:
+            if behind == 1:
+                rows = np.array(self._log[-1:], np.intp)
+                entry.values[rows] = compute(rows)
+            elif behind * 4 > self._capacity or entry.at < self._base:
+                entry.values = compute(np.arange(self._capacity))
+            else:
+                rows = np.array(list(set(self._log[entry.at - self._base:])), np.intp)
+                entry.values[rows] = compute(rows)
+            entry.at = now
+        return entry.values

@@ -1,0 +1,68 @@
+"""Events of the scheduler. While pods wait for nodes only few are written: a binding is worth more than the news of it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from transom.client.api import Client
+from transom.client.series import SeriesRecorder
+from transom.kit.clock import Clock
+from transom.machinery.objects import Object
+
+NOTE_LIMIT = 1024
+_QUEUED = 20_000
+_PAUSE = 0.01
+_AT_ONCE, _AT_ONCE_BUSY = 20, 1
+
+
+class _Event(NamedTuple):
+    regarding: Object
+    kind: str
+    reason: str
+    action: str
+    note: str
+    related: Object | None
+
+
+class Announcer:
+    """Tells events in the name of one scheduler. `busy` says whether pods wait for nodes."""
+
+    def __init__(self, client: Client, name: str, clock: Clock, rng: random.Random, busy: Callable[[], bool]) -> None:
+        self._recorder = SeriesRecorder(client, name, f"{name}-{socket.gethostname()}", clock, rng)
+        self._clock = clock
+        self._busy = busy
+        self._queue: deque[_Event] = deque()
+        self._wake = asyncio.Event()
+
+    def event(
+        self, regarding: Object, kind: str, reason: str, action: str, note: str, related: Object | None = None
+    ) -> None:
+        if len(self._queue) < _QUEUED:
+            self._queue.append(_Event(regarding, kind, reason, action, note, related))
+            self._wake.set()
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._recorder.run())
+            group.create_task(self._pass_on())
+
+    async def _pass_on(self) -> None:
+        while True:
+            for _ in range(_AT_ONCE_BUSY if self._busy() else _AT_ONCE):
+                if self._queue:
+                    event = self._queue.popleft()
+                    self._recorder.event(*event[:5], related=event.related)
+            if self._queue:
+                await self._clock.sleep(_PAUSE)
+            else:
+                self._wake.clear()
+                await self._wake.wait()
+
+
+def shortened(note: str) -> str:
+    return note if len(note) <= NOTE_LIMIT else note[:NOTE_LIMIT - 4] + " ..."

@@ -1,0 +1,47 @@
+"""Which images nodes have: for a score that likes nodes where a pod's images are already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from transom.machinery.objects import Object
+
+
+class Held(NamedTuple):
+    """An image on one node. `nodes` is how many had it when this node last said so; Kubernetes does not renew it."""
+
+    size: int
+    nodes: int
+
+
+class Images:
+    def __init__(self) -> None:
+        self._sizes: dict[str, int] = {}
+        self._rows: dict[str, set[int]] = {}
+        self._held: dict[str, dict[int, Held]] = {}
+        self._names: dict[int, set[str]] = {}
+
+    def set(self, row: int, images: Iterable[Object]) -> bool:
+        """What the node in this row has now; whether that is news."""
+        before = {name: self._held[name].pop(row) for name in self._names.get(row, ())}
+        for name in self._names.pop(row, ()):
+            self._rows[name].discard(row)
+            if not self._rows[name]:
+                del self._rows[name], self._sizes[name], self._held[name]
+        names = set()
+        for image in images:
+            for name in image.get("names") or ():
+                rows = self._rows.setdefault(name, set())
+                self._sizes.setdefault(name, image.get("sizeBytes", 0))
+                rows.add(row)
+                if name not in names:
+                    names.add(name)
+                    self._held.setdefault(name, {})[row] = Held(self._sizes[name], len(rows))
+        if names:
+            self._names[row] = names
+        return before != {name: self._held[name][row] for name in names}
+
+    def holders(self, name: str) -> dict[int, Held]:
+        """The rows of nodes that have the image of this name."""
+        return self._held.get(name, {})

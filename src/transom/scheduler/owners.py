@@ -1,0 +1,70 @@
+"""What a pod's Services and owners select: pods that belong together and should not all run in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from transom.client.informer import Informer, InformerFactory
+from transom.client.resources import REPLICA_SETS, REPLICATION_CONTROLLERS, SERVICES, STATEFUL_SETS
+from transom.machinery import selectors
+from transom.machinery.objects import Object
+from transom.machinery.selectors import LabelSelector, Requirement, SelectorError
+from transom.scheduler.framework import Handle
+from transom.scheduler.pods import Identity
+
+
+class Owners:
+    def __init__(self, informers: InformerFactory) -> None:
+        self._versions: dict[str, int] = {}  # of each namespace's selectors
+        self._by_map = [informers(SERVICES), informers(REPLICATION_CONTROLLERS)]
+        self._by_selector = [informers(REPLICA_SETS), informers(STATEFUL_SETS)]
+        for informer in (*self._by_map, *self._by_selector):
+            informer.add_handler(add=self._changed, update=self._updated, delete=self._changed)
+
+    def _changed(self, obj: Object) -> None:
+        namespace = obj["metadata"]["namespace"]
+        self._versions[namespace] = self._versions.get(namespace, 0) + 1
+
+    def _updated(self, old: Object, new: Object) -> None:
+        if (old.get("spec") or {}).get("selector") != (new.get("spec") or {}).get("selector"):
+            self._changed(new)
+
+    def selector(self, identity: Identity) -> LabelSelector:
+        """All selectors that take the pod, as one; an empty one when none does."""
+        version = self._versions.get(identity.namespace, 0)
+        found: tuple[int, LabelSelector] | None = identity.memo.get(self)
+        if found is None or found[0] != version:
+            found = identity.memo[self] = version, self._combine(identity)
+        return found[1]
+
+    def _combine(self, identity: Identity) -> LabelSelector:
+        merged: dict[str, str] = {}
+        for informer in self._by_map:
+            for obj in informer.list(identity.namespace):
+                wanted = (obj.get("spec") or {}).get("selector")
+                if wanted and selectors.from_map(wanted).matches(identity.labels):
+                    merged |= wanted
+        requirements: list[Requirement] = list(selectors.from_map(merged).requirements)
+        if identity.labels:
+            for informer in self._by_selector:
+                for selector in _matching(informer, identity):
+                    requirements += selector.requirements
+        return LabelSelector(requirements) if requirements else selectors.everything()
+
+
+def owners(handle: Handle) -> Owners:
+    """The one that plugins share."""
+    if "owners" not in handle.shared:
+        handle.shared["owners"] = Owners(handle.informers)
+    found: Owners = handle.shared["owners"]
+    return found
+
+
+def _matching(informer: Informer, identity: Identity) -> Iterator[LabelSelector]:
+    for obj in informer.list(identity.namespace):
+        try:
+            selector = selectors.from_object((obj.get("spec") or {}).get("selector"))
+        except SelectorError:
+            continue
+        if not selector.empty and selector.matches(identity.labels):
+            yield selector

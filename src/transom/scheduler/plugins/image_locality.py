@@ -1,0 +1,45 @@
+"""ImageLocality: prefer nodes that have the pod's images already, the more the larger they are."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+
+from transom.machinery.objects import Object
+from transom.scheduler.arrays import Ints, Rows
+from transom.scheduler.framework import MAX_SCORE, Cycle, Handle, Score
+from transom.scheduler.snapshot import Snapshot
+
+_MB = 1024 * 1024
+_LEAST, _MOST = 23 * _MB, 1000 * _MB
+
+
+def full_name(image: str) -> str:
+    """An image without a tag is the latest."""
+    return image if image.rfind(":") > image.rfind("/") else image + ":latest"
+
+
+class ImageLocality:
+    name = "ImageLocality"
+
+    def __init__(self, args: Object, handle: Handle) -> None:
+        pass
+
+    def score(self, cycle: Cycle, rows: Rows) -> Score:
+        snapshot, images = cycle.snapshot, cycle.pod.shape.images
+        names = [full_name(image) for image in images]
+        if not any(map(snapshot.images.holders, names)):
+            return 0
+        # How far an image is spread depends on how many nodes there are.
+        key = self.name, images, len(snapshot)
+        return cast(Ints, snapshot.static.get(key, lambda some: _scores(snapshot, names, some)))[rows]
+
+
+def _scores(snapshot: Snapshot, names: list[str], rows: Rows) -> Ints:
+    sums = np.zeros(snapshot.capacity, np.int64)
+    for name in names:
+        for row, held in snapshot.images.holders(name).items():
+            sums[row] += int(held.size * (held.nodes / len(snapshot)))
+    most = _MOST * len(names)
+    return MAX_SCORE * (np.clip(sums[rows], _LEAST, most) - _LEAST) // (most - _LEAST)

@@ -1,0 +1,39 @@
+"""NodeResourcesBalancedAllocation: prefer nodes where CPU and memory would be used in like proportion."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from transom.machinery.objects import Object
+from transom.scheduler.arrays import Ints, Rows
+from transom.scheduler.framework import MAX_SCORE, Cycle, Handle, Score
+from transom.scheduler.plugins.allocation import DEFAULT_RESOURCES, amounts, requests_of
+from transom.scheduler.snapshot import Snapshot
+
+
+class BalancedAllocation:
+    name = "NodeResourcesBalancedAllocation"
+
+    def __init__(self, args: Object, handle: Handle) -> None:
+        pass
+
+    def score(self, cycle: Cycle, rows: Rows) -> Score:
+        snapshot = cycle.snapshot
+        wanted = requests_of(cycle.pod.shape, DEFAULT_RESOURCES)
+        return cast(Ints, snapshot.usage.get((self.name, wanted), lambda some: _scores(snapshot, wanted, some)))[rows]
+
+
+def _scores(snapshot: Snapshot, wanted: tuple[int, ...], rows: Rows) -> Ints:
+    cpu, memory = (
+        _fraction(*amounts(snapshot, name, want, rows)) for (name, _), want in zip(DEFAULT_RESOURCES, wanted, strict=True)
+    )
+    scores = ((1 - np.abs(cpu - memory)) * MAX_SCORE).astype(np.int64)
+    scores[(cpu >= 1) | (memory >= 1)] = 0
+    return scores
+
+
+def _fraction(has: Ints, requested: Ints) -> NDArray[np.float64]:
+    return np.where(has == 0, 1.0, requested / np.maximum(has, 1))

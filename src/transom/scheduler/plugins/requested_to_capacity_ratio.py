@@ -1,0 +1,78 @@
+"""RequestedToCapacityRatio: a score that follows a line drawn by the configuration over the use of resources."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+
+from transom.machinery.objects import Object
+from transom.scheduler.arrays import Ints, Rows
+from transom.scheduler.framework import ConfigError, Cycle, Handle, Score, check_args
+from transom.scheduler.plugins.allocation import amounts, read_resources, requests_of
+from transom.scheduler.snapshot import Snapshot
+
+_FULL = 100
+_STEP = 10  # scores of the configuration go from 0 to 10
+
+
+class RequestedToCapacityRatio:
+    name = "RequestedToCapacityRatio"
+
+    def __init__(self, args: Object, handle: Handle) -> None:
+        check_args(args, ("shape", "resources"), self.name)
+        points = [(p.get("utilization", 0), p.get("score", 0)) for p in args.get("shape") or ()]
+        resources = read_resources(args)
+        problem = _wrong_shape(points) or next(
+            (f"resource {name} weight {weight} must not be less than 1" for name, weight in resources if weight < 1), ""
+        )
+        if problem:
+            raise ConfigError(f'initializing plugin "{self.name}": {problem}')
+        self._resources = tuple(dict(resources).items())
+        self._line = np.array([_on_line(points, use) for use in range(_FULL + 1)], np.int64)
+        self._key = self.name, self._resources, tuple(points)
+
+    def score(self, cycle: Cycle, rows: Rows) -> Score:
+        snapshot = cycle.snapshot
+        wanted = requests_of(cycle.pod.shape, self._resources)
+        key = self._key, wanted
+        return cast(Ints, snapshot.usage.get(key, lambda some: self._scores(snapshot, wanted, some)))[rows]
+
+    def _scores(self, snapshot: Snapshot, wanted: tuple[int, ...], rows: Rows) -> Ints:
+        total, weights = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
+        for (name, weight), want in zip(self._resources, wanted, strict=True):
+            has, requested = amounts(snapshot, name, want, rows)
+            use = _FULL - np.maximum(has - requested, 0) * _FULL // np.maximum(has, 1)
+            score = self._line[np.where(has == 0, _FULL, use)]
+            total += score * weight
+            weights += np.where(score > 0, weight, 0)
+        # Half of a point counts as a whole one.
+        return np.where(weights > 0, np.floor(total / np.maximum(weights, 1) + 0.5), 0).astype(np.int64)
+
+
+def _on_line(points: list[tuple[int, int]], use: int) -> int:
+    for i, (x, y) in enumerate(points):
+        if use <= x:
+            if i == 0:
+                return y * _STEP
+            x0, y0 = points[i - 1]
+            rise = (y - y0) * _STEP * (use - x0)
+            # As integers are divided in Go: towards zero.
+            return y0 * _STEP + (rise // (x - x0) if rise >= 0 else -(-rise // (x - x0)))
+    return points[-1][1] * _STEP
+
+
+def _wrong_shape(points: list[tuple[int, int]]) -> str:
+    if not points:
+        return "at least one point must be specified"
+    for i in range(1, len(points)):
+        if points[i - 1][0] >= points[i][0]:
+            return ("utilization values must be sorted. "
+                    f"Utilization[{i - 1}]=={points[i - 1][0]} >= Utilization[{i}]=={points[i][0]}")
+    for i, point in enumerate(points):
+        for what, short, value, most in (("utilization", "Utilization", point[0], 100), ("score", "Score", point[1], 10)):
+            if value < 0:
+                return f"{what} values must not be less than 0. {short}[{i}]=={value}"
+            if value > most:
+                return f"{what} values must not be greater than {most}. {short}[{i}]=={value}"
+    return ""

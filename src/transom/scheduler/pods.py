@@ -1,0 +1,227 @@
+"""Pods as the scheduler sees them: facts read once, shared by all pods that look the same.
+
+A `Shape` is what the specification asks for, an `Identity` is who the pod is to selectors. Both are interned: thousands
+of pods of one Deployment share one of each, and whatever is worked out for the first of them holds for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
+
+import orjson
+
+from transom.machinery import selectors
+from transom.machinery.objects import Object
+from transom.machinery.selectors import LabelSelector, SelectorError
+from transom.scheduler.resources import Requests, counted_request, pod_requests
+
+ALL_ADDRESSES = "0.0.0.0"
+_DISKS = ("gcePersistentDisk", "awsElasticBlockStore", "rbd", "iscsi", "azureDisk", "cinder")
+
+
+class HostPort(NamedTuple):
+    ip: str
+    protocol: str
+    port: int
+
+
+class Identity:
+    """Namespace and labels. `memo` keeps which predicates hold for it."""
+
+    __slots__ = ("__weakref__", "labels", "memo", "namespace")
+
+    def __init__(self, namespace: str, labels: dict[str, str]) -> None:
+        self.namespace = namespace
+        self.labels = labels
+        self.memo: dict[Hashable, Any] = {}
+
+
+class Predicate:
+    """Pods in one of these namespaces that one selector takes; with several pairs, all must hold. Interned by `predicate`."""
+
+    __slots__ = ("__weakref__", "pairs")
+
+    def __init__(self, pairs: tuple[tuple[frozenset[str], LabelSelector], ...]) -> None:
+        self.pairs = pairs
+
+    def holds(self, identity: Identity) -> bool:
+        found = identity.memo.get(self)
+        if found is None:
+            found = identity.memo[self] = all(
+                identity.namespace in namespaces and selector.matches(identity.labels)
+                for namespaces, selector in self.pairs
+            )
+        return bool(found)
+
+
+class Term(NamedTuple):
+    """A term of pod affinity: near (or far from) pods of the predicate, where near means the same value of the key."""
+
+    predicate: Predicate
+    key: str
+    weight: int = 0
+
+
+class Spread(NamedTuple):
+    max_skew: int
+    key: str
+    hard: bool
+    selector: LabelSelector | None  # None: what the pod's Services and owners select
+    problem: str = ""  # what is wrong with the selector
+
+
+class PodTerms(NamedTuple):
+    """Pod affinity and anti-affinity; `problem` is what is wrong with a selector."""
+
+    affinity: tuple[Term, ...] = ()
+    anti_affinity: tuple[Term, ...] = ()
+    preferred: tuple[Term, ...] = ()
+    avoided: tuple[Term, ...] = ()
+    problem: str = ""
+
+    @property
+    def any(self) -> bool:
+        return bool(self.affinity or self.anti_affinity or self.preferred or self.avoided)
+
+
+class Shape:
+    """What a specification asks for. `memo` is for plugins: it lives as long as pods of this shape do."""
+
+    __slots__ = (
+        "__weakref__", "counted_cpu", "counted_memory", "images", "memo", "node_affinity", "node_selector", "ports", "priority",
+        "requests", "spec", "spreads", "terms", "tolerations",
+    )
+
+    def __init__(self, namespace: str, spec: Object) -> None:
+        self.spec = spec
+        self.requests: Requests = pod_requests(spec)
+        self.counted_cpu = counted_request(spec, "cpu")
+        self.counted_memory = counted_request(spec, "memory")
+        self.priority: int = spec.get("priority") or 0
+        self.node_selector: dict[str, str] = spec.get("nodeSelector") or {}
+        affinity = spec.get("affinity") or {}
+        self.node_affinity: Object | None = affinity.get("nodeAffinity")
+        self.tolerations: list[Object] = spec.get("tolerations") or []
+        self.images = tuple(c.get("image", "") for c in spec.get("containers") or ())
+        self.ports = tuple(_host_ports(spec))
+        self.terms = _pod_terms(namespace, affinity)
+        self.spreads: tuple[Spread, ...] = tuple(map(read_spread, spec.get("topologySpreadConstraints") or ()))
+        self.memo: dict[Hashable, Any] = {}
+
+
+class PodInfo:
+    """A pod in one state. `row` is that of its node in the snapshot, -1 while it has none."""
+
+    __slots__ = ("identity", "key", "name", "namespace", "pod", "priority", "row", "shape", "terminating", "uid")
+
+    def __init__(self, pod: Object) -> None:
+        meta, spec = pod["metadata"], pod["spec"]
+        self.pod = pod
+        self.name: str = meta["name"]
+        self.namespace: str = meta.get("namespace", "")
+        self.key = f"{self.namespace}/{self.name}"
+        self.uid: str = meta.get("uid") or self.key
+        self.shape = _shape(self.namespace, spec)
+        self.priority: int = self.shape.priority
+        self.identity = _identity(self.namespace, meta.get("labels") or {})
+        self.terminating = meta.get("deletionTimestamp") is not None
+        self.row = -1
+
+    @property
+    def node_name(self) -> str:
+        return self.pod["spec"].get("nodeName", "")
+
+    @property
+    def volumes(self) -> list[Object]:
+        return self.pod["spec"].get("volumes") or []
+
+    @property
+    def nominated(self) -> str:
+        return (self.pod.get("status") or {}).get("nominatedNodeName", "")
+
+
+_shapes: WeakValueDictionary[bytes, Shape] = WeakValueDictionary()
+_identities: WeakValueDictionary[Hashable, Identity] = WeakValueDictionary()
+_predicates: WeakValueDictionary[Hashable, Predicate] = WeakValueDictionary()
+
+
+def _shape(namespace: str, spec: Object) -> Shape:
+    get = spec.get
+    key = orjson.dumps((
+        namespace, [(c.get("resources"), c.get("ports"), c.get("image")) for c in get("containers") or ()],
+        [c.get("resources") for c in get("initContainers") or ()], get("overhead"), get("nodeSelector"), get("affinity"),
+        get("tolerations"), get("topologySpreadConstraints"), get("priority"), get("os"),
+    ))
+    shape = _shapes.get(key)
+    if shape is None:
+        shape = _shapes[key] = Shape(namespace, spec)
+    return shape
+
+
+def _identity(namespace: str, labels: dict[str, str]) -> Identity:
+    key = (namespace, frozenset(labels.items()))
+    identity = _identities.get(key)
+    if identity is None:
+        identity = _identities[key] = Identity(namespace, labels)
+    return identity
+
+
+def predicate(*pairs: tuple[frozenset[str], LabelSelector]) -> Predicate:
+    found = _predicates.get(pairs)
+    if found is None:
+        found = _predicates[pairs] = Predicate(pairs)
+    return found
+
+
+def has_disks(pod: Object) -> bool:
+    """Volumes of kinds that a node can hold only so many of, or only once."""
+    return any(disk in volume for volume in pod["spec"].get("volumes") or () for disk in _DISKS)
+
+
+def has_claims(pod: Object) -> bool:
+    return any("persistentVolumeClaim" in volume for volume in pod["spec"].get("volumes") or ())
+
+
+def read_spread(constraint: Object) -> Spread:
+    hard = constraint.get("whenUnsatisfiable") == "DoNotSchedule"
+    what = constraint.get("maxSkew", 0), constraint.get("topologyKey", ""), hard
+    try:
+        return Spread(*what, selectors.from_object(constraint.get("labelSelector")))
+    except SelectorError as wrong:
+        return Spread(*what, selectors.nothing(), str(wrong))
+
+
+def _host_ports(spec: Object) -> Iterable[HostPort]:
+    for container in spec.get("containers") or ():
+        for port in container.get("ports") or ():
+            if port.get("hostPort", 0) > 0:
+                yield HostPort(port.get("hostIP") or ALL_ADDRESSES, port.get("protocol") or "TCP", port["hostPort"])
+
+
+def _pod_terms(namespace: str, affinity: Object) -> PodTerms:
+    near, far = affinity.get("podAffinity") or {}, affinity.get("podAntiAffinity") or {}
+    if not near and not far:
+        return PodTerms()
+    required, preferred = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
+    found: list[tuple[Term, ...]] = []
+    problem = ""
+    for what, entries in (
+        ("requiredAffinityTerms", [(t, 0) for t in near.get(required) or ()]),
+        ("requiredAntiAffinityTerms", [(t, 0) for t in far.get(required) or ()]),
+        ("preferredAffinityTerms", [(t["podAffinityTerm"], t["weight"]) for t in near.get(preferred) or ()]),
+        ("preferredAntiAffinityTerms", [(t["podAffinityTerm"], t["weight"]) for t in far.get(preferred) or ()]),
+    ):
+        try:
+            found.append(tuple(_term(namespace, term, weight) for term, weight in entries))
+        except SelectorError as wrong:
+            found.append(())
+            problem = f"{what}: {wrong}"
+    return PodTerms(found[0], found[1], found[2], found[3], problem)
+
+
+def _term(namespace: str, term: Object, weight: int) -> Term:
+    namespaces = frozenset(term.get("namespaces") or (namespace,))
+    selector = selectors.from_object(term.get("labelSelector"))
+    return Term(predicate((namespaces, selector)), term.get("topologyKey", ""), weight)

@@ -1,0 +1,131 @@
+"""Volumes for claims that wait for a consumer: for all nodes at once, the smallest volume that each could use."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from transom.client.store import key_of
+from transom.machinery import quantity, selectors
+from transom.machinery.objects import Object
+from transom.scheduler.arrays import Mask, Rows
+from transom.scheduler.framework import SchedulingError
+from transom.scheduler.labels import any_term, node_terms
+from transom.scheduler.snapshot import Snapshot
+from transom.scheduler.volumes import SELECTED_NODE, Volumes, claimed_by, class_of, storage_size
+
+_NO_PROVISIONER = ("", "kubernetes.io/no-provisioner")
+
+
+def volume_nodes(volume: Object, snapshot: Snapshot, rows: Rows) -> Mask:
+    """Where a volume can be reached from. Only labels count: fields in its terms are passed over."""
+    required = (volume["spec"].get("nodeAffinity") or {}).get("required")
+    if required is None:
+        return np.ones(len(rows), np.bool_)
+    out = np.zeros(len(rows), np.bool_)
+    for term in required.get("nodeSelectorTerms") or ():
+        if term.get("matchExpressions"):
+            out |= any_term(node_terms([{"matchExpressions": term["matchExpressions"]}]), snapshot.labels, rows)
+        elif term.get("matchFields"):
+            return np.ones(len(rows), np.bool_)
+    return out
+
+
+class Found:
+    """For each row, whether all claims can have a volume, and which."""
+
+    def __init__(self, rows: int) -> None:
+        self.satisfied: Mask = np.ones(rows, np.bool_)
+        self._picks: list[tuple[Object, list[Object | None]]] = []
+
+    def add(self, claim: Object, picks: list[Object | None]) -> None:
+        self._picks.append((claim, picks))
+
+    def chosen(self, at: int) -> list[tuple[Object, Object | None]]:
+        """Claims of the row at this place with their volumes; None: one is to be made."""
+        return [(claim, picks[at]) for claim, picks in self._picks]
+
+
+class Matching:
+    def __init__(self, volumes: Volumes, snapshot: Snapshot) -> None:
+        self._volumes = volumes
+        self._snapshot = snapshot
+
+    def find(self, claims: list[Object], rows: Rows) -> Found:
+        found = Found(len(rows))
+        taken: dict[str, Mask] = {}
+        for claim in sorted(claims, key=storage_size):
+            selected = (claim["metadata"].get("annotations") or {}).get(SELECTED_NODE)
+            picks: list[Object | None] = [None] * len(rows)
+            open_ = np.ones(len(rows), np.bool_)
+            if selected is not None:
+                info = self._snapshot.nodes.get(selected)
+                found.satisfied &= rows == (info.row if info is not None else -1)
+            else:
+                self._pick(claim, rows, picks, open_, taken)
+            found.add(claim, picks)
+            if open_.any():
+                found.satisfied &= ~open_ | self._provisionable(claim, rows)
+        return found
+
+    def _pick(
+        self, claim: Object, rows: Rows, picks: list[Object | None], open_: Mask, taken: dict[str, Mask]
+    ) -> None:
+        """Choose volumes; `open_` says where none was found."""
+        for volume in self._candidates(claim):
+            if not open_.any():
+                return
+            name = key_of(volume)
+            here = open_ & volume_nodes(volume, self._snapshot, rows)
+            if name in taken:
+                here &= ~taken[name]
+            if not here.any():
+                continue
+            taken[name] = taken.get(name, np.zeros(len(rows), np.bool_)) | here
+            for at in np.flatnonzero(here).tolist():
+                picks[at] = volume
+            open_ &= ~here
+
+    def _candidates(self, claim: Object) -> list[Object]:
+        """Volumes that suit the claim, smallest first; only the one that is kept for it, if there is one."""
+        wanted, size = claim["spec"], storage_size(claim)
+        selector = selectors.from_object(wanted["selector"]) if wanted.get("selector") is not None else None
+        out: list[tuple[quantity.Quantity, Object]] = []
+        for volume in sorted(self._volumes.volumes.all(), key=key_of):
+            spec = volume["spec"]
+            kept = claimed_by(volume, claim)
+            capacity = quantity.parse((spec.get("capacity") or {}).get("storage", "0"))
+            if (
+                (spec.get("claimRef") is not None and not kept) or class_of(volume) != class_of(claim) or capacity < size
+                or (spec.get("volumeMode") or "Filesystem") != (wanted.get("volumeMode") or "Filesystem")
+                or volume["metadata"].get("deletionTimestamp")
+            ):
+                continue
+            if kept:
+                return [volume]
+            if (volume.get("status") or {}).get("phase") != "Available":
+                continue
+            if selector is not None and not selector.matches(volume["metadata"].get("labels") or {}):
+                continue
+            if not set(wanted.get("accessModes") or ()) <= set(spec.get("accessModes") or ()):
+                continue
+            out.append((capacity, volume))
+        return [volume for _, volume in sorted(out, key=lambda pair: pair[0])]
+
+    def _provisionable(self, claim: Object, rows: Rows) -> Mask:
+        """Where a volume for the claim can be made."""
+        name = class_of(claim)
+        if not name:
+            raise SchedulingError(f'no class for claim "{key_of(claim)}"')
+        storage_class = self._volumes.storage_class(name)
+        if storage_class is None:
+            raise SchedulingError(f'failed to find storage class "{name}"')
+        if storage_class.get("provisioner", "") in _NO_PROVISIONER:
+            return np.zeros(len(rows), np.bool_)
+        topologies = storage_class.get("allowedTopologies") or ()
+        if not topologies:
+            return np.ones(len(rows), np.bool_)
+        out = np.zeros(len(rows), np.bool_)
+        for term in topologies:
+            expressions = [{**e, "operator": "In"} for e in term.get("matchLabelExpressions") or ()]
+            out |= any_term(node_terms([{"matchExpressions": expressions}]), self._snapshot.labels, rows)
+        return out
