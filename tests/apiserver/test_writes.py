@@ -124,6 +124,48 @@ def test_dry_run_answers_like_the_real_thing_and_keeps_nothing() -> None:
     run(body)
 
 
+APPLY = "application/apply-patch+yaml"
+
+
+def applied(version: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", **configmap("x", resourceVersion=version)}
+
+
+def test_apply_may_name_any_version_of_what_does_not_exist_and_only_the_newest_of_what_does() -> None:
+    async def body(api: Api) -> None:
+        path = CM + "/x?fieldManager=m"
+        assert (await api.call("PATCH", path, applied("what"), media=APPLY))[0] == 500
+        rehearsed = await api.ok("PATCH", path + "&dryRun=All", applied("1"), media=APPLY)
+        assert rehearsed["metadata"]["resourceVersion"] == "1"
+        made = await api.ok("PATCH", path, applied("1"), media=APPLY)
+        version = made["metadata"]["resourceVersion"]
+        assert version != "1"
+        status, problem = await api.call("PATCH", path, applied("1"), media=APPLY)
+        assert (status, problem["reason"]) == (409, "Conflict")
+        assert "the object has been modified" in problem["message"]
+        for known in (version, "0", ""):
+            assert (await api.ok("PATCH", path, applied(known), media=APPLY))["metadata"]["resourceVersion"] == version
+
+    run(body)
+
+
+@pytest.mark.parametrize(("version", "status"), [("1", 500), ("0", 201), ("what", 201), ("", 201)])
+def test_a_new_object_has_no_version(version: str, status: int) -> None:
+    async def body(api: Api) -> None:
+        assert (await api.call("POST", CM, configmap("x", resourceVersion=version)))[0] == status
+
+    run(body)
+
+
+def test_an_update_that_creates_forgets_the_version() -> None:
+    async def body(api: Api) -> None:
+        path = "/api/v1/namespaces/default/endpoints/x"
+        made = await api.ok("PUT", path, {"metadata": {"name": "x", "resourceVersion": "99999"}})
+        assert int(made["metadata"]["resourceVersion"]) < 99999
+
+    run(body)
+
+
 def test_status_and_spec_are_written_apart() -> None:
     async def body(api: Api) -> None:
         path = "/apis/apps/v1/namespaces/default/deployments"

@@ -170,7 +170,7 @@ class Storage:
         self, ctx: Context, res: Resource, strategy: Strategy, namespace: str, obj: Object, attributes: Attributes
     ) -> Record:
         meta = obj["metadata"]
-        if meta.get("resourceVersion") not in (None, "", "0"):
+        if _is_version(meta.get("resourceVersion") or "") and not ctx.dry_run:
             raise errors.ApiError(500, "", "resourceVersion should not be set on objects to be created")
         key = res.key(namespace, meta["name"])
         undo = strategy.reserve(self, ctx, obj, None) if strategy.reserve is not None and not ctx.dry_run else None
@@ -179,7 +179,6 @@ class Storage:
                 existing = self.store.latest(key)
                 if existing is not None:
                     raise self._exists(res, meta["name"], existing)
-                meta.pop("resourceVersion", None)
                 return Record(key, encode_value(obj, custom=res.custom), 0, 0)
             stored = await res.ops.stored(obj)
             try:
@@ -244,6 +243,7 @@ class Storage:
                                                     "object was found")
                 if uid:
                     raise _uid_mismatch(res, key, name, uid, "")
+                _forget_version(obj["metadata"], ctx.dry_run)
                 return await self.create(ctx, res, namespace, obj), True
             old = self.decode(res, await self.readable(res, current))
             new = transform(old) if converter is None else await converter.settle(partial(transform, old))
@@ -450,6 +450,16 @@ def parse_version(text: str) -> int:
     if not (text.isascii() and text.isdigit()):
         raise errors.ApiError(500, "", f'strconv.ParseUint: parsing {field.go_quote(text)}: invalid syntax')
     return int(text)
+
+
+def _is_version(text: str) -> bool:
+    return text.isascii() and text.isdigit() and int(text) > 0
+
+
+def _forget_version(meta: Object, dry_run: bool) -> None:
+    """An update that creates may name any version: there is none to compare it with. Only a rehearsal shows it again."""
+    if parse_version(meta.get("resourceVersion") or "0") and not dry_run:
+        del meta["resourceVersion"]
 
 
 def _uid_mismatch(res: Resource, key: str, name: str, given: str, actual: str) -> errors.ApiError:

@@ -183,8 +183,6 @@ async def patch_(
                 normalise=lambda obj: _complete(ctx, res, obj, "Ignore"), kind=res.kind.kind,
             )
             check_name(new, info)
-            if live is not None:  # whatever version the configuration names, apply is about the newest
-                new["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"]
             return res.ops.to_storage(new)
         assert old is not None
         live = _served(res, old)
