@@ -13,10 +13,8 @@ from transom.apiserver.discovery import DocumentCache, ServedVersion, served, ve
 from transom.machinery.kinds import KINDS, SCALE, STATUS, Kind
 
 RECORDED = Path(__file__).parents[3] / "shared/golden/expected/1.20/api-discovery.json"
-# What we serve beyond 1.20, or do not serve; docs/differences.md says why.
+# What we serve beyond 1.20; docs/differences.md says why.
 ADDED = {"batch/v1": {"cronjobs", "cronjobs/status"}, "storage.k8s.io/v1": {"csistoragecapacities"}}
-MISSING = {"policy/v1beta1": {"podsecuritypolicies"}}
-MISSING_VERSIONS = {("autoscaling", "v2beta1"), ("extensions", "v1beta1")}
 ADDED_VERSIONS = {("autoscaling", "v2"), ("discovery.k8s.io", "v1"), ("flowcontrol.apiserver.k8s.io", "v1"),
                   ("policy", "v1")}
 
@@ -44,9 +42,8 @@ def test_resource_lists_are_those_of_1_20(recorded: dict[str, Any]) -> None:
         name, _, version = body["groupVersion"].rpartition("/")
         ours = discovery.resource_list(ALL, name, version)
         assert ours is not None
-        added, missing = ADDED.get(body["groupVersion"], set()), MISSING.get(body["groupVersion"], set())
+        added = ADDED.get(body["groupVersion"], set())
         ours["resources"] = [r for r in ours["resources"] if r["name"] not in added]
-        body["resources"] = [r for r in body["resources"] if r["name"] not in missing]
         assert ours == body
         compared += 1
     assert compared > 15
@@ -58,12 +55,11 @@ def test_groups_are_those_of_1_20_in_its_order(recorded: dict[str, Any]) -> None
         (g["name"], v["version"]) for i in range(20) for g in [picked[f"groups.{i}"]] for v in g["versions"]
     ]
     ours = [(g["name"], v["version"]) for g in discovery.group_list(ALL)["groups"] for v in g["versions"]]
-    assert [gv for gv in ours if gv not in ADDED_VERSIONS] == [gv for gv in theirs if gv not in MISSING_VERSIONS]
+    assert [gv for gv in ours if gv not in ADDED_VERSIONS] == theirs
     preferred = {g["name"]: g["preferredVersion"]["version"] for g in discovery.group_list(ALL)["groups"]}
     for i in range(20):
         group = picked[f"groups.{i}"]
-        if group["name"] != "extensions":
-            assert preferred[group["name"]] == group["preferredVersion"]["version"]
+        assert preferred[group["name"]] == group["preferredVersion"]["version"]
 
 
 def test_group_document(recorded: dict[str, Any]) -> None:

@@ -57,7 +57,11 @@ def filled_value(value: schema.Value, name: str, depth: int) -> Any:
             "fields": {}, "raw": {}}.get(value.kind)
 
 
-@pytest.mark.parametrize(("kind", "gvk"), [m for m in MULTI if m[1].api_version != "autoscaling/v1"], ids=ids)
+# Their metrics have another shape, which has no room for a target of several kinds at once.
+FLAT = ("autoscaling/v1", "autoscaling/v2beta1")
+
+
+@pytest.mark.parametrize(("kind", "gvk"), [m for m in MULTI if m[1].api_version not in FLAT], ids=ids)
 def test_no_field_is_lost(kind: Kind, gvk: GVK) -> None:
     of = schema.lookup(kind.gvk())
     assert of is not None
@@ -71,7 +75,7 @@ def test_no_field_is_lost(kind: Kind, gvk: GVK) -> None:
 
 
 HPA = BY_KEY["autoscaling/HorizontalPodAutoscaler"]
-V1 = GVK("autoscaling", "v1", HPA.kind)
+V1, V2BETA1 = GVK("autoscaling", "v1", HPA.kind), GVK("autoscaling", "v2beta1", HPA.kind)
 
 
 def stored_hpa(spec: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -139,11 +143,32 @@ _METRICS = st.one_of(
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(_METRICS, max_size=4), st.integers(1, 100))
-def test_hpa_metrics_survive_v1(metrics: list[dict[str, Any]], utilization: int) -> None:
+@given(st.lists(_METRICS, max_size=4), st.integers(1, 100), st.sampled_from([V1, V2BETA1]))
+def test_hpa_metrics_survive_older_versions(metrics: list[dict[str, Any]], utilization: int, version: GVK) -> None:
     """v1 puts the CPU utilisation last, so that is where it starts here."""
     stored = stored_hpa({"metrics": [*metrics, resource("cpu", type="Utilization", averageUtilization=utilization)]})
-    assert to_storage(HPA, from_storage(HPA, stored, V1), V1) == stored
+    assert to_storage(HPA, from_storage(HPA, stored, version), version) == stored
+
+
+def test_hpa_v2beta1_is_flat_and_has_no_room_for_the_behaviour() -> None:
+    stored = stored_hpa(
+        {"metrics": [resource("cpu", type="Utilization", averageUtilization=50)],
+         "behavior": {"scaleDown": {"selectPolicy": "Disabled"}}},
+        status={"currentMetrics": [{"type": "Pods", "pods": {"metric": {"name": "qps"},
+                                                             "current": {"averageValue": "7"}}}]},
+    )
+    shown = from_storage(HPA, stored, V2BETA1)
+    assert shown["spec"]["metrics"] == [
+        {"type": "Resource", "resource": {"name": "cpu", "targetAverageUtilization": 50}}
+    ]
+    assert shown["status"]["currentMetrics"] == [
+        {"type": "Pods", "pods": {"metricName": "qps", "currentAverageValue": "7"}}
+    ]
+    assert shown["metadata"]["annotations"] == {
+        "autoscaling.alpha.kubernetes.io/behavior":
+            '{"ScaleUp":null,"ScaleDown":{"StabilizationWindowSeconds":null,"SelectPolicy":"Disabled","Policies":null}}'
+    }
+    assert to_storage(HPA, shown, V2BETA1) == stored
 
 
 SLICE = BY_KEY["discovery.k8s.io/EndpointSlice"]

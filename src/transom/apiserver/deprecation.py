@@ -13,6 +13,7 @@ _DEPRECATED: dict[tuple[str, str], tuple[str, str]] = {
     ("authorization.k8s.io", "v1beta1"): ("v1.19", "v1.22"),
     ("certificates.k8s.io", "v1beta1"): ("v1.19", "v1.22"),
     ("coordination.k8s.io", "v1beta1"): ("v1.19", "v1.22"),
+    ("extensions", "v1beta1"): ("v1.14", "v1.22"),
     ("networking.k8s.io", "v1beta1"): ("v1.19", "v1.22"),
     ("rbac.authorization.k8s.io", "v1beta1"): ("v1.17", "v1.22"),
     ("scheduling.k8s.io", "v1beta1"): ("v1.14", "v1.22"),
@@ -22,6 +23,7 @@ _EXCEPTIONS: dict[tuple[str, str, str], tuple[str, str] | None] = {
     ("storage.k8s.io", "v1beta1", "CSINode"): ("v1.17", "v1.22"),
     ("storage.k8s.io", "v1beta1", "CSIStorageCapacity"): None,
 }
+_MOVED = {"extensions": "networking.k8s.io"}  # the group that has what is left of another
 
 
 def warning(gvk: GVK) -> str:
@@ -32,6 +34,5 @@ def warning(gvk: GVK) -> str:
     if when is None:
         return ""
     since, until = when
-    return (
-        f"{gvk.api_version} {gvk.kind} is deprecated in {since}+, unavailable in {until}+; use {gvk.group}/v1 {gvk.kind}"
-    )
+    group = _MOVED.get(gvk.group, gvk.group)
+    return f"{gvk.api_version} {gvk.kind} is deprecated in {since}+, unavailable in {until}+; use {group}/v1 {gvk.kind}"

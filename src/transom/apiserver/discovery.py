@@ -22,17 +22,18 @@ AGGREGATED_GROUP = "apidiscovery.k8s.io"
 REGISTRATION_GROUP = "apiregistration.k8s.io"
 
 # group -> (priority of the group, {version: priority}). Larger comes first, and the first version is the preferred one.
-# Versions that 1.20 did not have stand below those it had, so that what it preferred stays preferred.
+# Versions that 1.20 did not have stand below the one it preferred, so that this stays preferred.
 PRIORITIES: dict[str, tuple[int, dict[str, int]]] = {
     "": (18000, {"v1": 1}),
     "apps": (17800, {"v1": 15}),
     "events.k8s.io": (17750, {"v1": 15, "v1beta1": 5}),
     "authentication.k8s.io": (17700, {"v1": 15, "v1beta1": 9}),
     "authorization.k8s.io": (17600, {"v1": 15, "v1beta1": 9}),
-    "autoscaling": (17500, {"v1": 15, "v2": 12, "v2beta2": 1}),
+    "autoscaling": (17500, {"v1": 15, "v2beta1": 9, "v2": 8, "v2beta2": 1}),
     "batch": (17400, {"v1": 15, "v1beta1": 9}),
     "certificates.k8s.io": (17300, {"v1": 15}),
     "networking.k8s.io": (17200, {"v1": 15, "v1beta1": 9}),
+    "extensions": (17150, {"v1beta1": 1}),
     "policy": (17100, {"v1beta1": 9, "v1": 8}),
     "rbac.authorization.k8s.io": (17000, {"v1": 15, "v1beta1": 12}),
     "storage.k8s.io": (16800, {"v1": 15, "v1beta1": 9}),

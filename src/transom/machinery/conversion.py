@@ -83,7 +83,7 @@ _EVENT = _renamer({
 })
 
 
-# --- networking.k8s.io/v1beta1 Ingress ----------
+# --- networking.k8s.io/v1beta1 and extensions/v1beta1 Ingress ----------
 
 
 def _ingress(name_from: str, name_to: str, backend: Callable[[Object], Object]) -> _Change:
@@ -266,6 +266,10 @@ def _definition_from_v1(spec: Object) -> None:
     spec.setdefault("preserveUnknownFields", False)
 
 
+_INGRESS = (
+    _ingress("backend", "defaultBackend", _backend_to_v1),
+    _ingress("defaultBackend", "backend", _backend_from_v1),
+)
 _SUBJECT = _in_spec(_renamer({"group": "groups"}))
 
 # (kind, version) -> (to the storage version, from it)
@@ -278,14 +282,13 @@ _CHANGES: dict[tuple[str, str], tuple[_Change, _Change]] = {
     ("authorization.k8s.io/LocalSubjectAccessReview", "authorization.k8s.io/v1beta1"): _SUBJECT,
     ("authorization.k8s.io/SubjectAccessReview", "authorization.k8s.io/v1beta1"): _SUBJECT,
     ("autoscaling/HorizontalPodAutoscaler", "autoscaling/v1"): (hpa.from_v1, hpa.to_v1),
+    ("autoscaling/HorizontalPodAutoscaler", "autoscaling/v2beta1"): (hpa.from_v2beta1, hpa.to_v2beta1),
     ("autoscaling/HorizontalPodAutoscaler", "autoscaling/v2beta2"): (hpa.drop_annotations, hpa.drop_annotations),
     ("discovery.k8s.io/EndpointSlice", "discovery.k8s.io/v1beta1"): (_slice_to_v1, _slice_from_v1),
     ("flowcontrol.apiserver.k8s.io/PriorityLevelConfiguration", "flowcontrol.apiserver.k8s.io/v1beta1"): _in_spec(
         (_limited_to_v1, _limited_from_v1)
     ),
-    ("networking.k8s.io/Ingress", "networking.k8s.io/v1beta1"): (
-        _ingress("backend", "defaultBackend", _backend_to_v1),
-        _ingress("defaultBackend", "backend", _backend_from_v1),
-    ),
+    ("networking.k8s.io/Ingress", "extensions/v1beta1"): _INGRESS,
+    ("networking.k8s.io/Ingress", "networking.k8s.io/v1beta1"): _INGRESS,
     ("policy/PodDisruptionBudget", "policy/v1beta1"): _in_spec((_budget_to_v1, _budget_from_v1)),
 }

@@ -1,6 +1,7 @@
-"""HorizontalPodAutoscaler v1: it has room for one CPU target only, so the rest of v2 travels in annotations.
+"""HorizontalPodAutoscaler v1 and v2beta1 from and to v2.
 
-The annotations hold metrics in a shape of v1's own, and the behaviour with Go's field names; both are part of the API.
+v1 has room for one CPU target only, so the rest of v2 travels in annotations; v2beta1 lacks only the behaviour. Both write
+metrics in a flat shape, and the behaviour with Go's field names; all of that is part of the API.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def to_v1(out: Object) -> None:
     if current:
         annotations[CURRENT_METRICS] = _text("MetricStatus", [_metric(m, _STATUS_TO_V1) for m in current])
     if behavior is not None:
-        annotations[BEHAVIOR] = gojson.escape_html(orjson.dumps(_behavior_to_go(behavior))).decode()
+        annotations[BEHAVIOR] = _behavior_text(behavior)
     if conditions:
         annotations[CONDITIONS] = _text("HorizontalPodAutoscalerCondition", conditions)
     _set_annotations(out, annotations)
@@ -117,7 +118,39 @@ def _read(type_name: str, text: str | None) -> list[Object] | None:
         return None
 
 
-# --- metrics: source by source, v2's nested shape and v1's flat one ----------
+# --- v2beta1 ----------
+
+
+def to_v2beta1(out: Object) -> None:
+    drop_annotations(out)
+    spec, status = dict(out.get("spec") or {}), dict(out.get("status") or {})
+    behavior = spec.pop("behavior", None)
+    if behavior is not None:
+        annotations = (out.get("metadata") or {}).get("annotations") or {}
+        _set_annotations(out, {**annotations, BEHAVIOR: _behavior_text(behavior)})
+    _reshape(spec, status, _SPEC_TO_V1, _STATUS_TO_V1)
+    out["spec"], out["status"] = spec, status
+
+
+def from_v2beta1(out: Object) -> None:
+    spec, status = dict(out.get("spec") or {}), dict(out.get("status") or {})
+    behavior = _behavior_from_go(((out.get("metadata") or {}).get("annotations") or {}).get(BEHAVIOR))
+    if behavior:
+        spec["behavior"] = behavior
+    _reshape(spec, status, _SPEC_FROM_V1, _STATUS_FROM_V1)
+    out["spec"], out["status"] = spec, status
+    drop_annotations(out)
+
+
+def _reshape(spec: Object, status: Object, of_spec: dict[str, Any], of_status: dict[str, Any]) -> None:
+    """Metrics from one shape to the other, in place."""
+    if spec.get("metrics"):
+        spec["metrics"] = [_metric(m, of_spec) for m in spec["metrics"]]
+    if status.get("currentMetrics"):
+        status["currentMetrics"] = [_metric(m, of_status) for m in status["currentMetrics"]]
+
+
+# --- metrics: source by source, v2's nested shape and the flat one ----------
 
 
 def _metric(metric: Object, table: dict[str, Any]) -> Object:
@@ -213,6 +246,10 @@ _STATUS_TO_V1, _STATUS_FROM_V1 = _table(True, "current", "current"), _table(Fals
 
 
 # --- behaviour: Go's own field names, every field there ----------
+
+
+def _behavior_text(behavior: Object) -> str:
+    return gojson.escape_html(orjson.dumps(_behavior_to_go(behavior))).decode()
 
 
 def _behavior_to_go(behavior: Object) -> Object:

@@ -19,7 +19,7 @@ TEMPLATE = {"metadata": {"creationTimestamp": None}, "spec": POD_SPEC}
 WITHOUT_DEFAULTS = {
     "Binding", "ComponentStatus", "ConfigMap", "Event", "ServiceAccount", "ControllerRevision", "TokenReview",
     "SelfSubjectReview", "LocalSubjectAccessReview", "SelfSubjectAccessReview", "SelfSubjectRulesReview",
-    "SubjectAccessReview", "CertificateSigningRequest", "Lease", "IngressClass", "RuntimeClass", "PodDisruptionBudget",
+    "SubjectAccessReview", "Lease", "IngressClass", "RuntimeClass", "PodDisruptionBudget",
     "ClusterRole", "Role", "CSINode", "CSIStorageCapacity",
 }  # fmt: skip
 
@@ -236,6 +236,8 @@ CASES: list[tuple[str, Object, Object]] = [
     ("autoscaling/v2/HorizontalPodAutoscaler", {"spec": {}}, {"spec": {"minReplicas": 1, "metrics": [
         {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization",
             "averageUtilization": 80}}}]}}),
+    ("autoscaling/v2beta1/HorizontalPodAutoscaler", {"spec": {}}, {"spec": {"minReplicas": 1, "metrics": [
+        {"type": "Resource", "resource": {"name": "cpu", "targetAverageUtilization": 80}}]}}),
     ("autoscaling/v2beta2/HorizontalPodAutoscaler",
      {"spec": {"metrics": [1], "behavior": {"scaleDown": {"stabilizationWindowSeconds": 5}}}},
      {"spec": {"metrics": [1], "minReplicas": 1, "behavior": {
@@ -246,6 +248,11 @@ CASES: list[tuple[str, Object, Object]] = [
              {"type": "Percent", "value": 100, "periodSeconds": 15}]}}}}),
     ("networking.k8s.io/v1beta1/Ingress", {"spec": {"rules": [{"http": {"paths": [{"path": "/"}]}}, {"host": "x"}]}},
      {"spec": {"rules": [{"http": {"paths": [{"path": "/", "pathType": "ImplementationSpecific"}]}}, {"host": "x"}]}}),
+    ("extensions/v1beta1/Ingress", {"spec": {"rules": [{"http": {"paths": [{"path": "/"}]}}]}},
+     {"spec": {"rules": [{"http": {"paths": [{"path": "/", "pathType": "ImplementationSpecific"}]}}]}}),
+    ("policy/v1beta1/PodSecurityPolicy", {}, {"spec": {"allowPrivilegeEscalation": True}}),
+    ("policy/v1beta1/PodSecurityPolicy", {"spec": {"allowPrivilegeEscalation": False}},
+     {"spec": {"allowPrivilegeEscalation": False}}),
     ("networking.k8s.io/v1/Ingress", {"spec": {"rules": [{"http": {"paths": [{"path": "/"}]}}]}},
      {"spec": {"rules": [{"http": {"paths": [{"path": "/"}]}}]}}),
     ("networking.k8s.io/v1/NetworkPolicy", {"spec": {"egress": [{"ports": [{"port": 1}]}]}},

@@ -18,7 +18,9 @@ class DefaultIngressClass:
         self._classes = classes
 
     def handles(self, resource: Resource, operation: str, subresource: str) -> bool:
-        return resource.kind.key == "networking.k8s.io/Ingress" and operation == "CREATE" and not subresource
+        # The group that had ingresses before knows no classes.
+        ingresses = resource.kind.key == "networking.k8s.io/Ingress" and resource.group == resource.kind.group
+        return ingresses and operation == "CREATE" and not subresource
 
     def admit(self, attributes: Attributes) -> None:
         ingress = attributes.obj

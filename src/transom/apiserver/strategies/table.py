@@ -92,6 +92,12 @@ def _limit_range(_storage: Storage, _ctx: Context, obj: Object) -> None:
         obj["metadata"]["name"] = str(uuid.uuid4())
 
 
+def _pod_security_policy(_storage: Storage, _ctx: Context, new: Object, old: Object | None = None) -> None:
+    """The feature behind the allowed proc mounts is off, so only who has them already keeps them."""
+    if not ((old or {}).get("spec") or {}).get("allowedProcMountTypes"):
+        new.get("spec", {}).pop("allowedProcMountTypes", None)
+
+
 def _api_service_create(_storage: Storage, ctx: Context, obj: Object) -> None:
     if not obj["spec"].get("service"):
         obj["status"] = {"conditions": [{
@@ -156,6 +162,9 @@ STRATEGIES: dict[str, Strategy] = {
     "networking.k8s.io/NetworkPolicy": Strategy(has_status=False, generation=_SPEC),
     "node.k8s.io/RuntimeClass": Strategy(has_status=False, create_on_update=True, unconditional_update=False),
     "policy/PodDisruptionBudget": Strategy(unconditional_update=False, generation=_SPEC),
+    "policy/PodSecurityPolicy": Strategy(
+        has_status=False, return_deleted=True, on_create=_pod_security_policy, on_update=_pod_security_policy
+    ),
     "rbac.authorization.k8s.io/ClusterRole": Strategy(has_status=False, create_on_update=True),
     "rbac.authorization.k8s.io/ClusterRoleBinding": Strategy(has_status=False, create_on_update=True),
     "rbac.authorization.k8s.io/Role": Strategy(has_status=False, create_on_update=True),

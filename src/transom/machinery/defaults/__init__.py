@@ -44,6 +44,7 @@ _BY_KIND: dict[tuple[str, str], Rule] = {
     ("flowcontrol.apiserver.k8s.io", "FlowSchema"): others.flow_schema,
     ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"): others.priority_level_v1,
     ("networking.k8s.io", "NetworkPolicy"): others.network_policy,
+    ("policy", "PodSecurityPolicy"): others.pod_security_policy,
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"): others.role_binding,
     ("rbac.authorization.k8s.io", "RoleBinding"): others.role_binding,
     ("scheduling.k8s.io", "PriorityClass"): others.priority_class,
@@ -58,7 +59,9 @@ _BY_VERSION: dict[tuple[str, str, str], Rule] = {
     ("admissionregistration.k8s.io", "v1beta1", "MutatingWebhookConfiguration"): others.mutating_webhooks_v1beta1,
     ("admissionregistration.k8s.io", "v1beta1", "ValidatingWebhookConfiguration"): others.validating_webhooks_v1beta1,
     ("autoscaling", "v1", "HorizontalPodAutoscaler"): others.autoscaler_v1,
+    ("autoscaling", "v2beta1", "HorizontalPodAutoscaler"): others.autoscaler_v2beta1,
     ("certificates.k8s.io", "v1beta1", "CertificateSigningRequest"): others.signing_request_v1beta1,
+    ("extensions", "v1beta1", "Ingress"): others.ingress_v1beta1,
     ("flowcontrol.apiserver.k8s.io", "v1beta1", "PriorityLevelConfiguration"): others.priority_level_v1beta1,
     ("networking.k8s.io", "v1beta1", "Ingress"): others.ingress_v1beta1,
 }

@@ -50,6 +50,14 @@ def autoscaler_v1(obj: Object) -> None:
         spec["targetCPUUtilizationPercentage"] = _CPU_UTILISATION
 
 
+def autoscaler_v2beta1(obj: Object) -> None:
+    spec = obj.setdefault("spec", {})
+    spec.setdefault("minReplicas", 1)
+    if not spec.get("metrics"):
+        cpu = {"name": "cpu", "targetAverageUtilization": _CPU_UTILISATION}
+        spec["metrics"] = [{"type": "Resource", "resource": cpu}]
+
+
 def autoscaler_v2(obj: Object) -> None:
     spec = obj.setdefault("spec", {})
     spec.setdefault("minReplicas", 1)
@@ -118,6 +126,11 @@ def role_binding(obj: Object) -> None:
     for subject in obj.get("subjects") or ():
         if not subject.get("apiGroup") and subject.get("kind") in ("User", "Group"):
             subject["apiGroup"] = _RBAC
+
+
+def pod_security_policy(obj: Object) -> None:
+    """Policies older than the field allow what was allowed before it."""
+    obj.setdefault("spec", {}).setdefault("allowPrivilegeEscalation", True)
 
 
 def priority_class(obj: Object) -> None:

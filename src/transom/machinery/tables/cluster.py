@@ -180,6 +180,18 @@ def certificate_signing_request(obj: Object, now: float) -> list[Any]:
     return [name(obj), age(obj, now), spec.get("signerName") or NONE, spec.get("username", ""), state]
 
 
+def pod_security_policy(obj: Object, now: float) -> list[Any]:
+    spec = part(obj, "spec")
+    return [
+        name(obj),
+        "true" if spec.get("privileged") else "false",
+        ",".join(spec.get("allowedCapabilities") or ()),
+        *(part(spec, key).get("rule", "") for key in ("seLinux", "runAsUser", "fsGroup", "supplementalGroups")),
+        spec.get("readOnlyRootFilesystem", False),
+        ",".join(spec.get("volumes") or ()),
+    ]
+
+
 def lease(obj: Object, now: float) -> list[Any]:
     return [name(obj), part(obj, "spec").get("holderIdentity", ""), age(obj, now)]
 
@@ -293,6 +305,7 @@ CELLS = {
     "flowcontrol.apiserver.k8s.io/FlowSchema": flow_schema,
     "flowcontrol.apiserver.k8s.io/PriorityLevelConfiguration": priority_level,
     "node.k8s.io/RuntimeClass": runtime_class,
+    "policy/PodSecurityPolicy": pod_security_policy,
     "rbac.authorization.k8s.io/ClusterRoleBinding": binding,
     "rbac.authorization.k8s.io/RoleBinding": binding,
     "scheduling.k8s.io/PriorityClass": priority_class,

@@ -42,6 +42,7 @@ _MODULES = {
     ),
     "persistentvolume": ("/PersistentVolume",),
     "pod": ("/Pod",),
+    "podsecuritypolicy": ("policy/PodSecurityPolicy",),
     "policy": ("policy/Eviction", "policy/PodDisruptionBudget"),
     "quota": ("/LimitRange", "/ResourceQuota"),
     "rbac": (

@@ -83,6 +83,7 @@ TABLE = {
         "Kind flowcontrol.SubjectKind, User *flowcontrol.UserSubject, Group *flowcontrol.GroupSubject, "
         "ServiceAccount *flowcontrol.ServiceAccountSubject"
     ),
+    "policy.IDRange": "Min int64, Max int64",
     "policy.PodDisruptionBudgetSpec": (
         "MinAvailable *intstr.IntOrString, Selector *v1.LabelSelector, MaxUnavailable *intstr.IntOrString"
     ),

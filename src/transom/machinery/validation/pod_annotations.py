@@ -30,10 +30,10 @@ def check_pod_annotations(annotations: dict[str, str], spec: dict[str, Any], pat
     if annotations.get(_TOLERATIONS):
         _check_toleration_annotation(annotations[_TOLERATIONS], path, errs)
     if _SECCOMP_POD in annotations:
-        _check_seccomp_name(annotations[_SECCOMP_POD], f"{path}.{_SECCOMP_POD}", errs)
+        check_seccomp_name(annotations[_SECCOMP_POD], f"{path}.{_SECCOMP_POD}", errs)
     for key, value in annotations.items():
         if key.startswith(_SECCOMP_CONTAINER):
-            _check_seccomp_name(value, f"{path}.{key}", errs)
+            check_seccomp_name(value, f"{path}.{key}", errs)
     for key, value in annotations.items():
         if key.startswith(_APPARMOR):
             _check_apparmor(key.removeprefix(_APPARMOR), value, spec, f"{path}[{key}]", errs)
@@ -68,7 +68,7 @@ def _json_type(value: Any) -> str:
     return names.get(type(value), "number")
 
 
-def _check_seccomp_name(name: str, path: str, errs: Errors) -> None:
+def check_seccomp_name(name: str, path: str, errs: Errors) -> None:
     if name in _RUNTIME_DEFAULT or name == _UNCONFINED:
         return
     if name.startswith(_LOCALHOST):
@@ -80,8 +80,15 @@ def _check_seccomp_name(name: str, path: str, errs: Errors) -> None:
 def _check_apparmor(container: str, profile: str, spec: dict[str, Any], path: str, errs: Errors) -> None:
     if not any(c.get("name") == container for c, _ in containers_with_path(spec, "")):
         errs.append(invalid(path, container, "container not found"))
-    if profile and profile not in ("runtime/default", _UNCONFINED) and not profile.startswith(_LOCALHOST):
-        errs.append(invalid(path, profile, f"invalid AppArmor profile name: {go_quote(profile)}"))
+    if problem := apparmor_problem(profile):
+        errs.append(invalid(path, profile, problem))
+
+
+def apparmor_problem(profile: str) -> str:
+    """Why this is no name of a profile; empty when it is one."""
+    if not profile or profile in ("runtime/default", _UNCONFINED) or profile.startswith(_LOCALHOST):
+        return ""
+    return f"invalid AppArmor profile name: {go_quote(profile)}"
 
 
 def check_annotation_updates(

@@ -12,16 +12,16 @@ from transom.machinery.validation.godump import dump
 from transom.machinery.validation.names import byte_len, is_dns1123_subdomain, is_valid_group_id, is_valid_user_id
 from transom.machinery.validation.rules import Errors
 
-_SYSCTL_SEGMENT = "[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
-_SYSCTL = rf"({_SYSCTL_SEGMENT}\.)*{_SYSCTL_SEGMENT}"
-_SYSCTL_LIMIT = 253
+SYSCTL_SEGMENT = "[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
+_SYSCTL = rf"({SYSCTL_SEGMENT}\.)*{SYSCTL_SEGMENT}"
+SYSCTL_LIMIT = 253
 _match_sysctl = re.compile(_SYSCTL).fullmatch
 
 _PROFILE_TYPES = ("Localhost", "RuntimeDefault", "Unconfined")
 _CHANGE_POLICIES = ("Always", "OnRootMismatch")
 _GROUPS_POLICIES = ("Merge", "Strict")
 _SELINUX_POLICIES = ("MountOption", "Recursive")
-_PROC_MOUNTS = ("Default", "Unmasked")
+PROC_MOUNTS = ("Default", "Unmasked")
 _APPARMOR_LIMIT = 4095
 
 _GMSA_LIMIT = 64 * 1024
@@ -55,8 +55,8 @@ def check_security_context(context: dict[str, Any], path: str, errs: Errors) -> 
         if (number := context.get(name)) is not None:
             all_invalid(rule(number), number, f"{path}.{name}", errs)
     proc_mount = context.get("procMount")
-    if proc_mount is not None and proc_mount not in _PROC_MOUNTS:
-        errs.append(not_supported(f"{path}.procMount", proc_mount, _PROC_MOUNTS))
+    if proc_mount is not None and proc_mount not in PROC_MOUNTS:
+        errs.append(not_supported(f"{path}.procMount", proc_mount, PROC_MOUNTS))
     if (profile := context.get("seccompProfile")) is not None:
         _check_seccomp(profile, f"{path}.seccompProfile", errs)
     if context.get("allowPrivilegeEscalation") is False:
@@ -118,7 +118,7 @@ def _check_host_network_ports(containers: list[dict[str, Any]], path: str, errs:
 
 
 def is_sysctl_name(name: str) -> bool:
-    return byte_len(name) <= _SYSCTL_LIMIT and _match_sysctl(name) is not None
+    return byte_len(name) <= SYSCTL_LIMIT and _match_sysctl(name) is not None
 
 
 def _check_sysctls(sysctls: list[dict[str, Any]], path: str, errs: Errors) -> None:
@@ -128,7 +128,7 @@ def _check_sysctls(sysctls: list[dict[str, Any]], path: str, errs: Errors) -> No
         if not name:
             errs.append(required(f"{path}[{i}].name"))
         elif not is_sysctl_name(name):
-            text = f"must have at most {_SYSCTL_LIMIT} characters and match regex {_SYSCTL}"
+            text = f"must have at most {SYSCTL_LIMIT} characters and match regex {_SYSCTL}"
             errs.append(invalid(f"{path}[{i}].name", name, text))
         elif name in names:
             errs.append(duplicate(f"{path}[{i}].name", name))
