@@ -80,11 +80,14 @@ async def serve(
     gc.freeze()  # what start-up made stays for good; the collector need not look at it again
     log.info("cluster %s serves Kubernetes %s on %s", config.name, config.git_version, config.url)
     ready()
-    controllers = asyncio.create_task(_controllers(api, config, pki).run())
+    components = (
+        asyncio.create_task(_controllers(api, config, pki).run()), asyncio.create_task(_scheduler(api, config)),
+    )
     await stopping.wait()
     log.info("stopping")
-    controllers.cancel()
-    await asyncio.wait((controllers,))
+    for component in components:
+        component.cancel()
+    await asyncio.wait(components)
     await server.stop(STOP_GRACE)
     await api.stop()
     log.info("stopped")
@@ -138,6 +141,16 @@ def _build(config: ClusterConfig, pki: ClusterPki) -> ApiServer:
         front_proxy_ca=pki.front_proxy_ca.read_bytes(),
         front_proxy=ClientPair(pki.front_proxy_client_cert, pki.front_proxy_client_key),
     ))
+
+
+async def _scheduler(api: ApiServer, config: ClusterConfig) -> None:
+    """The scheduler in this process; without it pods stay where they are, and the cluster goes on."""
+    try:
+        from transom.cluster.scheduling import run_beside
+
+        await run_beside(api, config)
+    except Exception:
+        log.exception("the scheduler has ended")
 
 
 def _controllers(api: ApiServer, config: ClusterConfig, pki: ClusterPki) -> ControllerManager:
