@@ -226,6 +226,7 @@ class Definitions:
             except ApiError as problem:
                 if problem.code != 409:
                     raise
+                await asyncio.sleep(0)  # what is on its way to disk cannot be seen yet: let it arrive
 
     async def _finalize(self, name: str) -> None:
         try:
