@@ -175,6 +175,10 @@ class Dispatcher:
             passage.event.decided(bool(decision.allowed), decision.reason)
         if not decision.allowed:
             raise refusal(user, info, decision.reason)
+        if server.aggregation.any:
+            foreign = server.aggregation.answer(request, ctx)
+            if foreign is not None:
+                return foreign
         if not info.is_resource:
             return server.paths(request, ctx, info)
         res = server.resources.find(info.group, info.version, info.resource)

@@ -9,6 +9,9 @@ from dataclasses import dataclass, field, replace
 
 from transom.apiserver.admission import order
 from transom.apiserver.admission.chain import Chain
+from transom.apiserver.aggregation.aggregator import Aggregator
+from transom.apiserver.aggregation.registration import Registration
+from transom.apiserver.aggregation.trust import publish as publish_trust
 from transom.apiserver.allocators import ServiceAllocators
 from transom.apiserver.audit.auditor import Auditor
 from transom.apiserver.bootstrap import bootstrap
@@ -19,6 +22,7 @@ from transom.apiserver.flowcontrol.flows import Flows
 from transom.apiserver.flowcontrol.keeper import Keeper
 from transom.apiserver.flowcontrol.turns import Turns
 from transom.apiserver.handler import Dispatcher
+from transom.apiserver.http.outgoing import ClientPair
 from transom.apiserver.metrics import Metrics
 from transom.apiserver.openapi.custom import CustomSchema
 from transom.apiserver.openapi.endpoint import OpenApi
@@ -59,6 +63,9 @@ class ServerOptions:
     api_audiences: Sequence[str] = ()  # the issuer, when none are given
     # PEM: the authority that signs this server and its clients.
     ca: bytes = b""
+    # The authority of front proxies, and what this server shows as one to aggregated API servers.
+    front_proxy_ca: bytes = b""
+    front_proxy: ClientPair | None = None
     resolve_service: Resolve | None = None  # by stored endpoints, when nothing else is given
     audit: Auditor | None = None
 
@@ -81,14 +88,17 @@ class ApiServer:
         self.storage = Storage(
             options.store, self.admission, self.services, options.clock, options.rng, (major, minor)
         )
-        self.resolve_service = options.resolve_service or ServiceResolver(
+        self.service_endpoints = ServiceResolver(
             self.storage, self.resource, own_address(options.address), options.rng
         )
+        self.resolve_service = options.resolve_service or self.service_endpoints
         self.webhooks = WebhookClient(self.resolve_service, token, options.ca)
         self.admission_webhooks = AdmissionWebhooks(self)
         self.admission.install(order.plugins(self))
         self.hub = Hub(self.storage, options.rng)
         self.definitions = Definitions(self)
+        self.registration = Registration(self)
+        self.aggregation = Aggregator(self)
         self.metrics = Metrics()
         self.flows = Flows(options.clock)
         self.turns = Turns()
@@ -114,13 +124,13 @@ class ApiServer:
         return Context(user, self.clock.time(), user_agent="kube-apiserver/transom")
 
     def aggregated(self) -> Iterable[ServedVersion]:
-        return ()
+        return self.aggregation.served()
 
     def custom_schemas(self) -> list[CustomSchema]:
         return self.definitions.schemas()
 
     def discovery_generation(self) -> object:
-        return self.resources.generation
+        return self.resources.generation, self.aggregation.generation
 
     def object_counts(self) -> dict[str, int]:
         out = {}
@@ -138,6 +148,9 @@ class ApiServer:
         self.definitions.start()
         await bootstrap(self)
         await Keeper(self, self.flows, SERVER_USER).start()
+        await self.registration.start()
+        await publish_trust(self)
+        self.aggregation.start()
         self.admission_webhooks.start()
         self.ready = True
 
@@ -153,6 +166,8 @@ class ApiServer:
     async def stop(self) -> None:
         self.ready = False
         self.admission_webhooks.stop()
+        await self.aggregation.stop()
+        await self.registration.stop()
         self.webhooks.close()
         await self.definitions.stop()
         await self.options.store.close()

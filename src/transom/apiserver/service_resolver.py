@@ -73,18 +73,23 @@ class ServiceResolver:
     def service(self, namespace: str, name: str) -> Object | None:
         return self._storage.find(self._services, namespace, name)
 
-    def endpoints(self, namespace: str, name: str) -> Object | None:
-        return self._storage.find(self._endpoints, namespace, name)
+    def has_endpoints(self, namespace: str, name: str) -> bool:
+        found = self._storage.find(self._endpoints, namespace, name)
+        return found is not None or any(self._slices_of(namespace, name))
 
     def addresses(self, namespace: str, name: str, port_name: str) -> Iterator[Address]:
         """Those that are ready, by the service's Endpoints or, when it has none, by its EndpointSlices."""
-        endpoints = self.endpoints(namespace, name)
+        endpoints = self._storage.find(self._endpoints, namespace, name)
         if endpoints is not None:
             yield from _of_endpoints(endpoints, port_name)
             return
+        for one in self._slices_of(namespace, name):
+            yield from _of_slice(one, port_name)
+
+    def _slices_of(self, namespace: str, name: str) -> Iterator[Object]:
         for one in self._storage.objects(self._slices, namespace):
             if (one["metadata"].get("labels") or {}).get(SERVICE_NAME_LABEL) == name:
-                yield from _of_slice(one, port_name)
+                yield one
 
 
 def service_port(service: Object, port: int) -> Object | None:

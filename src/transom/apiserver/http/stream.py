@@ -5,6 +5,7 @@ Neither is ever awaited: a reader that does not keep up is dropped, so one slow 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from transom.apiserver.http.connection import Connection
 
 
+_PIECE = 64 * 1024
+
+
 class Stream:
     """A chunked body that goes on. Writes of one turn of the loop leave as one write to the socket.
 
@@ -21,7 +25,7 @@ class Stream:
     or the server stops.
     """
 
-    __slots__ = ("_connection", "_limit", "_pending", "_pending_size", "_source", "alive", "on_close")
+    __slots__ = ("_behind", "_connection", "_limit", "_pending", "_pending_size", "_source", "alive", "on_close")
 
     def __init__(self, connection: Connection, limit: int) -> None:
         self._connection = connection
@@ -29,8 +33,9 @@ class Stream:
         self._pending: list[bytes] = []
         self._pending_size = 0
         self._source: Iterator[bytes] | None = None
+        self._behind: asyncio.Future[None] | None = None
         self.alive = True
-        self.on_close: Callable[[], None] | None = None
+        self.on_close: Callable[[], object] | None = None
 
     def write(self, data: bytes) -> None:
         """Sends data as one chunk."""
@@ -59,6 +64,18 @@ class Stream:
         self.flush()
         self._source = iter(framed)
         self.pull()
+
+    async def drained(self) -> None:
+        """Waits while the reader is behind: for a source that can be held up, unlike a watch."""
+        if self._pending_size >= _PIECE:
+            self.flush()
+        while self.alive and self._connection.write_paused:
+            self._behind = asyncio.get_running_loop().create_future()
+            await self._behind
+
+    def abort(self) -> None:
+        """Breaks off, so that the reader sees that something is missing."""
+        self._connection.abort()
 
     def close(self) -> None:
         """Ends the body; the connection goes on with the next request."""
@@ -97,6 +114,7 @@ class Stream:
         """Takes from the source while the socket takes more. For the connection."""
         source, connection = self._source, self._connection
         if source is None:
+            self._go_on()
             return
         while self.alive and not connection.write_paused:
             piece = next(source, None)
@@ -106,11 +124,16 @@ class Stream:
                 return
             connection.write_stream(unchunk(piece) if connection.stream_is_plain else piece)
 
+    def _go_on(self) -> None:
+        if self._behind is not None and not self._behind.done():
+            self._behind.set_result(None)
+
     def lost(self) -> None:
         """The connection is gone or going. For the connection."""
         if not self.alive:
             return
         self.alive = False
+        self._go_on()
         self._pending = []
         self._pending_size = 0
         self._source = None

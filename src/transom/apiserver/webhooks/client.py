@@ -18,7 +18,8 @@ import orjson
 
 from transom.apiserver.http import goerrors
 from transom.apiserver.http.goerrors import join_host_port
-from transom.apiserver.http.outgoing import CallError, Head, Outgoing, Target, dial
+from transom.apiserver.http.outgoing import CallError, Head, Outgoing, Target
+from transom.apiserver.http.pool import Pool
 from transom.apiserver.service_resolver import Resolve, Unresolved
 from transom.machinery import codec
 from transom.machinery.field import go_quote
@@ -29,8 +30,6 @@ USER_AGENT = "kube-apiserver-admission"
 MAX_ANSWER = 64 * 1024 * 1024
 _MAX_TEXT = 2048
 _MAX_RETRIES = 10
-_IDLE_KEPT = 25  # connections to one place
-_IDLE_SECONDS = 90.0
 _HTTPS = 443
 _KUBERNETES = ("default", "kubernetes")
 
@@ -94,8 +93,7 @@ class WebhookClient:
         self._resolve = resolve
         self._own_token = own_token
         self._own_ca = own_ca
-        self._idle: dict[Target, list[Outgoing]] = {}
-        self._targets: dict[Outgoing, Target] = {}  # of all that are open
+        self._pool = Pool()
 
     async def __call__(self, config: Mapping[str, Any], body: Object, within: float) -> Object:
         """One review: the decoded answer, or CallFailed. `within` is how many seconds it may take."""
@@ -119,13 +117,13 @@ class WebhookClient:
         while True:
             try:
                 async with asyncio.timeout_at(deadline):
-                    connection, head = await self._begin(place, request)
+                    connection, head = await self._pool.begin(self._target(place), request)
             except TimeoutError:
                 raise CallFailed(f'Post "{url}": {goerrors.DEADLINE}') from None
             except (CallError, Unresolved) as problem:
                 raise CallFailed(f'Post "{url}": {problem}') from problem
             answer = await _rest(connection, deadline)
-            self._give_back(connection)
+            self._pool.give_back(connection)
             retries += 1
             wait = head.header(b"retry-after")
             if not ((head.status == 429 or head.status >= 500) and wait.isdigit() and retries <= _MAX_RETRIES):
@@ -142,25 +140,6 @@ class WebhookClient:
             "Content-Type: application/json\r\n\r\n"
         ).encode() + body
 
-    async def _begin(self, place: Place, request: bytes) -> tuple[Outgoing, Head]:
-        target = self._target(place)
-        kept = self._take(target)
-        if kept is not None:
-            head = await self._try_reused(kept, request)
-            if head is not None:
-                return kept, head
-        connection = await dial(target)
-        self._targets[connection] = target
-        connection.on_lost = self._forget
-        return connection, await connection.send(request)
-
-    async def _try_reused(self, connection: Outgoing, request: bytes) -> Head | None:
-        """A kept connection may have died meanwhile; then a new one gets its chance."""
-        try:
-            return await connection.send(request)
-        except CallError:
-            return None
-
     def _target(self, place: Place) -> Target:
         host, port = place.address
         bundle = place.ca_bundle
@@ -170,40 +149,8 @@ class WebhookClient:
                 bundle = self._own_ca + b"\n" + bundle
         return Target(host, port, place.server_name, bundle)
 
-    # ---- connections ---------------------------------------------------------------------------------------------
-
-    def _take(self, target: Target) -> Outgoing | None:
-        idle = self._idle.get(target)
-        now = asyncio.get_running_loop().time()
-        while idle:
-            connection = idle.pop()
-            if connection.usable and now - connection.idle_since < _IDLE_SECONDS:
-                return connection
-            connection.close()
-        return None
-
-    def _give_back(self, connection: Outgoing) -> None:
-        target = self._targets.get(connection)
-        if target is not None and connection.usable:
-            idle = self._idle.setdefault(target, [])
-            if len(idle) < _IDLE_KEPT:
-                connection.idle_since = asyncio.get_running_loop().time()
-                idle.append(connection)
-                return
-        connection.close()
-
-    def _forget(self, connection: Outgoing) -> None:
-        target = self._targets.pop(connection, None)
-        idle = self._idle.get(target) if target is not None else None
-        if target is not None and idle is not None:
-            if connection in idle:
-                idle.remove(connection)
-            if not idle:
-                del self._idle[target]
-
     def close(self) -> None:
-        for connection in list(self._targets):
-            connection.close()
+        self._pool.close()
 
 
 async def _rest(connection: Outgoing, deadline: float) -> bytes:

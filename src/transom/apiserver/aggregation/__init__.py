@@ -1,0 +1,1 @@
+"""Aggregation: groups that other API servers serve, behind this one."""

@@ -1,0 +1,261 @@
+"""The remote APIServices: which group versions they claim, whether they can be reached, and the way there.
+
+What decides is the stored object: its `Available` condition opens or closes the way. The condition is checked when the
+APIService, its service or the endpoints change, and again every half minute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+from collections.abc import Awaitable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from transom.apiserver.aggregation import availability, proxy
+from transom.apiserver.aggregation.availability import Verdict
+from transom.apiserver.aggregation.registration import GROUP
+from transom.apiserver.context import Context
+from transom.apiserver.discovery import ServedVersion
+from transom.apiserver.http.messages import Answer, Request
+from transom.apiserver.http.outgoing import Target
+from transom.apiserver.http.pool import Pool
+from transom.apiserver.service_resolver import Unresolved
+from transom.kit.clock import Timer, rfc3339
+from transom.machinery.errors import ApiError
+from transom.machinery.objects import Object
+from transom.store.api import Event, Subscription
+
+if TYPE_CHECKING:
+    from transom.apiserver.server import ApiServer
+
+log = logging.getLogger("transom.apiserver")
+_RESYNC_SECONDS = 30.0
+_FIRST_RETRY, _LAST_RETRY = 0.005, 30.0
+
+
+class Remote:
+    """One APIService that a service stands behind."""
+
+    __slots__ = ("available", "ca_bundle", "failures", "name", "obj", "resources", "running", "spec", "timer", "waiting")
+
+    def __init__(self, obj: Object) -> None:
+        self.name: str = obj["metadata"]["name"]
+        self.resources: list[Any] = []
+        self.failures = 0
+        self.timer: Timer | None = None
+        self.running: asyncio.Task[None] | None = None
+        self.waiting = False  # to be checked again when the check under way is over
+        self.refresh(obj)
+
+    def refresh(self, obj: Object) -> None:
+        self.obj = obj
+        self.spec: Object = obj["spec"]
+        self.ca_bundle = base64.b64decode(self.spec.get("caBundle") or "")
+        self.available = (available_condition(obj) or {}).get("status") == "True"
+
+    @property
+    def service(self) -> tuple[str, str, int]:
+        reference = self.spec["service"]
+        return reference["namespace"], reference["name"], reference.get("port", 443)
+
+
+def available_condition(obj: Object) -> Object | None:
+    conditions: list[Object] = (obj.get("status") or {}).get("conditions") or []
+    return next((c for c in conditions if c.get("type") == "Available"), None)
+
+
+class Aggregator:
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
+        self._resource = server.resource(GROUP, "v1", "apiservices")
+        self._remotes: dict[str, Remote] = {}
+        self._by_version: dict[tuple[str, str], Remote] = {}
+        self._pool = Pool()
+        self._pair = server.options.front_proxy
+        self._subscriptions: list[Subscription] = []
+        self._watching: list[Subscription] = []  # services and endpoints, while there is any remote
+        self.generation = 0
+
+    # ---- requests ------------------------------------------------------------------------------------------------
+
+    @property
+    def any(self) -> bool:
+        return bool(self._by_version)
+
+    def answer(self, request: Request, ctx: Context) -> Answer | Awaitable[Answer] | None:
+        """The answer of the server that a path belongs to; None when that is this one."""
+        remote = self._by_version.get(_group_version(request.path))
+        if remote is None:
+            return None
+        if not remote.available:
+            return proxy.unavailable()
+        try:
+            address = self._server.resolve_service(*remote.service)
+        except Unresolved as problem:
+            log.warning("APIService %s: %s", remote.name, problem)
+            return proxy.unavailable()
+        namespace, name, _ = remote.service
+        insecure = bool(remote.spec.get("insecureSkipTLSVerify"))
+        target = Target(*address, f"{name}.{namespace}.svc", remote.ca_bundle, insecure, self._pair)
+        return proxy.forward(request, ctx.user, target, self._pool)
+
+    def served(self) -> Iterable[ServedVersion]:
+        for remote in self._remotes.values():
+            spec = remote.spec
+            yield ServedVersion(
+                spec.get("group", ""), spec["version"], spec.get("groupPriorityMinimum", 0),
+                spec.get("versionPriority", 0), tuple(_plain(r) for r in remote.resources), remote.available,
+            )
+
+    # ---- the stored objects --------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        store = self._server.storage.store
+        for obj in self._server.storage.objects(self._resource):
+            self._put(obj)
+        self._subscriptions.append(store.watch(self._resource.key_prefix(""), store.revision, self._changed))
+
+    async def stop(self) -> None:
+        for subscription in (*self._subscriptions, *self._watching):
+            subscription.cancel()
+        running = [r.running for r in self._remotes.values() if r.running is not None]
+        for remote in list(self._remotes.values()):
+            self._drop(remote.name)
+        await asyncio.gather(*running, return_exceptions=True)
+        self._pool.close()
+
+    def _changed(self, events: Sequence[Event]) -> None:
+        for event in events:
+            name = event.key.partition("/")[2]
+            if event.record is None:
+                self._drop(name)
+            else:
+                self._put(self._server.storage.decode(self._resource, event.record))
+
+    def _put(self, obj: Object) -> None:
+        name = obj["metadata"]["name"]
+        if not obj["spec"].get("service"):
+            self._drop(name)
+            return
+        remote = self._remotes.get(name)
+        if remote is None:
+            remote = self._remotes[name] = Remote(obj)
+            self._by_version[remote.spec.get("group", ""), remote.spec["version"]] = remote
+            self._watch_services()
+            self.check(remote)
+        else:
+            before = remote.spec
+            remote.refresh(obj)
+            if remote.spec != before or available_condition(obj) is None:
+                remote.failures = 0
+                self.check(remote)
+        self.generation += 1
+
+    def _drop(self, name: str) -> None:
+        remote = self._remotes.pop(name, None)
+        if remote is None:
+            return
+        self._by_version.pop((remote.spec.get("group", ""), remote.spec["version"]), None)
+        if remote.timer is not None:
+            remote.timer.cancel()
+        if remote.running is not None:
+            remote.running.cancel()
+        self.generation += 1
+        if not self._remotes:
+            for subscription in self._watching:
+                subscription.cancel()
+            self._watching = []
+
+    def _watch_services(self) -> None:
+        if self._watching:
+            return
+        store = self._server.storage.store
+        for prefix in ("services/", "endpoints/", "endpointslices.discovery.k8s.io/"):
+            self._watching.append(store.watch(prefix, store.revision, self._service_changed))
+
+    def _service_changed(self, events: Sequence[Event]) -> None:
+        keys = {tuple(event.key.split("/", 2)[1:]) for event in events}
+        for remote in list(self._remotes.values()):
+            namespace, name, _ = remote.service
+            # The name of a slice begins with that of its service.
+            if any(k[0] == namespace and (k[1] == name or k[1].startswith(f"{name}-")) for k in keys if len(k) == 2):
+                self.check(remote)
+
+    # ---- availability --------------------------------------------------------------------------------------------
+
+    def check(self, remote: Remote) -> None:
+        """Check soon; one check of one APIService at a time."""
+        if remote.running is not None:
+            remote.waiting = True
+            return
+        if remote.timer is not None:
+            remote.timer.cancel()
+            remote.timer = None
+        remote.running = asyncio.get_running_loop().create_task(self._check(remote))
+
+    async def _check(self, remote: Remote) -> None:
+        pause = _RESYNC_SECONDS
+        try:
+            verdict = availability.by_objects(remote.spec, self._server.service_endpoints)
+            if verdict is None:
+                verdict = await availability.by_asking(
+                    remote.spec, self._server.resolve_service, self._pool, self._pair
+                )
+            failed = verdict.reason == "FailedDiscoveryCheck"
+            remote.failures = remote.failures + 1 if failed else 0
+            if failed:
+                pause = min(_FIRST_RETRY * 2 ** min(remote.failures - 1, 20), _LAST_RETRY)
+            if verdict.resources is not None and verdict.resources != remote.resources:
+                remote.resources = verdict.resources
+                self.generation += 1
+            await self._publish(remote, verdict)
+        except ApiError as problem:
+            log.warning("APIService %s: %s", remote.name, problem)
+        finally:
+            remote.running = None
+        if self._remotes.get(remote.name) is not remote:
+            return
+        if remote.waiting:
+            remote.waiting = False
+            self.check(remote)
+        else:
+            remote.timer = self._server.clock.call_later(pause, lambda: self.check(remote))
+
+    async def _publish(self, remote: Remote, verdict: Verdict) -> None:
+        """Write the condition, if it says anything new."""
+        now = rfc3339(self._server.clock.time())
+        before = available_condition(remote.obj)
+        condition = verdict.condition(before, now)
+        if condition == before:
+            return
+
+        def transform(old: Object | None) -> Object:
+            old = old or {}
+            status = old.get("status") or {}
+            others = [c for c in status.get("conditions") or () if c.get("type") != "Available"]
+            return {**old, "status": {**status, "conditions": [*others, condition]}}
+
+        try:
+            await self._server.storage.update(
+                self._server.context(), self._resource, "", remote.name, transform, subresource="status", reread=True,
+                checked=False,
+            )
+        except ApiError as problem:
+            if problem.code != 404:
+                raise
+
+
+def _group_version(path: str) -> tuple[str, str]:
+    parts = path.split("/", 4)
+    if len(parts) >= 4 and parts[1] == "apis":
+        return parts[2], parts[3]
+    if len(parts) >= 3 and parts[1] == "api":
+        return "", parts[2]
+    return "", ""
+
+
+def _plain(resource: Any) -> Object:
+    """A resource of a foreign document, fit for merging."""
+    given: Object = resource if isinstance(resource, dict) else {}
+    return {"name": "", "singularName": "", "namespaced": False, "kind": "", "verbs": [], **given}

@@ -1,0 +1,151 @@
+"""The APIServices a server makes for what it serves itself: built-in group versions and custom ones.
+
+Those of built-in versions are put right once, at the start; those of custom resources follow their definitions all the
+time. An APIService without the label of either belongs to somebody else and is left alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from transom.apiserver.discovery import CUSTOM_PRIORITY, PRIORITIES, priorities
+from transom.kit.clock import Timer
+from transom.machinery.errors import ApiError
+from transom.machinery.kinds import Kind
+from transom.machinery.objects import Object
+from transom.store.api import Event, Subscription
+
+if TYPE_CHECKING:
+    from transom.apiserver.server import ApiServer
+
+log = logging.getLogger("transom.apiserver")
+LABEL = "kube-aggregator.kubernetes.io/automanaged"
+ON_START, ALWAYS = "onstart", "true"
+GROUP = "apiregistration.k8s.io"
+_RETRY_SECONDS = 1.0
+
+
+def _spec(group: str, version: str, group_priority: int, version_priority: int) -> Object:
+    spec: Object = {"group": group} if group else {}
+    return spec | {"version": version, "groupPriorityMinimum": group_priority, "versionPriority": version_priority}
+
+
+def built_in(kinds: Iterable[Kind]) -> dict[str, Object]:
+    """Name -> spec of the APIServices of built-in group versions."""
+    out: dict[str, Object] = {}
+    for kind in kinds:
+        if kind.custom:
+            continue
+        for group, version in ((kind.group, v) for v in kind.versions):
+            if group in PRIORITIES:
+                out[f"{version}.{group}"] = _spec(group, version, *priorities(group, version))
+        for group, versions in kind.also:
+            for version in versions:
+                if group in PRIORITIES:
+                    out[f"{version}.{group}"] = _spec(group, version, *priorities(group, version))
+    return out
+
+
+def custom(definitions: Iterable[Object]) -> dict[str, Object]:
+    """Name -> spec of the APIServices of custom group versions."""
+    out: dict[str, Object] = {}
+    for definition in definitions:
+        spec = definition.get("spec") or {}
+        for version in spec.get("versions") or ():
+            if version.get("served"):
+                name, group = version["name"], spec["group"]
+                out[f"{name}.{group}"] = _spec(group, name, *CUSTOM_PRIORITY)
+    return out
+
+
+class Registration:
+    def __init__(self, server: ApiServer) -> None:
+        self._server = server
+        self._services = server.resource(GROUP, "v1", "apiservices")
+        self._definitions = server.resource("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+        self._subscriptions: list[Subscription] = []
+        self._running: asyncio.Task[None] | None = None
+        self._again = False
+        self._timer: Timer | None = None
+
+    async def start(self) -> None:
+        wanted = built_in(self._server.resources.kinds())
+        await asyncio.gather(*(self._ensure(name, spec, ON_START) for name, spec in wanted.items()))
+        for found in self._server.storage.objects(self._services):
+            name = found["metadata"]["name"]
+            if _managed(found) == ON_START and name not in wanted:
+                await self._delete(name)
+        await self._follow()
+        store = self._server.storage.store
+        for res in (self._definitions, self._services):
+            self._subscriptions.append(store.watch(res.key_prefix(""), store.revision, self._changed))
+
+    async def stop(self) -> None:
+        for subscription in self._subscriptions:
+            subscription.cancel()
+        self._subscriptions.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._running is not None:
+            self._running.cancel()
+            await asyncio.gather(self._running, return_exceptions=True)
+
+    def _changed(self, _events: Sequence[Event]) -> None:
+        if self._running is not None:
+            self._again = True
+        else:
+            self._running = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        try:
+            self._again = True
+            while self._again:
+                self._again = False
+                await self._follow()
+        except ApiError as problem:
+            log.warning("registering custom resources as APIServices: %s", problem)
+            self._timer = self._server.clock.call_later(_RETRY_SECONDS, lambda: self._changed(()))
+        finally:
+            self._running = None
+
+    async def _follow(self) -> None:
+        """Bring the APIServices of custom resources in line with the definitions."""
+        storage = self._server.storage
+        wanted = custom(storage.objects(self._definitions))
+        for name, spec in wanted.items():
+            await self._ensure(name, spec, ALWAYS)
+        for found in storage.objects(self._services):
+            name = found["metadata"]["name"]
+            if _managed(found) == ALWAYS and name not in wanted:
+                await self._delete(name)
+
+    async def _ensure(self, name: str, spec: Object, label: str) -> None:
+        storage, ctx = self._server.storage, self._server.context()
+        found = storage.find(self._services, "", name)
+        if found is None:
+            obj = self._services.ops.normalise({
+                "kind": "APIService", "apiVersion": self._services.api_version,
+                "metadata": {"name": name, "labels": {LABEL: label}}, "spec": spec,
+            })
+            try:
+                await storage.create(ctx, self._services, "", obj)
+            except ApiError as problem:
+                if problem.reason != "AlreadyExists":
+                    raise
+        elif _managed(found) and found["spec"] != spec:
+            await storage.update(ctx, self._services, "", name, lambda old: {**(old or {}), "spec": spec}, reread=True)
+
+    async def _delete(self, name: str) -> None:
+        try:
+            await self._server.storage.delete(self._server.context(), self._services, "", name, {})
+        except ApiError as problem:
+            if problem.code != 404:
+                raise
+
+
+def _managed(obj: Object) -> str:
+    label = (obj["metadata"].get("labels") or {}).get(LABEL, "")
+    return label if label in (ON_START, ALWAYS) else ""
