@@ -15,6 +15,7 @@ from typing import NamedTuple
 from transom.client.api import Client
 from transom.client.events import EventRecorder
 from transom.client.informer import InformerFactory
+from transom.controllers.attachdetach import AttachDetach
 from transom.controllers.base import Controller, Env, Settings
 from transom.controllers.bootstrap_tokens import BootstrapSigner, TokenCleaner
 from transom.controllers.certificates import CsrApprover, CsrCleaner, CsrSigner
@@ -25,6 +26,7 @@ from transom.controllers.garbagecollector import GarbageCollector
 from transom.controllers.namespace import NamespaceDeleter
 from transom.controllers.nodeipam import NodeRanges
 from transom.controllers.nodelifecycle import NodeLifecycle
+from transom.controllers.persistentvolume import VolumeBinder
 from transom.controllers.podgc import PodCollector
 from transom.controllers.replicaset import ReplicaSets, replication_controllers
 from transom.controllers.resourcequota import ResourceQuotas
@@ -34,6 +36,8 @@ from transom.controllers.serviceaccount import ServiceAccounts
 from transom.controllers.serviceaccount_token import ServiceAccountTokens
 from transom.controllers.statefulset import StatefulSets
 from transom.controllers.ttl import NodeTtl
+from transom.controllers.volume_expand import VolumeExpansion
+from transom.controllers.volume_protection import ClaimProtection, VolumeProtection
 from transom.kit.clock import Clock
 
 log = logging.getLogger("transom.controllers")
@@ -92,6 +96,11 @@ CONTROLLERS: tuple[Row, ...] = (
     Row("csrapproving", "certificate-controller", CsrApprover),
     Row("csrsigning", "certificate-controller", _csr_signing),
     Row("csrcleaner", "certificate-controller", CsrCleaner),
+    Row("persistentvolume-binder", "persistent-volume-binder", VolumeBinder),
+    Row("attachdetach", "attachdetach-controller", AttachDetach),
+    Row("persistentvolume-expander", "expand-controller", VolumeExpansion),
+    Row("pvc-protection", "pvc-protection-controller", ClaimProtection),
+    Row("pv-protection", "pv-protection-controller", VolumeProtection),
     Row("bootstrapsigner", "bootstrap-signer", BootstrapSigner, by_default=False),
     Row("tokencleaner", "token-cleaner", TokenCleaner, by_default=False),
 )

@@ -1,0 +1,166 @@
+"""Which volume a claim gets: pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from transom.client.events import reference
+from transom.machinery import quantity, selectors
+from transom.machinery.objects import Object, with_metadata
+from transom.machinery.quantity import Quantity
+
+BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
+BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
+PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
+STORAGE_PROVISIONER = "volume.beta.kubernetes.io/storage-provisioner"
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+_CLASS = "volume.beta.kubernetes.io/storage-class"
+
+
+def notes_of(obj: Object) -> dict[str, str]:
+    return obj["metadata"].get("annotations") or {}
+
+
+def phase(obj: Object) -> str:
+    return (obj.get("status") or {}).get("phase") or ""
+
+
+def class_of(obj: Object) -> str:
+    """The storage class that a claim or a volume names; the old annotation goes before the field."""
+    notes = notes_of(obj)
+    return notes[_CLASS] if _CLASS in notes else obj["spec"].get("storageClassName") or ""
+
+
+def requested(claim: Object) -> Quantity:
+    return quantity.parse(((claim["spec"].get("resources") or {}).get("requests") or {}).get("storage", "0"))
+
+
+def capacity(volume: Object) -> Quantity:
+    return quantity.parse((volume["spec"].get("capacity") or {}).get("storage", "0"))
+
+
+def claim_ref(volume: Object) -> Object | None:
+    return volume["spec"].get("claimRef") or None
+
+
+def claim_key(volume: Object) -> str:
+    ref = claim_ref(volume) or {}
+    return f"{ref.get('namespace', '')}/{ref.get('name', '')}"
+
+
+def is_bound_to(volume: Object, claim: Object) -> bool:
+    """Whether the volume is the claim's, or reserved for a claim of this name."""
+    ref, meta = claim_ref(volume), claim["metadata"]
+    if ref is None or ref.get("name") != meta["name"] or ref.get("namespace") != meta["namespace"]:
+        return False
+    return ref.get("uid") in (None, "", meta["uid"])
+
+
+def modes_differ(claim: Object, volume: Object) -> bool:
+    default = "Filesystem"
+    return (claim["spec"].get("volumeMode") or default) != (volume["spec"].get("volumeMode") or default)
+
+
+def access_modes_fit(claim: Object, volume: Object) -> bool:
+    return set(claim["spec"].get("accessModes") or ()) <= set(volume["spec"].get("accessModes") or ())
+
+
+def mismatch(volume: Object, claim: Object) -> str:
+    """Why a volume that the claim asks for by name cannot be its volume, or ""."""
+    if "deletionTimestamp" in volume["metadata"]:
+        return f'the volume is marked for deletion "{volume["metadata"]["name"]}"'
+    if capacity(volume) < requested(claim):
+        return "requested PV is too small"
+    if class_of(volume) != class_of(claim):
+        return "storageClassName does not match"
+    if modes_differ(claim, volume):
+        return "incompatible volumeMode"
+    if not access_modes_fit(claim, volume):
+        return "incompatible accessMode"
+    return ""
+
+
+def best_match(claim: Object, volumes: Iterable[Object], delayed: bool) -> Object | None:
+    """The volume that is the claim's already, else the smallest that fits, among those with the fewest access modes.
+    With `delayed` binding the scheduler chooses, so that only the former counts."""
+    groups: dict[tuple[str, ...], list[Object]] = {}
+    for volume in volumes:
+        if access_modes_fit(claim, volume):
+            groups.setdefault(tuple(sorted(set(volume["spec"].get("accessModes") or ()))), []).append(volume)
+    for modes in sorted(groups, key=lambda modes: (len(modes), modes)):
+        found = _best(claim, groups[modes], delayed)
+        if found is not None:
+            return found
+    return None
+
+
+def _best(claim: Object, volumes: Sequence[Object], delayed: bool) -> Object | None:
+    wanted, wanted_class = requested(claim), class_of(claim)
+    selector = claim["spec"].get("selector")
+    chosen = selectors.from_object(selector) if selector else None
+    best: tuple[Quantity, Object] | None = None
+    for volume in sorted(volumes, key=lambda volume: str(volume["metadata"]["name"])):
+        bound = is_bound_to(volume, claim)
+        size = capacity(volume)
+        if (claim_ref(volume) is not None and not bound) or size < wanted or modes_differ(claim, volume):
+            continue
+        if "deletionTimestamp" in volume["metadata"]:
+            continue
+        if bound:
+            return volume
+        if delayed or phase(volume) != "Available" or class_of(volume) != wanted_class:
+            continue
+        if chosen is not None and not chosen.matches(volume["metadata"].get("labels") or {}):
+            continue
+        if best is None or size < best[0]:
+            best = size, volume
+    return best[1] if best is not None else None
+
+
+def bound_volume(volume: Object, claim: Object) -> Object | None:
+    """The volume as the claim's own; None when it is that already."""
+    ref, meta = claim_ref(volume) or {}, claim["metadata"]
+    out = volume
+    if any(ref.get(field) != meta[field] for field in ("name", "namespace", "uid")):
+        out = {**volume, "spec": {**volume["spec"], "claimRef": reference(claim)}}
+    if not is_bound_to(volume, claim) and BOUND_BY_CONTROLLER not in notes_of(volume):
+        out = with_metadata(out, annotations={**notes_of(volume), BOUND_BY_CONTROLLER: "yes"})
+    return None if out is volume else out
+
+
+def bound_claim(claim: Object, volume: Object) -> Object | None:
+    """The claim with this volume for good; None when it has it already."""
+    notes, out = dict(notes_of(claim)), claim
+    name = volume["metadata"]["name"]
+    if claim["spec"].get("volumeName") != name:
+        out = {**claim, "spec": {**claim["spec"], "volumeName": name}}
+        notes.setdefault(BOUND_BY_CONTROLLER, "yes")
+    notes.setdefault(BIND_COMPLETED, "yes")
+    return None if out is claim and notes == notes_of(claim) else with_metadata(out, annotations=notes)
+
+
+def claim_status(claim: Object, wanted: str, volume: Object | None) -> Object | None:
+    """The status of a claim that enters a phase, with what its volume offers; None when it has that status already."""
+    status = claim.get("status") or {}
+    out = {**status, "phase": wanted}
+    if volume is None:
+        out.pop("accessModes", None)
+        out.pop("capacity", None)
+    else:
+        out["accessModes"] = volume["spec"].get("accessModes") or []
+        # Not later: the file system may rightly be smaller than the device it is on.
+        if status.get("phase") != wanted:
+            known = (status.get("capacity") or {}).get("storage")
+            if known is None or quantity.parse(known) != capacity(volume):
+                out["capacity"] = volume["spec"]["capacity"]
+    return None if out == status else out
+
+
+def unbound_volume(volume: Object) -> Object:
+    """The volume free again, or reserved as its maker wanted it."""
+    notes, spec = dict(notes_of(volume)), dict(volume["spec"])
+    if BOUND_BY_CONTROLLER in notes:
+        del notes[BOUND_BY_CONTROLLER], spec["claimRef"]
+    else:
+        spec["claimRef"] = {k: v for k, v in spec["claimRef"].items() if k != "uid"}
+    return with_metadata({**volume, "spec": spec}, annotations=notes or None)

@@ -1,0 +1,109 @@
+"""Claims that pods use and volumes that claims have are not deleted under them: finalizers hold them until they are free."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from transom.client.api import is_not_found
+from transom.client.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, GroupVersionResource
+from transom.client.store import key_of, split_key
+from transom.client.workqueue import WorkQueue
+from transom.controllers.base import Env, work
+from transom.controllers.persistentvolume.usage import BY_CLAIM, claims_of, ended
+from transom.machinery.errors import ApiError
+from transom.machinery.objects import Object, with_metadata
+
+CLAIM_FINALIZER = "kubernetes.io/pvc-protection"
+VOLUME_FINALIZER = "kubernetes.io/pv-protection"
+
+
+def _finalizers(obj: Object) -> list[str]:
+    return obj["metadata"].get("finalizers") or []
+
+
+def _concerns(obj: Object, finalizer: str) -> bool:
+    """An object that ends and is held, or that lives and is not."""
+    return ("deletionTimestamp" in obj["metadata"]) == (finalizer in _finalizers(obj))
+
+
+class _Protection:
+    def __init__(self, env: Env, resource: GroupVersionResource, finalizer: str, name: str) -> None:
+        self._client = env.client
+        self._resource = resource
+        self._finalizer = finalizer
+        self._queue: WorkQueue[str] = WorkQueue(env.clock, name=name)
+        self._objects = env.informers(resource)
+        self._objects.add_handler(add=self._changed, update=lambda _, new: self._changed(new))
+
+    def _changed(self, obj: Object) -> None:
+        if _concerns(obj, self._finalizer):
+            self._queue.add(key_of(obj))
+
+    async def _sync(self, key: str) -> None:
+        obj = self._objects.by_key(key)
+        if obj is None or not _concerns(obj, self._finalizer):
+            return
+        held = _finalizers(obj)
+        if "deletionTimestamp" not in obj["metadata"]:
+            held = [*held, self._finalizer]
+        elif await self._in_use(obj):
+            return
+        else:
+            held = [name for name in held if name != self._finalizer]
+        try:
+            await self._client.update(self._resource, with_metadata(obj, finalizers=held or None))
+        except ApiError as problem:
+            if not is_not_found(problem):
+                raise
+
+    async def _in_use(self, obj: Object) -> bool:
+        raise NotImplementedError
+
+
+class VolumeProtection(_Protection):
+    def __init__(self, env: Env) -> None:
+        super().__init__(env, PERSISTENT_VOLUMES, VOLUME_FINALIZER, "pv-protection")
+
+    async def run(self) -> None:
+        await work(self._queue, self._sync, (self._objects,))
+
+    async def _in_use(self, obj: Object) -> bool:
+        return bool((obj.get("status") or {}).get("phase") == "Bound")
+
+
+class ClaimProtection(_Protection):
+    def __init__(self, env: Env) -> None:
+        super().__init__(env, PERSISTENT_VOLUME_CLAIMS, CLAIM_FINALIZER, "pvc-protection")
+        self._pods = env.informers(PODS)
+        self._pods.add_index(BY_CLAIM, claims_of)
+        self._pods.add_handler(add=self._pod_changed, update=self._pod_updated, delete=self._pod_gone)
+
+    async def run(self) -> None:
+        await work(self._queue, self._sync, (self._objects, self._pods))
+
+    def _pod_changed(self, pod: Object) -> None:
+        if ended(pod) or not pod["spec"].get("nodeName"):
+            self._pod_gone(pod)
+
+    def _pod_updated(self, old: Object, new: Object) -> None:
+        if old["metadata"]["uid"] != new["metadata"]["uid"]:
+            self._pod_gone(old)
+        self._pod_changed(new)
+
+    def _pod_gone(self, pod: Object) -> None:
+        for key in claims_of(pod):
+            claim = self._objects.by_key(key)
+            if claim is not None and _concerns(claim, self._finalizer):
+                self._queue.add(key)
+
+    async def _in_use(self, obj: Object) -> bool:
+        key = key_of(obj)
+        if _uses(self._pods.by_index(BY_CLAIM, key), key):
+            return True
+        # A pod that the informer does not show yet counts too.
+        return _uses((await self._client.list(PODS, split_key(key)[0])).items, key)
+
+
+def _uses(pods: Sequence[Object], key: str) -> bool:
+    """A pod without a node does not count: it will not be started with a claim that ends."""
+    return any(pod["spec"].get("nodeName") and key in claims_of(pod) for pod in pods)
