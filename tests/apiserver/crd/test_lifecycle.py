@@ -215,3 +215,25 @@ def test_rules_of_the_schema_judge_objects_of_the_right_shape() -> None:
         assert "x-kubernetes-validations[0].rule" in answer["message"] and "Syntax error" in answer["message"]
 
     run(body)
+
+
+def test_a_definition_can_go_while_its_last_write_is_on_its_way_to_disk(tmp_path: Path) -> None:
+    async def main() -> None:
+        clock = VirtualClock()
+        api = await start(store=SqliteStore(tmp_path / "store", clock), clock=clock)
+        gone = asyncio.Event()
+        store = api.server.storage.store
+
+        def see(events: Any) -> None:
+            if any(event.record is None for event in events):
+                gone.set()
+
+        following = store.watch("customresourcedefinitions.", store.revision, see)
+        await api.ok("POST", CRDS, definition())
+        touches = [api.call("PATCH", NAME, {"metadata": {"annotations": {"n": str(i)}}}, media=MERGE) for i in range(20)]
+        await asyncio.gather(*touches, api.call("DELETE", NAME))
+        await asyncio.wait_for(gone.wait(), 20)
+        following.cancel()
+        await api.server.stop()
+
+    asyncio.run(main())

@@ -186,47 +186,44 @@ class Definitions:
         group = crd["spec"]["group"]
         others = [c for c in self._all() if c["spec"]["group"] == group and c["metadata"]["name"] != name]
         before = (crd.get("status") or {}).get("acceptedNames")
-        wanted = conditions.reconcile(crd, others, rfc3339(self._server.clock.time()))
-        if wanted is crd:
+        now = rfc3339(self._server.clock.time())
+        if conditions.reconcile(crd, others, now) is crd:
             return
-        await self._write(name, crd, wanted)
-        if (wanted["status"].get("acceptedNames")) != before:
+        written = await self._write(name, lambda current: conditions.reconcile(current, others, now))
+        if written["status"].get("acceptedNames") != before:
             for other in others:  # a name may have become free
                 self._enqueue(other["metadata"]["name"])
 
-    async def _write(self, name: str, seen: Object, wanted: Object) -> None:
-        """Write the status (and finalizers) of a definition, unless it changed since it was seen."""
+    async def _write(self, name: str, change: Callable[[Object], Object]) -> Object:
+        """Write the status (and finalizers) of whatever the definition is by now."""
         ctx, res = self._server.context(), self._res
 
         def transform(old: Object | None) -> Object:
             assert old is not None
-            meta = dict(wanted["metadata"])
-            meta["resourceVersion"] = seen["metadata"]["resourceVersion"]
-            new = {**wanted, "metadata": meta}
+            wanted = change(old)
+            new = {**wanted, "metadata": dict(wanted["metadata"])}
             writes.own_fields(ctx, res, new, old, "status")
             return new
 
-        await self._server.storage.update(ctx, res, "", name, transform, subresource="status", checked=False)
+        record, _ = await self._server.storage.update(
+            ctx, res, "", name, transform, subresource="status", reread=True, checked=False
+        )
+        return self._server.storage.decode(res, record)
 
     # ---- deletion ------------------------------------------------------------------------------------------------
 
     async def _set(self, name: str, condition: Object, *, last: bool = False) -> None:
-        """Set a condition on whatever the definition is by now; with the last one, the finalizer goes."""
-        while True:
-            crd = self._server.storage.find(self._res, "", name)
-            if crd is None:
-                break
-            wanted = conditions.with_condition(crd, condition, rfc3339(self._server.clock.time()))
-            if last:
-                kept = [f for f in crd["metadata"].get("finalizers") or () if f != conditions.FINALIZER]
-                wanted = {**wanted, "metadata": {**crd["metadata"], "finalizers": kept}}
-            try:
-                await self._write(name, crd, wanted)
-                break
-            except ApiError as problem:
-                if problem.code != 409:
-                    raise
-                await asyncio.sleep(0)  # what is on its way to disk cannot be seen yet: let it arrive
+        """Set a condition; with the last one, the finalizer goes."""
+        now = rfc3339(self._server.clock.time())
+
+        def change(crd: Object) -> Object:
+            wanted = conditions.with_condition(crd, condition, now)
+            if not last:
+                return wanted
+            kept = [f for f in crd["metadata"].get("finalizers") or () if f != conditions.FINALIZER]
+            return {**wanted, "metadata": {**crd["metadata"], "finalizers": kept}}
+
+        await self._write(name, change)
 
     async def _finalize(self, name: str) -> None:
         try:
