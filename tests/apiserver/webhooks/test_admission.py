@@ -23,9 +23,9 @@ HOOKS = "/apis/admissionregistration.k8s.io/v1/"
 ALLOW = {"allowed": True}
 
 
-def run(work: Callable[[Api], Awaitable[None]]) -> None:
+def run(work: Callable[[Api], Awaitable[None]], **options: Any) -> None:
     async def whole() -> None:
-        api = await start()
+        api = await start(**options)
         try:
             await work(api)
         finally:
@@ -441,19 +441,24 @@ def test_audit_annotations() -> None:
     run(work)
 
 
-def test_a_webhook_that_points_back_at_the_server() -> None:
+@pytest.mark.parametrize("by_service", [False, True])
+def test_a_webhook_that_points_back_at_the_server(by_service: bool) -> None:
     """The call is a request like any other: it is answered, with a refusal, and nothing waits for itself."""
+    sockets = listen(["127.0.0.1"], 0)
+    address = f"127.0.0.1:{sockets[0].getsockname()[1]}"
+
     async def work(api: Api) -> None:
         pair = pki.issue_server(CA, "kube-apiserver", ["kubernetes.default.svc"], ["127.0.0.1"])
         front = HttpServer(api.server.handler, context(pair))
-        sockets = listen(["127.0.0.1"], 0)
         await front.serve(sockets)
-        bundle = base64.b64encode(CA.certificate).decode()
-        url = f"https://127.0.0.1:{sockets[0].getsockname()[1]}{CONFIGMAPS}"
-        await install(api, "mutating", hook({"url": url, "caBundle": bundle}))
+        client: Json = {"url": f"https://{address}{CONFIGMAPS}", "caBundle": base64.b64encode(CA.certificate).decode()}
+        if by_service:
+            client = {"service": {"namespace": "default", "name": "kubernetes", "path": CONFIGMAPS}}
+        await install(api, "mutating", hook(client))
         code, body = await api.call("POST", CONFIGMAPS, configmap("a"))
-        assert code == 500
-        assert 'cannot create resource "configmaps"' in body["message"]  # anonymous, as any webhook would find it
+        # The service is this very server, which knows itself; by URL it is nobody in particular.
+        why = "cannot be handled as a ConfigMap" if by_service else 'User "system:anonymous" cannot create resource'
+        assert (code, why in body["message"]) == (500, True), body
         await front.stop(0.1)
 
-    run(work)
+    run(work, address=address, ca=CA.certificate)
