@@ -226,14 +226,14 @@ class Aggregator:
         """Write the condition, if it says anything new."""
         now = rfc3339(self._server.clock.time())
         before = available_condition(remote.obj)
-        condition = verdict.condition(before, now)
-        if condition == before:
+        if verdict.condition(before, now) == before:
             return
 
         def transform(old: Object | None) -> Object:
             old = old or {}
             status = old.get("status") or {}
             others = [c for c in status.get("conditions") or () if c.get("type") != "Available"]
+            condition = verdict.condition(available_condition(old), now)
             return {**old, "status": {**status, "conditions": [*others, condition]}}
 
         try:

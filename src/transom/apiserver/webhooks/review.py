@@ -58,7 +58,7 @@ def request(
     asked["requestKind"], asked["requestResource"] = _kind(asked_kind), _resource(source)
     if sub:
         asked["requestSubResource"] = sub
-    if attributes.name:
+    if attributes.name and attributes.ctx.verb != "deletecollection":  # a collection has no name
         asked["name"] = attributes.name
     namespace = namespace_of(attributes)
     if namespace:
