@@ -1,0 +1,279 @@
+"""Pod disruption budgets: how many pods may be evicted right now, written down for those who evict.
+
+When that cannot be found out nothing may be evicted. Evictions that were allowed are in `disruptedPods`; a pod listed
+there counts as gone for two minutes, by which time it should be.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
+
+from transom.client.api import is_conflict, is_not_found
+from transom.client.events import NORMAL, WARNING
+from transom.client.informer import Informer
+from transom.client.resources import (
+    DEPLOYMENTS,
+    POD_DISRUPTION_BUDGETS,
+    PODS,
+    REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
+    STATEFUL_SETS,
+)
+from transom.client.store import key_of
+from transom.client.workqueue import WorkQueue
+from transom.controllers.base import Env, work
+from transom.controllers.ownership import resolve
+from transom.controllers.percent import scaled_value
+from transom.controllers.pods import is_ready
+from transom.controllers.scales import InvalidApiVersion, NoMatch, Scales, group_of
+from transom.kit.clock import parse_rfc3339
+from transom.machinery.errors import ApiError
+from transom.machinery.objects import Object, controller_of
+from transom.machinery.selectors import LabelSelector, SelectorError, from_object
+
+log = logging.getLogger("transom.controllers")
+
+_DELETION_SECONDS = 120.0
+_SHOWN = POD_DISRUPTION_BUDGETS.at("v1beta1")
+_APPS = ("apps", "extensions")
+
+
+class Uncountable(Exception):
+    """The number of pods that should be there cannot be found out; the text is for the user."""
+
+
+class _Scale(NamedTuple):
+    uid: str
+    replicas: int
+
+
+class Disruption:
+    def __init__(self, env: Env) -> None:
+        self._client = env.client
+        self._clock = env.clock
+        self._events = env.recorder("controllermanager")
+        self._scales = Scales(env.client, env.clock)
+        self._queue: WorkQueue[str] = WorkQueue(env.clock, name="disruption")
+        self._selectors: dict[str, tuple[Object | None, LabelSelector]] = {}
+        self._budgets = env.informers(POD_DISRUPTION_BUDGETS)
+        self._pods = env.informers(PODS)
+        self._replication_controllers = env.informers(REPLICATION_CONTROLLERS)
+        self._replica_sets = env.informers(REPLICA_SETS)
+        self._deployments = env.informers(DEPLOYMENTS)
+        self._stateful_sets = env.informers(STATEFUL_SETS)
+        self._finders: tuple[Callable[[Object, str], Awaitable[_Scale | None]], ...] = (
+            self._replication_controller, self._deployment, self._replica_set, self._stateful_set, self._any_scale,
+        )
+        self._budgets.add_handler(add=self._changed, update=lambda _, new: self._changed(new), delete=self._deleted)
+        self._pods.add_handler(
+            add=self._pod_changed, update=lambda _, new: self._pod_changed(new), delete=self._pod_changed
+        )
+
+    async def run(self) -> None:
+        needs = (self._budgets, self._pods, self._replication_controllers, self._replica_sets, self._deployments,
+                 self._stateful_sets)
+        await work(self._queue, self._sync, needs)
+
+    # ---- what happens --------------------------------------------------------------------------------------------
+
+    def _changed(self, budget: Object) -> None:
+        self._queue.add(key_of(budget))
+
+    def _deleted(self, budget: Object) -> None:
+        self._selectors.pop(budget["metadata"]["uid"], None)
+
+    def _pod_changed(self, pod: Object) -> None:
+        meta = pod["metadata"]
+        labels = meta.get("labels") or {}
+        budgets = [b for b in self._budgets.list(meta["namespace"]) if self._takes(b, labels)]
+        if not budgets:
+            return
+        if len(budgets) > 1:
+            message = (f'Pod "{meta["namespace"]}"/"{meta["name"]}" matches multiple PodDisruptionBudgets.  '
+                       f'Chose "{budgets[0]["metadata"]["name"]}" arbitrarily.')
+            self._events.event(pod, WARNING, "MultiplePodDisruptionBudgets", message)
+        for budget in budgets:
+            self._changed(budget)
+
+    def _takes(self, budget: Object, labels: dict[str, str]) -> bool:
+        try:
+            return self._selector(budget).matches(labels)
+        except SelectorError:
+            return False
+
+    def _selector(self, budget: Object) -> LabelSelector:
+        """Of the stored form, in which an empty selector means all pods; no selector means none."""
+        uid, wanted = budget["metadata"]["uid"], budget["spec"].get("selector")
+        known = self._selectors.get(uid)
+        if known is None or known[0] != wanted:
+            known = self._selectors[uid] = wanted, from_object(wanted)
+        return known[1]
+
+    # ---- one budget ----------------------------------------------------------------------------------------------
+
+    def _tell(self, budget: Object, kind: str, reason: str, message: str) -> None:
+        self._events.event({**budget, "apiVersion": _SHOWN.api_version}, kind, reason, message)
+
+    async def _sync(self, key: str) -> None:
+        budget = self._budgets.by_key(key)
+        if budget is None:
+            return
+        try:
+            await self._try(key, budget)
+        except (ApiError, OSError, Uncountable, SelectorError, NoMatch, InvalidApiVersion, ValueError) as problem:
+            if is_conflict(problem) or is_not_found(problem):
+                raise
+            log.info("disruption: %s failed: %s", key, problem)
+            status = {**(budget.get("status") or {}), "disruptionsAllowed": 0}
+            await self._client.update_status(POD_DISRUPTION_BUDGETS, {**budget, "status": status})
+
+    async def _try(self, key: str, budget: Object) -> None:
+        try:
+            pods = self._pods.list(budget["metadata"]["namespace"], self._selector(budget))
+        except SelectorError as problem:
+            self._tell(budget, WARNING, "NoPods", f"Failed to get pods: {problem}")
+            raise
+        if not pods:
+            self._tell(budget, NORMAL, "NoPods", "No matching pods found")
+        try:
+            expected, desired = await self._expected(budget, pods)
+        except Exception as problem:
+            self._tell(budget, WARNING, "CalculateExpectedPodCountFailed",
+                       f"Failed to calculate the number of expected pods: {problem}")
+            raise
+        now = self._clock.time()
+        disrupted, recheck = self._disrupted(budget, pods, now)
+        healthy = sum(
+            "deletionTimestamp" not in pod["metadata"] and pod["metadata"]["name"] not in disrupted and is_ready(pod)
+            for pod in pods
+        )
+        await self._write(budget, healthy, desired, expected, disrupted)
+        if recheck is not None:
+            self._queue.add_after(key, recheck - now)
+
+    async def _write(
+        self, budget: Object, healthy: int, desired: int, expected: int, disrupted: dict[str, str]
+    ) -> None:
+        # Without expected pods nothing is allowed: the first ones may come before this status is changed again.
+        allowed = max(healthy - desired, 0) if expected > 0 else 0
+        old = budget.get("status") or {}
+        counts = {"currentHealthy": healthy, "desiredHealthy": desired, "expectedPods": expected,
+                  "disruptionsAllowed": allowed, "observedGeneration": budget["metadata"].get("generation", 0)}
+        if all(old.get(name, 0) == value for name, value in counts.items()) and (
+            (old.get("disruptedPods") or {}) == disrupted
+        ):
+            return
+        status: Object = dict(counts)
+        if disrupted:
+            status["disruptedPods"] = disrupted
+        await self._client.update_status(POD_DISRUPTION_BUDGETS, {**budget, "status": status})
+
+    def _disrupted(
+        self, budget: Object, pods: Sequence[Object], now: float
+    ) -> tuple[dict[str, str], float | None]:
+        """Pods that are still on their way out, and when to look at them again."""
+        known = (budget.get("status") or {}).get("disruptedPods") or {}
+        out: dict[str, str] = {}
+        recheck = None
+        for pod in pods if known else ():
+            meta = pod["metadata"]
+            since = known.get(meta["name"])
+            if since is None or "deletionTimestamp" in meta:
+                continue
+            expected = parse_rfc3339(since) + _DELETION_SECONDS
+            if expected < now:
+                namespace = budget["metadata"]["namespace"]  # twice, where the name should be: so Kubernetes says it
+                self._events.event(pod, WARNING, "NotDeleted",
+                                   f"Pod was expected by PDB {namespace}/{namespace} to be deleted but it wasn't")
+            else:
+                out[meta["name"]] = since
+                # A moment later than that: at the time itself it still counts as disrupted.
+                recheck = min(recheck or math.inf, expected + 0.001)
+        return out, recheck
+
+    # ---- how many pods there should be ---------------------------------------------------------------------------
+
+    async def _expected(self, budget: Object, pods: Sequence[Object]) -> tuple[int, int]:
+        """Expected pods, and how many of them must be healthy."""
+        spec = budget["spec"]
+        most, least = spec.get("maxUnavailable"), spec.get("minAvailable")
+        if most is not None:
+            expected = await self._total_scale(budget, pods)
+            return expected, max(expected - scaled_value(most, expected, up=True), 0)
+        if isinstance(least, str):
+            expected = await self._total_scale(budget, pods)
+            return expected, scaled_value(least, expected, up=True)
+        if least is not None:
+            return len(pods), int(least)
+        return 0, 0
+
+    async def _total_scale(self, budget: Object, pods: Sequence[Object]) -> int:
+        """What the controllers of these pods want together."""
+        scales: dict[str, int] = {}
+        for pod in pods:
+            name = pod["metadata"]["name"]
+            ref = controller_of(pod)
+            if ref is None:
+                text = f'found no controller ref for pod "{name}"'
+                self._tell(budget, WARNING, "NoControllerRef", text)
+                raise Uncountable(text)
+            if ref["uid"] in scales:
+                continue
+            for find in self._finders:
+                scale = await find(ref, pod["metadata"]["namespace"])
+                if scale is not None:
+                    scales[scale.uid] = scale.replicas
+                    break
+            else:
+                text = f'found no controllers for pod "{name}"'
+                self._tell(budget, WARNING, "NoControllers", text)
+                raise Uncountable(text)
+        return sum(scales.values())
+
+    def _find(self, owners: Informer, ref: Object, namespace: str, groups: Sequence[str]) -> Object | None:
+        if group_of(ref.get("apiVersion", ""))[0] not in groups:
+            return None
+        return resolve(owners, namespace, ref)
+
+    async def _replication_controller(self, ref: Object, namespace: str) -> _Scale | None:
+        return _scale_of(self._find(self._replication_controllers, ref, namespace, ("",)))
+
+    async def _deployment(self, ref: Object, namespace: str) -> _Scale | None:
+        replica_set = self._find(self._replica_sets, ref, namespace, _APPS)
+        above = controller_of(replica_set) if replica_set is not None else None
+        return _scale_of(self._find(self._deployments, above, namespace, _APPS)) if above is not None else None
+
+    async def _replica_set(self, ref: Object, namespace: str) -> _Scale | None:
+        replica_set = self._find(self._replica_sets, ref, namespace, _APPS)
+        above = controller_of(replica_set) if replica_set is not None else None
+        if above is not None and above["kind"] == "Deployment":
+            return None
+        return _scale_of(replica_set)
+
+    async def _stateful_set(self, ref: Object, namespace: str) -> _Scale | None:
+        return _scale_of(self._find(self._stateful_sets, ref, namespace, ("apps",)))
+
+    async def _any_scale(self, ref: Object, namespace: str) -> _Scale | None:
+        group, version = group_of(ref.get("apiVersion", ""))
+        try:
+            found = await self._scales.resources(group, ref["kind"])
+        except NoMatch as problem:
+            api_version = f"{group}/{version}" if group else version
+            raise NoMatch(f'no matches for kind "{ref["kind"]}" in version "{api_version}"') from problem
+        try:
+            scale = await self._scales.get(found[0], namespace, ref["name"])
+        except ApiError as problem:
+            if is_not_found(problem):
+                return None
+            raise
+        if scale["metadata"]["uid"] != ref["uid"]:
+            return None
+        return _Scale(ref["uid"], (scale.get("spec") or {}).get("replicas", 0))
+
+
+def _scale_of(owner: Object | None) -> _Scale | None:
+    return _Scale(owner["metadata"]["uid"], owner["spec"].get("replicas", 0)) if owner is not None else None
+

@@ -1,0 +1,81 @@
+"""The scale sub-resource of any kind: which resource a kind is, and how many replicas it wants."""
+
+from __future__ import annotations
+
+from transom.client.api import Client, is_not_found
+from transom.client.resources import GroupVersionResource
+from transom.kit.clock import Clock
+from transom.machinery.errors import ApiError
+from transom.machinery.objects import Object
+
+_REMEMBERED_SECONDS = 30.0  # kinds come and go with their definitions
+
+
+class NoMatch(Exception):
+    """No resource is of this kind; the text is for the user."""
+
+
+class InvalidApiVersion(Exception):
+    def __init__(self, text: str) -> None:
+        super().__init__(f"unexpected GroupVersion string: {text}")
+
+
+def group_of(api_version: str) -> tuple[str, str]:
+    """Group and version of an `apiVersion`; "" and "" when it is empty."""
+    if api_version.count("/") > 1:
+        raise InvalidApiVersion(api_version)
+    group, slash, version = api_version.partition("/")
+    return (group, version) if slash else ("", group)
+
+
+class Scales:
+    def __init__(self, client: Client, clock: Clock) -> None:
+        self._client = client
+        self._clock = clock
+        self._known: dict[tuple[str, str], tuple[float, list[GroupVersionResource]]] = {}
+
+    async def resources(self, group: str, kind: str) -> list[GroupVersionResource]:
+        """The resources of a kind, in the version their group prefers. Raises NoMatch, or what discovery says."""
+        now = self._clock.monotonic()
+        known = self._known.get((group, kind))
+        if known is None or now - known[0] > _REMEMBERED_SECONDS:
+            known = now, await self._discover(group, kind)
+            if known[1]:
+                self._known[group, kind] = known
+        if not known[1]:
+            raise NoMatch(f'no matches for kind "{kind}" in group "{group}"')
+        return known[1]
+
+    async def _discover(self, group: str, kind: str) -> list[GroupVersionResource]:
+        found: dict[str, GroupVersionResource] = {}
+        for version in await self._versions(group):
+            try:
+                document = await self._client.get_json(f"/apis/{group}/{version}" if group else f"/api/{version}")
+            except ApiError as problem:
+                if not is_not_found(problem):
+                    raise
+                continue
+            for row in document.get("resources") or ():
+                name = row["name"]
+                if row["kind"] == kind and "/" not in name and name not in found:
+                    found[name] = GroupVersionResource(group, version, name, row["namespaced"], kind)
+        return list(found.values())
+
+    async def _versions(self, group: str) -> list[str]:
+        if not group:
+            return ["v1"]
+        try:
+            document = await self._client.get_json(f"/apis/{group}")
+        except ApiError as problem:
+            if not is_not_found(problem):
+                raise
+            return []
+        preferred = document["preferredVersion"]["version"]
+        return sorted((v["version"] for v in document["versions"]), key=lambda version: version != preferred)
+
+    async def get(self, resource: GroupVersionResource, namespace: str, name: str) -> Object:
+        return await self._client.get(resource, namespace, name, subresource="scale")
+
+    async def set(self, resource: GroupVersionResource, scale: Object, replicas: int) -> None:
+        wanted = {**scale, "spec": {**(scale.get("spec") or {}), "replicas": replicas}}
+        await self._client.update(resource, wanted, subresource="scale")

@@ -1,0 +1,187 @@
+"""What Endpoints and EndpointSlices have in common: which pods are behind a service, by which port, since when."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable
+
+from transom.client.informer import Informer
+from transom.client.store import key_of
+from transom.controllers.pods import is_ready, phase, ready_condition
+from transom.kit.clock import parse_rfc3339, rfc3339
+from transom.machinery.objects import Object
+from transom.machinery.selectors import LabelSelector, from_map
+
+TRIGGER_TIME = "endpoints.kubernetes.io/last-change-trigger-time"
+LEADER = "control-plane.alpha.kubernetes.io/leader"
+HEADLESS = "service.kubernetes.io/headless"
+
+
+# ---- which services a pod belongs to ---------------------------------------------------------------------------------
+
+
+class Memberships:
+    """Calls `enqueue` with the key of each service that a change of a service or of a pod concerns."""
+
+    def __init__(self, services: Informer, pods: Informer, enqueue: Callable[[str], None]) -> None:
+        self._services = services
+        self._enqueue = enqueue
+        self._selectors: dict[str, tuple[dict[str, str], LabelSelector]] = {}
+        services.add_handler(
+            add=self._service_changed, update=lambda _, new: self._service_changed(new), delete=self._service_deleted
+        )
+        pods.add_handler(add=self._pod_changed, update=self._pod_updated, delete=self._pod_changed)
+
+    def _service_changed(self, service: Object) -> None:
+        self._enqueue(key_of(service))
+
+    def _service_deleted(self, service: Object) -> None:
+        self._selectors.pop(key_of(service), None)
+        self._enqueue(key_of(service))
+
+    def _pod_changed(self, pod: Object) -> None:
+        for key in self._of(pod):
+            self._enqueue(key)
+
+    def _pod_updated(self, old: Object, new: Object) -> None:
+        if old["metadata"]["resourceVersion"] == new["metadata"]["resourceVersion"]:
+            return
+        changed, moved = _endpoint_changed(old, new), _membership_changed(old, new)
+        if not (changed or moved):
+            return
+        keys = self._of(new)
+        if moved:
+            before = self._of(old)
+            keys = keys | before if changed else keys ^ before
+        for key in keys:
+            self._enqueue(key)
+
+    def _of(self, pod: Object) -> set[str]:
+        meta = pod["metadata"]
+        labels = meta.get("labels")
+        return {
+            key_of(service) for service in self._services.list(meta["namespace"])
+            if (selector := self.selector(service)) is not None and selector.matches(labels)
+        }
+
+    def selector(self, service: Object) -> LabelSelector | None:
+        """None when others look after the endpoints of the service."""
+        wanted = (service.get("spec") or {}).get("selector")
+        if wanted is None:
+            return None
+        key = key_of(service)
+        known = self._selectors.get(key)
+        if known is None or known[0] != wanted:
+            known = self._selectors[key] = wanted, from_map(wanted)
+        return known[1]
+
+
+def _endpoint_changed(old: Object, new: Object) -> bool:
+    before, after = old.get("status") or {}, new.get("status") or {}
+    return (
+        old["metadata"].get("deletionTimestamp") != new["metadata"].get("deletionTimestamp")
+        or is_ready(old) != is_ready(new) or before.get("podIPs") != after.get("podIPs")
+        or in_service(old) != in_service(new)
+    )
+
+
+def _membership_changed(old: Object, new: Object) -> bool:
+    before, after = old.get("spec") or {}, new.get("spec") or {}
+    return old["metadata"].get("labels") != new["metadata"].get("labels") or any(
+        before.get(name) != after.get(name) for name in ("hostname", "subdomain")
+    )
+
+
+# ---- facts -----------------------------------------------------------------------------------------------------------
+
+
+def in_service(pod: Object) -> bool:
+    """Whether a pod that is not ready may become so: it has not ended for good."""
+    policy = (pod.get("spec") or {}).get("restartPolicy")
+    if policy == "Never":
+        return phase(pod) not in ("Failed", "Succeeded")
+    return policy != "OnFailure" or phase(pod) != "Succeeded"
+
+
+def has_hostname(pod: Object, service: Object) -> bool:
+    spec = pod["spec"]
+    return bool(spec.get("hostname")) and spec.get("subdomain") == service["metadata"]["name"]
+
+
+def has_cluster_ip(service: Object) -> bool:
+    return service["spec"].get("clusterIP") not in (None, "", "None")
+
+
+def find_port(pod: Object, port: Object) -> int | None:
+    """The number behind a port of a service in this pod; None when the pod has no port of that name."""
+    target, protocol = port.get("targetPort"), port.get("protocol", "TCP")
+    if not isinstance(target, str):
+        return target
+    for container in pod["spec"].get("containers") or ():
+        for own in container.get("ports") or ():
+            if own.get("name") == target and own.get("protocol", "TCP") == protocol:
+                return int(own["containerPort"])
+    return None
+
+
+def target_ref(pod: Object) -> Object:
+    meta = pod["metadata"]
+    return {"kind": "Pod", **{k: meta[k] for k in ("namespace", "name", "uid", "resourceVersion")}}
+
+
+def is_ipv6(address: str) -> bool:
+    return ":" in address
+
+
+# ---- since when ------------------------------------------------------------------------------------------------------
+
+
+class TriggerTimes:
+    """When the change happened that endpoints are written for: they carry it, so that delays can be measured."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[str, dict[str, float]]] = {}
+
+    def observe(self, service: Object, pods: Iterable[Object]) -> str:
+        """The earliest change since the last call, "" when nothing has one."""
+        key, created = key_of(service), service["metadata"]["creationTimestamp"]
+        known = self._known.get(key)
+        before = known[1] if known is not None else {}
+        times: dict[str, float] = {}
+        changed = []
+        for pod in pods:
+            condition = ready_condition(pod)
+            since = condition.get("lastTransitionTime") if condition is not None else None
+            if since:
+                name = pod["metadata"]["name"]
+                times[name] = parse_rfc3339(since)
+                if times[name] > before.get(name, float("-inf")):
+                    changed.append(times[name])
+        self._known[key] = created, times
+        if known is None:
+            return str(created)
+        if created > known[0]:
+            changed.append(parse_rfc3339(created))
+        return rfc3339(min(changed)) if changed else ""
+
+    def forget(self, key: str) -> None:
+        self._known.pop(key, None)
+
+
+def with_trigger_time(annotations: dict[str, str] | None, time: str) -> dict[str, str]:
+    out = {name: value for name, value in (annotations or {}).items() if name != TRIGGER_TIME}
+    if time:
+        out[TRIGGER_TIME] = time
+    return out
+
+
+# ---- an order that everybody agrees on -------------------------------------------------------------------------------
+
+
+def digest(dump: str) -> bytes:
+    """Kubernetes orders ports and subsets by the MD5 of a dump of their Go structs."""
+    return hashlib.md5(dump.encode(), usedforsecurity=False).digest()
+
+
+def dump_pointer(kind: str, value: object) -> str:
+    return f"(*{kind})<nil>" if value is None else f"(*{kind}){value}"
