@@ -462,3 +462,46 @@ def test_a_webhook_that_points_back_at_the_server(by_service: bool) -> None:
         await front.stop(0.1)
 
     run(work, address=address, ca=CA.certificate)
+
+
+def test_custom_objects_in_the_version_of_the_rule() -> None:
+    async def work(api: Api) -> None:
+        schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": {
+            "type": "object", "properties": {"size": {"type": "integer"}, "colour": {"type": "string", "default": "red"}}}}}}
+        await api.ok("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", {
+            "metadata": {"name": "cogs.wheel.example.com"},
+            "spec": {"group": "wheel.example.com", "scope": "Namespaced", "names": {"plural": "cogs", "kind": "Cog"},
+                     "versions": [{"name": v, "served": True, "storage": v == "v1", "schema": schema}
+                                  for v in ("v1", "v2")]}})
+        cogs = "/apis/wheel.example.com/v1/namespaces/default/cogs"
+        async with asyncio.timeout(10):
+            while True:
+                if (await api.call("GET", cogs))[0] == 200:
+                    break
+                await asyncio.sleep(0.005)
+        endpoint = await Endpoint(lambda _r: patch(
+            {"op": "replace", "path": "/spec", "value": {"size": 2, "unknown": True}})).start()
+        await install(api, "mutating",
+                      hook(endpoint.config(), rules=rule("wheel.example.com", "v2", "cogs", "CREATE")))
+        made = await api.ok("POST", cogs, {"apiVersion": "wheel.example.com/v1", "kind": "Cog",
+                                           "metadata": {"name": "c"}, "spec": {"size": 1}})
+        assert made["apiVersion"] == "wheel.example.com/v1"
+        assert made["spec"] == {"size": 2, "colour": "red"}
+        asked = endpoint.reviews[0]["request"]
+        assert (asked["object"]["apiVersion"], asked["requestKind"]["version"]) == ("wheel.example.com/v2", "v1")
+        endpoint.stop()
+
+    run(work)
+
+
+def test_a_collection_has_no_name() -> None:
+    async def work(api: Api) -> None:
+        await api.ok("POST", CONFIGMAPS, configmap("a", labels={"x": "y"}))
+        endpoint = await Endpoint(lambda _r: ALLOW).start()
+        await install(api, "validating", hook(endpoint.config()))
+        await api.ok("DELETE", CONFIGMAPS + "?labelSelector=x=y")
+        (asked,) = [r["request"] for r in endpoint.reviews]
+        assert ("name" in asked, asked["oldObject"]["metadata"]["name"]) == (False, "a")
+        endpoint.stop()
+
+    run(work)
