@@ -20,9 +20,14 @@ from transom.controllers.base import Controller, Env, Settings
 from transom.controllers.bootstrap_tokens import BootstrapSigner, TokenCleaner
 from transom.controllers.certificates import CsrApprover, CsrCleaner, CsrSigner
 from transom.controllers.clusterrole_aggregation import ClusterRoleAggregation
+from transom.controllers.cronjob import CronJobs
 from transom.controllers.daemonset import DaemonSets
 from transom.controllers.deployment import Deployments
+from transom.controllers.disruption import Disruption
+from transom.controllers.endpoints import Endpoints
+from transom.controllers.endpointslice import EndpointSliceMirroring, EndpointSlices
 from transom.controllers.garbagecollector import GarbageCollector
+from transom.controllers.job import Jobs
 from transom.controllers.namespace import NamespaceDeleter
 from transom.controllers.nodeipam import NodeRanges
 from transom.controllers.nodelifecycle import NodeLifecycle
@@ -36,6 +41,7 @@ from transom.controllers.serviceaccount import ServiceAccounts
 from transom.controllers.serviceaccount_token import ServiceAccountTokens
 from transom.controllers.statefulset import StatefulSets
 from transom.controllers.ttl import NodeTtl
+from transom.controllers.ttl_after_finished import FinishedJobs
 from transom.controllers.volume_expand import VolumeExpansion
 from transom.controllers.volume_protection import ClaimProtection, VolumeProtection
 from transom.kit.clock import Clock
@@ -86,6 +92,13 @@ CONTROLLERS: tuple[Row, ...] = (
     Row("replicationcontroller", "replication-controller", replication_controllers),
     Row("statefulset", "statefulset-controller", StatefulSets),
     Row("daemonset", "daemon-set-controller", DaemonSets),
+    Row("job", "job-controller", Jobs),
+    Row("cronjob", "cronjob-controller", CronJobs),
+    Row("ttl-after-finished", "ttl-after-finished-controller", FinishedJobs),
+    Row("disruption", "disruption-controller", Disruption),
+    Row("endpoint", "endpoint-controller", Endpoints),
+    Row("endpointslice", "endpointslice-controller", EndpointSlices),
+    Row("endpointslicemirroring", "endpointslicemirroring-controller", EndpointSliceMirroring),
     Row("resourcequota", "resourcequota-controller", ResourceQuotas),
     Row("nodeipam", "node-controller", _node_ranges),
     Row("nodelifecycle", "node-controller", NodeLifecycle),
