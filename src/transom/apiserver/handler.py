@@ -17,7 +17,7 @@ from transom.apiserver.context import Context, User
 from transom.apiserver.flowcontrol.flows import HEAVY, Flow, list_seats
 from transom.apiserver.flowcontrol.levels import Rejected, too_many_requests
 from transom.apiserver.flowcontrol.rules import long_running
-from transom.apiserver.http.messages import Answer, Request
+from transom.apiserver.http.messages import Answer, Request, Response
 from transom.apiserver.negotiate import Form, negotiate, wants_pretty
 from transom.apiserver.options import boolean, duration, first
 from transom.apiserver.passage import Passage
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("transom.apiserver")
 _PLAIN = Form()
 _WEIGHED = ("list", "watch")
+_NOBODY = Response(408, [])  # for clients that went away while they waited
 _METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"}
 
 
@@ -144,6 +145,8 @@ class Dispatcher:
             flow.level.rejected[flow.schema.name, refused.reason] += 1
             return too_many_requests()
         passage.sit(flow, seats, given=True)
+        if request.gone:
+            return _NOBODY
         if heavy:
             return await self._in_turn(request, passage, user, info, flow.level)
         answer = self._serve(request, passage, user, info)
@@ -155,6 +158,8 @@ class Dispatcher:
         turns = self._server.turns
         await turns.take(group)
         try:
+            if request.gone:
+                return _NOBODY
             answer = self._serve(request, passage, user, info)
             return await answer if isinstance(answer, Awaitable) else answer
         finally:

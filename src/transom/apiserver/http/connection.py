@@ -52,8 +52,8 @@ _METHODS = {m.encode(): m for m in ("GET", "POST", "PUT", "PATCH", "DELETE", "HE
 class Connection(asyncio.Protocol):
     __slots__ = (
         "_answered_close", "_body", "_body_size", "_busy", "_continue_due", "_deadline_for", "_early", "_feeding",
-        "_head_size", "_headers", "_keep_alive", "_linger", "_on_end", "_out", "_out_size", "_parser", "_peer", "_queue",
-        "_queued_bytes", "_raw", "_read_paused", "_received", "_remote", "_slabs", "_state", "_stream", "_target",
+        "_head_size", "_headers", "_keep_alive", "_linger", "_on_end", "_out", "_out_size", "_parser", "_peer", "_pending",
+        "_queue", "_queued_bytes", "_raw", "_read_paused", "_received", "_remote", "_slabs", "_state", "_stream", "_target",
         "_task", "deadline", "server", "stream_is_plain", "transport", "write_paused",
     )  # fmt: skip
 
@@ -84,6 +84,7 @@ class Connection(asyncio.Protocol):
         self._out_size = 0
         self._slabs: list[bytes] | None = None  # last first
         self._task: asyncio.Task[None] | None = None
+        self._pending: Request | None = None  # the one whose answer is waited for
         self._stream: Stream | None = None
         self._raw: RawConnection | None = None
         self._early: bytes | None = None  # not None: an upgrade request waits for its answer
@@ -117,6 +118,8 @@ class Connection(asyncio.Protocol):
         for ended in (stream, raw):
             if ended is not None:
                 self._guarded(ended.lost)
+        if self._pending is not None:
+            self._pending.gone = True
         self._ended()
 
     def eof_received(self) -> bool:
@@ -352,6 +355,7 @@ class Connection(asyncio.Protocol):
             self._on_end = answer.on_end
             self._answer(item, answer)
         else:
+            self._pending = item
             self._task = self.server.loop.create_task(self._await(item, answer))
 
     async def _await(self, request: Request, awaitable: Awaitable[Answer]) -> None:
@@ -359,7 +363,7 @@ class Connection(asyncio.Protocol):
             answer = await awaitable
         except Exception as error:
             answer = _failure(request, error)
-        self._task = None
+        self._task = self._pending = None
         self._on_end = answer.on_end
         if self.transport is not None:
             self._answer(request, answer)

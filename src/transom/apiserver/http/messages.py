@@ -32,6 +32,7 @@ class Request:
     __slots__ = (
         "_query",
         "body",
+        "gone",
         "headers",
         "http10",
         "keep_alive",
@@ -66,6 +67,7 @@ class Request:
         self.received = received  # time.monotonic() when the request was complete
         self.keep_alive = keep_alive
         self.http10 = http10
+        self.gone = False  # the client went away: nobody will read the answer
         self._query: dict[str, list[str]] | None = None
 
     @property
