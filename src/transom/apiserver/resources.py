@@ -30,7 +30,7 @@ class Resource:
         self.group = kind.group if group is None else group
         self.gvk = GVK(self.group, version, kind.kind)
         self.api_version = self.gvk.api_version
-        self.gr = GroupResource(kind.group, kind.plural)
+        self.gr = GroupResource(self.group, kind.plural)  # errors speak of the group that was asked
         self.bucket = f"{kind.plural}.{kind.group}" if kind.group else kind.plural
         self.stored = kind.stored
         self.custom = kind.custom

@@ -182,9 +182,9 @@ def _list_slabs(res: Resource, records: list[Record], meta: Object) -> list[byte
 
 def success_status(res: Resource, name: str, uid: str) -> Object:
     details: Object = {"name": name}
-    if res.kind.group:
-        details["group"] = res.kind.group
-    details["kind"] = res.kind.plural
+    if res.gr.group:
+        details["group"] = res.gr.group
+    details["kind"] = res.gr.resource
     if uid:
         details["uid"] = uid
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}

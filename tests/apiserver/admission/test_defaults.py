@@ -89,6 +89,10 @@ def test_the_default_ingress_class() -> None:
         assert (await api.ok("POST", INGRESSES, ingress("a")))["spec"]["ingressClassName"] == "one"
         marked = ingress("b", **{"kubernetes.io/ingress.class": "x"})
         assert "ingressClassName" not in (await api.ok("POST", INGRESSES, marked))["spec"]
+        before = "/apis/extensions/v1beta1/namespaces/default/ingresses"  # the group of old knows no default
+        old = {"metadata": {"name": "o"}, "spec": {"backend": {"serviceName": "s", "servicePort": 80}}}
+        assert "ingressClassName" not in (await api.ok("POST", before, old))["spec"]
+        assert (await api.ok("DELETE", before + "/o"))["details"]["group"] == "extensions"
         await api.ok("POST", INGRESS_CLASSES, ingress_class("two"))
         assert await refused(api, "POST", INGRESSES, ingress("c")) == (
             "Internal error occurred: 2 default IngressClasses were found, only 1 allowed"

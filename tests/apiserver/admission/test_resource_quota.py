@@ -161,6 +161,28 @@ def test_claims_of_a_class_and_counts_of_any_resource() -> None:
     run(body)
 
 
+def test_what_two_groups_serve_is_charged_to_the_one_that_was_asked() -> None:
+    async def body(api: Api) -> None:
+        name = "count/ingresses.extensions"
+        await store_quota(api, "q", {name: "1"})
+        old, new = (f"/apis/{gv}/v1beta1/namespaces/default/ingresses" for gv in ("extensions", "networking.k8s.io"))
+        spec = {"backend": {"serviceName": "s", "servicePort": 80}}
+        await api.ok("POST", new, {"metadata": {"name": "a"}, "spec": spec})
+        await api.ok("POST", old, {"metadata": {"name": "b"}, "spec": spec})
+        status, answer = await api.call("POST", old, {"metadata": {"name": "c"}, "spec": spec})
+        assert (status, answer["message"]) == (
+            403, f'ingresses.extensions "c" is forbidden: exceeded quota: q, requested: {name}=1, used: {name}=1, '
+                 f"limited: {name}=1"
+        )
+        assert [(await api.call("GET", f"{at}/x"))[1]["details"]["group"] for at in (old, new)] == [
+            "extensions", "networking.k8s.io"
+        ]
+        shown = await api.ok("GET", old + "/a")
+        assert (shown["apiVersion"], shown["spec"]) == ("extensions/v1beta1", spec)
+
+    run(body)
+
+
 def test_the_server_owns_what_it_charges() -> None:
     async def body(api: Api) -> None:
         await store_quota(api, "q", {"pods": "2"})

@@ -41,7 +41,7 @@ class ResourceQuota:
         kind = resource.kind
         if subresource or not kind.namespaced or operation not in ("CREATE", "UPDATE"):
             return False
-        evaluator = quota.evaluator_for(kind.group, kind.plural)
+        evaluator = quota.evaluator_for(resource.group, kind.plural)
         return evaluator is not None and (operation == "CREATE" or evaluator.updates)
 
     def validate(self, attributes: Attributes) -> None:
@@ -52,8 +52,8 @@ class ResourceQuota:
             return
         newest = [(record, self._storage.decode(self._quotas, record))
                   for old in stored if (record := store.latest(old.key)) is not None]
-        kind = attributes.resource.kind
-        evaluator = quota.evaluator_for(kind.group, kind.plural)
+        # What is served in two groups is charged in the one that the request speaks; the recount finds both.
+        evaluator = quota.evaluator_for(attributes.resource.group, attributes.resource.kind.plural)
         assert evaluator is not None
         charges = _check(attributes, evaluator, newest)
         if charges and not attributes.ctx.dry_run:

@@ -26,6 +26,7 @@ _PREFIXES = {
     "apiregistration": "io.k8s.kube-aggregator.pkg.apis.apiregistration",
     "meta": "io.k8s.apimachinery.pkg.apis.meta",
 }
+_MOVED = {"io.k8s.api.extensions": "io.k8s.api.networking"}
 OBJECT_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 LIST_META = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"
 STATUS = "io.k8s.apimachinery.pkg.apis.meta.v1.Status"
@@ -177,6 +178,7 @@ class Builder:
             return self._described[name]
         prefix, _, short = name.rpartition(".")
         package, _, version = prefix.rpartition(".")
+        package = _MOVED.get(package, package)
         successors = ("v2", "v1") if version.startswith("v2") else ("v1",)
         return next((d for v in successors if (d := self._described.get(f"{package}.{v}.{short}"))), {})
 
