@@ -23,17 +23,14 @@ class Dependents:
         selector: Callable[[Object], LabelSelector] = selector_of,
         created: Callable[[Object], None] | None = None,
         deleted: Callable[[Object, Object], None] | None = None,
-        updated: Callable[[Object, Object, Object], None] | None = None,
         matters: Callable[[Object, Object], bool] | None = None,
     ) -> None:
-        """`created(owner)`, `deleted(owner, obj)`, `updated(owner, old, new)`. A change for which `matters` says no is
-        passed over."""
+        """`created(owner)`, `deleted(owner, obj)`. A change for which `matters` says no is passed over."""
         self._owners = owners
         self._enqueue = enqueue
         self._selector = selector
         self._created = created
         self._deleted = deleted
-        self._updated = updated
         self._matters = matters
         dependents.add_handler(add=self._on_add, update=self._on_update, delete=self._on_delete)
 
@@ -78,8 +75,6 @@ class Dependents:
             return
         owner = self._owner(new)
         if owner is not None:
-            if self._updated is not None:
-                self._updated(owner, old, new)
             self._enqueue(owner)
 
     def _on_delete(self, obj: Object) -> None:

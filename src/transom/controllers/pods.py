@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 
 from transom.client.api import Client, is_namespace_terminating, is_not_found
 from transom.client.events import NORMAL, WARNING, EventRecorder
@@ -15,6 +15,7 @@ from transom.machinery.objects import Object
 from transom.machinery.validation.names import name_is_dns_subdomain
 
 _NOT_ACTIVE = frozenset(("Succeeded", "Failed"))
+_JUST_AFTER = 0.001
 _PHASE_RANK = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 
@@ -42,6 +43,19 @@ def is_available(pod: Object, min_ready_seconds: int, now: float) -> bool:
         return True
     since = condition.get("lastTransitionTime")
     return since is not None and parse_rfc3339(since) + min_ready_seconds < now
+
+
+def next_available(found: Iterable[Object], min_ready_seconds: int, now: float) -> float | None:
+    """Seconds until the next of these pods is available, when nothing else happens; None when there is none to wait
+    for. Nobody tells of it, so whoever counts available pods has to look again."""
+    if not min_ready_seconds:
+        return None
+    waits = [
+        parse_rfc3339(condition["lastTransitionTime"]) + min_ready_seconds - now
+        for condition in map(ready_condition, found)
+        if condition is not None and condition.get("status") == "True" and condition.get("lastTransitionTime")
+    ]
+    return min((wait + _JUST_AFTER for wait in waits if wait >= 0), default=None)
 
 
 def phase(pod: Object) -> str:

@@ -62,7 +62,6 @@ class ReplicaSets:
             self._pods, self._sets, self._enqueue, selector=flavour.selector, matters=pods.concerns_owner,
             created=lambda owner: self._expectations.created(key_of(owner)),
             deleted=lambda owner, pod: self._expectations.deleted(key_of(owner), key_of(pod)),
-            updated=self._pod_updated,
         )
 
     async def run(self) -> None:
@@ -83,12 +82,6 @@ class ReplicaSets:
         self._expectations.forget(key_of(replica_set))
         self._enqueue(replica_set)
 
-    def _pod_updated(self, owner: Object, old: Object, new: Object) -> None:
-        seconds = owner["spec"].get("minReadySeconds") or 0
-        if seconds and pods.is_ready(new) and not pods.is_ready(old):
-            # Nothing else will happen when the pod becomes available. A second more, as times are whole seconds.
-            self._queue.add_after(key_of(owner), seconds + 1)
-
     # ---- one ReplicaSet ------------------------------------------------------------------------------------------
 
     async def _sync(self, key: str) -> None:
@@ -107,13 +100,12 @@ class ReplicaSets:
         if satisfied and "deletionTimestamp" not in replica_set["metadata"]:
             problem = await self._manage(key, replica_set, mine)
         now = self._clock.time()
-        updated = await self._update_status(replica_set, _status(replica_set, mine, problem, now))
-        spec, status = updated["spec"], updated.get("status") or {}
-        wanted = spec.get("replicas", 0)
+        await self._update_status(replica_set, _status(replica_set, mine, problem, now))
         if problem is not None:
             raise problem
-        if spec.get("minReadySeconds") and wanted == status.get("readyReplicas", 0) != status.get("availableReplicas", 0):
-            self._queue.add_after(key, spec["minReadySeconds"])
+        wait = pods.next_available(mine, replica_set["spec"].get("minReadySeconds") or 0, now)
+        if wait is not None:
+            self._queue.add_after(key, wait)
 
     async def _manage(self, key: str, replica_set: Object, mine: Sequence[Object]) -> Exception | None:
         """Create or delete what is wanted; the first failure."""
@@ -169,22 +161,22 @@ class ReplicaSets:
                     seen.add(pod["metadata"]["uid"])
                     yield pod
 
-    async def _update_status(self, replica_set: Object, status: Object) -> Object:
-        """The object with its new status. A conflict is tried once more on what the server has."""
+    async def _update_status(self, replica_set: Object, status: Object) -> None:
+        """Write it, if it is a new one. A conflict is tried once more on what the server has."""
         meta, old = replica_set["metadata"], replica_set.get("status") or {}
         if (
             old.get("observedGeneration", 0) == meta.get("generation", 0)
             and all(old.get(name, 0) == status.get(name, 0) for name in _COUNTS)
             and old.get("conditions") == status.get("conditions")
         ):
-            return replica_set
+            return
         resource = self._flavour.resource
         status["observedGeneration"] = meta.get("generation", 0)
         try:
-            return await self._client.update_status(resource, {**replica_set, "status": status})
+            await self._client.update_status(resource, {**replica_set, "status": status})
         except ApiError:
             fresh = await self._client.get(resource, meta["namespace"], meta["name"])
-            return await self._client.update_status(resource, {**fresh, "status": status})
+            await self._client.update_status(resource, {**fresh, "status": status})
 
 
 def replication_controllers(env: Env) -> ReplicaSets:

@@ -57,7 +57,6 @@ class DaemonSets:
             self._pods, self._sets, self._enqueue,
             created=lambda owner: self._expectations.created(key_of(owner)),
             deleted=lambda owner, pod: self._expectations.deleted(key_of(owner), key_of(pod)),
-            updated=self._pod_updated,
         )
 
     async def run(self) -> None:
@@ -78,12 +77,6 @@ class DaemonSets:
         self._expectations.forget(key_of(daemon_set))
         self._placements.pop(key_of(daemon_set), None)
         self._enqueue(daemon_set)
-
-    def _pod_updated(self, owner: Object, old: Object, new: Object) -> None:
-        seconds = owner["spec"].get("minReadySeconds") or 0
-        if seconds and pods.is_ready(new) and not pods.is_ready(old):
-            # Nothing else will happen when the pod becomes available. A second more, as times are whole seconds.
-            self._queue.add_after(key_of(owner), seconds + 1)
 
     def _node_added(self, node: Object) -> None:
         for daemon_set in self._sets.list():
@@ -291,8 +284,9 @@ class DaemonSets:
             _COUNTS, (desired, current, wrong, ready, updated, available, desired - available), strict=True
         ))
         await self._write_status(daemon_set, counts, observed=observed)
-        if seconds and ready != available:
-            self._queue.add_after(key_of(daemon_set), seconds)
+        wait = pods.next_available((pod for there in by_node.values() for pod in there), seconds, now)
+        if wait is not None:
+            self._queue.add_after(key_of(daemon_set), wait)
 
     async def _write_status(self, daemon_set: Object, counts: dict[str, int], *, observed: bool) -> None:
         old, generation = daemon_set.get("status") or {}, daemon_set["metadata"].get("generation", 0)
