@@ -89,6 +89,9 @@ def run_alone(wanted: Alone) -> None:
 
     import uvloop
 
+    from transom.cluster.run import tune_process
+
+    tune_process()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(main())
 

@@ -14,7 +14,7 @@ Codes = NDArray[np.int32]
 Values = Mask | Ints
 
 _LOGGED = 8192
-_KEPT = 512
+_KEPT = 192
 
 
 def no_rows() -> Rows:

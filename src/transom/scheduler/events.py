@@ -1,4 +1,5 @@
-"""Events of the scheduler. While pods wait for nodes only few are written: a binding is worth more than the news of it."""
+"""Events of the scheduler. While pods wait for nodes only few events are written: a binding is worth
+more than the news of it."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from transom.machinery.objects import Object
 
 NOTE_LIMIT = 1024
 _QUEUED = 20_000
+_PRESSING = 10_000  # when so many wait, they wait no longer
 _PAUSE = 0.01
 _AT_ONCE, _AT_ONCE_BUSY = 20, 1
 
@@ -53,7 +55,8 @@ class Announcer:
 
     async def _pass_on(self) -> None:
         while True:
-            for _ in range(_AT_ONCE_BUSY if self._busy() else _AT_ONCE):
+            waits = self._busy() and len(self._queue) < _PRESSING
+            for _ in range(_AT_ONCE_BUSY if waits else _AT_ONCE):
                 if self._queue:
                     event = self._queue.popleft()
                     self._recorder.event(*event[:5], related=event.related)

@@ -13,6 +13,7 @@ from transom.client.resources import (
     SERVICES,
     STORAGE_CLASSES,
 )
+from transom.client.store import key_of
 from transom.machinery.objects import Object
 from transom.scheduler.cache import PodCache
 from transom.scheduler.pods import PodInfo
@@ -60,7 +61,7 @@ class Handlers:
             return
         if new["spec"].get("nodeName"):
             if not old["spec"].get("nodeName") and self._is_ours(old):
-                self._queue.delete(PodInfo(old))
+                self._queue.delete(key_of(old), old["metadata"]["uid"])
             self._queue.assigned(self._cache.set(new))
         elif self._is_ours(new) and old["metadata"].get("resourceVersion") != new["metadata"].get("resourceVersion"):
             info = PodInfo(new)
@@ -72,8 +73,8 @@ class Handlers:
             self._cache.delete(pod["metadata"]["uid"])
             self._queue.move_all()
         elif self._is_ours(pod):
-            # A pod may end between decision and binding; it is gone from its node too.
-            self._queue.delete(PodInfo(pod))
+            self._queue.delete(key_of(pod), pod["metadata"]["uid"])
+        # A pod may end between decision and binding; then it is gone from its node too.
         if self._cache.is_assumed(pod["metadata"]["uid"]):
             self._cache.delete(pod["metadata"]["uid"])
             self._queue.move_all()

@@ -26,22 +26,22 @@ class Nominator:
 
     def add(self, pod: PodInfo, node: str = "") -> None:
         """Promise a node; without one, that which the pod's status names."""
-        self.delete(pod)
+        self.delete(pod.uid)
         node = node or pod.nominated
         if node and self._exists(pod.key):
             self._node[pod.uid] = node
             self._pods.setdefault(node, {})[pod.uid] = pod
 
-    def delete(self, pod: PodInfo) -> None:
-        node = self._node.pop(pod.uid, None)
+    def delete(self, uid: str) -> None:
+        node = self._node.pop(uid, None)
         if node is not None:
             pods = self._pods[node]
-            del pods[pod.uid]
+            del pods[uid]
             if not pods:
                 del self._pods[node]
 
     def update(self, old: PodInfo, new: PodInfo) -> None:
         """A promise that the status does not show yet outlives updates of the pod; one that it shows follows it."""
         kept = self._node.get(old.uid, "") if not old.nominated and not new.nominated else ""
-        self.delete(old)
+        self.delete(old.uid)
         self.add(new, kept)

@@ -172,9 +172,9 @@ class SchedulingQueue:
         self._activate(Waiting(new, self._clock.monotonic()))
         self.nominator.add(new)
 
-    def delete(self, info: PodInfo) -> None:
-        self.nominator.delete(info)
-        self._forget(info.key)
+    def delete(self, key: str, uid: str) -> None:
+        self.nominator.delete(uid)
+        self._forget(key)
 
     def _forget(self, key: str) -> None:
         self._active.remove(key)

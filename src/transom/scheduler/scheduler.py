@@ -32,8 +32,9 @@ USER = "system:kube-scheduler"
 USER_AGENT = "kube-scheduler"
 _NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
 _TURN_SECONDS = 0.003  # how long pods are placed before others get the loop
-_BINDINGS = 128  # how many are written at the same time
+_BINDINGS = 32  # how many are written at the same time; clients keep so many connections
 _EXPIRE_SECONDS = 1.0
+_BUSY_SECONDS = 0.25
 _UNSCHEDULABLE, _SCHEDULER_ERROR = "Unschedulable", "SchedulerError"
 
 
@@ -51,13 +52,14 @@ class Scheduler:
             clock, self.nominator, initial_backoff=config.initial_backoff, max_backoff=config.max_backoff
         )
         self._announcers = {
-            p.name: Announcer(client, p.name, clock, rng, lambda: self.queue.active > 0) for p in config.profiles
+            p.name: Announcer(client, p.name, clock, rng, self._busy) for p in config.profiles
         }
         handle = Handle(
             self.snapshot, client, self.informers, self.pods, clock, rng, self.nominator, self._announcers.__getitem__
         )
         self.profiles: dict[str, Profile] = {p.name: p.build(handle) for p in config.profiles}
         self.finder = Finder(self.snapshot, self.nominator, rng, config.percentage_of_nodes_to_score)
+        self._placed_at = float("-inf")
         self._bindings: set[asyncio.Task[None]] = set()
         self._room = asyncio.Event()
         Handlers(self.snapshot, self.cache, self.queue, lambda name: name in self.profiles).register(
@@ -81,6 +83,10 @@ class Scheduler:
             for task in [*self._bindings]:
                 task.cancel()
             await self.informers.stop()
+
+    def _busy(self) -> bool:
+        """Pods are being placed, or were a moment ago: when many come one by one, there are always more."""
+        return self.queue.active > 0 or self._clock.monotonic() - self._placed_at < _BUSY_SECONDS
 
     async def _expire(self) -> None:
         while True:
@@ -128,7 +134,7 @@ class Scheduler:
         """Count the pod on its node from now on, and write that down."""
         try:
             self.cache.assume(item.info, choice.node)
-            self.nominator.delete(item.info)
+            self.nominator.delete(item.info.uid)
         except SchedulingError as problem:
             self._failed(item, cycle.profile, str(problem), _SCHEDULER_ERROR)
             return
@@ -138,6 +144,7 @@ class Scheduler:
             except SchedulingError as problem:
                 self._withdraw(item, cycle, choice, f'running Reserve plugin "{plugin.name}": {problem}')
                 return
+        self._placed_at = self._clock.monotonic()
         task = asyncio.create_task(self._bind(item, cycle, choice))
         self._bindings.add(task)
         task.add_done_callback(self._bound)
@@ -199,7 +206,7 @@ class Scheduler:
         tried = item.info
         log.debug("cannot schedule %s: %s", tried.key, message)
         now = self.pods.by_key(tried.key)
-        if now is not None:
+        if now is not None and not now["spec"].get("nodeName"):
             item.info = PodInfo(now)
             self.queue.put_back(item, self.queue.cycle)
         self.nominator.add(tried, nominated)
