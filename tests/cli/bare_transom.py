@@ -28,4 +28,5 @@ class Bare:
 
 if __name__ == "__main__":
     run._build = lambda config, pki: Bare()
+    run._components = lambda api, config, pki: {}
     sys.exit(main())

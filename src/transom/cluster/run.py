@@ -12,7 +12,7 @@ import resource
 import signal
 import socket
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("transom.cluster")
 
 STOP_GRACE = 5.0
+RESTART_MOST = 60.0
 # Bootstrap tokens are at home in every cluster that nodes may join.
 _CONTROLLERS = ("*", "bootstrapsigner", "tokencleaner")
 _CERTIFICATE_SECONDS = 365 * 86400.0
@@ -80,17 +81,43 @@ async def serve(
     gc.freeze()  # what start-up made stays for good; the collector need not look at it again
     log.info("cluster %s serves Kubernetes %s on %s", config.name, config.git_version, config.url)
     ready()
-    components = (
-        asyncio.create_task(_controllers(api, config, pki).run()), asyncio.create_task(_scheduler(api, config)),
-    )
-    await stopping.wait()
-    log.info("stopping")
-    for component in components:
-        component.cancel()
-    await asyncio.wait(components)
+    async with asyncio.TaskGroup() as components:
+        running = [
+            components.create_task(supervised(name, start)) for name, start in _components(api, config, pki).items()
+        ]
+        await stopping.wait()
+        log.info("stopping")
+        for component in running:
+            component.cancel()
     await server.stop(STOP_GRACE)
     await api.stop()
     log.info("stopped")
+
+
+async def supervised(name: str, start: Callable[[], Coroutine[None, None, None]]) -> None:
+    """Runs a component for ever: one that falls is started again, a little later each time."""
+    pause = 1.0
+    while True:
+        began = asyncio.get_running_loop().time()
+        try:
+            await start()
+            log.warning("%s ended; it is started again", name)
+        except Exception:
+            log.exception("%s failed; it is started again in %.0f s", name, pause)
+        if asyncio.get_running_loop().time() - began > RESTART_MOST:
+            pause = 1.0
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, RESTART_MOST)
+
+
+def _components(
+    api: ApiServer, config: ClusterConfig, pki: ClusterPki
+) -> dict[str, Callable[[], Coroutine[None, None, None]]]:
+    """What runs beside the API server, as its clients."""
+    return {
+        "controller-manager": lambda: _controllers(api, config, pki).run(),
+        "scheduler": lambda: _scheduler(api, config),
+    }
 
 
 def _data_hint(config: ClusterConfig) -> str:
