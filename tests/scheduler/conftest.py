@@ -1,0 +1,159 @@
+"""Two beds for the scheduler: one without an API server, for decisions; one with, on virtual time, for its life."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.scheduler.objects import Object
+from transom.apiserver.context import User
+from transom.apiserver.inprocess import InProcessClient
+from transom.apiserver.server import ServerOptions, build
+from transom.client.api import Listing
+from transom.client.resources import EVENTS, NODES, PODS, SERVICE_ACCOUNTS
+from transom.kit.clock import VirtualClock
+from transom.scheduler.config import SchedulerConfig, read
+from transom.scheduler.cycle import Choice
+from transom.scheduler.framework import Failure, SchedulingError
+from transom.scheduler.pods import PodInfo
+from transom.scheduler.scheduler import USER, Scheduler
+from transom.store.memory import MemoryStore
+
+
+class Nobody:
+    """A client that has nothing."""
+
+    async def list(self, *_args: Any, **_options: Any) -> Listing:
+        return Listing([], "0")
+
+
+class Desk:
+    """A scheduler that only decides. Objects other than nodes and pods are put into its informers by hand."""
+
+    def __init__(self, config: Object | None = None, seed: int = 1) -> None:
+        settings = SchedulerConfig()
+        if config is not None:
+            head = {"apiVersion": "kubescheduler.config.k8s.io/v1beta1", "kind": "KubeSchedulerConfiguration"}
+            settings = read({**head, **config})
+        self.clock = VirtualClock()
+        self.scheduler = Scheduler(Nobody(), self.clock, random.Random(seed), settings)  # type: ignore[arg-type]
+        self.snapshot = self.scheduler.snapshot
+
+    def nodes(self, *nodes: Object) -> None:
+        for node in nodes:
+            self.snapshot.set_node(node)
+
+    def running(self, *pods: Object) -> None:
+        for pod in pods:
+            self.scheduler.cache.set(pod)
+
+    def put(self, resource: Any, *objects: Object) -> None:
+        informer = self.scheduler.informers(resource)
+        for obj in objects:
+            meta = obj["metadata"]
+            meta.setdefault("resourceVersion", "1")
+            informer._put(f"{meta['namespace']}/{meta['name']}" if meta.get("namespace") else meta["name"], obj)
+
+    def decide(self, pod: Object) -> str:
+        """The node, or the message of the event."""
+        profile = self.scheduler.profiles[pod["spec"].get("schedulerName", "default-scheduler")]
+        try:
+            _, result = self.scheduler.finder.find(PodInfo(pod), profile)
+        except SchedulingError as problem:
+            return str(problem)
+        if isinstance(result, Failure):
+            return result.message
+        assert isinstance(result, Choice)
+        return result.node
+
+    def place(self, pod: Object) -> str:
+        """Decide, and let it run there."""
+        chosen = self.decide(pod)
+        if chosen in self.snapshot.nodes:
+            self.running({**pod, "spec": {**pod["spec"], "nodeName": chosen}})
+        return chosen
+
+
+@pytest.fixture
+def desk() -> Desk:
+    async def make() -> Desk:
+        return Desk()
+
+    return asyncio.run(make())
+
+
+class Cluster:
+    """An API server on a memory store with the scheduler beside it; `client` is the administrator's."""
+
+    def __init__(self, seed: int = 7) -> None:
+        self.clock = VirtualClock()
+        self.rng = random.Random(seed)
+        self.api = build(ServerOptions(store=MemoryStore(self.clock), clock=self.clock, rng=self.rng))
+        self.client = InProcessClient(self.api, User("admin", ("system:masters", "system:authenticated")))
+        self.scheduler: Scheduler | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    def own_client(self) -> Any:
+        return InProcessClient(self.api, User(USER, ("system:authenticated",)), user_agent="kube-scheduler")
+
+    def start(self, client: Any = None, config: SchedulerConfig | None = None) -> None:
+        self.scheduler = Scheduler(client or self.own_client(), self.clock, self.rng, config)
+        self._task = asyncio.create_task(self.scheduler.run())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait((self._task,))
+            self._task = None
+
+    async def settle(self, seconds: float = 0.5) -> None:
+        await self.clock.run_for(seconds, turns=100)
+
+    async def add_node(self, node: Object) -> None:
+        await self.client.create(NODES, "", node)
+        # Admission gives each new node a taint, which the node controller would take away.
+        await self.client.patch(NODES, "", node["metadata"]["name"], {"spec": {"taints": node["spec"]["taints"] or None}})
+
+    async def add_pod(self, pod: Object) -> None:
+        spec = {"automountServiceAccountToken": False, **pod["spec"]}
+        spec.pop("priority", None)
+        meta = {k: v for k, v in pod["metadata"].items() if k != "uid"}
+        await self.client.create(PODS, meta["namespace"], {**pod, "metadata": meta, "spec": spec})
+
+    async def pod(self, name: str) -> Object:
+        return await self.client.get(PODS, "default", name)
+
+    async def node_of(self, name: str) -> str:
+        return (await self.pod(name))["spec"].get("nodeName", "")
+
+    async def events(self, name: str) -> list[Object]:
+        found = await self.client.list(EVENTS, "default", field_selector=f"involvedObject.name={name}")
+        return sorted(found.items, key=lambda e: e["eventTime"])
+
+
+@pytest.fixture
+def play() -> Callable[..., None]:
+    """Runs a scenario in a cluster whose scheduler runs (or not yet: `started=False`)."""
+
+    def run(scenario: Callable[[Cluster], Any], *, started: bool = True, seed: int = 7) -> None:
+        async def main() -> None:
+            cluster = Cluster(seed)
+            await cluster.api.start()
+            await cluster.client.create(SERVICE_ACCOUNTS, "default", {"metadata": {"name": "default"}})
+            if started:
+                cluster.start()
+            try:
+                async with asyncio.timeout(30):
+                    await cluster.settle()
+                    await scenario(cluster)
+            finally:
+                await cluster.stop()
+                await cluster.api.stop()
+
+        asyncio.run(main())
+
+    return run
