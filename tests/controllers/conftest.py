@@ -33,12 +33,15 @@ def sign(claims: dict[str, Any]) -> str:
 class Plane:
     """`client` is the administrator's."""
 
-    def __init__(self, clock: VirtualClock, controllers: Sequence[str], table: Sequence[Row]) -> None:
+    def __init__(
+        self, clock: VirtualClock, controllers: Sequence[str], table: Sequence[Row], settings: Settings | None = None
+    ) -> None:
         self.clock = clock
         self.rng = random.Random(7)
         self.api = build(ServerOptions(store=MemoryStore(clock), clock=clock, rng=self.rng))
         self.client = InProcessClient(self.api, User("admin", ("system:masters", "system:authenticated")))
         self._selection = controllers, table
+        self._settings = settings or Settings(root_ca=ROOT_CA, sign=sign)
         self._running: asyncio.Task[None] | None = None
 
     def _client(self, identity: str) -> Client:
@@ -48,8 +51,9 @@ class Plane:
 
     def start_controllers(self) -> None:
         controllers, table = self._selection
-        settings = Settings(root_ca=ROOT_CA, sign=sign)
-        manager = ControllerManager(self._client, self.clock, self.rng, settings, controllers=controllers, table=table)
+        manager = ControllerManager(
+            self._client, self.clock, self.rng, self._settings, controllers=controllers, table=table
+        )
         self._running = asyncio.create_task(manager.run())
 
     async def stop_controllers(self) -> None:
@@ -74,8 +78,10 @@ class Plane:
 
 
 @asynccontextmanager
-async def control_plane(controllers: Sequence[str] = ("*",), table: Sequence[Row] = CONTROLLERS) -> AsyncIterator[Plane]:
-    plane = Plane(VirtualClock(), controllers, table)
+async def control_plane(
+    controllers: Sequence[str] = ("*",), table: Sequence[Row] = CONTROLLERS, settings: Settings | None = None
+) -> AsyncIterator[Plane]:
+    plane = Plane(VirtualClock(), controllers, table, settings)
     await plane.api.start()
     plane.start_controllers()
     try:
@@ -90,9 +96,9 @@ async def control_plane(controllers: Sequence[str] = ("*",), table: Sequence[Row
 def play() -> Callable[..., None]:
     """Runs a scenario with some controllers: play(scenario, "namespace")."""
 
-    def run(scenario: Callable[[Plane], Any], *controllers: str) -> None:
+    def run(scenario: Callable[[Plane], Any], *controllers: str, settings: Settings | None = None) -> None:
         async def main() -> None:
-            async with asyncio.timeout(30), control_plane(controllers or ("*",)) as plane:
+            async with asyncio.timeout(30), control_plane(controllers or ("*",), settings=settings) as plane:
                 await scenario(plane)
 
         asyncio.run(main())

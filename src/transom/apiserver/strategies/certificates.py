@@ -33,7 +33,8 @@ def stamp_conditions(ctx: Context, new: Object, old: Object) -> None:
     now = rfc3339(ctx.now)
     for condition in (new.get("status") or {}).get("conditions") or ():
         known = before.get(condition.get("type"))
-        condition.setdefault("lastUpdateTime", now)
+        if not condition.get("lastUpdateTime"):
+            condition["lastUpdateTime"] = now
         if not condition.get("lastTransitionTime"):
             same = known is not None and known.get("status") == condition.get("status")
             condition["lastTransitionTime"] = known["lastTransitionTime"] if same and known else now

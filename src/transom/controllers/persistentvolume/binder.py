@@ -20,7 +20,7 @@ from transom.controllers.base import Env, work
 from transom.controllers.persistentvolume import matching
 from transom.controllers.persistentvolume.cache import Fresh
 from transom.controllers.persistentvolume.provision import Provisioning
-from transom.controllers.persistentvolume.reclaim import Reclaiming
+from transom.controllers.persistentvolume.reclaim import Reclaiming, recycled_volume
 from transom.controllers.persistentvolume.usage import BY_CLAIM, claims_of, ended
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
@@ -54,6 +54,7 @@ class VolumeBinder:
             add=self._claim_changed, update=lambda _, new: self._claim_changed(new), delete=self._claim_gone,
             resync=_RESYNC_SECONDS,
         )
+        self._pods.add_handler(update=lambda _, new: self._recycler_changed(new))
         self._provisioning = Provisioning(env, self._events, self._volumes, self._claims, env.informers(NODES))
         self._reclaiming = Reclaiming(env, self._events, self._volumes, self._claims, self._pods)
 
@@ -79,6 +80,11 @@ class VolumeBinder:
     def _volume_gone(self, volume: Object) -> None:
         if matching.claim_ref(volume) is not None:
             self._claim_queue.add(matching.claim_key(volume))
+
+    def _recycler_changed(self, pod: Object) -> None:
+        volume = self._volumes.get(recycled_volume(pod)) if ended(pod) else None
+        if volume is not None:
+            self._operations.add(("recycle", volume["metadata"]["name"], volume["metadata"]["uid"]))
 
     async def _operate(self, operation: Operation) -> None:
         what, key, uid = operation

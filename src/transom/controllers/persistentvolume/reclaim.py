@@ -21,7 +21,7 @@ _HOST_PATH_DELETABLE = re.compile("/tmp/.+")
 # Sources that Kubernetes' controllers know and cannot delete; of others they know nothing at all.
 _KNOWN_SOURCES = ("nfs", "local", "csi")
 _RECYCLABLE = ("hostPath", "nfs")
-_RECYCLER_NAMESPACE = "default"
+_RECYCLER_NAMESPACE, _RECYCLER_PREFIX = "default", "recycler-for-"
 _SCRUB = (
     'test -e /scrub && rm -rf /scrub/..?* /scrub/.[!.]* /scrub/*  && test -z "$(ls -A /scrub)" || exit 1'
 )
@@ -122,7 +122,7 @@ class Reclaiming:
 
     async def _scrub(self, volume: Object, source: str) -> str:
         """Let a pod wipe the volume. "" when that is done, else what went wrong; raises while it runs."""
-        name = f"recycler-for-{volume['metadata']['name']}"
+        name = _RECYCLER_PREFIX + volume["metadata"]["name"]
         pod = self._pods.get(_RECYCLER_NAMESPACE, name)
         if pod is None:
             try:
@@ -142,6 +142,13 @@ class Reclaiming:
         if status["phase"] == "Succeeded":
             return ""
         return status.get("message") or "pod failed, pod.Status.Message unknown."
+
+
+def recycled_volume(pod: Object) -> str:
+    """The volume that a pod wipes, "" when that is not what it is for."""
+    meta = pod["metadata"]
+    ours = meta["namespace"] == _RECYCLER_NAMESPACE and meta["name"].startswith(_RECYCLER_PREFIX)
+    return str(meta["name"]).removeprefix(_RECYCLER_PREFIX) if ours else ""
 
 
 def _recycler(volume: Object, source: str, name: str) -> Object:

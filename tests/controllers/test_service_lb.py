@@ -1,0 +1,78 @@
+"""Addresses for services of type LoadBalancer, out of a pool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from transom.client.api import MERGE_PATCH
+from transom.client.resources import EVENTS, SERVICES
+from transom.controllers.base import Settings
+
+from .conftest import Plane
+
+Play = Callable[..., None]
+NS = "default"
+POOL = Settings(load_balancers="127.100.0.0/30")
+
+
+async def service(plane: Plane, name: str, **spec: Any) -> None:
+    full = {"type": "LoadBalancer", "ports": [{"port": 80}], **spec}
+    await plane.client.create(SERVICES, NS, {"metadata": {"name": name}, "spec": full})
+    await plane.settle(1)
+
+
+async def address(plane: Plane, name: str) -> list[str]:
+    found = await plane.get(SERVICES, NS, name)
+    return [row["ip"] for row in found["status"]["loadBalancer"].get("ingress") or ()]
+
+
+async def reasons(plane: Plane, name: str) -> set[str]:
+    return {e["reason"] for e in (await plane.client.list(EVENTS)).items if e["involvedObject"]["name"] == name}
+
+
+def test_addresses_are_given_and_given_back(play: Play) -> None:
+    async def scenario(plane: Plane) -> None:
+        await service(plane, "a")
+        await service(plane, "b", loadBalancerIP="127.100.0.2")
+        assert await address(plane, "a") == ["127.100.0.1"] and await address(plane, "b") == ["127.100.0.2"]
+        found = await plane.get(SERVICES, NS, "a")
+        assert found["metadata"]["finalizers"] == ["service.kubernetes.io/load-balancer-cleanup"]
+        assert {"EnsuringLoadBalancer", "EnsuredLoadBalancer", "UnAvailableLoadBalancer"} == await reasons(plane, "a")
+        await service(plane, "c")
+        assert await address(plane, "c") == [] and "SyncLoadBalancerFailed" in await reasons(plane, "c")
+        await plane.client.delete(SERVICES, NS, "a")
+        await plane.settle(1)
+        assert await plane.missing(SERVICES, NS, "a")
+        assert {"DeletingLoadBalancer", "DeletedLoadBalancer"} <= await reasons(plane, "a")
+        await plane.settle(30)
+        assert await address(plane, "c") == ["127.100.0.1"]
+
+    play(scenario, "service", settings=POOL)
+
+
+def test_a_restart_and_another_type(play: Play) -> None:
+    async def scenario(plane: Plane) -> None:
+        await service(plane, "a")
+        await plane.stop_controllers()
+        plane.start_controllers()
+        await service(plane, "b")
+        assert await address(plane, "a") == ["127.100.0.1"] and await address(plane, "b") == ["127.100.0.2"]
+        await plane.client.patch(SERVICES, NS, "a", {"spec": {"type": "ClusterIP", "ports": [
+            {"port": 80, "protocol": "TCP", "targetPort": 80}
+        ]}}, MERGE_PATCH)
+        await plane.settle(1)
+        found = await plane.get(SERVICES, NS, "a")
+        assert await address(plane, "a") == [] and "finalizers" not in found["metadata"]
+        assert "Type" in await reasons(plane, "a")
+
+    play(scenario, "service", settings=POOL)
+
+
+def test_without_a_pool_services_wait(play: Play) -> None:
+    async def scenario(plane: Plane) -> None:
+        await service(plane, "a")
+        found = await plane.get(SERVICES, NS, "a")
+        assert found["status"] == {"loadBalancer": {}} and "finalizers" not in found["metadata"]
+
+    play(scenario, "service")
