@@ -11,6 +11,7 @@ from transom.client import api
 from transom.client.api import ApiError, Client
 from transom.client.resources import (
     CONFIG_MAPS,
+    EVENTS,
     HORIZONTAL_POD_AUTOSCALERS,
     NAMESPACES,
     PODS,
@@ -78,6 +79,17 @@ def test_refusals_are_the_servers_own(play: Play) -> None:
         assert (unknown.code, unknown.message) == (404, "the server could not find the requested resource")
         unable = await failure(client.delete_collection(SERVICES, "default"))
         assert api.is_method_not_supported(unable)
+
+    play(scenario)
+
+
+def test_a_patch_makes_nothing_that_is_not_there(play: Play) -> None:
+    async def scenario(world: World) -> None:
+        client = world.client()
+        for resource in (CONFIG_MAPS, EVENTS):  # an update would make the latter
+            for media in (api.MERGE_PATCH, api.STRATEGIC_PATCH):
+                refused = await failure(client.patch(resource, "default", "absent", {"metadata": {}}, media))
+                assert api.is_not_found(refused) and refused.message == f'{resource.plural} "absent" not found'
 
     play(scenario)
 

@@ -183,3 +183,13 @@ def test_the_scheduler_tells_series() -> None:
         "series": {"count": 2, "lastObservedTime": "2020-01-02T03:04:25.000000Z"},
     }
     assert second["note"] == "again" and "series" not in second
+
+
+def test_one_event_that_breaks_does_not_stop_the_others() -> None:
+    async def scenario(recorder: EventRecorder, clock: VirtualClock, server: Server) -> None:
+        server.trouble = [AssertionError("a mistake of the server's")]
+        recorder.event(POD, NORMAL, "First", "broken")
+        await clock.run_for(1)
+        recorder.event(POD, NORMAL, "Second", "fine")
+
+    assert [event["reason"] for event in told(scenario).events.values()] == ["Second"]

@@ -184,7 +184,8 @@ async def patch_(
             )
             check_name(new, info)
             return res.ops.to_storage(new)
-        assert old is not None
+        if old is None:  # only apply makes what is not there, even where an update would
+            raise errors.not_found(res.gr, info.name)
         live = _served(res, old)
         patched = patch.apply_patch(media, request.body, live, res.ops.schema)
         if patched.get("kind") != res.gvk.kind or patched.get("apiVersion") != res.api_version:

@@ -6,10 +6,13 @@ Adding never waits; when a lane has too much to do, what comes is dropped.
 from __future__ import annotations
 
 import asyncio
+import logging
 import zlib
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
+
+log = logging.getLogger("transom.client")
 
 Thing = TypeVar("Thing")
 _LANES = 8
@@ -38,6 +41,10 @@ class Lanes(Generic[Thing]):
     async def _run_lane(self, queue: deque[Thing], wake: asyncio.Event) -> None:
         while True:
             while queue:
-                await self._handle(queue.popleft())
+                try:
+                    await self._handle(queue.popleft())
+                except Exception:
+                    # What one thing does must not stop the others, nor whoever runs beside this.
+                    log.exception("work in the background failed")
             wake.clear()
             await wake.wait()

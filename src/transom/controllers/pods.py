@@ -166,10 +166,10 @@ async def slow_start(count: int, attempt: Callable[[int], Awaitable[object]]) ->
     while done < count:
         size = min(size, count - done)
         results = await asyncio.gather(*(attempt(i) for i in range(done, done + size)), return_exceptions=True)
-        problems = [result for result in results if isinstance(result, Exception)]
-        cancelled = [result for result in results if isinstance(result, BaseException)]
-        if len(cancelled) > len(problems):
-            raise asyncio.CancelledError
+        problems = [
+            result if isinstance(result, Exception) else RetryLater("the call was cancelled")
+            for result in results if isinstance(result, BaseException)
+        ]
         succeeded += size - len(problems)
         if problems:
             return succeeded, problems[0]
