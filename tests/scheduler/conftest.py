@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from tests.scheduler.objects import Object
 from transom.apiserver.context import User
 from transom.apiserver.inprocess import InProcessClient
 from transom.apiserver.server import ServerOptions, build
@@ -22,6 +21,8 @@ from transom.scheduler.framework import Failure, SchedulingError
 from transom.scheduler.pods import PodInfo
 from transom.scheduler.scheduler import USER, Scheduler
 from transom.store.memory import MemoryStore
+
+from .objects import Object
 
 
 class Nobody:

@@ -25,7 +25,8 @@ def node(name: str, *, cpu: str = "4", memory: str = "8Gi", pods: str = "110", l
 def pod(name: str, *, cpu: str = "", memory: str = "", labels: dict[str, str] | None = None, node_name: str = "",
         namespace: str = "default", priority: int = 0, **spec: Any) -> Object:
     requests = {k: v for k, v in (("cpu", cpu), ("memory", memory)) if v}
-    container: Object = {"name": "app", "image": spec.pop("image", "registry.example/app:1"), "resources": {"requests": requests}}
+    image = spec.pop("image", "registry.example/app:1")
+    container: Object = {"name": "app", "image": image, "resources": {"requests": requests}}
     if "ports" in spec:
         container["ports"] = spec.pop("ports")
     status = spec.pop("status", {})

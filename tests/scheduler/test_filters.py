@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.scheduler.conftest import Desk
-from tests.scheduler.objects import Object, node, pod, required, spread, term
+from .conftest import Desk
+from .objects import Object, node, pod, required, spread, term
 
 HOST, ZONE = "kubernetes.io/hostname", "zone"
 
@@ -105,7 +105,8 @@ CASES: list[tuple[str, list[Object], list[Object], Object, str]] = [
      "1 node(s) didn't match pod affinity/anti-affinity."),
     ("the first of its kind", [node("a")], [],
      pod("p", labels={"app": "x"}, affinity={"podAffinity": required(term({"app": "x"}, HOST))}), "a"),
-    ("affinity by zone", [node("a", labels={ZONE: "1"}), node("b", labels={ZONE: "2"}, taints=DB), node("c", labels={ZONE: "2"})],
+    ("affinity by zone",
+     [node("a", labels={ZONE: "1"}), node("b", labels={ZONE: "2"}, taints=DB), node("c", labels={ZONE: "2"})],
      [pod("x", labels={"app": "x"}, node_name="b")], pod("p", affinity={"podAffinity": required(term({"app": "x"}, ZONE))}),
      "c"),
     ("spread", [node("a", labels={ZONE: "1"}), node("b", labels={ZONE: "2"})], [pod("x", labels={"s": "1"}, node_name="a")],

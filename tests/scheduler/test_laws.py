@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.scheduler.conftest import Desk
-from tests.scheduler.objects import Object, node, pod, preferred, required, spread, term
 from transom.scheduler import cycle as cycles
 from transom.scheduler.framework import Cycle
 from transom.scheduler.pods import PodInfo
+
+from .conftest import Desk
+from .objects import Object, node, pod, preferred, required, spread, term
 
 HOST, ZONE = "kubernetes.io/hostname", "zone"
 APPS = ("x", "y", "z")
@@ -23,7 +24,8 @@ APPS = ("x", "y", "z")
 
 def random_node(rng: random.Random, i: int) -> Object:
     labels = {ZONE: str(rng.randrange(3))} if rng.random() < 0.8 else {}
-    taints = [{"key": "t", "value": "v", "effect": rng.choice(["NoSchedule", "PreferNoSchedule"])}] if rng.random() < 0.2 else []
+    effect = rng.choice(["NoSchedule", "PreferNoSchedule"])
+    taints = [{"key": "t", "value": "v", "effect": effect}] if rng.random() < 0.2 else []
     return node(f"n{i}", cpu=str(rng.randint(1, 8)), memory=f"{rng.randint(1, 16)}Gi", labels=labels, taints=taints)
 
 
@@ -130,7 +132,8 @@ class Naive:
                     size, count = len(scored), self.matching(s.selector, name)
                 else:
                     size = len({self.labels(n)[s.key] for n in scored})
-                    count = sum(self.matching(s.selector, n) for n in self.eligible(wanted, keys) if self.labels(n)[s.key] == value)
+                    inside = [n for n in self.eligible(wanted, keys) if self.labels(n)[s.key] == value]
+                    count = sum(self.matching(s.selector, n) for n in inside)
                 total += count * math.log(size + 2) + (s.max_skew - 1)
             raw[name] = int(total)
         highest, lowest = max(raw.values(), default=0), min(raw.values(), default=0)
@@ -140,13 +143,14 @@ class Naive:
         def likes(name: str) -> int:
             total = 0
             for where, p in self.pods():
-                for terms, sign in ((wanted.shape.terms.preferred, 1), (wanted.shape.terms.avoided, -1)):
-                    total += sum(sign * t.weight for t in terms if t.predicate.holds(p.identity) and self.near(name, where, t.key))
-                for terms, sign in ((p.shape.terms.preferred, 1), (p.shape.terms.avoided, -1)):
-                    total += sum(
-                        sign * t.weight for t in terms if t.predicate.holds(wanted.identity) and self.near(name, where, t.key)
-                    )
-                total += sum(t.predicate.holds(wanted.identity) and self.near(name, where, t.key) for t in p.shape.terms.affinity)
+                own, others = wanted.shape.terms, p.shape.terms
+                for terms, about, sign in (
+                    (own.preferred, p, 1), (own.avoided, p, -1), (others.preferred, wanted, 1), (others.avoided, wanted, -1),
+                ):
+                    held = [t for t in terms if t.predicate.holds(about.identity) and self.near(name, where, t.key)]
+                    total += sign * sum(t.weight for t in held)
+                hard = [t for t in others.affinity if t.predicate.holds(wanted.identity)]
+                total += sum(self.near(name, where, t.key) for t in hard)
             return total
 
         raw = {name: likes(name) for name in names}
