@@ -7,8 +7,6 @@ from typing import Any
 
 from transom.machinery.field import aggregate_text, go_quote, invalid
 from transom.machinery.objects import Object
-from transom.machinery.validation.apiextensions import approval
-from transom.machinery.validation.structural import is_structural_possible, validate_structural
 
 FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 NAMES_ACCEPTED, ESTABLISHED, TERMINATING = "NamesAccepted", "Established", "Terminating"
@@ -145,6 +143,8 @@ def _take(names: Object, field: str, value: Any) -> None:
 
 def _structural(crd: Object) -> Object | None:
     """What keeps the schemas from being structural; None when nothing does."""
+    from transom.machinery.validation.structural import is_structural_possible, validate_structural
+
     spec = crd["spec"]
     problems = []
     if spec.get("preserveUnknownFields"):
@@ -168,6 +168,8 @@ def _approved(crd: Object) -> Object | None:
     """Groups of the Kubernetes community need an approval; others have no such condition."""
     if not f".{crd['spec'].get('group', '')}".endswith(_COMMUNITY):
         return None
+    from transom.machinery.validation.apiextensions import approval
+
     state, words = approval(crd)
     status, reason = _APPROVAL[state]
     return condition(APPROVED, status, reason, words)

@@ -13,10 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from transom.apiserver import writes
-from transom.apiserver.crd import conditions, definition, finalizer
-from transom.apiserver.crd.conversion import WebhookConverter
-from transom.apiserver.crd.definition import Definition
-from transom.apiserver.crd.types import CustomType
+from transom.apiserver.crd import conditions, finalizer
 from transom.apiserver.openapi.custom import CustomSchema
 from transom.apiserver.resources import Resource
 from transom.apiserver.typed import TypeOps
@@ -27,6 +24,8 @@ from transom.machinery.objects import Object
 from transom.store.api import Event, Record, Subscription
 
 if TYPE_CHECKING:
+    from transom.apiserver.crd.conversion import WebhookConverter
+    from transom.apiserver.crd.definition import Definition
     from transom.apiserver.server import ApiServer
 
 log = logging.getLogger("transom.apiserver")
@@ -100,6 +99,9 @@ class Definitions:
 
     def _serve(self, crd: Object, revision: int) -> None:
         name = crd["metadata"]["name"]
+        # Schemas and their rules are a tenth of a second of imports, which a cluster without definitions does not pay.
+        from transom.apiserver.crd import definition
+
         new = definition.read(crd, revision)
         old = self._served.get(name)
         if new is None:
@@ -133,11 +135,15 @@ class Definitions:
 
     def _maker(self, served: Definition) -> Callable[[Kind, GVK], TypeOps]:
         converter = self._converter(served)
+        from transom.apiserver.crd.types import CustomType
+
         return lambda _kind, gvk: CustomType(served, gvk, converter)
 
     def _converter(self, served: Definition) -> WebhookConverter | None:
         if served.conversion.get("strategy") != "Webhook" or len(served.versions) == 1:
             return None
+        from transom.apiserver.crd.conversion import WebhookConverter
+
         webhook = served.conversion.get("webhook") or {}
         return WebhookConverter(
             served.kind.group, served.kind.kind, webhook, self._server.webhooks, self._server.options.rng
