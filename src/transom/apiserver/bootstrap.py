@@ -40,7 +40,7 @@ async def bootstrap(server: ApiServer) -> None:
             "metadata": {"name": name}, "value": value, "description": description,
         })
     first = str(ipaddress.ip_network(server.options.service_cidr)[1])
-    host, _, port = server.address.rpartition(":")
+    port = server.address.rpartition(":")[2]
     labels = {"component": "apiserver", "provider": "kubernetes"}
     await ensure(server, "", "v1", "services", "default", {
         "metadata": {"name": "kubernetes", "labels": labels},
@@ -49,4 +49,3 @@ async def bootstrap(server: ApiServer) -> None:
             "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": int(port)}],
         },
     })
-    del host
