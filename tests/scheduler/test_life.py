@@ -14,6 +14,8 @@ from transom.client.api import Unreachable
 from transom.client.resources import NODES, PODS, PRIORITY_CLASSES
 from transom.machinery import errors
 from transom.machinery.errors import GroupResource
+from transom.scheduler.explain import explain_pod
+from transom.scheduler.scheduler import Scheduler
 
 from .conftest import Cluster
 from .objects import node, pod
@@ -231,5 +233,29 @@ def test_repeated_failures_are_one_series(play: Play) -> None:
         found = [e for e in await cluster.events("p") if e["reason"] == "FailedScheduling"]
         # One about the pod as it was made, one about the pod that says it is unschedulable; repeats are counted.
         assert len(found) == 2 and found[1]["series"]["count"] >= 1
+
+    play(scenario)
+
+
+def test_an_explanation_tells_what_the_scheduler_would_do(play: Play) -> None:
+    async def scenario(cluster: Cluster) -> None:
+        await cluster.add_node(node("a"))
+        await cluster.add_node(node("b", cpu="1"))
+        await cluster.add_node(node("c", cpu="1", unschedulable=True))
+        await cluster.add_pod(pod("p", cpu="2"))
+        await cluster.add_pod(pod("q", cpu="8"))
+        await cluster.settle()
+        onlooker = Scheduler(cluster.own_client(), cluster.clock, cluster.rng)
+        found = await explain_pod(onlooker, cluster.client, "default", "p")
+        assert found.node == "a" and [n.name for n in found.best()] == ["a"]
+        refused = {n.name: n.reasons for n in found.nodes if n.reasons}
+        assert refused == {
+            "b": {"NodeResourcesFit": ["Insufficient cpu"]},
+            "c": {"NodeUnschedulable": ["node(s) were unschedulable"], "NodeResourcesFit": ["Insufficient cpu"]},
+        }
+        assert found.best()[0].scores["NodePreferAvoidPods"] == (100, 10000)
+        onlooker = Scheduler(cluster.own_client(), cluster.clock, cluster.rng)
+        found = await explain_pod(onlooker, cluster.client, "default", "q")
+        assert found.message == condition(await cluster.pod("q"))["message"] and not found.best()
 
     play(scenario)
