@@ -501,5 +501,9 @@ NAMESPACE_BINDINGS: dict[tuple[str, str], tuple[str, str]] = {
 # the label of the bootstrap policy, so that it reads as 1.20's.
 LATER_ROLES: dict[str, Rules] = {
     "system:basic-user:later": (on("create", "authentication.k8s.io", "selfsubjectreviews"),),
+    "system:controller:ttl-after-finished-controller": (on("delete get list watch", "batch", "jobs"), _EVENTS),
 }
-LATER_BINDINGS: dict[str, str] = {"system:basic-user:later": "Group:system:authenticated"}
+LATER_BINDINGS: dict[str, str] = {
+    "system:basic-user:later": "Group:system:authenticated",
+    "system:controller:ttl-after-finished-controller": "ServiceAccount:ttl-after-finished-controller",
+}

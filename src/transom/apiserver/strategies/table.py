@@ -60,9 +60,21 @@ def _template_update(storage: Storage, _ctx: Context, new: Object, old: Object) 
     pods.drop_disabled(storage, (new.get("spec") or {}).get("template"), (old.get("spec") or {}).get("template"))
 
 
+def _drop_ttl(storage: Storage, new: Object, old: Object | None = None) -> None:
+    """Before release 1.21 Jobs have no time to live, but for those that got one somehow."""
+    if storage.release < (1, 21) and ((old or {}).get("spec") or {}).get("ttlSecondsAfterFinished") is None:
+        new["spec"].pop("ttlSecondsAfterFinished", None)
+
+
+def _job_update(storage: Storage, ctx: Context, new: Object, old: Object) -> None:
+    _template_update(storage, ctx, new, old)
+    _drop_ttl(storage, new, old)
+
+
 def _job_create(storage: Storage, ctx: Context, obj: Object) -> None:
     """Jobs select their pods by the job's own uid unless the user takes the selector into his hands."""
     _template_create(storage, ctx, obj)
+    _drop_ttl(storage, obj)
     spec = obj["spec"]
     if spec.get("manualSelector"):
         return
@@ -147,7 +159,7 @@ STRATEGIES: dict[str, Strategy] = {
     "apps/ReplicaSet": Strategy(**_WORKLOAD),  # type: ignore[arg-type]
     "apps/StatefulSet": Strategy(**_WORKLOAD),  # type: ignore[arg-type]
     "batch/CronJob": Strategy(orphan_versions=("batch/v1beta1",), return_deleted=True),
-    "batch/Job": Strategy(orphan_versions=("batch/v1",), on_create=_job_create, on_update=_template_update),
+    "batch/Job": Strategy(orphan_versions=("batch/v1",), on_create=_job_create, on_update=_job_update),
     "certificates.k8s.io/CertificateSigningRequest": certificates.STRATEGY,
     "coordination.k8s.io/Lease": Strategy(has_status=False, create_on_update=True, unconditional_update=False),
     "discovery.k8s.io/EndpointSlice": Strategy(has_status=False, generation=("*",)),
