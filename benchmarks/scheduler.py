@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from transom.client.api import Listing
+from transom.client.resources import REPLICA_SETS
 from transom.kit.clock import RealClock
 from transom.scheduler.cycle import Choice
 from transom.scheduler.pods import PodInfo
@@ -67,6 +68,13 @@ def selector(i: int) -> Pod:
     return pod(i, nodeSelector={"topology.kubernetes.io/zone": f"z{i % 3}"})
 
 
+def owned(i: int) -> Pod:
+    """A pod of a ReplicaSet: spread by default."""
+    made = pod(i)
+    made["metadata"]["labels"] = {"app": "owned"}
+    return made
+
+
 def unique(i: int) -> Pod:
     """No two pods alike."""
     made = pod(i)
@@ -76,7 +84,8 @@ def unique(i: int) -> Pod:
 
 
 KINDS: dict[str, Callable[[int], Pod]] = {
-    "plain": pod, "node selector": selector, "all different": unique, "required anti-affinity": anti_affinity,
+    "plain": pod, "node selector": selector, "of a ReplicaSet": owned, "all different": unique,
+    "required anti-affinity": anti_affinity,
     "preferred affinity": preferred_affinity, "topology spread": spread,
 }
 
@@ -85,6 +94,10 @@ def measure(make: Callable[[int], Pod], nodes: int, pods: int) -> tuple[float, f
     scheduler = Scheduler(Nobody(), RealClock(), random.Random(1))  # type: ignore[arg-type]
     for i in range(nodes):
         scheduler.snapshot.set_node(node(i))
+    replica_set = {
+        "metadata": {"name": "rs", "namespace": "default"}, "spec": {"selector": {"matchLabels": {"app": "owned"}}},
+    }
+    scheduler.informers(REPLICA_SETS)._put("default/rs", replica_set)
     objects = [make(i) for i in range(pods)]
     profile = scheduler.profiles["default-scheduler"]
     began = time.thread_time()

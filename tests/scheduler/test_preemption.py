@@ -134,7 +134,7 @@ CHOICES: list[tuple[str, Sequence[tuple[Sequence[tuple[int, int]], int]], int]] 
 @pytest.mark.parametrize(("nodes", "best"), [c[1:] for c in CHOICES], ids=[c[0] for c in CHOICES])
 def test_least_harm(nodes: Sequence[tuple[Sequence[tuple[int, int]], int]], best: int) -> None:
     candidates = [
-        Candidate(i, [PodInfo(running(f"v{i}{j}", "n", "1", p, s)) for j, (p, s) in enumerate(victims)], violations)
+        Candidate(str(i), [PodInfo(running(f"v{i}{j}", "n", "1", p, s)) for j, (p, s) in enumerate(victims)], violations)
         for i, (victims, violations) in enumerate(nodes)
     ]
-    assert least_harm(candidates, 0.0).row == best
+    assert least_harm(candidates, 0.0).node == str(best)

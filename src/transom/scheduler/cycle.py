@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
@@ -171,10 +172,21 @@ def crowded_out(cycle: Cycle, row: int, nominator: Nominator) -> Verdict | None:
     return found[0][0] if found else None
 
 
-def fits(cycle: Cycle, row: int, nominator: Nominator) -> bool:
-    """Whether the pod may run there as things are in the snapshot; filters that only look at the Node are left out."""
+def concerned(cycle: Cycle, row: int) -> list[Any]:
+    """The filters that could refuse a node because of the pods on it. One that has nothing to say of a node as it is has
+    nothing to say when pods are gone either."""
     rows = np.array([row], np.intp)
-    for plugin in cycle.profile.dynamic_filters:
+    return [plugin for plugin in cycle.profile.dynamic_filters if _run(plugin, cycle, rows) is not None]
+
+
+def fits(cycle: Cycle, row: int, nominator: Nominator, filters: Sequence[Any]) -> bool:
+    """Whether these filters let the pod run there, as things are in the snapshot."""
+    rows = np.array([row], np.intp)
+    for plugin in filters:
+        if hasattr(plugin, "filter_row"):
+            if not plugin.filter_row(cycle, row):
+                return False
+            continue
         mask = _run(plugin, cycle, rows)
         if mask is not None and not mask[0]:
             return False

@@ -7,6 +7,7 @@ snapshot. Filters and scores work on all rows they are given at once.
 |---|---|
 | `pre_filter(cycle) -> Verdict or None` | looks at the pod once; a verdict means no node will do |
 | `filter(cycle, rows) -> mask or None` | True where the pod may run; None: everywhere |
+| `filter_row(cycle, row) -> bool` | the same of one row, where that can be had cheaper |
 | `verdicts(cycle, rows) -> [(Verdict, rows)]` | why the rows that its filter refused were refused |
 | `post_filter(cycle, failure) -> node name` | makes room when no node will do; "" if it cannot |
 | `pre_score(cycle, rows)` | looks at the nodes that will do, once |

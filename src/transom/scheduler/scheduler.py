@@ -177,18 +177,21 @@ class Scheduler:
 
     async def _bind(self, item: Waiting, cycle: Cycle, choice: Choice) -> None:
         profile = cycle.profile
-        for plugin in profile.points["preBind"]:
-            try:
-                await plugin.pre_bind(cycle, choice.node)
-            except (SchedulingError, ApiError, OSError) as problem:
-                self._withdraw(item, cycle, choice, f'running PreBind plugin "{plugin.name}": {problem}')
-                return
-        plugin = profile.points["bind"][0]
+        step = ""
         try:
+            for plugin in profile.points["preBind"]:
+                step = f'running PreBind plugin "{plugin.name}"'
+                await plugin.pre_bind(cycle, choice.node)
+            plugin = profile.points["bind"][0]
+            step = f'binding rejected: running Bind plugin "{plugin.name}"'
             await plugin.bind(cycle, choice.node)
         except (SchedulingError, ApiError, OSError) as problem:
-            self.cache.bound(item.info)
-            self._withdraw(item, cycle, choice, f'binding rejected: running Bind plugin "{plugin.name}": {problem}')
+            self._withdraw(item, cycle, choice, f"{step}: {problem}")
+            return
+        except Exception as problem:
+            # A bug in a plugin must not keep the pod's place taken for ever.
+            log.exception("binding %s failed", item.info.key)
+            self._withdraw(item, cycle, choice, f"{step}: {type(problem).__name__}: {problem}")
             return
         self.cache.bound(item.info)
         note = f"Successfully assigned {item.info.key} to {choice.node}"

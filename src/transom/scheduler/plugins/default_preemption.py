@@ -6,6 +6,7 @@ the important ones first. The node with the least harm wins, and the pod is prom
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import NamedTuple
 
@@ -25,13 +26,14 @@ from transom.scheduler.pods import PodInfo
 log = logging.getLogger("transom.scheduler")
 
 _PERCENT, _ABSOLUTE = 10, 100
+_TURN_SECONDS = 0.003  # how long nodes are looked at before others get the loop
 
 
 class Candidate(NamedTuple):
     """A node and the pods that would have to go; the most important first. `violations`: how many of them a disruption
     budget protects."""
 
-    row: int
+    node: str
     victims: list[PodInfo]
     violations: int
 
@@ -67,7 +69,7 @@ class DefaultPreemption:
             return ""
         best = least_harm(candidates, self._handle.clock.time())
         await self._carry_out(cycle, best)
-        return cycle.snapshot.name(best.row)
+        return best.node
 
     def _may_preempt(self, cycle: Cycle, pod: Object, failure: Failure) -> bool:
         if pod["spec"].get("preemptionPolicy") == "Never":
@@ -94,18 +96,26 @@ class DefaultPreemption:
         start = self._handle.rng.randrange(len(rows))
         harmless: list[Candidate] = []
         harmful: list[Candidate] = []
-        for row in (*rows[start:], *rows[:start]):
-            found = self._victims(cycle, row, budgets)
+        names = [snapshot.name(row) for row in (*rows[start:], *rows[:start])]
+        turn_ends = self._handle.clock.monotonic() + _TURN_SECONDS
+        for name in names:
+            if self._handle.clock.monotonic() >= turn_ends:
+                await asyncio.sleep(0)
+                turn_ends = self._handle.clock.monotonic() + _TURN_SECONDS
+            found = self._victims(cycle, name, budgets)
             if found is not None:
                 (harmful if found.violations else harmless).append(found)
                 if harmless and len(harmless) + len(harmful) >= wanted:
                     break
         return harmless + harmful[:wanted]
 
-    def _victims(self, cycle: Cycle, row: int, budgets: list[Object]) -> Candidate | None:
+    def _victims(self, cycle: Cycle, name: str, budgets: list[Object]) -> Candidate | None:
         """Who would have to go from this node; None if that would not help."""
         snapshot, nominator = cycle.snapshot, self._handle.nominator
-        info = snapshot.at(row)
+        info = snapshot.nodes.get(name)
+        if info is None or info.node is None:
+            return None  # it went while others were looked at
+        row = info.row
         lower = [p for p in info.pods.values() if p.priority < cycle.pod.priority]
         if not lower:
             return None
@@ -115,8 +125,8 @@ class DefaultPreemption:
         violations = 0
 
         def reprieved(pod: PodInfo) -> bool:
-            snapshot.add_pod(pod, info.name)
-            if cycles.fits(cycle, row, nominator):
+            snapshot.add_pod(pod, name)
+            if cycles.fits(cycle, row, nominator, filters):
                 del out[pod.uid]
                 return True
             snapshot.remove_pod(pod)
@@ -124,26 +134,27 @@ class DefaultPreemption:
             return False
 
         try:
+            filters = cycles.concerned(cycle, row)
             for pod in lower:
                 snapshot.remove_pod(pod)
                 out[pod.uid] = pod
-            if not cycles.fits(cycle, row, nominator):
+            if not cycles.fits(cycle, row, nominator, filters):
                 return None
             lower.sort(key=lambda p: (-p.priority, started(p, now)))
             protected, free = split_by_budgets(lower, budgets)
             violations = sum(not reprieved(pod) for pod in protected)
             for pod in free:
                 reprieved(pod)
-            return Candidate(row, victims, violations)
+            return Candidate(name, victims, violations)
         except SchedulingError as problem:
-            log.warning("looking for victims on node %s: %s", info.name, problem)
+            log.warning("looking for victims on node %s: %s", name, problem)
             return None
         finally:
             for pod in out.values():
-                snapshot.add_pod(pod, info.name)
+                snapshot.add_pod(pod, name)
 
     async def _carry_out(self, cycle: Cycle, best: Candidate) -> None:
-        node = cycle.snapshot.name(best.row)
+        node = best.node
         announcer = self._handle.announcer(cycle.profile.name)
         for victim in best.victims:
             try:

@@ -56,6 +56,12 @@ class NodeResourcesFit:
             fits &= used[rows] + wanted <= has[rows]
         return fits
 
+    def filter_row(self, cycle: Cycle, row: int) -> bool:
+        snapshot = cycle.snapshot
+        if snapshot.used_pods[row] >= snapshot.alloc_pods[row]:
+            return False
+        return all(used[row] + wanted <= has[row] for _, used, has, wanted in _compared(snapshot, self._asked(cycle)))
+
     def verdicts(self, cycle: Cycle, rows: Rows) -> Verdicts:
         snapshot = cycle.snapshot
         missing = [("Too many pods", snapshot.used_pods[rows] >= snapshot.alloc_pods[rows])]
