@@ -11,8 +11,8 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlencode
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import parse_qsl, urlencode
 
 import orjson
 
@@ -20,10 +20,11 @@ from transom.apiserver import lists, reads, respond, writes
 from transom.apiserver.audit.calls import NOT_RECORDED, CallRecord
 from transom.apiserver.authorization.chain import refusal
 from transom.apiserver.context import Context, User
-from transom.apiserver.http.messages import Answer, Request, Response
+from transom.apiserver.http.messages import Answer, Request, Response, StreamResponse
+from transom.apiserver.http.stream import Stream
 from transom.apiserver.negotiate import Form
 from transom.apiserver.options import ListOptions, list_options
-from transom.apiserver.requestinfo import RequestInfo
+from transom.apiserver.requestinfo import RequestInfo, parse
 from transom.apiserver.resources import Resource
 from transom.apiserver.subresources import table
 from transom.apiserver.subresources.call import Call
@@ -33,6 +34,7 @@ from transom.client.api import (
     MERGE_PATCH,
     BatchedWatch,
     Listing,
+    Unreachable,
     WatchEvent,
     delete_options,
     error_from_status,
@@ -134,12 +136,19 @@ class InProcessClient:
         return watch
 
     async def get_json(self, path: str) -> Any:
-        info = RequestInfo(False, path, "get")
-        request = self._request("GET", path)
+        server = self._server
+        path, _, query = path.partition("?")
+        info = parse("GET", path)
+        request = self._request("GET", path, query=dict(parse_qsl(query)))
         with self._record(info, request) as record:
             self._authorize(info, record)
-            answer = self._server.paths(request, self._context(info, record), info)
+            ctx = self._context(info, record)
+            answer = server.aggregation.answer(request, ctx)
+            if answer is None:
+                answer = (server.paths.unknown_resource if info.is_resource else server.paths)(request, ctx, info)
             answer = await answer if isinstance(answer, Awaitable) else answer
+            if isinstance(answer, StreamResponse):
+                answer = await _whole(answer)
             record.answered(answer)
             return _content(answer)
 
@@ -295,6 +304,42 @@ def _selected_name(text: str) -> str:
         return selectors.parse_fields(text).exact("metadata.name") or ""
     except selectors.SelectorError:
         return ""  # the list options will say what is wrong with it
+
+
+class _Gathered:
+    """The end of a stream that keeps what comes."""
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.on_close: Callable[[], None] | None = None
+
+    def write(self, data: bytes) -> None:
+        self.parts.append(data)
+
+    async def drained(self) -> None:
+        return
+
+    def close(self) -> None:
+        if not self.ended.done():
+            self.ended.set_result(None)
+
+    def abort(self) -> None:
+        if not self.ended.done():
+            self.ended.set_exception(Unreachable("the answer broke off"))
+
+
+async def _whole(answer: StreamResponse) -> Response:
+    """An answer that flows through from an aggregated server, once it is all there."""
+    stream = _Gathered()
+    answer.start(cast(Stream, stream))
+    try:
+        await stream.ended
+    except asyncio.CancelledError:
+        if stream.on_close is not None:
+            stream.on_close()
+        raise
+    return Response(answer.status, answer.headers, stream.parts)
 
 
 def _content(answer: Answer) -> Any:
