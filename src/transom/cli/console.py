@@ -21,6 +21,23 @@ def name_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--name", default=DEFAULT_NAME, metavar="CLUSTER", help="the cluster (default: %(default)s)")
 
 
+def target_options(parser: argparse.ArgumentParser) -> None:
+    """Which API server a client talks to: a cluster of ours by name, or any by kubeconfig."""
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--name", metavar="CLUSTER", help="a cluster of this machine")
+    where.add_argument("--kubeconfig", type=Path, metavar="FILE", help="default: what kubectl would use")
+    parser.add_argument("--context", default="", metavar="NAME", help="default: the current context")
+
+
+def target(args: argparse.Namespace) -> Path | None:
+    """The kubeconfig that `target_options` asked for; None for what kubectl would use."""
+    if args.name is None:
+        return args.kubeconfig
+    from transom.cluster import lifecycle
+
+    return lifecycle.existing(args.name).own_kubeconfig
+
+
 def output_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", choices=("text", "json", "yaml"), default="text", help="output format (default: %(default)s)"

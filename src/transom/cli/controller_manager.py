@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from transom.cli import console
+
 HELP = """\
 Run the controllers in the foreground against the API server of a kubeconfig, until interrupted.
 
@@ -17,8 +19,7 @@ EXAMPLES = """\
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--kubeconfig", type=Path, metavar="FILE", help="default: what kubectl would use")
-    parser.add_argument("--context", default="", metavar="NAME", help="default: the current context")
+    console.target_options(parser)
     parser.add_argument(
         "--controllers", default="*", metavar="LIST",
         help="names with commas: * is all that are on by default, foo turns one on, -foo off (default: *)",
@@ -38,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
 
     logs.setup()
     alone.controller_manager(alone.Manager(
-        args.kubeconfig, args.context, [name.strip() for name in args.controllers.split(",") if name.strip()],
+        console.target(args), args.context, [name.strip() for name in args.controllers.split(",") if name.strip()],
         args.leader_elect, args.root_ca_file, args.service_account_private_key_file,
     ))
     return 0

@@ -25,8 +25,7 @@ EXAMPLES = """\
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("pod", metavar="POD", help="NAME or NAMESPACE/NAME")
     parser.add_argument("--namespace", "-n", default="", metavar="NAME", help="default: that of the context")
-    parser.add_argument("--kubeconfig", type=Path, metavar="FILE", help="default: what kubectl would use")
-    parser.add_argument("--context", default="", metavar="NAME", help="default: the current context")
+    console.target_options(parser)
     parser.add_argument("--config", type=Path, metavar="FILE", help="a KubeSchedulerConfiguration")
     console.output_option(parser)
 
@@ -35,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     from transom.cluster import scheduling
 
     namespace, _, name = args.pod.rpartition("/")
-    found = scheduling.explain(args.kubeconfig, args.context, args.config, namespace or args.namespace, name)
+    found = scheduling.explain(console.target(args), args.context, args.config, namespace or args.namespace, name)
     if args.output != "text":
         console.show(_document(found), args.output)
     else:

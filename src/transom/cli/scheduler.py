@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from transom.cli import console
+
 HELP = """\
 Run the scheduler in the foreground against the API server of a kubeconfig, until interrupted.
 
@@ -17,8 +19,7 @@ EXAMPLES = """\
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--kubeconfig", type=Path, metavar="FILE", help="default: what kubectl would use")
-    parser.add_argument("--context", default="", metavar="NAME", help="default: the current context")
+    console.target_options(parser)
     parser.add_argument(
         "--config", type=Path, metavar="FILE", help="a KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1beta1)"
     )
@@ -33,5 +34,5 @@ def run(args: argparse.Namespace) -> int:
     from transom.kit import logs
 
     logs.setup()
-    scheduling.run_alone(scheduling.Alone(args.kubeconfig, args.context, args.config, args.leader_elect))
+    scheduling.run_alone(scheduling.Alone(console.target(args), args.context, args.config, args.leader_elect))
     return 0
