@@ -27,6 +27,7 @@ from transom.controllers.disruption import Disruption
 from transom.controllers.endpoints import Endpoints
 from transom.controllers.endpointslice import EndpointSliceMirroring, EndpointSlices
 from transom.controllers.garbagecollector import GarbageCollector
+from transom.controllers.horizontalpodautoscaler import Autoscaler
 from transom.controllers.job import Jobs
 from transom.controllers.namespace import NamespaceDeleter
 from transom.controllers.nodeipam import NodeRanges
@@ -95,6 +96,7 @@ CONTROLLERS: tuple[Row, ...] = (
     Row("job", "job-controller", Jobs),
     Row("cronjob", "cronjob-controller", CronJobs),
     Row("ttl-after-finished", "ttl-after-finished-controller", FinishedJobs),
+    Row("horizontalpodautoscaling", "horizontal-pod-autoscaler", Autoscaler),
     Row("disruption", "disruption-controller", Disruption),
     Row("endpoint", "endpoint-controller", Endpoints),
     Row("endpointslice", "endpointslice-controller", EndpointSlices),

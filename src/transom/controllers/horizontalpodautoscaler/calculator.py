@@ -1,0 +1,179 @@
+"""From metrics of pods to a number of replicas.
+
+The ratio of what pods use to what they should use decides; a tenth more or less changes nothing. Pods of which nothing
+is known, or that are not ready, are counted so that the change becomes smaller, never so that it turns round.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from transom.controllers.horizontalpodautoscaler.metrics import MetricsError, PodMetric, PodMetrics
+from transom.controllers.pods import is_ready, phase, ready_condition
+from transom.kit.clock import parse_rfc3339
+from transom.machinery.objects import Object
+from transom.machinery.quantity import parse as parse_quantity
+
+TOLERANCE = 0.1
+CPU_INITIALIZATION_SECONDS = 300.0
+INITIAL_READINESS_SECONDS = 30.0
+_NO_PODS = "no pods returned by selector while calculating replica count"
+_NO_METRICS = "did not receive metrics for any ready pods"
+
+
+class Utilization(NamedTuple):
+    """A proposal by percentage of requests."""
+
+    replicas: int
+    percent: int
+    average: int  # in thousandths
+
+
+class _Groups(NamedTuple):
+    ready: int
+    unready: set[str]
+    missing: set[str]
+
+
+def _grouped(pods: Sequence[Object], metrics: PodMetrics, resource: str, now: float) -> _Groups:
+    """Sort pods by whether their metrics mean something; those that mean nothing are taken out of `metrics`."""
+    ready, unready, missing, ignored = 0, set(), set(), set()
+    for pod in pods:
+        name = pod["metadata"]["name"]
+        if "deletionTimestamp" in pod["metadata"] or phase(pod) == "Failed":
+            ignored.add(name)
+        elif phase(pod) == "Pending":
+            unready.add(name)
+        elif name not in metrics:
+            missing.add(name)
+        elif resource == "cpu" and _is_starting(pod, metrics[name], now):
+            unready.add(name)
+        else:
+            ready += 1
+    for name in ignored | unready:
+        metrics.pop(name, None)
+    return _Groups(ready, unready, missing)
+
+
+def _is_starting(pod: Object, metric: PodMetric, now: float) -> bool:
+    """Whether the processor time of a pod may still be that of its start."""
+    condition = ready_condition(pod)
+    started = (pod.get("status") or {}).get("startTime")
+    if condition is None or not started:
+        return True
+    since = parse_rfc3339(condition["lastTransitionTime"]) if condition.get("lastTransitionTime") else 0.0
+    start, unready = parse_rfc3339(started), condition.get("status") == "False"
+    if start + CPU_INITIALIZATION_SECONDS > now:
+        return unready or metric.timestamp < since + metric.window
+    return unready and start + INITIAL_READINESS_SECONDS > since
+
+
+def _ceil(value: float) -> int:
+    return math.ceil(value)
+
+
+def by_utilization(
+    current: int, target: int, metrics: PodMetrics, pods: Sequence[Object], resource: str, container: str, now: float
+) -> Utilization:
+    """So that pods use `target` percent of what they request."""
+    if not pods:
+        raise MetricsError(_NO_PODS)
+    metrics = dict(metrics)
+    groups = _grouped(pods, metrics, resource, now)
+    requests = _requests(pods, container, resource)
+    if not metrics:
+        raise MetricsError(_NO_METRICS)
+    ratio, percent, average = _utilization(metrics, requests, target)
+    rebalance = bool(groups.unready) and ratio > 1.0
+    if not rebalance and not groups.missing:
+        if abs(1.0 - ratio) <= TOLERANCE:
+            return Utilization(current, percent, average)
+        return Utilization(_ceil(ratio * groups.ready), percent, average)
+    for name in groups.missing:
+        if ratio != 1.0:
+            metrics[name] = PodMetric(requests[name] if ratio < 1.0 else 0)
+    for name in groups.unready if rebalance else ():
+        metrics[name] = PodMetric(0)
+    new_ratio, _, _ = _utilization(metrics, requests, target)
+    if abs(1.0 - new_ratio) <= TOLERANCE or (ratio < 1.0 < new_ratio) or (ratio > 1.0 > new_ratio):
+        return Utilization(current, percent, average)
+    replicas = _ceil(new_ratio * len(metrics))
+    if (new_ratio < 1.0 and replicas > current) or (new_ratio > 1.0 and replicas < current):
+        return Utilization(current, percent, average)
+    return Utilization(replicas, percent, average)
+
+
+def by_average(
+    current: int, target: int, metrics: PodMetrics, pods: Sequence[Object], resource: str, now: float
+) -> tuple[int, int]:
+    """So that pods have `target` (in thousandths) on average; and what they have."""
+    if not pods:
+        raise MetricsError(_NO_PODS)
+    metrics = dict(metrics)
+    groups = _grouped(pods, metrics, resource, now)
+    if not metrics:
+        raise MetricsError(_NO_METRICS)
+    ratio, average = _average(metrics, target)
+    rebalance = bool(groups.unready) and ratio > 1.0
+    if not rebalance and not groups.missing:
+        if abs(1.0 - ratio) <= TOLERANCE:
+            return current, average
+        return _ceil(ratio * groups.ready), average
+    for name in groups.missing:
+        metrics[name] = PodMetric(target if ratio < 1.0 else 0)
+    for name in groups.unready if rebalance else ():
+        metrics[name] = PodMetric(0)
+    new_ratio, _ = _average(metrics, target)
+    if abs(1.0 - new_ratio) <= TOLERANCE or (ratio < 1.0 < new_ratio) or (ratio > 1.0 > new_ratio):
+        return current, average
+    return _ceil(new_ratio * len(metrics)), average
+
+
+def by_total(current: int, target: int, value: int, pods: Sequence[Object]) -> int:
+    """So that a value that all pods share comes to its target."""
+    ratio = value / target
+    if current == 0:
+        return _ceil(ratio)  # up from zero there are no pods to count
+    if abs(1.0 - ratio) <= TOLERANCE:
+        return current
+    if not pods:
+        raise MetricsError(f"unable to calculate ready pods: {_NO_PODS}")
+    return _ceil(ratio * sum(phase(pod) == "Running" and is_ready(pod) for pod in pods))
+
+
+def by_total_per_pod(replicas: int, target: int, value: int) -> tuple[int, int]:
+    """So that each pod has `target` of a value that all share; and what each has."""
+    wanted = replicas
+    if replicas == 0 or abs(1.0 - value / (target * replicas)) > TOLERANCE:
+        wanted = _ceil(value / target)
+    return wanted, _ceil(value / replicas) if replicas else 0
+
+
+def _requests(pods: Sequence[Object], container: str, resource: str) -> dict[str, int]:
+    out = {}
+    for pod in pods:
+        total = 0
+        for spec in pod["spec"].get("containers") or ():
+            if not container or spec["name"] == container:
+                request = ((spec.get("resources") or {}).get("requests") or {}).get(resource)
+                if request is None:
+                    raise MetricsError(f"missing request for {resource}")
+                total += parse_quantity(request).milli_value()
+        out[pod["metadata"]["name"]] = total
+    return out
+
+
+def _utilization(metrics: PodMetrics, requests: dict[str, int], target: int) -> tuple[float, int, int]:
+    known = [(metric.value, requests[name]) for name, metric in metrics.items() if name in requests]
+    used, requested = sum(value for value, _ in known), sum(request for _, request in known)
+    if requested == 0:
+        raise MetricsError("no metrics returned matched known pods")
+    percent = used * 100 // requested
+    return percent / target, percent, used // len(known)
+
+
+def _average(metrics: PodMetrics, target: int) -> tuple[float, int]:
+    average = sum(metric.value for metric in metrics.values()) // len(metrics)
+    return average / target, average
