@@ -68,6 +68,7 @@ class ServerOptions:
     front_proxy: ClientPair | None = None
     resolve_service: Resolve | None = None  # by stored endpoints, when nothing else is given
     audit: Auditor | None = None
+    feature_gates: Mapping[str, bool] = field(default_factory=dict)
 
 
 class ApiServer:
@@ -86,7 +87,8 @@ class ApiServer:
         self.services = ServiceAllocators(options.service_cidr, options.node_ports, options.rng)
         major, minor = (int(part) for part in options.release.split("."))
         self.storage = Storage(
-            options.store, self.admission, self.services, options.clock, options.rng, (major, minor)
+            options.store, self.admission, self.services, options.clock, options.rng, (major, minor),
+            options.feature_gates,
         )
         self.service_endpoints = ServiceResolver(
             self.storage, self.resource, own_address(options.address), options.rng

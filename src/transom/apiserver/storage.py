@@ -10,7 +10,7 @@ import asyncio
 import random
 import uuid
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import orjson
@@ -48,15 +48,20 @@ class Cached:
 class Storage:
     def __init__(
         self, store: Store, admission: Admission, allocators: ServiceAllocators, clock: Clock, rng: random.Random,
-        release: tuple[int, int] = (1, 20),
+        release: tuple[int, int] = (1, 20), feature_gates: Mapping[str, bool] | None = None,
     ) -> None:
         self.store = store
         self.release = release
+        self._feature_gates = dict(feature_gates or {})
         self.admission = admission
         self.services = allocators
         self.clock = clock
         self._rng = rng
         self._decoded: deque[Cached] = deque()
+
+    def feature(self, gate: str, since: tuple[int, int]) -> bool:
+        """Whether a feature is on: as the cluster was told, else from the release that turned it on."""
+        return self._feature_gates.get(gate, self.release >= since)
 
     # ---- reading -------------------------------------------------------------------------------------------------
 

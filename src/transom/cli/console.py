@@ -21,6 +21,10 @@ def name_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--name", default=DEFAULT_NAME, metavar="CLUSTER", help="the cluster (default: %(default)s)")
 
 
+def _list(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
 def target_options(parser: argparse.ArgumentParser) -> None:
     """Which API server a client talks to: a cluster of ours by name, or any by kubeconfig."""
     where = parser.add_mutually_exclusive_group()
@@ -60,6 +64,9 @@ def start_options(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="kubeconfig to put the context into",
     )
+    parser.add_argument(
+        "--feature-gates", type=_list, metavar="A=true,B=false", help="features to turn on or off, by Kubernetes' names"
+    )
     audit = parser.add_mutually_exclusive_group()
     audit.add_argument("--audit-policy", type=absolute, metavar="FILE", help="record requests as this policy says")
     audit.add_argument("--no-audit", action="store_true", help="record no requests any more")
@@ -83,7 +90,7 @@ def wanted(args: argparse.Namespace) -> Wanted:
     from transom.cluster.protection import Protection
 
     protection = Protection(args.audit_policy, args.audit_log, args.no_audit, args.encrypt, args.encryption_key_file)
-    return Wanted(args.name, args.port, args.release, args.nodes, args.kubeconfig, protection)
+    return Wanted(args.name, args.port, args.release, args.nodes, args.kubeconfig, protection, args.feature_gates)
 
 
 def port(text: str) -> int:

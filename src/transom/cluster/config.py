@@ -46,6 +46,7 @@ class ClusterConfig:
     audit_log: str = ""  # where to, "" for the state folder
     encryption_key_file: str = ""
     encrypt: bool = False  # Secrets on disk; with a key file and without this they are decrypted again
+    feature_gates: tuple[str, ...] = ()  # "Name=true", as Kubernetes' flag has them
     kubeconfig: str = ""  # the file that holds the cluster's context, "" for none
 
     @property

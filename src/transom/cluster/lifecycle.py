@@ -16,6 +16,7 @@ from transom.cluster import config as configs
 from transom.cluster import daemon, kubeconfig, protection
 from transom.cluster.config import RELEASES, ClusterConfig
 from transom.cluster.errors import ClusterError
+from transom.cluster.features import gates
 from transom.cluster.pki import ClusterPki, ensure
 from transom.cluster.protection import Protection
 from transom.kit.files import write_atomic
@@ -44,6 +45,7 @@ class Wanted:
     nodes: bool | None = None
     kubeconfig: Path | None = None
     protection: Protection = field(default_factory=Protection)
+    feature_gates: tuple[str, ...] | None = None
 
 
 def up(wanted: Wanted, tell: Tell) -> ClusterConfig:
@@ -108,6 +110,9 @@ def _prepare(
         config = replace(config, port=wanted.port)
     if wanted.nodes is not None:
         config = replace(config, no_nodes=not wanted.nodes)
+    if wanted.feature_gates is not None:
+        gates(wanted.feature_gates)
+        config = replace(config, feature_gates=wanted.feature_gates)
     config = replace(config, kubeconfig=kubeconfig_file)
     lock = daemon.Lock(config)
     try:

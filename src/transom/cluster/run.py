@@ -20,6 +20,7 @@ from transom.apiserver.http import HttpServer, server_context
 from transom.apiserver.http.server import listen
 from transom.cluster.config import ClusterConfig
 from transom.cluster.errors import ClusterError
+from transom.cluster.features import gates
 from transom.cluster.pki import ClusterPki
 from transom.store.api import StoreError
 
@@ -163,6 +164,7 @@ def _build(config: ClusterConfig, pki: ClusterPki) -> ApiServer:
         release=config.release,
         service_cidr=config.service_cidr,
         node_ports=config.node_ports,
+        feature_gates=gates(config.feature_gates),
         service_account_key=pki.service_account_key.read_bytes(),
         ca=pki.ca.read_bytes(),
         front_proxy_ca=pki.front_proxy_ca.read_bytes(),

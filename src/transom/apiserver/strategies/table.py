@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from transom.apiserver.strategies import certificates, custom, pods, services
+from transom.apiserver.strategies import certificates, custom, gates, pods, services
 from transom.apiserver.strategies.base import Strategy
 from transom.kit.clock import rfc3339
 from transom.machinery.kinds import Kind
@@ -60,6 +61,27 @@ def _template_update(storage: Storage, _ctx: Context, new: Object, old: Object) 
     pods.drop_disabled(storage, (new.get("spec") or {}).get("template"), (old.get("spec") or {}).get("template"))
 
 
+def _cron_create(storage: Storage, _ctx: Context, obj: Object) -> None:
+    pods.drop_disabled(storage, _job_template(obj), None)
+
+
+def _cron_update(storage: Storage, _ctx: Context, new: Object, old: Object) -> None:
+    pods.drop_disabled(storage, _job_template(new), _job_template(old))
+
+
+def _job_template(cron: Object) -> Object | None:
+    template: Object | None = cron["spec"]["jobTemplate"]["spec"].get("template")
+    return template
+
+
+def _pod_template_create(storage: Storage, _ctx: Context, obj: Object) -> None:
+    pods.drop_disabled(storage, obj.get("template"), None)
+
+
+def _pod_template_update(storage: Storage, _ctx: Context, new: Object, old: Object) -> None:
+    pods.drop_disabled(storage, new.get("template"), old.get("template"))
+
+
 def _drop_ttl(storage: Storage, new: Object, old: Object | None = None) -> None:
     """Before release 1.21 Jobs have no time to live, but for those that got one somehow."""
     if storage.release < (1, 21) and ((old or {}).get("spec") or {}).get("ttlSecondsAfterFinished") is None:
@@ -82,7 +104,7 @@ def _job_create(storage: Storage, ctx: Context, obj: Object) -> None:
     template = spec.setdefault("template", {})
     labels = dict(template.setdefault("metadata", {}).get("labels") or {})
     labels.setdefault("job-name", meta.get("name", ""))
-    labels["controller-uid"] = uid
+    labels.setdefault("controller-uid", uid)  # a wrong one is for validation to refuse
     template["metadata"]["labels"] = labels
     match = dict((spec.get("selector") or {}).get("matchLabels") or {})
     match.setdefault("controller-uid", uid)
@@ -126,11 +148,13 @@ STRATEGIES: dict[str, Strategy] = {
     "/Event": Strategy(has_status=False, create_on_update=True, ttl=EVENT_TTL),
     "/LimitRange": Strategy(has_status=False, create_on_update=True, on_create=_limit_range),
     "/Namespace": Strategy(return_deleted=True, on_create=_namespace_create, on_update=_namespace_update),
-    "/Node": Strategy(created_with_status=True),
+    "/Node": Strategy(created_with_status=True, on_create=gates.node, on_update=gates.node),
     "/PersistentVolume": Strategy(return_deleted=True),
-    "/PersistentVolumeClaim": Strategy(return_deleted=True),
+    "/PersistentVolumeClaim": Strategy(return_deleted=True, on_create=gates.claim, on_update=gates.claim),
     "/Pod": pods.STRATEGY,
-    "/PodTemplate": Strategy(has_status=False, return_deleted=True),
+    "/PodTemplate": Strategy(
+        has_status=False, return_deleted=True, on_create=_pod_template_create, on_update=_pod_template_update
+    ),
     "/ReplicationController": Strategy(orphan_versions=("v1",), **_WORKLOAD),  # type: ignore[arg-type]
     "/ResourceQuota": Strategy(return_deleted=True),
     "/Secret": Strategy(has_status=False, on_update=_secret_update),
@@ -158,7 +182,9 @@ STRATEGIES: dict[str, Strategy] = {
     ),
     "apps/ReplicaSet": Strategy(**_WORKLOAD),  # type: ignore[arg-type]
     "apps/StatefulSet": Strategy(**_WORKLOAD),  # type: ignore[arg-type]
-    "batch/CronJob": Strategy(orphan_versions=("batch/v1beta1",), return_deleted=True),
+    "batch/CronJob": Strategy(
+        orphan_versions=("batch/v1beta1",), return_deleted=True, on_create=_cron_create, on_update=_cron_update
+    ),
     "batch/Job": Strategy(orphan_versions=("batch/v1",), on_create=_job_create, on_update=_job_update),
     "certificates.k8s.io/CertificateSigningRequest": certificates.STRATEGY,
     "coordination.k8s.io/Lease": Strategy(has_status=False, create_on_update=True, unconditional_update=False),
@@ -182,19 +208,36 @@ STRATEGIES: dict[str, Strategy] = {
     "rbac.authorization.k8s.io/Role": Strategy(has_status=False, create_on_update=True),
     "rbac.authorization.k8s.io/RoleBinding": Strategy(has_status=False, create_on_update=True),
     "scheduling.k8s.io/PriorityClass": Strategy(has_status=False, generation=("value", "globalDefault")),
-    "storage.k8s.io/CSIDriver": Strategy(has_status=False, unconditional_update=False, return_deleted=True),
+    "storage.k8s.io/CSIDriver": Strategy(
+        has_status=False, unconditional_update=False, return_deleted=True, on_create=gates.csi_driver,
+        on_update=gates.csi_driver,
+    ),
     "storage.k8s.io/CSINode": Strategy(has_status=False, unconditional_update=False, return_deleted=True),
     "storage.k8s.io/CSIStorageCapacity": Strategy(has_status=False, unconditional_update=False),
     "storage.k8s.io/StorageClass": Strategy(has_status=False, return_deleted=True),
     "storage.k8s.io/VolumeAttachment": Strategy(unconditional_update=False, return_deleted=True, status_keeps=_RESET),
 }
 
+# Rows for requests in a certain version, where it behaves in another way.
+_OLD_AUTOSCALER = Strategy(on_create=gates.autoscaler, on_update=gates.autoscaler)
+BY_VERSION: dict[tuple[str, str], Strategy] = {
+    **{("autoscaling/HorizontalPodAutoscaler", version): _OLD_AUTOSCALER for version in ("v1", "v2beta1", "v2beta2")},
+    ("certificates.k8s.io/CertificateSigningRequest", "v1beta1"): certificates.BETA_STRATEGY,
+    ("discovery.k8s.io/EndpointSlice", "v1beta1"): replace(
+        STRATEGIES["discovery.k8s.io/EndpointSlice"], on_create=gates.endpoint_slice, on_update=gates.endpoint_slice
+    ),
+    # The beta had no sub-resource for the status.
+    ("storage.k8s.io/VolumeAttachment", "v1beta1"): replace(
+        STRATEGIES["storage.k8s.io/VolumeAttachment"], has_status=False
+    ),
+}
+
 _DEFAULT = Strategy()
 
 
 def strategy_for(kind: Kind, version: str = "") -> Strategy:
-    """The strategy of a kind; custom kinds may differ by the version of the request."""
+    """The strategy of a kind; some kinds differ by the version of the request."""
     if kind.custom:
         has_status = any(s.name == "status" for s in kind.subresources_of(version))
         return custom.CUSTOM_WITH_STATUS if has_status else custom.CUSTOM
-    return STRATEGIES.get(kind.key, _DEFAULT)
+    return BY_VERSION.get((kind.key, version)) or STRATEGIES.get(kind.key, _DEFAULT)
