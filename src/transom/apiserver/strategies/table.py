@@ -84,7 +84,7 @@ def _pod_template_update(storage: Storage, _ctx: Context, new: Object, old: Obje
 
 def _drop_ttl(storage: Storage, new: Object, old: Object | None = None) -> None:
     """Before release 1.21 Jobs have no time to live, but for those that got one somehow."""
-    if storage.release < (1, 21) and ((old or {}).get("spec") or {}).get("ttlSecondsAfterFinished") is None:
+    if not storage.feature("TTLAfterFinished", (1, 21)) and ((old or {}).get("spec") or {}).get("ttlSecondsAfterFinished") is None:
         new["spec"].pop("ttlSecondsAfterFinished", None)
 
 
