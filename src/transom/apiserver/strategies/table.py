@@ -83,8 +83,9 @@ def _pod_template_update(storage: Storage, _ctx: Context, new: Object, old: Obje
 
 
 def _drop_ttl(storage: Storage, new: Object, old: Object | None = None) -> None:
-    """Before release 1.21 Jobs have no time to live, but for those that got one somehow."""
-    if not storage.feature("TTLAfterFinished", (1, 21)) and ((old or {}).get("spec") or {}).get("ttlSecondsAfterFinished") is None:
+    """Before release 1.21 Jobs have no time to live unless the gate is opened, but for those that got one somehow."""
+    before = ((old or {}).get("spec") or {}).get("ttlSecondsAfterFinished")
+    if before is None and not storage.feature("TTLAfterFinished", (1, 21)):
         new["spec"].pop("ttlSecondsAfterFinished", None)
 
 
