@@ -26,7 +26,7 @@ bench: .venv/.installed
 	@$(BIN)/transom up --name bench --no-nodes --kubeconfig .tools/bench.kubeconfig
 	@$(BIN)/transom bench api --name bench; code=$$?; $(BIN)/transom delete --name bench; exit $$code
 
-tools:
+tools: .venv/.created
 	@.ci/tools
 
 clean:
