@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from transom.apiserver.strategies.base import Strategy
@@ -40,14 +41,37 @@ def stamp_conditions(ctx: Context, new: Object, old: Object) -> None:
             condition["lastTransitionTime"] = known["lastTransitionTime"] if same and known else now
 
 
+def _keep_decisions(new: Object, old: Object) -> bool:
+    """Decisions made elsewhere keep their old words; False when their number changed, which nothing can mend."""
+    conditions = (new.get("status") or {}).get("conditions") or []
+    before = (old.get("status") or {}).get("conditions") or []
+    mended = list(conditions)
+    same = True
+    for kind in _DECISIONS:
+        places = [i for i, c in enumerate(conditions) if c.get("type") == kind]
+        known = [c for c in before if c.get("type") == kind]
+        if len(places) != len(known):
+            same = False
+            continue
+        for place, condition in zip(places, known, strict=True):
+            mended[place] = condition
+    if mended:
+        new["status"]["conditions"] = mended
+    return same
+
+
 def _status(_storage: Storage, ctx: Context, new: Object, old: Object) -> None:
-    """Decisions made elsewhere survive a status update that left them out."""
-    status = new.setdefault("status", {})
-    kept = [c for c in (old.get("status") or {}).get("conditions") or () if c.get("type") in _DECISIONS]
-    present = {c.get("type") for c in status.get("conditions") or ()}
-    missing = [c for c in kept if c.get("type") not in present]
-    if missing:
-        status["conditions"] = [*missing, *(status.get("conditions") or ())]
+    """A decision that was added or left out is for validation to refuse."""
+    _keep_decisions(new, old)
+    stamp_conditions(ctx, new, old)
+
+
+def _beta_status(_storage: Storage, ctx: Context, new: Object, old: Object) -> None:
+    """The beta puts all conditions back instead of refusing."""
+    if not _keep_decisions(new, old):
+        before = (old.get("status") or {}).get("conditions")
+        status = {k: v for k, v in (new.get("status") or {}).items() if k != "conditions"}
+        new["status"] = {**status, "conditions": before} if before else status
     stamp_conditions(ctx, new, old)
 
 
@@ -62,3 +86,4 @@ def approve(_storage: Storage, ctx: Context, new: Object, old: Object) -> None:
 
 
 STRATEGY = Strategy(on_create=_create, on_update=_update, on_status=_status)
+BETA_STRATEGY = replace(STRATEGY, on_status=_beta_status)

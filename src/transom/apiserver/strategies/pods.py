@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 # The releases in which these fields of pods came; before, an API server does not know them.
 _POD_OS = (1, 23)
 _HOST_PROCESS = (1, 22)
+_EPHEMERAL_VOLUMES = (1, 21)
 
 
 def drop_disabled(storage: Storage, template: Object | None, old: Object | None) -> None:
@@ -33,6 +34,9 @@ def drop_disabled(storage: Storage, template: Object | None, old: Object | None)
             options = (holder.get("securityContext") or {}).get("windowsOptions")
             if options:
                 options.pop("hostProcess", None)
+    if storage.release < _EPHEMERAL_VOLUMES and not _uses_inline_csi(old_spec):
+        for volume in spec.get("volumes") or ():
+            volume.pop("ephemeral", None)
     for container in podutil.containers(spec):
         context = container.get("securityContext")
         if context and "procMount" in context and not _uses_proc_mount(old_spec):
@@ -42,6 +46,10 @@ def drop_disabled(storage: Storage, template: Object | None, old: Object | None)
 def _uses_proc_mount(spec: Object) -> bool:
     return any((c.get("securityContext") or {}).get("procMount") not in (None, "Default")
                for c in podutil.containers(spec))
+
+
+def _uses_inline_csi(spec: Object) -> bool:
+    return any(volume.get("csi") is not None for volume in spec.get("volumes") or ())
 
 
 def _create(storage: Storage, _ctx: Context, obj: Object) -> None:
@@ -70,7 +78,7 @@ def _grace_period(pod: Object, asked: int | None) -> int:
         period = spec.get("terminationGracePeriodSeconds", 0)
     if not spec.get("nodeName") or (pod.get("status") or {}).get("phase") in ("Failed", "Succeeded"):
         return 0
-    return max(period, 0) if period >= 0 else 1
+    return period
 
 
 STRATEGY = Strategy(

@@ -247,6 +247,8 @@ def _twice(check: Any) -> Any:
 VALIDATORS = {
     "storage.k8s.io/StorageClass": Rules(validate_storage_class, update_storage_class),
     "storage.k8s.io/VolumeAttachment": Rules(create_attachment, update_attachment),
+    # The beta names drivers and volumes as it likes.
+    "storage.k8s.io/VolumeAttachment@storage.k8s.io/v1beta1": Rules(validate_attachment, update_attachment),
     "storage.k8s.io/CSINode": Rules(_twice(validate_csi_node), update_csi_node),
     "storage.k8s.io/CSIDriver": Rules(_twice(validate_csi_driver), update_csi_driver),
     "storage.k8s.io/CSIStorageCapacity": Rules(_twice(validate_capacity), update_capacity),

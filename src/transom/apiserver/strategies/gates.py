@@ -1,0 +1,74 @@
+"""Fields behind feature gates that a release keeps closed: a new object loses them, an old one keeps what it has.
+
+Each gate names the first release in which it is open. Pods and services have rules of their own, next to their strategies.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from transom.machinery.objects import Object
+
+if TYPE_CHECKING:
+    from transom.apiserver.context import Context
+    from transom.apiserver.storage import Storage
+
+_DUAL_STACK = (1, 21)
+_CSI_DRIVER_FIELDS = {"storageCapacity": (1, 21), "tokenRequests": (1, 21), "requiresRepublish": (1, 21)}
+_ANY_DATA_SOURCE = (1, 24)
+# What may fill a volume while the gate is closed: kind and API group.
+_DATA_SOURCES = (("PersistentVolumeClaim", ""), ("VolumeSnapshot", "snapshot.storage.k8s.io"))
+_CONTAINER_METRICS = (1, 27)
+_TERMINATING_CONDITIONS = ("serving", "terminating")
+
+
+def _spec(obj: Object | None) -> Object:
+    return (obj or {}).get("spec") or {}
+
+
+def csi_driver(storage: Storage, _ctx: Context, new: Object, old: Object | None = None) -> None:
+    before = _spec(old)
+    for name, release in _CSI_DRIVER_FIELDS.items():
+        if storage.release < release and before.get(name) is None:
+            new["spec"].pop(name, None)
+
+
+def claim_data_source(storage: Storage, spec: Object, before: Object) -> None:
+    source = spec.get("dataSource")
+    if source is None or storage.release >= _ANY_DATA_SOURCE or before.get("dataSource") is not None:
+        return
+    if (source.get("kind", ""), source.get("apiGroup") or "") not in _DATA_SOURCES:
+        del spec["dataSource"]
+
+
+def claim(storage: Storage, _ctx: Context, new: Object, old: Object | None = None) -> None:
+    claim_data_source(storage, new["spec"], _spec(old))
+
+
+def node(storage: Storage, _ctx: Context, new: Object, old: Object | None = None) -> None:
+    ranges = _spec(new).get("podCIDRs") or ()
+    if len(ranges) > 1 and storage.release < _DUAL_STACK and len(_spec(old).get("podCIDRs") or ()) < 2:
+        new["spec"]["podCIDRs"] = ranges[:1]
+
+
+def autoscaler(storage: Storage, _ctx: Context, new: Object, old: Object | None = None) -> None:
+    if storage.release >= _CONTAINER_METRICS:
+        return
+    if any(metric.get("containerResource") is not None for metric in _spec(old).get("metrics") or ()):
+        return
+    for metric in _spec(new).get("metrics") or ():
+        metric.pop("containerResource", None)
+
+
+def endpoint_slice(_storage: Storage, _ctx: Context, new: Object, old: Object | None = None) -> None:
+    """For the beta only, which named nodes in the topology; v1 came with both fields."""
+    before = (old or {}).get("endpoints") or ()
+    names = any(endpoint.get("nodeName") is not None for endpoint in before)
+    states = any((endpoint.get("conditions") or {}).get(name) is not None
+                 for endpoint in before for name in _TERMINATING_CONDITIONS)
+    for endpoint in new.get("endpoints") or ():
+        if not names:
+            endpoint.pop("nodeName", None)
+        if not states:
+            for name in _TERMINATING_CONDITIONS:
+                (endpoint.get("conditions") or {}).pop(name, None)
