@@ -215,3 +215,14 @@ def test_input_is_left_alone() -> None:
         before = json.dumps(shown)
         to_storage(kind, shown, gvk)
         assert json.dumps(shown) == before
+
+
+@pytest.mark.parametrize(("version", "order"), [("v2beta2", ["memory", "cpu"]), ("v2", ["cpu", "memory"])])
+def test_an_autoscaler_is_kept_with_the_room_of_v1(version: str, order: list[str]) -> None:
+    kind = BY_KEY["autoscaling/HorizontalPodAutoscaler"]
+    metrics = [{"type": "Resource", "resource": {"name": name, "target": {"type": "Utilization", "averageUtilization": 5}}}
+               for name in ("cpu", "memory")]
+    obj = normalise.normalise(kind.gvk(), {"apiVersion": kind.gvk().api_version, "kind": kind.kind,
+                                           "spec": {"metrics": metrics}})
+    conversion.settle(kind, obj, GVK(kind.group, version, kind.kind))
+    assert [metric["resource"]["name"] for metric in obj["spec"]["metrics"]] == order

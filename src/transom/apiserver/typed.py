@@ -86,6 +86,10 @@ class BuiltinType:
 
     def default_stored(self, obj: Object) -> None:
         defaults.apply(self._stored, obj)
+        if self.gvk != self._stored:
+            from transom.machinery import conversion
+
+            conversion.settle(self._kind, obj, self.gvk)
 
     def load(self, value: bytes) -> Object:
         obj: Object = {"kind": self.gvk.kind, "apiVersion": self._stored.api_version}

@@ -32,6 +32,19 @@ def from_storage(kind: Kind, obj: Object, gvk: GVK) -> Object:
     return _move(kind, obj, kind.gvk(), gvk, 1)
 
 
+def settle(kind: Kind, obj: Object, gvk: GVK) -> None:
+    """What storing makes of an object of the storage version, in place, when the request spoke `gvk`.
+
+    Kubernetes 1.20 keeps some kinds in a version with less room, which shows in all its versions.
+    """
+    kept = _KEPT_AS.get((kind.key, gvk.version))
+    if kept is not None:
+        version = GVK(kind.group, kept, kind.kind)
+        settled = to_storage(kind, from_storage(kind, obj, version), version)
+        obj.clear()
+        obj.update(settled)
+
+
 def _move(kind: Kind, obj: Object, source: GVK, target: GVK, direction: int) -> Object:
     if source == target or kind.custom:
         return obj
@@ -292,3 +305,6 @@ _CHANGES: dict[tuple[str, str], tuple[_Change, _Change]] = {
     ("networking.k8s.io/Ingress", "networking.k8s.io/v1beta1"): _INGRESS,
     ("policy/PodDisruptionBudget", "policy/v1beta1"): _in_spec((_budget_to_v1, _budget_from_v1)),
 }
+
+# (kind, version of the request) -> the version that 1.20 stores. Newer versions than that are stored as they are.
+_KEPT_AS = {("autoscaling/HorizontalPodAutoscaler", version): "v1" for version in ("v1", "v2beta1", "v2beta2")}
