@@ -150,9 +150,9 @@ def write_options(query: Query, kind: str, patch_type: str = "") -> Object:
 
 
 def delete_options(query: Query, body: Object | None) -> Object:
-    """DeleteOptions: from the body, or else from the query."""
+    """DeleteOptions: from the body, or else (without a body at all) from the query."""
     options: dict[str, Any] = dict(body) if body else {}
-    if not options and query:
+    if body is None and query:
         period = integer(query, "gracePeriodSeconds")
         if period is not None:
             options["gracePeriodSeconds"] = period
@@ -162,6 +162,9 @@ def delete_options(query: Query, body: Object | None) -> Object:
             options["propagationPolicy"] = first(query, "propagationPolicy")
         if "dryRun" in query:
             options["dryRun"] = [v for v in query["dryRun"] if v]
+        preconditions = {name: first(query, name) for name in ("uid", "resourceVersion") if first(query, name)}
+        if preconditions:
+            options["preconditions"] = preconditions
     if options:
         problems = rules.validate_delete_options(options)
         if problems:

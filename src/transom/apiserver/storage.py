@@ -18,6 +18,7 @@ import orjson
 from transom.apiserver.admission.attributes import Admission, Attributes
 from transom.apiserver.allocators import ServiceAllocators
 from transom.apiserver.context import Context
+from transom.apiserver.deletion import check_preconditions, mark, may_go
 from transom.apiserver.resources import Resource
 from transom.apiserver.strategies import Strategy, base, services, strategy_for
 from transom.kit.clock import Clock, rfc3339
@@ -333,7 +334,7 @@ class Storage:
             if may_go(res, new) and old["metadata"].get("deletionTimestamp"):
                 if not ctx.dry_run:
                     await asyncio.shield(self.store.delete(key, expected=current.mod_revision))
-                    self._deleted(strategy, new)
+                    await self._deleted(strategy, new)
                 return Record(key, encode_value(new, custom=res.custom), current.create_revision, current.mod_revision)
             stored = await res.ops.stored(new)
             # A custom object that looks the same is written if it is stored in another form: that is how objects get into
@@ -371,9 +372,11 @@ class Storage:
                 return
             await asyncio.sleep(0)
 
-    def _deleted(self, strategy: Strategy, obj: Object) -> None:
+    async def _deleted(self, strategy: Strategy, obj: Object) -> None:
         if strategy.after_delete is not None:
-            strategy.after_delete(self, obj)
+            along = strategy.after_delete(self, obj)
+            if along is not None:
+                await asyncio.shield(along)
 
     # ---- deleting ------------------------------------------------------------------------------------------------
 
@@ -407,20 +410,24 @@ class Storage:
     async def _delete_once(
         self, ctx: Context, res: Resource, strategy: Strategy, key: str, old: Object, current: Record, options: Object
     ) -> tuple[Object, bool]:
-        marked, changed = mark_for_deletion(res, strategy, old, options, ctx.now)
-        meta = marked["metadata"]
-        held = bool(meta.get("finalizers")) or meta.get("deletionGracePeriodSeconds", 0) > 0 or _namespace_held(res, marked)
-        if held:
-            if not changed or ctx.dry_run:
+        marked, changed, gone = mark(res, strategy, old, options, ctx.now)
+        if ctx.dry_run:
+            return marked, gone
+        if not gone:
+            if not changed:
                 return marked, False
             stored = await res.ops.stored(marked)
             record = await asyncio.shield(self._put(res, key, stored, current.mod_revision, strategy.ttl))
             return res.ops.load((await self.readable(res, record)).value), False
-        if ctx.dry_run:
-            return marked, True
-        _, revision = await asyncio.shield(self.store.delete(key, expected=current.mod_revision))
-        self._deleted(strategy, old)
-        meta["resourceVersion"] = str(revision) if changed else meta["resourceVersion"]
+        if changed:  # a grace period of nothing: watchers see the mark, then the end
+            marking = self._put(res, key, marked, current.mod_revision, strategy.ttl)
+            accepted = self.store.latest(key)
+            assert accepted is not None
+            removal = self.store.delete(key, expected=accepted.mod_revision)
+            await asyncio.shield(asyncio.gather(marking, removal))
+        else:
+            await asyncio.shield(self.store.delete(key, expected=current.mod_revision))
+        await self._deleted(strategy, old)
         return marked, True
 
 
@@ -479,95 +486,3 @@ def registry_path(res: Resource, key: str) -> str:
     """The key as Kubernetes' own store would write it, for error texts."""
     rest = key.split("/", 1)[1]
     return f"{res.kind.group}/{res.kind.plural}/{rest}" if res.custom else f"{res.kind.plural}/{rest}"
-
-
-def check_preconditions(res: Resource, name: str, options: Object, obj: Object) -> None:
-    wanted = options.get("preconditions") or {}
-    meta = obj["metadata"]
-    gk = errors.GroupResource(res.kind.group, res.kind.kind)
-    uid, version = wanted.get("uid"), wanted.get("resourceVersion")
-    if uid is not None and uid != meta["uid"]:
-        raise errors.conflict(
-            gk, name,
-            f"the UID in the precondition ({uid}) does not match the UID in record ({meta['uid']}). "
-            "The object might have been deleted and then recreated",
-        )
-    if version is not None and version != meta["resourceVersion"]:
-        raise errors.conflict(
-            gk, name,
-            f"the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record "
-            f"({meta['resourceVersion']}). The object might have been modified",
-        )
-
-
-def _namespace_held(res: Resource, obj: Object) -> bool:
-    return res.kind.key == "/Namespace" and bool((obj.get("spec") or {}).get("finalizers"))
-
-
-def may_go(res: Resource, obj: Object) -> bool:
-    """An object marked for deletion goes when nothing holds it any more."""
-    meta = obj["metadata"]
-    return not meta.get("finalizers") and not meta.get("deletionGracePeriodSeconds") and not _namespace_held(res, obj)
-
-
-def mark_for_deletion(
-    res: Resource, strategy: Strategy, old: Object, options: Object, now: float
-) -> tuple[Object, bool]:
-    """The object as deletion leaves it, and whether that differs from what is stored."""
-    if strategy.begin_deletion is not None and "deletionTimestamp" not in old["metadata"]:
-        return strategy.begin_deletion(old, now), True
-    meta = dict(old["metadata"])
-    finalizers = garbage_finalizers(res, strategy, meta, options)
-    if finalizers != (meta.get("finalizers") or []):
-        if finalizers:
-            meta["finalizers"] = finalizers
-        else:
-            meta.pop("finalizers", None)
-    marked = {**old, "metadata": meta}
-    graceful = strategy.grace_period is not None
-    if graceful:
-        asked = options.get("gracePeriodSeconds")
-        period = strategy.grace_period(old, asked)  # type: ignore[misc]
-        if "deletionTimestamp" not in meta:
-            meta["deletionTimestamp"] = rfc3339(now + period)
-            meta["deletionGracePeriodSeconds"] = period
-            if meta.get("generation", 0) > 0:
-                meta["generation"] += 1
-        elif period < meta.get("deletionGracePeriodSeconds", 0) and (asked is not None or period == 0):
-            # A second delete may only shorten the wait.
-            meta["deletionTimestamp"] = rfc3339(now + period)
-            meta["deletionGracePeriodSeconds"] = period
-    elif finalizers or _namespace_held(res, old):
-        meta.setdefault("deletionTimestamp", rfc3339(now))
-        if res.kind.key == "/Namespace":
-            marked["status"] = {**(old.get("status") or {}), "phase": "Terminating"}
-        else:
-            meta["deletionGracePeriodSeconds"] = 0
-        if "deletionTimestamp" not in old["metadata"] and meta.get("generation", 0) > 0 and res.kind.key != "/Namespace":
-            meta["generation"] += 1
-    return marked, not same_object(marked, old)
-
-
-def garbage_finalizers(res: Resource, strategy: Strategy, meta: Object, options: Object) -> list[str]:
-    """Finalizers after a delete with this propagation policy: `orphan` and `foregroundDeletion` come and go with it."""
-    finalizers: list[str] = list(meta.get("finalizers") or [])
-    policy = options.get("propagationPolicy")
-    orphan = options.get("orphanDependents")
-    if res.kind.key == "/Event" or (policy is None and orphan is None and "deletionTimestamp" in meta):
-        return finalizers
-    if policy is None and orphan is not None:
-        policy = "Orphan" if orphan else "Background"
-    if policy is None:
-        if "orphan" in finalizers:
-            policy = "Orphan"
-        elif "foregroundDeletion" in finalizers:
-            policy = "Foreground"
-        else:
-            policy = "Orphan" if res.api_version in strategy.orphan_versions else "Background"
-    wanted = {"Orphan": "orphan", "Foreground": "foregroundDeletion"}.get(policy)
-    out = [f for f in finalizers if f not in ("orphan", "foregroundDeletion")]
-    if wanted:
-        out = [*out, wanted]
-    return out
-
-

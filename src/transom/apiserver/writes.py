@@ -5,8 +5,6 @@ A body goes through decode, defaults, managed fields (all in the request's versi
 
 from __future__ import annotations
 
-from typing import Any
-
 import orjson
 
 from transom.apiserver import lists, respond
@@ -240,9 +238,11 @@ async def delete(
     ctx.dry_run = bool(options.get("dryRun"))
     obj, gone = await storage.delete(ctx, res, info.namespace, info.name, options)
     headers = respond.warning_headers(ctx.warnings) if ctx.warnings else None
+    strategy = strategy_for(res.kind, res.version)
+    gone = gone or strategy.deletion_in_words
     # 202 when a cascade was asked for and is still under way.
     status = 202 if not gone and options.get("orphanDependents") is False else 200
-    if gone and not strategy_for(res.kind, res.version).return_deleted:
+    if gone and not strategy.return_deleted:
         meta = obj["metadata"]
         return respond.document(respond.success_status(res, meta["name"], meta.get("uid", "")), form._replace(transform=""),
                                 status, headers)
@@ -256,18 +256,16 @@ def _as_record(res: Resource, obj: Object) -> Record:
 async def delete_collection(
     storage: Storage, ctx: Context, res: Resource, info: RequestInfo, request: Request, form: Form
 ) -> Response:
+    chosen = list_options(request.query, res, watch=False)
     options = read_delete_options(request)
     ctx.dry_run = bool(options.get("dryRun"))
-    chosen = list_options(request.query, res, watch=False)
     listing = lists.list_records(storage, res, info.namespace, chosen)
-    deleted: list[Any] = []
     for record in listing.records:
         meta = orjson.loads(record.value)["metadata"]
         try:
-            obj, _ = await storage.delete(ctx, res, meta.get("namespace", ""), meta["name"], options)
+            await storage.delete(ctx, res, meta.get("namespace", ""), meta["name"], options)
         except errors.ApiError as problem:
             if problem.code != 404:
                 raise
-            continue
-        deleted.append(_as_record(res, obj))
-    return respond.many(res, lists.Listing(deleted, listing.revision), form, ctx.now)
+    # The answer is the list as it was found, with the token of a page that was not the last.
+    return respond.many(res, await lists.readable(res, listing), form, ctx.now)

@@ -5,7 +5,7 @@ A strategy works on objects in the storage version, in place: the object is the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,8 @@ CreateHook = Callable[["Storage", "Context", Object], None]
 UpdateHook = Callable[["Storage", "Context", Object, Object], None]
 # Takes something scarce (an address, a port) before a write; the callable it returns gives it back if the write fails.
 Reserve = Callable[["Storage", "Context", Object, Object | None], Callable[[], None] | None]
-AfterDelete = Callable[["Storage", Object], None]
+# What goes along with an object that was deleted; the answer waits for what it returns.
+AfterDelete = Callable[["Storage", Object], Awaitable[object] | None]
 GracePeriod = Callable[[Object, int | None], int]
 BeginDeletion = Callable[[Object, float], Object]
 
@@ -33,6 +34,7 @@ class Strategy:
     # Services are validated before the store fills in the version of an unconditional update, and so refuse it.
     checks_before_store: bool = False
     return_deleted: bool = False  # DELETE answers with the object instead of a Status
+    deletion_in_words: bool = False  # DELETE answers with a Status even while finalizers hold the object
     orphan_versions: tuple[str, ...] = ()  # group versions whose deletion orphans dependents unless told otherwise
     generation: tuple[str, ...] = ()  # fields whose change counts up metadata.generation; () = no generation
     has_status: bool = True  # has a status that only the sub-resource may change

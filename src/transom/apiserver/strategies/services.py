@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
+
+import orjson
 
 from transom.apiserver.allocators import AlreadyAllocated, NotInRange, RangeFull, ServiceAllocators
 from transom.apiserver.strategies.base import Strategy
@@ -264,4 +266,17 @@ def release(storage: Storage, old: Object, new: Object | None = None) -> None:
         storage.services.ports.give_back(port)
 
 
-STRATEGY = Strategy(checks_before_store=True, on_create=_create, on_update=_update, reserve=_reserve, after_delete=release)
+def _after_delete(storage: Storage, svc: Object) -> Awaitable[object] | None:
+    """A service takes its endpoints along, whoever wrote them."""
+    release(storage, svc)
+    key = f"endpoints/{svc['metadata']['namespace']}/{svc['metadata']['name']}"
+    endpoints = storage.store.latest(key)
+    if endpoints is None or orjson.loads(endpoints.value)["metadata"].get("finalizers"):
+        return None
+    return storage.store.delete(key, expected=endpoints.mod_revision)
+
+
+STRATEGY = Strategy(
+    checks_before_store=True, deletion_in_words=True, on_create=_create, on_update=_update, reserve=_reserve,
+    after_delete=_after_delete,
+)

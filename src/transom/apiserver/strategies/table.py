@@ -184,18 +184,14 @@ STRATEGIES: dict[str, Strategy] = {
     "apps/ReplicaSet": Strategy(**_WORKLOAD),  # type: ignore[arg-type]
     "apps/StatefulSet": Strategy(**_WORKLOAD),  # type: ignore[arg-type]
     "batch/CronJob": Strategy(
-        orphan_versions=("batch/v1beta1",), return_deleted=True, on_create=_cron_create, on_update=_cron_update
+        orphan_versions=("batch/v1beta1",), on_create=_cron_create, on_update=_cron_update
     ),
     "batch/Job": Strategy(orphan_versions=("batch/v1",), on_create=_job_create, on_update=_job_update),
     "certificates.k8s.io/CertificateSigningRequest": certificates.STRATEGY,
     "coordination.k8s.io/Lease": Strategy(has_status=False, create_on_update=True, unconditional_update=False),
     "discovery.k8s.io/EndpointSlice": Strategy(has_status=False, generation=("*",)),
-    "flowcontrol.apiserver.k8s.io/FlowSchema": Strategy(
-        create_on_update=True, unconditional_update=False, generation=_SPEC, status_keeps=_RESET
-    ),
-    "flowcontrol.apiserver.k8s.io/PriorityLevelConfiguration": Strategy(
-        create_on_update=True, unconditional_update=False, generation=_SPEC, status_keeps=_RESET
-    ),
+    "flowcontrol.apiserver.k8s.io/FlowSchema": Strategy(generation=_SPEC, status_keeps=_RESET),
+    "flowcontrol.apiserver.k8s.io/PriorityLevelConfiguration": Strategy(generation=_SPEC, status_keeps=_RESET),
     "networking.k8s.io/Ingress": Strategy(generation=_SPEC),
     "networking.k8s.io/IngressClass": Strategy(has_status=False, generation=_SPEC),
     "networking.k8s.io/NetworkPolicy": Strategy(has_status=False, generation=_SPEC),
@@ -208,7 +204,7 @@ STRATEGIES: dict[str, Strategy] = {
     "rbac.authorization.k8s.io/ClusterRoleBinding": Strategy(has_status=False, create_on_update=True),
     "rbac.authorization.k8s.io/Role": Strategy(has_status=False, create_on_update=True),
     "rbac.authorization.k8s.io/RoleBinding": Strategy(has_status=False, create_on_update=True),
-    "scheduling.k8s.io/PriorityClass": Strategy(has_status=False, generation=("value", "globalDefault")),
+    "scheduling.k8s.io/PriorityClass": Strategy(has_status=False, generation=("value",)),
     "storage.k8s.io/CSIDriver": Strategy(
         has_status=False, unconditional_update=False, return_deleted=True, on_create=gates.csi_driver,
         on_update=gates.csi_driver,
