@@ -101,7 +101,7 @@ class Autoscaler:
                 await self._write(autoscaler, {"currentReplicas": current, "conditions": conditions.as_list()})
                 self._tell(autoscaler, WARNING, "FailedComputeMetricsReplicas", str(problem))
                 return
-            reason = f"{name if wanted > 0 else ''} above target" if wanted > current else "All metrics below target"
+            reason = f"{name} above target" if wanted > current else "All metrics below target" if wanted < current else ""
             desired = memory.limited(spec, current, wanted, least, now, conditions)
         status: Object = {"currentReplicas": current, "desiredReplicas": desired, "currentMetrics": metrics}
         if desired != current:
