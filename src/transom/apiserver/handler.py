@@ -213,6 +213,8 @@ class Dispatcher:
         verb = info.verb
         if verb == "get":
             return reads.get(storage, ctx, res, info, request, form)
+        if res.custom and verb in ("update", "patch") and not info.name:
+            raise errors.internal("name must be provided")
         if verb not in res.verbs or (
             verb == "create" and (info.name or (res.kind.namespaced and not info.namespace))
         ) or (verb in ("update", "patch", "delete") and not info.name):
