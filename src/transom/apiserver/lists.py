@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import posixpath
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import orjson
@@ -11,15 +13,13 @@ import orjson
 from transom.apiserver.options import ListOptions, parse_revision
 from transom.apiserver.resources import Resource
 from transom.apiserver.storage import Storage
-from transom.machinery import errors, field
+from transom.machinery import errors, field, gojson
 from transom.store.api import Compacted, FutureRevision, Record
 
 _TOKEN_VERSION = "meta.k8s.io/v1"
+_NOT_CACHED = ("/Event",)  # kinds that Kubernetes always reads from its store
 _SCAN = 2048  # records read at a time when a filtered page has to be filled
-_TOO_OLD = (
-    "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
-    "the continue parameter."
-)
+_BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 _TOO_OLD_RESUME = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
     "the continue parameter, or use the continue token in this response to retrieve the remainder of the results. "
@@ -65,8 +65,11 @@ def matcher(storage: Storage, res: Resource, options: ListOptions) -> Callable[[
 def list_records(storage: Storage, res: Resource, namespace: str, options: ListOptions) -> Listing:
     store = storage.store
     prefix = res.key_prefix(namespace)
+    single = options.fields.exact("metadata.name") if options.fields is not None else None
+    if single is not None and not namespace and res.kind.namespaced:
+        single = None
     revision, after = 0, ""
-    if options.token:
+    if options.token and single is None:  # a name alone is looked up, and a token does not count
         revision, after = _decode_token(options.token, prefix)
         if options.version not in ("", "0"):
             raise errors.bad_request("specifying resource version is not allowed when using continue")
@@ -77,13 +80,13 @@ def list_records(storage: Storage, res: Resource, namespace: str, options: ListO
             revision = wanted
         elif wanted > store.revision:
             raise too_large(wanted, store.revision)
-    if options.fields is not None and not options.token and not revision:
-        single = options.fields.exact("metadata.name")
-        if single is not None and (namespace or not res.kind.namespaced):
-            record = store.get(res.key(namespace, single))
-            keep = matcher(storage, res, options)
-            found = [record] if record is not None and (keep is None or keep(record)) else []
-            return Listing(found, store.revision)
+        elif not wanted and options.limit and res.kind.key not in _NOT_CACHED:
+            options = replace(options, limit=0)  # any version will do: the whole list comes from the cache
+    if single is not None and not revision:
+        record = store.get(res.key(namespace, single))
+        keep = matcher(storage, res, options)
+        found = [record] if record is not None and (keep is None or keep(record)) else []
+        return Listing(found, store.revision)
     try:
         return _scan(storage, res, prefix, after, revision, options)
     except FutureRevision:
@@ -139,35 +142,36 @@ def _encode_token(revision: int, key: str, prefix: str) -> str:
 
 
 def _decode_token(token: str, prefix: str) -> tuple[int, str]:
-    problem = "continue key is not valid: "
-    try:
-        raw = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
-        if "=" in token or not token.isascii():
-            raise ValueError
-    except ValueError:
-        raise errors.bad_request(f"invalid continue token: {problem}illegal base64 data") from None
-    try:
-        body = orjson.loads(raw)
-        version, revision, start = body["v"], body["rv"], body["start"]
-    except (orjson.JSONDecodeError, TypeError, KeyError):
-        head = raw[:1].decode("latin-1")
-        raise errors.bad_request(
-            f"invalid continue token: {problem}invalid character {_go_char(head)} looking for beginning of value"
-        ) from None
-    if version != _TOKEN_VERSION or not isinstance(revision, int) or not isinstance(start, str) or not start:
-        raise errors.bad_request(
-            f"invalid continue token: {problem}server does not recognize this encoded version {field.go_quote(str(version))}"
-        )
-    if ".." in start.split("/"):
-        raise errors.bad_request("invalid continue token: " + problem + start)
-    return revision, prefix + start.rstrip("\0")
+    def invalid(why: str) -> errors.ApiError:
+        return errors.bad_request(f"invalid continue token: continue key is not valid: {why}")
+
+    bad = _illegal_base64(token)
+    if bad is not None:
+        raise invalid(f"illegal base64 data at input byte {bad}")
+    raw = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
+    problem = gojson.syntax_error(raw)
+    if problem:
+        raise invalid(problem)
+    body = orjson.loads(raw)
+    if body is not None and not isinstance(body, dict):
+        kind = {list: "array", str: "string", bool: "bool"}.get(type(body), "number")
+        raise invalid(f"json: cannot unmarshal {kind} into Go value of type etcd3.continueToken")
+    version, revision, start = ((body or {}).get(name) for name in ("v", "rv", "start"))
+    if version != _TOKEN_VERSION:
+        raise invalid(f"server does not recognize this encoded version {field.go_quote(str(version or ''))}")
+    if not revision or not isinstance(revision, int):
+        raise invalid(f"incorrect encoded start resourceVersion (version {_TOKEN_VERSION})")
+    if not start or not isinstance(start, str):
+        raise invalid(f"encoded start key empty (version {_TOKEN_VERSION})")
+    key = start if start.startswith("/") else "/" + start
+    if posixpath.normpath(key) != key:  # nobody climbs out of the list
+        raise invalid(start)
+    return revision, prefix + key[1:].rstrip("\0")
 
 
-def _go_char(ch: str) -> str:
-    """A character as Go's %q prints a rune."""
-    if ch == "'":
-        return "'\\''"
-    text = field.go_quote(ch)[1:-1]
-    if text.startswith("\\x") and ord(ch) >= 0x80:
-        text = f"\\u{ord(ch):04x}"
-    return f"'{text}'".replace('\\"', '"')
+def _illegal_base64(token: str) -> int | None:
+    """The place of the first byte that cannot be, as Go counts."""
+    for at, byte in enumerate(token.encode()):
+        if byte not in _BASE64:
+            return at
+    return len(token) - 1 if len(token) % 4 == 1 else None
