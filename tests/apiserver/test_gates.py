@@ -99,3 +99,11 @@ def test_what_is_kept_of_a_new_object(path: str, body: dict[str, Any], kept: dic
 def test_what_is_missed_then(path: str, body: dict[str, Any], field: str) -> None:
     status, problem = made(path, body)
     assert (status, problem["details"]["causes"][0]["field"]) == (422, field)
+
+
+@pytest.mark.parametrize(("own", "generated"), [({}, True), ({"labels": {"a": "b"}}, False)])
+def test_labels_that_a_job_takes_from_its_template_include_the_generated_ones(own: dict[str, Any], generated: bool) -> None:
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"restartPolicy": "Never", "containers": _CONTAINERS}}
+    _, job = made("/apis/batch/v1" + _NS + "jobs", {"metadata": own, "spec": {"template": template}})
+    assert ("job-name" in job["metadata"]["labels"]) is generated
+    assert "job-name" in job["spec"]["template"]["metadata"]["labels"]

@@ -103,10 +103,13 @@ def _job_create(storage: Storage, ctx: Context, obj: Object) -> None:
         return
     meta, uid = obj["metadata"], obj["metadata"]["uid"]
     template = spec.setdefault("template", {})
-    labels = dict(template.setdefault("metadata", {}).get("labels") or {})
+    given = template.setdefault("metadata", {}).get("labels")
+    labels = dict(given or {})
     labels.setdefault("job-name", meta.get("name", ""))
     labels.setdefault("controller-uid", uid)  # a wrong one is for validation to refuse
     template["metadata"]["labels"] = labels
+    if given and meta.get("labels") is given:
+        meta["labels"] = dict(labels)
     match = dict((spec.get("selector") or {}).get("matchLabels") or {})
     match.setdefault("controller-uid", uid)
     spec["selector"] = {**(spec.get("selector") or {}), "matchLabels": match}

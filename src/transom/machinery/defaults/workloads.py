@@ -65,7 +65,7 @@ def job(obj: Object) -> None:
     labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
     metadata = obj.setdefault("metadata", {})
     if labels and not metadata.get("labels"):
-        metadata["labels"] = dict(labels)
+        metadata["labels"] = labels  # the very same map: labels that the server generates show up in both
     _template(spec)
 
 
