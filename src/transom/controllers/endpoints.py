@@ -88,11 +88,9 @@ class Endpoints:
         found = subsets(service, pods)
         too_many = truncate(found)
         current = self._endpoints.by_key(key)
-        labels = service["metadata"].get("labels") or {}
         if current is not None:
-            shown = {k: v for k, v in (current["metadata"].get("labels") or {}).items() if k != HEADLESS}
             marked = _OVER_CAPACITY in (current["metadata"].get("annotations") or ())
-            if (current.get("subsets") or []) == found and shown == labels and marked == too_many:
+            if (current.get("subsets") or []) == found and _labels(current) == _labels(service) and marked == too_many:
                 return
         await self._write(service, current, found, too_many, time)
 
@@ -106,7 +104,7 @@ class Endpoints:
         annotations.pop(_OVER_CAPACITY, None)
         if too_many:
             annotations[_OVER_CAPACITY] = "truncated"
-        wanted = {k: v for k, v in (meta.get("labels") or {}).items() if k != HEADLESS}
+        wanted = _labels(service)
         if not has_cluster_ip(service):
             wanted[HEADLESS] = ""
         fresh = {**with_metadata(base, labels=wanted or None, annotations=annotations or None), "subsets": found}
@@ -126,6 +124,11 @@ class Endpoints:
                 self._events.event(fresh, WARNING, "FailedToUpdateEndpoint",
                                    f"Failed to update endpoint {where}: {problem}")
             raise
+
+
+def _labels(obj: Object) -> dict[str, str]:
+    """All but the one that says that a service has no address of its own."""
+    return {name: value for name, value in (obj["metadata"].get("labels") or {}).items() if name != HEADLESS}
 
 
 # ---- subsets ---------------------------------------------------------------------------------------------------------
