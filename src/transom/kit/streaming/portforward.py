@@ -1,0 +1,623 @@
+"""Port forwarding as a session of connections, whatever the wire: SPDY, SPDY inside a WebSocket, or WebSocket channels.
+
+Each connection is a pair of streams: one for data both ways, and one on which the server says what went wrong. A session
+begins after the upgrade (`start`), takes bytes (`receive_data`, `receive_eof`) and gives events and bytes
+(`data_to_send`); when it is `done`, the connection under it can be closed. What the peer does never raises, and what is
+written to a connection that is gone is dropped.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from transom.kit.streaming import channels, spdy, websocket
+from transom.kit.streaming.channels import DATA, ERROR, ChannelSocket
+from transom.kit.streaming.spdy_frames import Headers, Reset
+
+_HELD_LIMIT: Final = 64 * 1024
+_MOST_PORTS: Final = 100  # a message begins with the number of its channel in one byte
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """For a server: the client wants a connection to this port."""
+
+    connection: int
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """`acknowledge` it when it is used up."""
+
+    connection: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The peer sends no more data on this connection."""
+
+    connection: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """For a client: what the server has to say about the connection."""
+
+    connection: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnected:
+    """The connection is through, or the peer broke it off. Nothing more comes of it."""
+
+    connection: int
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The last event: the session is over. `error` is empty when the peer closed in good order."""
+
+    error: str = ""
+
+
+Event = Connected | Data | Ended | Failed | Disconnected | Closed
+
+
+class Tunnel:
+    """Bytes carried in the binary messages of a WebSocket. Also of use alone, to splice them to a raw connection."""
+
+    def __init__(self, *, client: bool) -> None:
+        self.socket = websocket.Connection(client=client)
+        self.closed = False
+        self.error = ""
+
+    def receive_data(self, data: bytes) -> bytes:
+        """The bytes inside. Afterwards `closed` says whether the peer closed, `error` whether it did so in disorder."""
+        inside: list[bytes] = []
+        for event in self.socket.receive_data(data):
+            match event:
+                case websocket.Message(message, text):
+                    if text:
+                        self.socket.close(websocket.Code.UNSUPPORTED_DATA, "only binary messages")
+                        self._end("a text message in a tunnel")
+                        break
+                    inside.append(message)
+                case websocket.CloseReceived(code, reason):
+                    self._end("" if code == websocket.Code.NORMAL else f"closed with code {code}: {reason}")
+                case websocket.ConnectionFailed(_, problem):
+                    self._end(problem)
+        return b"".join(inside)
+
+    def send(self, data: bytes) -> None:
+        if data and not self.closed:
+            self.socket.send(data)
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def data_to_send(self) -> bytes:
+        return self.socket.data_to_send()
+
+    def _end(self, error: str) -> None:
+        self.closed = self.socket.finished = True
+        self.error = error
+
+
+class PortForward(ABC):
+    """One end of a port-forward session."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self._over = False
+
+    def start(self) -> list[Event]:
+        """Call once, after the upgrade and before anything else."""
+        return []
+
+    def receive_data(self, data: bytes) -> list[Event]:
+        events: list[Event] = []
+        if not self._over:
+            self._receive(data, events)
+        return events
+
+    def receive_eof(self) -> list[Event]:
+        """The peer closed the connection under the session, or it broke."""
+        events: list[Event] = []
+        self._end_session("", events)
+        return events
+
+    @abstractmethod
+    def write(self, connection: int, data: bytes) -> None: ...
+
+    @abstractmethod
+    def end(self, connection: int) -> None:
+        """No more data from this side. Wires that cannot say so say nothing."""
+
+    @abstractmethod
+    def fail(self, connection: int, message: str) -> None:
+        """For a server: tells the client what went wrong. `disconnect` follows."""
+
+    @abstractmethod
+    def disconnect(self, connection: int) -> None:
+        """Done with the connection in both directions."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Ends the session and all its connections."""
+
+    @abstractmethod
+    def data_to_send(self) -> bytes: ...
+
+    def acknowledge(self, connection: int, size: int) -> None:  # noqa: B027 - only a wire with windows has something to do
+        """So many received bytes are used up."""
+
+    @property
+    def queued(self) -> int:
+        """Bytes that wait for the peer and are not in `data_to_send` yet."""
+        return 0
+
+    @property
+    def done(self) -> bool:
+        """Close the connection under the session once everything in `data_to_send` is out."""
+        return self.closed and not self.queued
+
+    @abstractmethod
+    def _receive(self, data: bytes, events: list[Event]) -> None: ...
+
+    @abstractmethod
+    def _drop_all(self) -> list[int]:
+        """Forgets all connections, and says which they were."""
+
+    def _end_session(self, error: str, events: list[Event]) -> None:
+        if not self._over:
+            self._over = self.closed = True
+            events += [Disconnected(connection) for connection in self._drop_all()]
+            events.append(Closed(error))
+
+
+class _Pair:
+    """The two streams of a connection, 0 while one is missing. The pair is known by the number of its first stream."""
+
+    __slots__ = ("connection", "data", "ended", "error", "held", "port", "request")
+
+    def __init__(self, connection: int, request: str, port: int) -> None:
+        self.connection = connection
+        self.request = request
+        self.port = port
+        self.data = 0
+        self.error = 0
+        self.held = b""  # a server's: data before both streams are there; a client's: the error so far
+        self.ended = False  # the data ended before both streams were there
+
+
+class _SpdySession(PortForward):
+    def __init__(self, *, client: bool, window: int, tunnel: bool) -> None:
+        super().__init__()
+        self.spdy = spdy.Connection(client=client, window=window)
+        self._tunnel = Tunnel(client=client) if tunnel else None
+        self._pairs: dict[int, _Pair] = {}
+        self._by_stream: dict[int, _Pair] = {}
+
+    def write(self, connection: int, data: bytes) -> None:
+        pair = self._pairs.get(connection)
+        if pair is not None and data and self.spdy.can_send(pair.data):
+            self.spdy.send_data(pair.data, data)
+
+    def end(self, connection: int) -> None:
+        pair = self._pairs.get(connection)
+        if pair is not None:
+            self._end_stream(pair.data)
+
+    def close(self) -> None:
+        if not self.closed:
+            for id in list(self._by_stream):
+                self.spdy.reset(id)
+            self._drop_all()
+            self.spdy.close()
+            self.closed = True
+
+    def acknowledge(self, connection: int, size: int) -> None:
+        pair = self._pairs.get(connection)
+        self.spdy.acknowledge(pair.data if pair is not None else 0, size)
+
+    @property
+    def queued(self) -> int:
+        return self.spdy.queued
+
+    def data_to_send(self) -> bytes:
+        tunnel = self._tunnel
+        if tunnel is None:
+            return self.spdy.data_to_send()
+        tunnel.send(self.spdy.data_to_send())
+        if self.done:
+            tunnel.close()
+        return tunnel.data_to_send()
+
+    def _receive(self, data: bytes, events: list[Event]) -> None:
+        tunnel = self._tunnel
+        if tunnel is not None:
+            data = tunnel.receive_data(data)
+        for event in self.spdy.receive_data(data):
+            match event:
+                case spdy.StreamOpened(id, headers):
+                    self._on_opened(id, dict(headers), events)
+                case spdy.DataReceived(id, piece):
+                    self._on_data(id, piece, events)
+                case spdy.StreamEnded(id):
+                    self._on_ended(id, events)
+                case spdy.StreamReset(id):
+                    self._on_reset(id, events)
+                case spdy.ConnectionFailed(message):
+                    self._end_session(message, events)
+        if tunnel is not None and tunnel.closed:
+            self._end_session(tunnel.error, events)
+
+    @abstractmethod
+    def _on_opened(self, id: int, headers: dict[str, str], events: list[Event]) -> None: ...
+
+    @abstractmethod
+    def _on_data(self, id: int, data: bytes, events: list[Event]) -> None: ...
+
+    @abstractmethod
+    def _on_ended(self, id: int, events: list[Event]) -> None: ...
+
+    def _on_reset(self, id: int, events: list[Event]) -> None:
+        pair = self._by_stream.get(id)
+        if pair is not None:
+            self._break_off(pair, events)
+
+    def _break_off(self, pair: _Pair, events: list[Event]) -> None:
+        self.spdy.reset(pair.data)
+        self.spdy.reset(pair.error)
+        self._forget(pair)
+        events.append(Disconnected(pair.connection))
+
+    def _end_stream(self, id: int) -> None:
+        if self.spdy.can_send(id):
+            self.spdy.end_stream(id)
+
+    def _forget(self, pair: _Pair) -> None:
+        self._pairs.pop(pair.connection, None)
+        self._by_stream.pop(pair.data, None)
+        self._by_stream.pop(pair.error, None)
+
+    def _drop_all(self) -> list[int]:
+        connections = list(self._pairs)
+        self._pairs.clear()
+        self._by_stream.clear()
+        return connections
+
+
+class SpdyServer(_SpdySession):
+    """The end that reaches the ports. With `tunnel` the SPDY bytes go inside the messages of a WebSocket."""
+
+    def __init__(self, *, window: int = 0, tunnel: bool = False) -> None:
+        super().__init__(client=False, window=window, tunnel=tunnel)
+        self._waiting: dict[str, _Pair] = {}  # by request, until both streams are there
+
+    @property
+    def waiting(self) -> list[str]:
+        """Requests of which one stream is missing; `expire` those that wait for STREAM_CREATION_TIMEOUT."""
+        return list(self._waiting)
+
+    def expire(self, request: str) -> None:
+        pair = self._waiting.pop(request, None)
+        if pair is not None:
+            if self.spdy.can_send(pair.error):
+                message = f"(request={request}) timed out waiting for streams"
+                self.spdy.send_data(pair.error, message.encode(), fin=True)
+            self._by_stream.pop(pair.error, None)
+            self._by_stream.pop(pair.data, None)
+            self.spdy.reset(pair.data)
+
+    def fail(self, connection: int, message: str) -> None:
+        pair = self._pairs.get(connection)
+        if pair is not None and self.spdy.can_send(pair.error):
+            self.spdy.send_data(pair.error, message.encode())
+
+    def disconnect(self, connection: int) -> None:
+        pair = self._pairs.get(connection)
+        if pair is not None:
+            self._end_stream(pair.error)
+            self._end_stream(pair.data)
+            self._forget(pair)
+
+    def _on_opened(self, id: int, headers: dict[str, str], events: list[Event]) -> None:
+        kind, port = headers.get(channels.STREAM_TYPE, ""), parse_port(headers.get(channels.PORT, ""))
+        if kind not in (DATA, ERROR) or port is None:
+            self.spdy.reset(id)
+            return
+        # Clients of old give no request; their two streams follow upon one another, the one for errors first.
+        request = headers.get(channels.REQUEST_ID) or str(id if kind == ERROR else id - 2)
+        pair = self._waiting.setdefault(request, _Pair(id, request, port))
+        if (pair.data if kind == DATA else pair.error) != 0:
+            self._complain(pair, f"error processing stream for request {request}: {kind} stream already assigned")
+            self.spdy.reset(id)
+            return
+        self.spdy.accept(id)
+        if kind == DATA:
+            pair.data, pair.port = id, port
+        else:
+            pair.error = id
+        self._by_stream[id] = pair
+        if pair.data and pair.error:
+            del self._waiting[request]
+            self._pairs[pair.connection] = pair
+            events.append(Connected(pair.connection, pair.port))
+            if pair.held:
+                events.append(Data(pair.connection, pair.held))
+                pair.held = b""
+            if pair.ended:
+                events.append(Ended(pair.connection))
+
+    def _complain(self, pair: _Pair, message: str) -> None:
+        if self.spdy.can_send(pair.error):
+            self.spdy.send_data(pair.error, message.encode())
+
+    def _on_data(self, id: int, data: bytes, events: list[Event]) -> None:
+        pair = self._by_stream.get(id)
+        if pair is None or id != pair.data:
+            self.spdy.acknowledge(id, len(data))
+        elif pair.connection in self._pairs:
+            events.append(Data(pair.connection, data))
+        elif len(pair.held) + len(data) <= _HELD_LIMIT:
+            pair.held += data  # the stream for errors is still missing
+        else:
+            self.spdy.reset(id, Reset.FLOW_CONTROL_ERROR)
+
+    def _on_ended(self, id: int, events: list[Event]) -> None:
+        pair = self._by_stream.get(id)
+        if pair is None or id != pair.data:
+            return
+        if pair.connection in self._pairs:
+            events.append(Ended(pair.connection))
+        pair.ended = True
+
+    def _on_reset(self, id: int, events: list[Event]) -> None:
+        pair = self._by_stream.get(id)
+        if pair is not None and pair.connection not in self._pairs:
+            self._waiting.pop(pair.request, None)
+            self._by_stream.pop(id)
+            return
+        super()._on_reset(id, events)
+
+    def _drop_all(self) -> list[int]:
+        self._waiting.clear()
+        return super()._drop_all()
+
+
+class SpdyClient(_SpdySession):
+    def __init__(self, *, window: int = 0, tunnel: bool = False) -> None:
+        super().__init__(client=True, window=window, tunnel=tunnel)
+        self._requests = 0
+
+    def open(self, port: int) -> int | None:
+        """A new connection to a port; None when the session takes no more."""
+        try:
+            request, self._requests = str(self._requests), self._requests + 1
+            error = self.spdy.create_stream(self._headers(ERROR, port, request))
+            self.spdy.end_stream(error)
+            data = self.spdy.create_stream(self._headers(DATA, port, request))
+        except spdy.StreamClosedError:
+            return None
+        pair = _Pair(error, request, port)
+        pair.error, pair.data = error, data
+        self._pairs[error] = self._by_stream[error] = self._by_stream[data] = pair
+        return pair.connection
+
+    def fail(self, connection: int, message: str) -> None:
+        self.disconnect(connection)
+
+    def disconnect(self, connection: int) -> None:
+        pair = self._pairs.get(connection)
+        if pair is not None:
+            self._end_stream(pair.data)
+            self.spdy.reset(pair.data)
+            self.spdy.reset(pair.error)
+            self._forget(pair)
+
+    @staticmethod
+    def _headers(kind: str, port: int, request: str) -> Headers:
+        return [(channels.STREAM_TYPE, kind), (channels.PORT, str(port)), (channels.REQUEST_ID, request)]
+
+    def _on_opened(self, id: int, headers: dict[str, str], events: list[Event]) -> None:
+        self.spdy.reset(id, Reset.REFUSED_STREAM)
+
+    def _on_data(self, id: int, data: bytes, events: list[Event]) -> None:
+        pair = self._by_stream.get(id)
+        if pair is not None and id == pair.data:
+            events.append(Data(pair.connection, data))
+            return
+        if pair is not None:
+            pair.held = (pair.held + data)[:_HELD_LIMIT]
+        self.spdy.acknowledge(id, len(data))
+
+    def _on_ended(self, id: int, events: list[Event]) -> None:
+        pair = self._by_stream.pop(id, None)
+        if pair is None:
+            return
+        if id == pair.data:
+            events.append(Ended(pair.connection))
+        elif pair.held:
+            events.append(Failed(pair.connection, pair.held.decode(errors="replace")))
+        if pair.data not in self._by_stream and pair.error not in self._by_stream:
+            self._end_stream(pair.data)
+            self._forget(pair)
+            events.append(Disconnected(pair.connection))
+
+
+class _WebSocketSession(PortForward):
+    """Two channels for each port, one connection each, which stand from the start. A connection is its place in the list."""
+
+    def __init__(self, ports: Sequence[int], protocol: str, *, client: bool) -> None:
+        super().__init__()
+        self.socket = ChannelSocket(protocol, client=client)
+        self.ports = list(ports)
+        self._open = set(range(len(ports)))
+
+    def write(self, connection: int, data: bytes) -> None:
+        if data and connection in self._open:
+            self.socket.send(2 * connection, data)
+
+    def end(self, connection: int) -> None:
+        """There is no word for it on this wire."""
+
+    def disconnect(self, connection: int) -> None:
+        if connection in self._open:
+            self._open.discard(connection)
+            if not self._open:
+                self.close()
+
+    def close(self) -> None:
+        if not self.closed:
+            self._open.clear()
+            self.socket.close()
+            self.closed = True
+
+    def data_to_send(self) -> bytes:
+        return self.socket.data_to_send()
+
+    def _receive(self, data: bytes, events: list[Event]) -> None:
+        for event in self.socket.receive_data(data):
+            match event:
+                case channels.ChannelData(channel, piece):
+                    if channel // 2 in self._open:
+                        self._on_data(channel, piece, events)
+                case channels.SocketClosed(error):
+                    self._end_session(error, events)
+            if self._over:
+                return
+
+    @abstractmethod
+    def _on_data(self, channel: int, data: bytes, events: list[Event]) -> None: ...
+
+    def _drop_all(self) -> list[int]:
+        connections = sorted(self._open)
+        self._open.clear()
+        return connections
+
+
+class WebSocketServer(_WebSocketSession):
+    def __init__(self, ports: Sequence[int], protocol: str) -> None:
+        super().__init__(ports, protocol, client=False)
+
+    def start(self) -> list[Event]:
+        for connection, port in enumerate(self.ports):
+            for channel in (2 * connection, 2 * connection + 1):
+                self.socket.send(channel, port.to_bytes(2, "little"))
+        return [Connected(connection, port) for connection, port in enumerate(self.ports)]
+
+    def fail(self, connection: int, message: str) -> None:
+        if connection in self._open:
+            self.socket.send(2 * connection + 1, message.encode())
+
+    def _on_data(self, channel: int, data: bytes, events: list[Event]) -> None:
+        if channel % 2 == 0 and data:
+            events.append(Data(channel // 2, data))
+
+
+class WebSocketClient(_WebSocketSession):
+    """The first two bytes of each channel repeat its port, and are checked."""
+
+    def __init__(self, ports: Sequence[int], protocol: str) -> None:
+        super().__init__(ports, protocol, client=True)
+        self._heads = dict.fromkeys(range(2 * len(ports)), b"")
+
+    def fail(self, connection: int, message: str) -> None:
+        self.disconnect(connection)
+
+    def _on_data(self, channel: int, data: bytes, events: list[Event]) -> None:
+        connection = channel // 2
+        head = self._heads[channel]
+        if len(head) < 2:
+            missing = 2 - len(head)
+            head, data = head + data[:missing], data[missing:]
+            self._heads[channel] = head
+            if len(head) == 2 and int.from_bytes(head, "little") != self.ports[connection]:
+                self.close()
+                self._end_session(f"channel {channel} is for another port than {self.ports[connection]}", events)
+                return
+        if data:
+            is_data = channel % 2 == 0
+            events.append(Data(connection, data) if is_data else Failed(connection, data.decode(errors="replace")))
+
+
+def parse_port(text: str) -> int | None:
+    """A port as a header gives it: decimal, 1 to 65535."""
+    return int(text) if text.isascii() and text.isdecimal() and 0 < int(text[:6]) <= 65535 and len(text) < 6 else None
+
+
+def parse_ports(values: Sequence[str]) -> list[int] | str:
+    """The ports of a query (`port=80,81&port=82`), or what is wrong with them."""
+    if not values:
+        return 'query parameter "port" is required'
+    ports: list[int] = []
+    for value in values:
+        if not value:
+            return 'query parameter "port" cannot be empty'
+        for part in value.split(","):
+            digits = part.isascii() and part.isdecimal()
+            if not digits or len(part) > 5 or int(part) > 65535:
+                reason = "value out of range" if digits else "invalid syntax"
+                return f'unable to parse "{value}" as a port: strconv.ParseUint: parsing "{part}": {reason}'
+            if int(part) < 1:
+                return f'port "{value}" must be > 0'
+            ports.append(int(part))
+    return ports if len(ports) <= _MOST_PORTS else f"at most {_MOST_PORTS} ports can be forwarded over one WebSocket"
+
+
+class Relay:
+    """Joins a client's session with one towards the server: how the API server joins kubectl's wire with the kubelet's.
+
+    `open` makes a connection on the far session (`SpdyClient.open`, or a lookup in the ports of a `WebSocketClient`).
+    """
+
+    def __init__(self, near: PortForward, far: PortForward, open: Callable[[int], int | None]) -> None:
+        self.near = near
+        self.far = far
+        self._open = open
+        self._to_far: dict[int, int] = {}
+        self._to_near: dict[int, int] = {}
+
+    def from_near(self, events: list[Event]) -> None:
+        for event in events:
+            if isinstance(event, Connected):
+                other = self._open(event.port)
+                if other is None:
+                    self.near.fail(event.connection, f"error forwarding port {event.port}: the node takes no connection")
+                    self.near.disconnect(event.connection)
+                else:
+                    self._to_far[event.connection] = other
+                    self._to_near[other] = event.connection
+            else:
+                self._pass_on(event, self.near, self.far, self._to_far)
+
+    def from_far(self, events: list[Event]) -> None:
+        for event in events:
+            self._pass_on(event, self.far, self.near, self._to_near)
+
+    def _pass_on(self, event: Event, source: PortForward, target: PortForward, names: dict[int, int]) -> None:
+        if isinstance(event, Closed):
+            target.close()
+            return
+        other = names.get(event.connection)
+        if other is None:
+            return
+        match event:
+            case Data(connection, data):
+                target.write(other, data)
+                source.acknowledge(connection, len(data))
+            case Ended():
+                target.end(other)
+            case Failed(_, message):
+                target.fail(other, message)
+            case Disconnected(connection):
+                target.disconnect(other)
+                self._to_far.pop(connection if source is self.near else other, None)
+                self._to_near.pop(other if source is self.near else connection, None)

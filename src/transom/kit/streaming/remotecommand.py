@@ -1,0 +1,521 @@
+"""A remote command (exec, attach) as a session of five streams, whatever the wire: SPDY versions 1 to 4, WebSocket to 5.
+
+Four classes with one interface, `RemoteCommand`: each end of each wire. A session begins after the upgrade (`start`), takes
+bytes (`receive_data`, `receive_eof`) and gives events and bytes (`data_to_send`); when it is `done`, the connection can be
+closed. A session never raises for what the peer does, and what is written to a stream the peer no longer wants is dropped.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from transom.kit.streaming import channels, spdy
+from transom.kit.streaming.channels import ERROR, RESIZE, STDERR, STDIN, STDOUT, ChannelSocket
+from transom.kit.streaming.spdy_frames import Headers, Reset
+
+_EARLY_LIMIT: Final = 1024 * 1024  # bytes a client may send before all its streams are there
+_STATUS_LIMIT: Final = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """What the request asks for. A terminal has no stderr of its own, so that is never asked for with one."""
+
+    stdin: bool = False
+    stdout: bool = False
+    stderr: bool = False
+    tty: bool = False
+
+    def names(self, protocol: str, *, spdy: bool) -> list[str]:
+        """The streams of the session, in the order in which clients make them."""
+        asked = (
+            (ERROR, True),
+            (STDIN, self.stdin),
+            (STDOUT, self.stdout),
+            (STDERR, self.stderr and not self.tty),
+            (RESIZE, not spdy or (self.tty and channels.has_resize(protocol))),
+        )
+        return [name for name, wanted in asked if wanted]
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """All streams are there: the command can start. Comes before any data."""
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """Stdin for a server, stdout and stderr for a client. `acknowledge` it when it is used up."""
+
+    stream: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    stream: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resized:
+    width: int
+    height: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """For a client: how the command ended, after all its output."""
+
+    status: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The last event. `error` is empty when the peer closed in good order."""
+
+    error: str = ""
+
+
+Event = Opened | Data | Ended | Resized | Finished | Closed
+
+
+class RemoteCommand(ABC):
+    """One end of a remote command."""
+
+    def __init__(self, streams: Streams, protocol: str) -> None:
+        self.streams = streams
+        self.protocol = protocol
+        self.opened = False
+        self.closed = False  # by either side: nothing more will be written
+        self._over = False  # Closed has been told
+
+    def start(self) -> list[Event]:
+        """Call once, after the upgrade and before anything else."""
+        return []
+
+    def receive_data(self, data: bytes) -> list[Event]:
+        events: list[Event] = []
+        if not self._over:
+            self._receive(data, events)
+        return events
+
+    def receive_eof(self) -> list[Event]:
+        """The peer closed the connection, or it broke."""
+        events: list[Event] = []
+        self._end_session(self._eof_error(), events)
+        return events
+
+    @abstractmethod
+    def write(self, stream: str, data: bytes) -> None: ...
+
+    @abstractmethod
+    def end(self, stream: str) -> None:
+        """Nothing more comes on this stream. Wires that cannot say so before the end say nothing."""
+
+    def resize(self, width: int, height: int) -> None:
+        """For a client."""
+        self.write(RESIZE, channels.encode_resize(width, height))
+
+    @abstractmethod
+    def finish(self, status: dict[str, Any]) -> None:
+        """For a server: says how the command ended, and closes. Once; later calls do nothing."""
+
+    @abstractmethod
+    def close(self, error: str = "") -> None:
+        """Closes before the command ended; a server tells the client the error as the command's."""
+
+    @abstractmethod
+    def data_to_send(self) -> bytes: ...
+
+    def acknowledge(self, stream: str, size: int) -> None:  # noqa: B027 - only a wire with windows has something to do
+        """So many received bytes are used up."""
+
+    @property
+    def queued(self) -> int:
+        """Bytes that wait for the peer and are not in `data_to_send` yet."""
+        return 0
+
+    @property
+    def done(self) -> bool:
+        """Close the connection once everything in `data_to_send` is out."""
+        return self.closed and not self.queued
+
+    @abstractmethod
+    def _receive(self, data: bytes, events: list[Event]) -> None: ...
+
+    def _eof_error(self) -> str:
+        return ""
+
+    def _open(self, events: list[Event]) -> None:
+        self.opened = True
+        events.append(Opened())
+
+    def _end_session(self, error: str, events: list[Event]) -> None:
+        if not self._over:
+            self._over = self.closed = True
+            events.append(Closed(error))
+
+
+class _Outcome:
+    """What a client gathers to tell how the command ended, once all its output is through."""
+
+    def __init__(self, protocol: str, outputs: set[str]) -> None:
+        self._protocol = protocol
+        self._open = outputs
+        self._raw = b""
+        self._complete = False
+        self.told = False
+
+    def feed(self, data: bytes) -> None:
+        self._raw = (self._raw + data)[:_STATUS_LIMIT]
+
+    def ended(self, stream: str, events: list[Event]) -> None:
+        if stream == ERROR:
+            self._complete = True
+        self._open.discard(stream)
+        if not self._open and self._complete:
+            self.tell(events)
+
+    def tell(self, events: list[Event]) -> None:
+        if not self.told and (self._raw or self._complete):
+            self.told = True
+            nothing = channels.success() if not self._raw else None
+            events.append(Finished(nothing or channels.decode_status(self._raw, self._protocol)))
+
+
+class _SpdySession(RemoteCommand):
+    """What both ends have in common on SPDY."""
+
+    def __init__(self, streams: Streams, protocol: str, *, client: bool, window: int) -> None:
+        super().__init__(streams, protocol)
+        self.connection = spdy.Connection(client=client, window=window)
+        self._ids: dict[str, int] = {}
+        self._names: dict[int, str] = {}
+        self._wanted = streams.names(protocol, spdy=True)
+
+    def write(self, stream: str, data: bytes) -> None:
+        id = self._ids.get(stream, 0)
+        if data and self.connection.can_send(id):
+            self.connection.send_data(id, data)
+
+    def end(self, stream: str) -> None:
+        id = self._ids.get(stream, 0)
+        if self.connection.can_send(id):
+            self.connection.end_stream(id)
+
+    def acknowledge(self, stream: str, size: int) -> None:
+        self.connection.acknowledge(self._ids.get(stream, 0), size)
+
+    @property
+    def queued(self) -> int:
+        return self.connection.queued
+
+    def data_to_send(self) -> bytes:
+        return self.connection.data_to_send()
+
+    def _receive(self, data: bytes, events: list[Event]) -> None:
+        for event in self.connection.receive_data(data):
+            match event:
+                case spdy.StreamOpened(id, headers):
+                    self._on_opened(id, headers, events)
+                case spdy.StreamAccepted(id):
+                    self._on_accepted(id, events)
+                case spdy.DataReceived(id, piece):
+                    self._on_data(self._names.get(id, ""), id, piece, events)
+                case spdy.StreamEnded(id):
+                    self._on_ended(self._names.get(id, ""), events)
+                case spdy.StreamReset(id):
+                    self._on_reset(self._names.get(id, ""), events)
+                case spdy.ConnectionFailed(message):
+                    self._end_session(message, events)
+
+    def _on_opened(self, id: int, headers: Headers, events: list[Event]) -> None:
+        self.connection.reset(id, Reset.REFUSED_STREAM)
+
+    def _on_accepted(self, id: int, events: list[Event]) -> None:
+        """Only a client makes streams."""
+
+    @abstractmethod
+    def _on_data(self, name: str, id: int, data: bytes, events: list[Event]) -> None: ...
+
+    @abstractmethod
+    def _on_ended(self, name: str, events: list[Event]) -> None: ...
+
+    def _on_reset(self, name: str, events: list[Event]) -> None:
+        self._on_ended(name, events)
+
+
+class SpdyServer(_SpdySession):
+    """The end that runs the command. It awaits the client's streams, for `channels.STREAM_CREATION_TIMEOUT` at most."""
+
+    def __init__(self, streams: Streams, protocol: str, *, window: int = 0) -> None:
+        super().__init__(streams, protocol, client=False, window=window)
+        self._sizes = channels.ResizeDecoder()
+        self._early: list[Event] = []
+        self._early_size = 0
+
+    def finish(self, status: dict[str, Any]) -> None:
+        if self.closed:
+            return
+        self.write(ERROR, channels.encode_status(status, self.protocol))
+        for name in (STDOUT, STDERR, ERROR, STDIN, RESIZE):
+            self.end(name)
+        self.connection.close()
+        self.closed = True
+
+    def close(self, error: str = "") -> None:
+        if error:
+            self.finish(channels.internal_error(error))
+        elif not self.closed:
+            for id in self._names:
+                self.connection.reset(id)
+            self.connection.close()
+            self.closed = True
+
+    def _on_opened(self, id: int, headers: Headers, events: list[Event]) -> None:
+        name = dict(headers).get(channels.STREAM_TYPE, "")
+        if name in self._ids:
+            self.connection.reset(id, Reset.REFUSED_STREAM)
+            return
+        self.connection.accept(id)  # also a stream nobody asked for, whose data is dropped
+        if name not in self._wanted:
+            return
+        self._ids[name] = id
+        self._names[id] = name
+        if len(self._ids) == len(self._wanted):
+            self._open(events)
+            events += self._early
+            self._early.clear()
+
+    def _on_data(self, name: str, id: int, data: bytes, events: list[Event]) -> None:
+        if name == STDIN:
+            self._early_size += 0 if self.opened else len(data)
+            if self._early_size > _EARLY_LIMIT:
+                self.close()
+                self._end_session("too much data before all streams were there", events)
+                return
+            (events if self.opened else self._early).append(Data(STDIN, data))
+            return
+        self.connection.acknowledge(id, len(data))
+        if name == RESIZE:
+            sizes = [Resized(*size) for size in self._sizes.feed(data)]
+            if self.opened:
+                events += sizes
+            else:
+                self._early += sizes[-1:]
+
+    def _on_ended(self, name: str, events: list[Event]) -> None:
+        if name == STDIN:
+            (events if self.opened else self._early).append(Ended(STDIN))
+
+
+class SpdyClient(_SpdySession):
+    def __init__(self, streams: Streams, protocol: str, *, window: int = 0) -> None:
+        super().__init__(streams, protocol, client=True, window=window)
+        self._outcome = _Outcome(protocol, {STDOUT, STDERR}.intersection(self._wanted))
+        self._unanswered: set[int] = set()
+
+    def start(self) -> list[Event]:
+        for name in self._wanted:
+            id = self.connection.create_stream([(channels.STREAM_TYPE, name)])
+            self._ids[name] = id
+            self._names[id] = name
+            self._unanswered.add(id)
+        return []
+
+    def finish(self, status: dict[str, Any]) -> None:
+        self.close()
+
+    def close(self, error: str = "") -> None:
+        if not self.closed:
+            for id in self._names:
+                self.connection.reset(id)
+            self.connection.close()
+            self.closed = True
+
+    def _on_accepted(self, id: int, events: list[Event]) -> None:
+        self._unanswered.discard(id)
+        if not self._unanswered and not self.opened:
+            self._open(events)
+
+    def _on_data(self, name: str, id: int, data: bytes, events: list[Event]) -> None:
+        if name in (STDOUT, STDERR):
+            events.append(Data(name, data))
+            return
+        if name == ERROR:
+            self._outcome.feed(data)
+        self.connection.acknowledge(id, len(data))
+
+    def _on_ended(self, name: str, events: list[Event]) -> None:
+        if name in (STDOUT, STDERR):
+            events.append(Ended(name))
+        self._outcome.ended(name, events)
+
+    def _on_reset(self, name: str, events: list[Event]) -> None:
+        if self._unanswered:
+            self.close()
+            self._end_session(f"the server refused the {name} stream", events)
+        else:
+            self._on_ended(name, events)
+
+    def _end_session(self, error: str, events: list[Event]) -> None:
+        if not self._over:
+            self._outcome.tell(events)
+        super()._end_session(error, events)
+
+    def _eof_error(self) -> str:
+        return "" if self._outcome.told or self.closed else "the connection was lost before the command ended"
+
+
+class _WebSocketSession(RemoteCommand):
+    """What both ends have in common on WebSocket."""
+
+    def __init__(self, streams: Streams, protocol: str, *, client: bool) -> None:
+        super().__init__(streams, protocol)
+        self.socket = ChannelSocket(protocol, client=client)
+        names = streams.names(protocol, spdy=False)
+        self._numbers = {name: number for number, name in enumerate(channels.CHANNELS) if name in names}
+        self._mute: set[str] = set()
+
+    def write(self, stream: str, data: bytes) -> None:
+        number = self._numbers.get(stream)
+        if number is not None and data and stream not in self._mute and not self.closed:
+            self.socket.send(number, data)
+
+    def end(self, stream: str) -> None:
+        if stream not in self._mute and stream in self._numbers:
+            self._mute.add(stream)
+            if not self.closed:
+                self._tell_end(self._numbers[stream])
+
+    def _tell_end(self, number: int) -> None:
+        """Only clients say that a channel ends."""
+
+    def data_to_send(self) -> bytes:
+        return self.socket.data_to_send()
+
+    def _receive(self, data: bytes, events: list[Event]) -> None:
+        for event in self.socket.receive_data(data):
+            match event:
+                case channels.ChannelData(number, piece):
+                    name = channels.CHANNELS[number] if 0 <= number < len(channels.CHANNELS) else ""
+                    if name in self._numbers:
+                        self._on_data(name, piece, events)
+                case channels.ChannelClosed(number):
+                    self._on_channel_closed(number, events)
+                case channels.SocketClosed(error):
+                    self._end_session(error, events)
+
+    @abstractmethod
+    def _on_data(self, name: str, data: bytes, events: list[Event]) -> None: ...
+
+    @abstractmethod
+    def _on_channel_closed(self, number: int, events: list[Event]) -> None: ...
+
+
+class WebSocketServer(_WebSocketSession):
+    def __init__(self, streams: Streams, protocol: str) -> None:
+        super().__init__(streams, protocol, client=False)
+        self._sizes = channels.ResizeDecoder()
+        self._stdin_ended = False
+
+    def start(self) -> list[Event]:
+        first = next(name for name in (STDOUT, STDERR, ERROR) if name in self._numbers)
+        self.socket.send(self._numbers[first], b"")  # tells the client that the connection stands
+        events: list[Event] = []
+        self._open(events)
+        return events
+
+    def finish(self, status: dict[str, Any]) -> None:
+        if not self.closed:
+            self.write(ERROR, channels.encode_status(status, self.protocol))
+            self.socket.close()
+            self.closed = True
+
+    def close(self, error: str = "") -> None:
+        if error:
+            self.finish(channels.internal_error(error))
+        elif not self.closed:
+            self.socket.close()
+            self.closed = True
+
+    def _on_data(self, name: str, data: bytes, events: list[Event]) -> None:
+        if name == STDIN and data and not self._stdin_ended:
+            events.append(Data(STDIN, data))
+        elif name == RESIZE:
+            events += [Resized(*size) for size in self._sizes.feed(data)]
+
+    def _on_channel_closed(self, number: int, events: list[Event]) -> None:
+        if number >= len(channels.CHANNELS):
+            self.close()
+            self._end_session(f"there is no channel {number} to close", events)
+        elif channels.CHANNELS[number] == STDIN and self.streams.stdin and not self._stdin_ended:
+            self._stdin_ended = True
+            events.append(Ended(STDIN))
+
+
+class WebSocketClient(_WebSocketSession):
+    def __init__(self, streams: Streams, protocol: str) -> None:
+        super().__init__(streams, protocol, client=True)
+        self._outputs = {STDOUT, STDERR}.intersection(self._numbers)
+        self._outcome = _Outcome(protocol, set(self._outputs))
+
+    def start(self) -> list[Event]:
+        events: list[Event] = []
+        self._open(events)
+        return events
+
+    def finish(self, status: dict[str, Any]) -> None:
+        self.close()
+
+    def close(self, error: str = "") -> None:
+        if not self.closed:
+            self.socket.close()
+            self.closed = True
+
+    def _tell_end(self, number: int) -> None:
+        self.socket.send_close(number)
+
+    def _on_data(self, name: str, data: bytes, events: list[Event]) -> None:
+        if name == ERROR:
+            self._outcome.feed(data)
+        elif name in self._outputs and data:
+            events.append(Data(name, data))
+
+    def _on_channel_closed(self, number: int, events: list[Event]) -> None:
+        """Servers do not say that a channel ends."""
+
+    def _end_session(self, error: str, events: list[Event]) -> None:
+        if not self._over:
+            if not error and not channels.has_json_status(self.protocol):
+                self._outcome.ended(ERROR, [])  # before version 4 silence is success
+            events += [Ended(name) for name in sorted(self._outputs, reverse=True)]
+            self._outcome.tell(events)
+        super()._end_session(error, events)
+
+    def _eof_error(self) -> str:
+        return "" if self._outcome.told or self.closed else "the connection was lost before the command ended"
+
+
+def relay(events: list[Event], target: RemoteCommand, acknowledge: Callable[[str, int], None] | None = None) -> None:
+    """Does on `target` what happened on another session: how the API server joins kubectl's wire with the kubelet's.
+
+    `acknowledge` is the source's; pass it to give windows back at once, or do so later as the target sends.
+    """
+    for event in events:
+        match event:
+            case Data(stream, data):
+                target.write(stream, data)
+                if acknowledge is not None:
+                    acknowledge(stream, len(data))
+            case Ended(stream):
+                target.end(stream)
+            case Resized(width, height):
+                target.resize(width, height)
+            case Finished(status):
+                target.finish(status)
+            case Closed(error):
+                target.close(error)

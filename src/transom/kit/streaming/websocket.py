@@ -1,0 +1,343 @@
+"""WebSocket (RFC 6455) without extensions, for either end: bytes in, events out, bytes to send, and the handshake's headers.
+
+What a peer sends never raises: a mistake closes with the code the RFC gives for it and an event says so.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+MAX_MESSAGE: Final = 32 * 1024 * 1024
+_GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+
+
+class Opcode(IntEnum):
+    CONTINUATION = 0
+    TEXT = 1
+    BINARY = 2
+    CLOSE = 8
+    PING = 9
+    PONG = 10
+
+
+class Code(IntEnum):
+    NORMAL = 1000
+    GOING_AWAY = 1001
+    PROTOCOL_ERROR = 1002
+    UNSUPPORTED_DATA = 1003
+    NO_STATUS = 1005  # never on the wire: the peer gave no code
+    ABNORMAL = 1006  # never on the wire: the connection broke off
+    INVALID_PAYLOAD = 1007
+    POLICY_VIOLATION = 1008
+    MESSAGE_TOO_BIG = 1009
+    INTERNAL_ERROR = 1011
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A whole message, put together from its fragments. Text is valid UTF-8."""
+
+    data: bytes
+    text: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PingReceived:
+    """It is answered already."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class PongReceived:
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CloseReceived:
+    """The last event. The answer is queued: send it, then close the connection."""
+
+    code: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionFailed:
+    """The last event: the peer broke the protocol. Send what there is to send, then close."""
+
+    code: int
+    message: str
+
+
+Event = Message | PingReceived | PongReceived | CloseReceived | ConnectionFailed
+
+
+class _Broken(Exception):
+    def __init__(self, message: str, code: Code = Code.PROTOCOL_ERROR) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Connection:
+    def __init__(
+        self, *, client: bool, max_message: int = MAX_MESSAGE, random: Callable[[int], bytes] = os.urandom
+    ) -> None:
+        self._client = client
+        self._limit = max_message
+        self._random = random
+        self._buffer = bytearray()
+        self._out: list[bytes] = []
+        self._fragments: list[bytes] = []
+        self._size = 0
+        self._text: bool | None = None  # of the message that is being put together
+        self.close_sent = False
+        self.finished = False  # a close frame or a mistake has come: nothing more is read
+
+    def send(self, data: bytes, *, text: bool = False) -> None:
+        self._send(Opcode.TEXT if text else Opcode.BINARY, data)
+
+    def ping(self, data: bytes = b"") -> None:
+        self._send(Opcode.PING, data[:125])
+
+    def close(self, code: int = Code.NORMAL, reason: str = "") -> None:
+        """Sends a close frame, once. What the peer still sends is delivered until its own close frame comes."""
+        text = reason.encode()[:123].decode(errors="ignore").encode()
+        self._close(b"" if code == Code.NO_STATUS else code.to_bytes(2, "big") + text)
+
+    def data_to_send(self) -> bytes:
+        out, self._out = self._out, []
+        return b"".join(out)
+
+    def receive_data(self, data: bytes) -> list[Event]:
+        events: list[Event] = []
+        if self.finished:
+            return events
+        self._buffer += data
+        at = 0
+        try:
+            while not self.finished and (end := self._frame(at, events)):
+                at = end
+        except _Broken as error:
+            self.finished = True
+            self.close(error.code, str(error))
+            events.append(ConnectionFailed(error.code, str(error)))
+        del self._buffer[:at]
+        if self.finished:
+            self._buffer.clear()
+            self._fragments.clear()
+        return events
+
+    # -- frames
+
+    def _close(self, payload: bytes) -> None:
+        if not self.close_sent:
+            self._send(Opcode.CLOSE, payload)
+            self.close_sent = True
+
+    def _send(self, opcode: Opcode, payload: bytes) -> None:
+        if self.close_sent:
+            return  # nothing may follow a close frame
+        size = len(payload)
+        mask_bit = 0x80 if self._client else 0
+        head = bytearray([0x80 | opcode])
+        if size < 126:
+            head.append(mask_bit | size)
+        elif size < 65536:
+            head.append(mask_bit | 126)
+            head += size.to_bytes(2, "big")
+        else:
+            head.append(mask_bit | 127)
+            head += size.to_bytes(8, "big")
+        if self._client:
+            mask = self._random(4)
+            head += mask
+            payload = apply_mask(payload, mask)
+        self._out.append(bytes(head))
+        self._out.append(payload)
+
+    def _frame(self, at: int, events: list[Event]) -> int:
+        """Handles the frame that begins at `at` if it is whole; where it ends, or 0."""
+        buffer = self._buffer
+        there = len(buffer) - at
+        if there < 2:
+            return 0
+        first, second = buffer[at], buffer[at + 1]
+        opcode, size = first & 0x0F, second & 0x7F
+        self._check_head(first, second)
+        head = 2 + (2 if size == 126 else 8 if size == 127 else 0)
+        if there < head:
+            return 0
+        if size >= 126:
+            size = int.from_bytes(buffer[at + 2 : at + head], "big")
+            if size >> 63:
+                raise _Broken("a length with its highest bit set")
+        if opcode < Opcode.CLOSE and self._size + size > self._limit:
+            raise _Broken(f"a message larger than {self._limit} bytes", Code.MESSAGE_TOO_BIG)
+        masked = 0 if self._client else 4
+        end = at + head + masked + size
+        if len(buffer) < end:
+            return 0
+        payload = bytes(memoryview(buffer)[at + head + masked : end])
+        if masked:
+            payload = apply_mask(payload, bytes(buffer[at + head : at + head + 4]))
+        if opcode >= Opcode.CLOSE:
+            self._on_control(opcode, payload, events)
+        else:
+            self._on_data(opcode, bool(first & 0x80), payload, events)
+        return end
+
+    def _check_head(self, first: int, second: int) -> None:
+        opcode = first & 0x0F
+        if first & 0x70:
+            raise _Broken("reserved bits are set, but no extension was agreed")
+        if opcode not in _OPCODES:
+            raise _Broken(f"unknown opcode {opcode}")
+        if bool(second & 0x80) == self._client:
+            raise _Broken("frames of a server are not masked" if self._client else "frames of a client are masked")
+        if opcode >= Opcode.CLOSE and (not first & 0x80 or second & 0x7F > 125):
+            raise _Broken("a control frame is whole and has at most 125 bytes")
+        if opcode < Opcode.CLOSE and (opcode == Opcode.CONTINUATION) != (self._text is not None):
+            raise _Broken("a fragment out of order")
+
+    def _on_data(self, opcode: int, last: bool, payload: bytes, events: list[Event]) -> None:
+        if opcode != Opcode.CONTINUATION:
+            self._text = opcode == Opcode.TEXT
+        if payload:
+            self._fragments.append(payload)
+        self._size += len(payload)
+        if not last:
+            return
+        data = self._fragments[0] if len(self._fragments) == 1 else b"".join(self._fragments)
+        text, self._text = bool(self._text), None
+        self._fragments = []
+        self._size = 0
+        if text:
+            _check_utf8(data)
+        events.append(Message(data, text))
+
+    def _on_control(self, opcode: int, payload: bytes, events: list[Event]) -> None:
+        if opcode == Opcode.PING:
+            self._send(Opcode.PONG, payload)
+            events.append(PingReceived(payload))
+        elif opcode == Opcode.PONG:
+            events.append(PongReceived(payload))
+        else:
+            code: int = Code.NO_STATUS
+            if payload:
+                code = int.from_bytes(payload[:2], "big")
+                if len(payload) == 1 or not _is_close_code(code):
+                    raise _Broken("a close frame with an invalid code")
+                _check_utf8(payload[2:])
+            self.finished = True
+            self._close(payload[:2])
+            events.append(CloseReceived(code, payload[2:].decode()))
+
+
+_OPCODES = frozenset(Opcode)
+
+
+def _is_close_code(code: int) -> bool:
+    return code in (1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 1013, 1014) or 3000 <= code < 5000
+
+
+def _check_utf8(data: bytes) -> None:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        raise _Broken("text that is not UTF-8", Code.INVALID_PAYLOAD) from None
+
+
+def apply_mask(data: bytes, mask: bytes) -> bytes:
+    """Masks or unmasks. As one large number, which is far faster than byte by byte."""
+    size = len(data)
+    whole = (mask * (size // 4 + 1))[:size]
+    return (int.from_bytes(data, "little") ^ int.from_bytes(whole, "little")).to_bytes(size, "little")
+
+
+# -- the handshake
+
+HeaderList = list[tuple[bytes, bytes]]
+
+
+def accept_key(key: str) -> str:
+    return base64.b64encode(hashlib.sha1(key.encode("latin-1") + _GUID, usedforsecurity=False).digest()).decode()
+
+
+def tokens(value: str) -> list[str]:
+    """The parts of a header that holds a list: of Connection, or the subprotocols on offer."""
+    return [part for raw in value.split(",") if (part := raw.strip())]
+
+
+def is_upgrade(headers: Mapping[str, str]) -> bool:
+    """Whether these headers (names in lower case) ask for a WebSocket."""
+    return headers.get("upgrade", "").lower() == "websocket" and "upgrade" in headers.get("connection", "").lower()
+
+
+def check_request(method: str, headers: Mapping[str, str]) -> str:
+    """What is wrong with a request for a WebSocket; empty when nothing is. Header names in lower case."""
+    if method != "GET":
+        return "a WebSocket begins with GET"
+    if not is_upgrade(headers):
+        return "the headers Connection: Upgrade and Upgrade: websocket are required"
+    if headers.get("sec-websocket-version", "").strip() != "13":
+        return "missing or bad WebSocket Version"
+    try:
+        key = base64.b64decode(headers.get("sec-websocket-key", "").strip(), validate=True)
+    except (binascii.Error, ValueError):
+        key = b""
+    return "" if len(key) == 16 else "mismatch challenge/response"
+
+
+def choose_subprotocol(offered: Sequence[str], supported: Iterable[str]) -> str | None:
+    """The first offer that is supported. No offer counts as the offer of "", and None is no agreement."""
+    known = frozenset(supported)
+    return next((name for name in offered or [""] if name in known), None)
+
+
+def response_headers(key: str, subprotocol: str = "") -> HeaderList:
+    """For the answer 101."""
+    headers = [
+        (b"Upgrade", b"websocket"),
+        (b"Connection", b"Upgrade"),
+        (b"Sec-WebSocket-Accept", accept_key(key.strip()).encode()),
+    ]
+    if subprotocol:
+        headers.append((b"Sec-WebSocket-Protocol", subprotocol.encode("latin-1")))
+    return headers
+
+
+def request_headers(key: str, subprotocols: Sequence[str] = ()) -> HeaderList:
+    headers = [
+        (b"Upgrade", b"websocket"),
+        (b"Connection", b"Upgrade"),
+        (b"Sec-WebSocket-Version", b"13"),
+        (b"Sec-WebSocket-Key", key.encode()),
+    ]
+    if subprotocols:
+        headers.append((b"Sec-WebSocket-Protocol", ", ".join(subprotocols).encode("latin-1")))
+    return headers
+
+
+def make_key(random: Callable[[int], bytes] = os.urandom) -> str:
+    return base64.b64encode(random(16)).decode()
+
+
+def check_response(status: int, headers: Mapping[str, str], key: str, subprotocols: Sequence[str] = ()) -> str:
+    """What is wrong with the answer to a request with this key and these offers; empty when nothing is."""
+    if status != 101:
+        return f"the server answered {status}, not 101"
+    if not is_upgrade(headers):
+        return "the answer has no upgrade headers"
+    if headers.get("sec-websocket-accept", "").strip() != accept_key(key):
+        return "the answer has the wrong Sec-WebSocket-Accept"
+    chosen = headers.get("sec-websocket-protocol", "").strip()
+    if chosen and chosen not in subprotocols:
+        return f"the server chose {chosen!r}, which was not offered"
+    return ""
