@@ -38,7 +38,10 @@ class Plane:
     ) -> None:
         self.clock = clock
         self.rng = random.Random(7)
-        self.api = build(ServerOptions(store=MemoryStore(clock), clock=clock, rng=self.rng))
+        self.api = build(ServerOptions(
+            store=MemoryStore(clock), clock=clock, rng=self.rng,
+            feature_gates={"IPv6DualStack": True, "TTLAfterFinished": True},
+        ))
         self.client = InProcessClient(self.api, User("admin", ("system:masters", "system:authenticated")))
         self._selection = controllers, table
         self._settings = settings or Settings(root_ca=ROOT_CA, sign=sign)

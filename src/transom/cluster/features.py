@@ -8,6 +8,11 @@ from transom.cluster.errors import ClusterError
 
 # Gates that something here asks for, and what they open.
 KNOWN = {
+    "AnyVolumeDataSource": "claims may name any kind of data source",
+    "CSIServiceAccountToken": "CSI drivers may ask for tokens",
+    "CSIStorageCapacity": "CSI drivers may publish their capacity",
+    "HPAContainerMetrics": "autoscalers may follow the resources of one container",
+    "IPv6DualStack": "nodes may have a range of pod addresses of each family",
     "TTLAfterFinished": "Jobs with ttlSecondsAfterFinished are deleted when they have been over for that long",
 }
 _VALUES = {"true": True, "false": False}

@@ -14,7 +14,12 @@ if TYPE_CHECKING:
     from transom.apiserver.storage import Storage
 
 _DUAL_STACK = (1, 21)
-_CSI_DRIVER_FIELDS = {"storageCapacity": (1, 21), "tokenRequests": (1, 21), "requiresRepublish": (1, 21)}
+# Field -> the gate, and the release that opened it.
+_CSI_DRIVER_FIELDS = {
+    "storageCapacity": ("CSIStorageCapacity", (1, 21)),
+    "tokenRequests": ("CSIServiceAccountToken", (1, 21)),
+    "requiresRepublish": ("CSIServiceAccountToken", (1, 21)),
+}
 _ANY_DATA_SOURCE = (1, 24)
 # What may fill a volume while the gate is closed: kind and API group.
 _DATA_SOURCES = (("PersistentVolumeClaim", ""), ("VolumeSnapshot", "snapshot.storage.k8s.io"))
@@ -28,14 +33,14 @@ def _spec(obj: Object | None) -> Object:
 
 def csi_driver(storage: Storage, _ctx: Context, new: Object, old: Object | None = None) -> None:
     before = _spec(old)
-    for name, release in _CSI_DRIVER_FIELDS.items():
-        if storage.release < release and before.get(name) is None:
+    for name, (gate, release) in _CSI_DRIVER_FIELDS.items():
+        if before.get(name) is None and not storage.feature(gate, release):
             new["spec"].pop(name, None)
 
 
 def claim_data_source(storage: Storage, spec: Object, before: Object) -> None:
     source = spec.get("dataSource")
-    if source is None or storage.release >= _ANY_DATA_SOURCE or before.get("dataSource") is not None:
+    if source is None or storage.feature("AnyVolumeDataSource", _ANY_DATA_SOURCE) or before.get("dataSource") is not None:
         return
     if (source.get("kind", ""), source.get("apiGroup") or "") not in _DATA_SOURCES:
         del spec["dataSource"]
@@ -47,12 +52,12 @@ def claim(storage: Storage, _ctx: Context, new: Object, old: Object | None = Non
 
 def node(storage: Storage, _ctx: Context, new: Object, old: Object | None = None) -> None:
     ranges = _spec(new).get("podCIDRs") or ()
-    if len(ranges) > 1 and storage.release < _DUAL_STACK and len(_spec(old).get("podCIDRs") or ()) < 2:
+    if len(ranges) > 1 and not storage.feature("IPv6DualStack", _DUAL_STACK) and len(_spec(old).get("podCIDRs") or ()) < 2:
         new["spec"]["podCIDRs"] = ranges[:1]
 
 
 def autoscaler(storage: Storage, _ctx: Context, new: Object, old: Object | None = None) -> None:
-    if storage.release >= _CONTAINER_METRICS:
+    if storage.feature("HPAContainerMetrics", _CONTAINER_METRICS):
         return
     if any(metric.get("containerResource") is not None for metric in _spec(old).get("metrics") or ()):
         return
