@@ -237,7 +237,7 @@ def test_slices_that_others_spoil_are_put_right(play: Play) -> None:
 
 def test_conflicts_are_overcome(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     original = InProcessClient.update
-    refused = []
+    refused: list[Any] = []
 
     async def update(self: InProcessClient, resource: Any, obj: Object, **more: Any) -> Object:
         if resource in (ENDPOINTS, ENDPOINT_SLICES) and len(refused) < 6:

@@ -10,12 +10,15 @@ import pytest
 
 from transom.apiserver.inprocess import InProcessClient
 from transom.client.resources import (
+    CUSTOM_RESOURCE_DEFINITIONS,
     DEPLOYMENTS,
     EVENTS,
     HORIZONTAL_POD_AUTOSCALERS,
+    POD_DISRUPTION_BUDGETS,
     PODS,
     REPLICA_SETS,
     SERVICE_ACCOUNTS,
+    GroupVersionResource,
 )
 from transom.controllers.horizontalpodautoscaler import calculator
 from transom.controllers.horizontalpodautoscaler.conditions import Conditions
@@ -265,6 +268,44 @@ def test_a_deployment_by_v1(play: Play, server: Server) -> None:
         assert v1["status"]["desiredReplicas"] == 3 and v1["status"]["currentCPUUtilizationPercentage"] == 100
 
     play(scenario, "horizontalpodautoscaling", "deployment", "replicaset")
+
+
+def test_a_custom_resource_with_a_scale(play: Play) -> None:
+    """Scaled by an autoscaler, and counted by a disruption budget."""
+
+    async def scenario(plane: Plane) -> None:
+        schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        scale = {"specReplicasPath": ".spec.size", "statusReplicasPath": ".status.size",
+                 "labelSelectorPath": ".status.selector"}
+        await plane.client.create(CUSTOM_RESOURCE_DEFINITIONS, "", {"metadata": {"name": "things.example.com"}, "spec": {
+            "group": "example.com", "scope": "Namespaced", "names": {"plural": "things", "kind": "Thing"},
+            "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema},
+                          "subresources": {"scale": scale, "status": {}}}]}})
+        await plane.settle(5)
+        things = GroupVersionResource("example.com", "v1", "things", True, "Thing")
+        thing = await plane.client.create(things, NS, {
+            "apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "t"}, "spec": {"size": 1}})
+        spec = {"scaleTargetRef": {"apiVersion": "example.com/v1", "kind": "Thing", "name": "t"}, "minReplicas": 4,
+                "maxReplicas": 5}
+        await plane.client.create(HORIZONTAL_POD_AUTOSCALERS, NS, {"metadata": {"name": "h"}, "spec": spec})
+        await plane.settle(20)
+        assert (await plane.get(things, NS, "t"))["spec"]["size"] == 4
+        await plane.settle(20)
+        assert await messages(plane, "SelectorRequired") == ["selector is required"]
+        await plane.client.create(
+            SERVICE_ACCOUNTS, NS, {"metadata": {"name": "default"}, "automountServiceAccountToken": False})
+        ref = {"apiVersion": "example.com/v1", "kind": "Thing", "name": "t", "uid": thing["metadata"]["uid"],
+               "controller": True}
+        await plane.client.create(PODS, NS, {
+            "metadata": {"name": "p", "labels": {"app": "w"}, "ownerReferences": [ref]},
+            "spec": {"containers": [{"name": "c", "image": "i"}]}})
+        await plane.client.create(POD_DISRUPTION_BUDGETS, NS, {"metadata": {"name": "b"}, "spec": {
+            "maxUnavailable": "25%", "selector": {"matchLabels": {"app": "w"}}}})
+        await plane.settle()
+        status = (await plane.get(POD_DISRUPTION_BUDGETS, NS, "b"))["status"]
+        assert (status["expectedPods"], status["desiredHealthy"]) == (4, 3)
+
+    play(scenario, "horizontalpodautoscaling", "disruption")
 
 
 # ---- arithmetic ------------------------------------------------------------------------------------------------------

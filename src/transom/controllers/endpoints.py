@@ -184,7 +184,7 @@ def subsets(service: Object, pods: Iterable[Object]) -> list[Object]:
                 [addresses[a] for a, ready in sorted(group) if not ready], ports)
         for group, ports in by_addresses.items()
     ]
-    return sorted(out, key=lambda subset: digest(_dump_subset(subset)))
+    return sorted(out, key=lambda subset: digest(_dump_subset(subset))) if len(out) > 1 else out
 
 
 def _ports(spec: Object, pod: Object) -> Iterable[_Port | None]:

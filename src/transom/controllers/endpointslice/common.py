@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 from transom.client.api import Client, is_namespace_terminating, is_not_found
@@ -58,9 +59,10 @@ EndpointKey = tuple[tuple[str, ...], str]
 Endpoints = dict[EndpointKey, Object]
 
 
-def in_order(ports: list[Port]) -> Ports:
+@lru_cache(maxsize=1024)
+def in_order(ports: Ports) -> Ports:
     """In the order of Kubernetes' hash, so that the same ports are the same key."""
-    return tuple(sorted(ports, key=_port_digest))
+    return tuple(sorted(ports, key=_port_digest)) if len(ports) > 1 else ports
 
 
 def _port_digest(port: Port) -> bytes:
@@ -72,10 +74,10 @@ def _port_digest(port: Port) -> bytes:
 
 
 def ports_of(piece: Object) -> Ports:
-    return in_order([
+    return in_order(tuple(
         Port(p.get("name", ""), p.get("protocol", "TCP"), p.get("port"), p.get("appProtocol"))
         for p in piece.get("ports") or ()
-    ])
+    ))
 
 
 def endpoint_key(endpoint: Object) -> EndpointKey:

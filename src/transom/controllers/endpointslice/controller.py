@@ -150,7 +150,7 @@ def _ports(service: Object, pod: Object) -> Ports:
         number = find_port(pod, port)
         if number is not None:
             out.append(Port(port.get("name", ""), port.get("protocol", "TCP"), number, port.get("appProtocol")))
-    return common.in_order(out)
+    return common.in_order(tuple(out))
 
 
 def _endpoint(service: Object, pod: Object, node: Object, address_type: str) -> Object:

@@ -20,7 +20,6 @@ from transom.controllers.endpointslice.common import (
     SERVICE_NAME,
     Endpoints,
     Plan,
-    Port,
     Ports,
     Slices,
     StaleSlices,
@@ -164,10 +163,7 @@ def mirrored(endpoints: Object) -> tuple[dict[tuple[str, Ports], Endpoints], int
     desired: dict[tuple[str, Ports], Endpoints] = {}
     invalid = skipped = 0
     for subset in endpoints.get("subsets") or ():
-        ports = common.in_order([
-            Port(p.get("name", ""), p.get("protocol", "TCP"), p["port"], p.get("appProtocol"))
-            for p in subset.get("ports") or ()
-        ])
+        ports = ports_of(subset)
         groups = {kind: desired.setdefault((kind, ports), {}) for kind in (IPV4, IPV6)}
         ready, unready = subset.get("addresses") or [], subset.get("notReadyAddresses") or []
         added = 0
