@@ -430,7 +430,7 @@ def _check_counts(status: dict[str, Any], names: tuple[str, ...], within: tuple[
     total = status.get("replicas", 0)
     for name in within:
         if status.get(name, 0) > total:
-            errs.append(invalid(f"status.{name}", status[name], _OVER_REPLICAS))
+            errs.append(invalid(f"status.{name}", status.get(name, 0), _OVER_REPLICAS))
 
 
 def _check_available(status: dict[str, Any], errs: Errors) -> None:
