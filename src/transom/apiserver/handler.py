@@ -205,7 +205,8 @@ class Dispatcher:
             raise errors.generic_not_found()
         if not res.kind.namespaced and info.namespace and res.kind.key != "/Namespace":
             raise errors.generic_not_found()
-        form = self._prettied(request, negotiate(request.header(b"accept"), custom=res.custom))
+        tables = res.custom or (res.stored and not info.subresource)
+        form = self._prettied(request, negotiate(request.header(b"accept"), custom=res.custom, tables=tables))
         if res.warning:
             ctx.warn(res.warning)
         if info.subresource or not res.stored:

@@ -47,11 +47,11 @@ def clauses(accept: str) -> tuple[Clause, ...]:
 
 
 @lru_cache(maxsize=512)
-def negotiate(accept: str, transforms: bool = True, custom: bool = False) -> Form:
+def negotiate(accept: str, transforms: bool = True, custom: bool = False, tables: bool = True) -> Form:
     """The form of an answer for an Accept header; 406 when we have none of what it asks for.
 
     JSON is what is stored, so protobuf goes only to those who take nothing else for the same thing. Custom kinds
-    (`custom`) have no protobuf form, but their metadata has.
+    (`custom`) have no protobuf form, but their metadata has. Sub-resources and calls have no `tables`.
     """
     if not accept or accept == JSON or accept == "*/*":
         return Form()
@@ -65,7 +65,9 @@ def negotiate(accept: str, transforms: bool = True, custom: bool = False) -> For
         form = Form(media)
         asked, group, version = (clause.params.get(k, "") for k in ("as", "g", "v"))
         if asked:
-            if not transforms or asked not in _TRANSFORMS or group != META_GROUP or version not in META_VERSIONS:
+            if not transforms or (asked == "Table" and not tables):
+                continue
+            if asked not in _TRANSFORMS or group != META_GROUP or version not in META_VERSIONS:
                 continue
             form = form._replace(transform=asked, version=version)
         if media == PROTOBUF:

@@ -267,7 +267,7 @@ class Storage:
             except PreconditionFailed:
                 retries -= 1
                 if not (unconditional or reread) or retries < 0:
-                    raise errors.conflict(gr, name, _MODIFIED) from None
+                    raise errors.conflict(res.gr, name, _MODIFIED) from None
 
     def _check_version(
         self, res: Resource, strategy: Strategy, key: str, name: str, new: Object, old: Object, current: Record,

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 from transom.apiserver import respond, writes
 from transom.apiserver.http.messages import Response
 from transom.apiserver.negotiate import body_media
 from transom.apiserver.resources import Resource
 from transom.apiserver.subresources.call import Call
-from transom.machinery import codec, errors, patch, schema, selectors
+from transom.kit.clock import rfc3339
+from transom.machinery import apply, codec, errors, patch, schema, selectors
 from transom.machinery.errors import GroupResource
 from transom.machinery.kinds import GVK
 from transom.machinery.objects import Object, copy_object
+from transom.machinery.tables import partial
 from transom.machinery.validation.scale import validate_scale
 
 SCALE = GVK("autoscaling", "v1", "Scale")
+
+
+def _type() -> schema.Type:
+    found = schema.lookup(SCALE)
+    assert found is not None
+    return found
 
 
 def _gr(call: Call) -> GroupResource:
@@ -61,12 +69,19 @@ def write(res: Resource, obj: Object, replicas: int) -> None:
         obj["spec"] = {**(obj.get("spec") or {}), "replicas": replicas}
 
 
+def _answer(call: Call, scale: Object) -> Response:
+    form = call.form
+    if form.transform == "PartialObjectMetadata":
+        return respond.document(partial.object_metadata(scale, form.version), form)
+    return respond.document(scale, form)
+
+
 async def get(call: Call) -> Response:
     storage, res = call.server.storage, call.res
     record = storage.store.get(res.key(call.info.namespace, call.info.name))
     if record is None:
         raise errors.not_found(res.gr if res.custom else _gr(call), call.info.name)
-    return respond.document(read(res, storage.decode(res, await storage.readable(res, record))), call.form)
+    return _answer(call, read(res, storage.decode(res, await storage.readable(res, record))))
 
 
 async def update(call: Call) -> Response:
@@ -79,39 +94,69 @@ async def update(call: Call) -> Response:
 
 async def patch_(call: Call) -> Response:
     media = writes.patch_media(call.request, call.res)
-    writes.begin(call.ctx, call.request, "PatchOptions", media)
-    type_ = schema.lookup(SCALE)
+    options = writes.begin(call.ctx, call.request, "PatchOptions", media)
+    raw = call.request.body
+    config = apply.parse_config(raw) if media == writes.APPLY_PATCH else None
 
     def change(current: Object) -> Object:
-        raw = call.request.body
-        new = patch.apply_patch(writes.MERGE_PATCH if media == writes.APPLY_PATCH else media, raw, current, type_)
-        new = codec.normalise(SCALE, new)
+        new = _patched(media, raw, current) if config is None else _applied(call, config, current, bool(options.get("force")))
         writes.check_name(new, call.info)
         return new
 
     return await _store(call, change, reread=True)
 
 
-async def _store(call: Call, change: Any, *, reread: bool) -> Response:
+def _patched(media: str, raw: bytes, current: Object) -> Object:
+    patched = patch.apply_patch(media, raw, current, _type())
+    try:
+        return codec.normalise(SCALE, patched)
+    except codec.DecodeError as problem:
+        raise patch.undecodable(media, raw, patched, problem.base, _type()) from None
+
+
+def _applied(call: Call, config: Object, current: Object, force: bool) -> Object:
+    """Nobody is remembered as the owner of a Scale, so whoever applies meets all that is there already."""
+    new = apply.server_side_apply(
+        current, config, _type(), call.ctx.manager, "autoscaling/v1", force, rfc3339(call.ctx.now),
+        normalise=lambda obj: codec.normalise(SCALE, obj), kind=SCALE.kind,
+    )
+    new["metadata"].pop("managedFields", None)
+    return new
+
+
+async def _store(call: Call, change: Callable[[Object], Object], *, reread: bool) -> Response:
+    res = call.res
+
     def transform(old: Object | None) -> Object:
         assert old is not None
-        before = read(call.res, old, writing=True)
-        scale = change(before)
-        problems = validate_scale(scale) if not call.res.custom else []  # the custom object itself is judged
-        if problems:
-            raise errors.invalid(GroupResource("autoscaling", "Scale"), scale["metadata"].get("name", ""), problems)
+        scale = change(read(res, old, writing=True))
+        if not res.custom:
+            _check(call, scale, old)
         new = copy_object(old)
-        write(call.res, new, (scale.get("spec") or {}).get("replicas", 0))
-        for name in ("uid", "resourceVersion"):
-            value = scale["metadata"].get(name)
-            if value:
-                new["metadata"][name] = value
-            elif not call.res.custom:
-                new["metadata"].pop(name, None)
+        write(res, new, (scale.get("spec") or {}).get("replicas", 0))
+        version = scale["metadata"].get("resourceVersion")
+        if version:
+            new["metadata"]["resourceVersion"] = version
+        elif not res.custom:
+            new["metadata"].pop("resourceVersion", None)
         return new
 
     record, _ = await call.server.storage.update(
-        call.ctx, call.res, call.info.namespace, call.info.name, transform, reread=reread, admit_as="scale"
+        call.ctx, res, call.info.namespace, call.info.name, transform, reread=reread, admit_as="scale",
+        gr=res.gr if res.custom else _gr(call),
     )
-    stored = call.server.storage.decode(call.res, record)
-    return respond.document(read(call.res, stored, writing=True), call.form)
+    stored = call.server.storage.decode(res, record)
+    return _answer(call, read(res, stored, writing=True))
+
+
+def _check(call: Call, scale: Object, old: Object) -> None:
+    """A custom object is judged itself, when it is written."""
+    problems = validate_scale(scale)
+    if problems:
+        raise errors.invalid(GroupResource("autoscaling", "Scale"), old["metadata"]["name"], problems)
+    uid, actual = scale["metadata"].get("uid"), old["metadata"]["uid"]
+    if uid and uid != actual:
+        raise errors.conflict(
+            _gr(call), old["metadata"]["name"],
+            f"Precondition failed: UID in precondition: {uid}, UID in object meta: {actual}",
+        )
