@@ -82,11 +82,20 @@ def test_subject_of_agrees_with_the_library() -> None:
         assert pki.subject_of(der_of(pki.issue_client(ca, cn, organizations))) == (cn, organizations)
 
 
+@pytest.mark.parametrize("now", [-600_000_000.0, 0.0, 1_600_000_000.0, 2_600_000_000.0])  # before 1970, after 2049
+def test_validity_of_agrees_with_the_library(now: float) -> None:
+    der = der_of(pki.issue_client(pki.make_ca("kubernetes", now=now), "a", now=now))
+    read = x509.load_der_x509_certificate(der)
+    assert pki.validity_of(der) == (read.not_valid_before_utc.timestamp(), read.not_valid_after_utc.timestamp())
+
+
 def test_malformed_certificates_are_refused() -> None:
     der = der_of(pki.issue_client(pki.make_ca("kubernetes"), "admin", ["system:masters"]))
     subject_end = der.index(b"admin") + len(b"admin")
     for cut in range(subject_end):
         with pytest.raises(ValueError):
             pki.subject_of(der[:cut])
+        with pytest.raises(ValueError):
+            pki.validity_of(der[:cut])
     with pytest.raises(ValueError):
         pki.subject_of(b"\x30\x80" + der[2:])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from transom.apiserver.authentication import certificates
 from transom.apiserver.authentication.bearer import BearerTokens, for_any_audience
 from transom.apiserver.authentication.bootstrap_tokens import BootstrapTokens
+from transom.apiserver.authentication.certificates import ClientCertificates
 from transom.apiserver.authentication.chain import Authentication
 from transom.apiserver.authentication.service_accounts import Find, ServiceAccountTokens
 from transom.apiserver.authentication.static_tokens import StaticTokens
@@ -33,7 +33,7 @@ class Security:
             ],
             own,
         )
-        self.authenticate = Authentication([certificates.authenticate, self.tokens], anonymous=True)
+        self.authenticate = Authentication([ClientCertificates(options.clock), self.tokens], anonymous=True)
         self.rbac = Rbac(options.store)
         self.authorize = Authorization([masters, NodeAuthorizer(options.store), self.rbac])
         self.decide = self.authorize.decide

@@ -180,20 +180,17 @@ def _pair(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> Key
 
 
 _SEQUENCE, _SET, _OID, _VERSION = 0x30, 0x31, 0x06, 0xA0
+_VALIDITY, _SUBJECT = 3, 4  # after serial number, signature and issuer
 _COMMON_NAME, _ORGANIZATION = b"\x55\x04\x03", b"\x55\x04\x0a"
+_UTC_TIME, _GENERALIZED_TIME = 0x17, 0x18
+_TIME_FORMATS = {_UTC_TIME: "%y%m%d%H%M%SZ", _GENERALIZED_TIME: "%Y%m%d%H%M%SZ"}
 _TEXT_ENCODINGS = {0x0C: "utf-8", 0x12: "ascii", 0x13: "ascii", 0x14: "latin-1", 0x16: "ascii", 0x1E: "utf-16-be"}
 
 
 def subject_of(der: bytes) -> tuple[str, list[str]]:
     """Common name (the last, if there are several) and organizations of a certificate; ValueError if malformed."""
-    _, start, _ = _element(der, 0, len(der), _SEQUENCE)
-    _, at, end = _element(der, start, len(der), _SEQUENCE)
-    tag, _, after = _element(der, at, end)
-    fields = 5 if tag == _VERSION else 4  # version, serial number, signature, issuer, validity: before the subject
-    for _ in range(fields - 1):
-        _, _, after = _element(der, after, end)
     cn, organizations = "", []
-    _, at, end = _element(der, after, end, _SEQUENCE)
+    _, at, end = _element(der, *_field(der, _SUBJECT), _SEQUENCE)
     while at < end:
         _, inner, at = _element(der, at, end, _SET)
         while inner < at:
@@ -207,6 +204,25 @@ def subject_of(der: bytes) -> tuple[str, list[str]]:
                 else:
                     organizations.append(text)
     return cn, organizations
+
+
+def validity_of(der: bytes) -> tuple[float, float]:
+    """From when to when a certificate is good; ValueError if malformed."""
+    _, at, end = _element(der, *_field(der, _VALIDITY), _SEQUENCE)
+    _, _, middle = _element(der, at, end)
+    return _time(der, at, middle), _time(der, middle, end)
+
+
+def _field(der: bytes, number: int) -> tuple[int, int]:
+    """Where the field of that number stands in a certificate; the version, which may be missing, is not counted."""
+    _, start, _ = _element(der, 0, len(der), _SEQUENCE)
+    _, at, end = _element(der, start, len(der), _SEQUENCE)
+    tag, _, after = _element(der, at, end)
+    if tag == _VERSION:
+        at = after
+    for _ in range(number):
+        _, _, at = _element(der, at, end)
+    return at, end
 
 
 def _element(der: bytes, at: int, end: int, expected: int | None = None) -> tuple[int, int, int]:
@@ -232,3 +248,16 @@ def _text(der: bytes, at: int, end: int) -> str:
     if encoding is None:
         raise ValueError("unknown kind of text in the subject of the certificate")
     return der[start:stop].decode(encoding)
+
+
+def _time(der: bytes, at: int, end: int) -> float:
+    from datetime import UTC, datetime
+
+    tag, start, stop = _element(der, at, end)
+    form = _TIME_FORMATS.get(tag)
+    if form is None:
+        raise ValueError("unknown kind of time in the certificate")
+    found = datetime.strptime(der[start:stop].decode("ascii"), form).replace(tzinfo=UTC)
+    if tag == _UTC_TIME and found.year >= 2050:  # two digits mean 1950 to 2049
+        found = found.replace(year=found.year - 100)
+    return found.timestamp()

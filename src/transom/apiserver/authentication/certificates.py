@@ -1,23 +1,34 @@
-"""Client certificates: the common name is the user, the organizations are the groups. TLS has verified the chain."""
+"""Client certificates: the common name is the user, the organizations are the groups. TLS has verified the chain.
+
+Whether a certificate has run out is looked at with each request: connections may live longer.
+"""
 
 from __future__ import annotations
 
 from transom.apiserver.authentication.chain import with_authenticated
 from transom.apiserver.context import User
 from transom.apiserver.http.messages import Request
+from transom.kit.clock import Clock
+from transom.machinery import errors
 
-_KNOWN: dict[tuple[str, tuple[str, ...]], User] = {}
 _KNOWN_LIMIT = 10_000
 
 
-def authenticate(request: Request) -> User | None:
-    peer = request.peer
-    if peer is None or not peer.cn:
-        return None
-    key = (peer.cn, tuple(peer.organizations))
-    user = _KNOWN.get(key)
-    if user is None:
-        if len(_KNOWN) >= _KNOWN_LIMIT:
-            _KNOWN.clear()
-        user = _KNOWN[key] = User(peer.cn, with_authenticated(peer.organizations))
-    return user
+class ClientCertificates:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._known: dict[tuple[str, tuple[str, ...]], User] = {}
+
+    def __call__(self, request: Request) -> User | None:
+        peer = request.peer
+        if peer is None or not peer.cn:
+            return None
+        if not peer.not_before <= self._clock.time() <= peer.not_after:
+            raise errors.unauthorized()
+        key = (peer.cn, tuple(peer.organizations))
+        user = self._known.get(key)
+        if user is None:
+            if len(self._known) >= _KNOWN_LIMIT:
+                self._known.clear()
+            user = self._known[key] = User(peer.cn, with_authenticated(peer.organizations))
+        return user

@@ -5,6 +5,7 @@ Plain data with slots; no sockets here, so handlers and their tests need none.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,10 +20,13 @@ _BAD_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 
 
 class PeerCertificate(NamedTuple):
-    """The subject of a client certificate that TLS has verified against the client CA."""
+    """Of a client certificate that TLS has verified against the client CA: the subject, and from when to when it is
+    good, which TLS has not looked at."""
 
     cn: str
     organizations: list[str]
+    not_before: float = 0.0
+    not_after: float = math.inf
 
 
 class Request:

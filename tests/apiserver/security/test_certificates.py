@@ -1,0 +1,41 @@
+"""Client certificates and the clock: good from their first second to their last, on whatever connection."""
+
+from __future__ import annotations
+
+from tests.apiserver.harness import Api
+from tests.apiserver.security.support import DEFAULT, account, run, with_token
+
+from transom.apiserver.http.messages import PeerCertificate
+
+WHO = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+
+
+def test_certificate_ends_with_its_time() -> None:
+    async def body(api: Api) -> None:
+        now = api.clock.time()
+        jane = PeerCertificate("jane", ["dev"], now, now + 60)
+
+        async def ask(**more: object) -> tuple[int, str]:
+            status, answer = await api.call("POST", WHO, {}, peer=jane, **more)
+            return status, answer["status"]["userInfo"]["username"] if status == 201 else answer["message"]
+
+        assert await ask() == (201, "jane")
+        api.clock.advance(60)
+        assert await ask() == (201, "jane")
+        api.clock.advance(1)
+        assert await ask() == (401, "Unauthorized")
+        assert (await api.call("GET", "/version", peer=jane))[0] == 401  # not anonymous
+        # Another credential of the same request may still be good.
+        await account(api)
+        token = (await api.ok("POST", f"{DEFAULT}/serviceaccounts/robot/token", {"spec": {}}))["status"]["token"]
+        assert await ask(headers=with_token(token)["headers"]) == (201, "system:serviceaccount:default:robot")
+
+    run(body)
+
+
+def test_certificate_of_tomorrow() -> None:
+    async def body(api: Api) -> None:
+        early = PeerCertificate("jane", [], api.clock.time() + 1)
+        assert (await api.call("GET", "/version", peer=early))[0] == 401
+
+    run(body)
