@@ -110,24 +110,32 @@ def requested(kubectl: Any, folder: Path, request: str, name: str, *, signer: st
             assert "Pending" in kubectl("get", "csr", name, "--no-headers").stdout
             approved = kubectl("certificate", "approve", name).stdout
             assert approved == f"certificatesigningrequest.certificates.k8s.io/{name} approved\n"
-        issued = eventually(lambda: kubectl("get", "csr", name, "-o", "jsonpath={.status.certificate}").stdout)
+        certificate = eventually(lambda: kubectl("get", "csr", name, "-o", "jsonpath={.status.certificate}").stdout)
         assert kubectl("get", "csr", name, "--no-headers").stdout.split()[-1] == "Approved,Issued"
     finally:
         kubectl("delete", "csr", name)
     key = _key().private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    user = {"client-certificate-data": issued, "client-key-data": base64.b64encode(key).decode()}
+    return holder(kubectl, folder, pki.KeyPair(base64.b64decode(certificate), key), namespace)
+
+
+def authority(kubectl: Any) -> pki.KeyPair:
+    """The one that signs the cluster's clients."""
+    folder = Path(kubectl.cluster.env["XDG_DATA_HOME"]) / "transom" / kubectl.cluster.name / "pki"
+    return pki.load(folder / "ca.crt", folder / "ca.key")
+
+
+def holder(kubectl: Any, folder: Path, pair: pki.KeyPair, namespace: str = "default") -> As:
+    """Who has that certificate and its key."""
+    user = {"client-certificate-data": base64.b64encode(pair.certificate).decode(),
+            "client-key-data": base64.b64encode(pair.key).decode()}
     return become(kubectl, folder, user, namespace)
 
 
 def issued(kubectl: Any, folder: Path, common_name: str, *organizations: str, namespace: str = "default") -> As:
     """Who has a certificate from the owner of the cluster's authority."""
-    state = Path(kubectl.cluster.env["XDG_DATA_HOME"]) / "transom" / kubectl.cluster.name / "pki"
-    pair = pki.issue_client(pki.load(state / "ca.crt", state / "ca.key"), common_name, organizations)
-    user = {"client-certificate-data": base64.b64encode(pair.certificate).decode(),
-            "client-key-data": base64.b64encode(pair.key).decode()}
-    return become(kubectl, folder, user, namespace)
+    return holder(kubectl, folder, pki.issue_client(authority(kubectl), common_name, organizations), namespace)
 
 
 def token_request(kubectl: Any, namespace: str, account: str, **spec: Any) -> str:

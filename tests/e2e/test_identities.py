@@ -6,6 +6,7 @@ import base64
 import json
 import secrets
 import ssl
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -18,14 +19,18 @@ from tests.e2e.identities import (
     CLIENT_SIGNER,
     KUBELET_SIGNER,
     As,
+    authority,
     become,
     csr,
+    holder,
     issued,
     legacy_token,
     requested,
     signing_request,
     token_request,
 )
+
+from transom.kit import pki
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 
@@ -166,6 +171,16 @@ def test_tokens_for_others_or_of_nobody(kubectl: Any, ns: str, tmp_path: Path) -
     for token in (foreign, f"{head}.{payload}.{signature[::-1]}", f"{head}.{payload}.", "abcdef.0123456789abcdef"):
         answer = become(kubectl, tmp_path, {"token": token}, ns)("get", "pods", check=False)
         assert "You must be logged in to the server (Unauthorized)" in answer.stderr, token
+
+
+def test_certificates_of_the_past_or_of_others(kubectl: Any, tmp_path: Path) -> None:
+    masters = ("admin", ["system:masters"])
+    expired = pki.issue_client(authority(kubectl), *masters, days=1, now=time.time() - 3 * 86400)
+    answer = holder(kubectl, tmp_path, expired)("get", "pods", check=False, timeout=8)
+    assert "You must be logged in to the server (Unauthorized)" in answer.stderr
+    foreign = holder(kubectl, tmp_path, pki.issue_client(pki.make_ca("kubernetes"), *masters))
+    answer = foreign("get", "pods", check=False, timeout=8)  # at once: kubectl does not try again
+    assert "remote error: tls: unknown certificate authority" in answer.stderr
 
 
 def test_anonymous_sees_health_and_version_only(cluster: Any) -> None:
