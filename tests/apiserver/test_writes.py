@@ -221,3 +221,21 @@ def test_a_failed_service_gives_its_address_back() -> None:
         assert (await api.ok("POST", path, clash))["spec"]["clusterIP"] == "10.96.7.8"
 
     run(body)
+
+
+@pytest.mark.parametrize(("broken", "text"), [
+    ({"kind": {}}, "no corresponding type for policy/v1beta1, Kind="),
+    ({"metadata": {"name": "a", "creationTimestamp": []}}, "json: cannot unmarshal array into Go value of type string"),
+])
+def test_an_applied_configuration_of_wrong_types_is_told_what_is_wrong(broken: dict[str, Any], text: str) -> None:
+    budgets = "/apis/policy/v1beta1/namespaces/default/poddisruptionbudgets"
+    config = {"apiVersion": "policy/v1beta1", "kind": "PodDisruptionBudget", "metadata": {"name": "a"}}
+
+    async def body(api: Api) -> None:
+        await api.ok("POST", budgets.replace("v1beta1", "v1"), {"metadata": {"name": "a"}})
+        status, problem = await api.call(
+            "PATCH", budgets + "/a?fieldManager=m", {**config, **broken}, media="application/apply-patch+yaml"
+        )
+        assert status == 500 and problem["message"].endswith(text)
+
+    run(body)

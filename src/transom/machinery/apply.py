@@ -49,6 +49,7 @@ from transom.machinery.managedfields import (
     update,
     withdraw,
 )
+from transom.machinery.normalise import TypeMismatch
 from transom.machinery.objects import with_metadata
 from transom.machinery.typed import Node, Unmanageable, node_of
 from transom.machinery.typedvalue import field_set, merge, remove, validate, with_named_parents
@@ -136,7 +137,10 @@ def server_side_apply(
             update(managed, fresh(type), current, type, BEFORE_FIRST_APPLY, api_version, now)
         except Unmanageable as e:
             _fail(f"failed to create manager for existing fields: failed to convert new object to smd typed: {e}")
-    result = _apply_or_take_over(current, patch, managed, request, force)
+    try:
+        result = _apply_or_take_over(current, patch, managed, request, force)
+    except TypeMismatch as e:  # on the way to the version that another manager speaks
+        _unconvertible(patch, type, str(e))
     obj = result.obj
     if obj is not current or live is None:
         obj = _completed(obj, type, normalise)
@@ -152,10 +156,14 @@ def _completed(obj: Object, type: Type, normalise: Normalise | None) -> Object:
     except ApiError as e:
         if isinstance(type, Node):
             raise
-        kind = "{}/{}, Kind={}".format(*_group_version(obj["apiVersion"]), obj["kind"])
-        why = conversion_error(obj, type) or e.message
-        _fail("failed to convert new object to proper version: "
-              f"unable to convert unstructured object to {kind}: {why}")
+        _unconvertible(obj, type, e.message)
+
+
+def _unconvertible(obj: Object, type: Type, why: str) -> NoReturn:
+    kind = "{}/{}, Kind={}".format(*_group_version(obj["apiVersion"]), obj["kind"])
+    found = "" if isinstance(type, Node) else conversion_error(obj, type)
+    _fail("failed to convert new object to proper version: "
+          f"unable to convert unstructured object to {kind}: {found or why}")
 
 
 def _group_version(api_version: str) -> tuple[str, str]:
@@ -186,7 +194,8 @@ def _check(patch: Object, request: _Request) -> None:
 def _unknown_kind(patch: Object, request: _Request) -> str:
     """What is wrong with the kind: one that is not the resource's has another type, or none."""
     group, version = _group_version(request.api_version)
-    kind = patch.get("kind") or ""
+    kind = patch.get("kind")
+    kind = kind if isinstance(kind, str) else ""
     missing = f"no corresponding type for {group}/{version}, Kind={kind}"
     if isinstance(request.type, Node):
         return missing if request.kind and kind != request.kind else ""
