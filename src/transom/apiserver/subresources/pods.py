@@ -10,9 +10,11 @@ from transom.apiserver.subresources.call import Call
 from transom.kit.clock import rfc3339
 from transom.machinery import codec, errors, field, podutil, selectors
 from transom.machinery.errors import ApiError, GroupResource
+from transom.machinery.gofmt import sprint
 from transom.machinery.kinds import GVK
 from transom.machinery.objects import Object, copy_object, with_metadata
 from transom.machinery.validation.binding import validate_binding
+from transom.machinery.validation.options import validate_delete_options
 
 BINDING = GVK("", "v1", "Binding")
 _MAX_DISRUPTED_PODS = 2000
@@ -38,6 +40,8 @@ async def bind(call: Call) -> Response:
         raise ApiError(500, "", field.aggregate_text(problems))
     pods = call.server.resource("", "v1", "pods")
     await call.server.admission.connect(call, binding)
+    if not name:
+        raise errors.bad_request("Name parameter required.")
     node, annotations = binding["target"]["name"], binding["metadata"].get("annotations") or {}
 
     def transform(pod: Object | None) -> Object:
@@ -85,15 +89,13 @@ async def evict(call: Call) -> Response:
     if eviction["metadata"].get("name", "") != name:
         raise errors.bad_request("name in URL does not match name in Eviction object")
     await call.server.admission.connect(call, eviction)
-    options = dict(eviction.get("deleteOptions") or {})
-    dry_run = call.ctx.dry_run = call.ctx.dry_run or bool(options.get("dryRun"))
-    if dry_run:
-        options["dryRun"] = ["All"]
+    options = _delete_options(call, eviction)
+    dry_run = call.ctx.dry_run = bool(options.get("dryRun"))
     storage = call.server.storage
     pods = call.server.resource("", "v1", "pods")
     pod = storage.decode(pods, storage.get(pods, namespace, name))
     if not _needs_budget(pod):
-        await storage.delete(call.ctx, pods, namespace, name, options, admitted=True)
+        await _delete(call, pods, options)
         return respond.document(success(), call.form, 201)
     budgets_resource = call.server.resource("policy", "v1", "poddisruptionbudgets")
     budgets = [b for b in storage.objects(budgets_resource, namespace) if _selects(b, pod)]
@@ -117,12 +119,30 @@ async def evict(call: Call) -> Response:
         else:
             await _take_from_budget(call, budgets_resource, namespace, budgets[0]["metadata"]["name"], name, dry_run)
     try:
-        await storage.delete(call.ctx, pods, namespace, name, options, admitted=True)
+        await _delete(call, pods, options)
     except ApiError as problem:
         if problem.reason == "Conflict" and pinned and given_version is None:
             raise _still_processing(budgets[0]["metadata"]["name"]) from None
         raise
     return respond.document(success(), call.form, 201)
+
+
+def _delete_options(call: Call, eviction: Object) -> Object:
+    """How the pod is to be deleted. A dry run may be asked for in the query or in the body, but not in two ways."""
+    options = dict(eviction.get("deleteOptions") or {})
+    asked, inside = ["All"] if call.ctx.dry_run else [], options.get("dryRun") or []
+    if asked and inside and asked != inside:
+        raise ApiError(500, "", f"Non-matching dry-run options in request and content: {sprint(asked)} and {sprint(inside)}")
+    if asked or inside:
+        options["dryRun"] = inside or asked
+    return options
+
+
+async def _delete(call: Call, pods: Resource, options: Object) -> None:
+    problems = validate_delete_options(options)
+    if problems:
+        raise errors.invalid(GroupResource("meta.k8s.io", "DeleteOptions"), "", problems)
+    await call.server.storage.delete(call.ctx, pods, call.info.namespace, call.info.name, options, admitted=True)
 
 
 def _needs_budget(pod: Object) -> bool:
