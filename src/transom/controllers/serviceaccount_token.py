@@ -130,13 +130,13 @@ class ServiceAccountTokens:
                 return False
             raise
         self._remember(secret)
-        added = False
         try:
             added = await retry_on_conflict(lambda: self._refer(account, secret), self._clock, self._rng)
-        except ApiError as problem:
+        except (ApiError, OSError) as problem:
+            await self._delete_token(secret["metadata"])
             if not (is_conflict(problem) or is_not_found(problem)):
                 raise
-        finally:
+        else:
             if not added:
                 await self._delete_token(secret["metadata"])
         return False

@@ -108,10 +108,14 @@ class GarbageCollector:
         """Nothing is collected until all that is new has been listed, or does not answer for too long."""
         self._complete.clear()
         informers = self._monitors.follow(served)
-        listed = asyncio.gather(*(informer.synced() for informer in informers))
-        timer = self._clock.call_later(_DISCOVERY_SECONDS, listed.cancel)
-        await asyncio.wait((listed,))
-        timer.cancel()
+        waiting = [asyncio.create_task(informer.synced()) for informer in informers]
+        timer = self._clock.call_later(_DISCOVERY_SECONDS, _cancel, waiting)
+        try:
+            if waiting:
+                await asyncio.wait(waiting)
+        finally:
+            timer.cancel()
+            _cancel(waiting)
         silent = [str(informer.resource) for informer in informers if not informer.has_synced]
         if silent:
             log.warning("garbage collector: %s cannot be listed; work goes on without", ", ".join(silent))
@@ -318,3 +322,8 @@ def _absent(identity: Identity) -> ApiError:
 
 def _served_conditions(obj: Object) -> list[tuple[str, str]]:
     return [(row["type"], row["status"]) for row in (obj.get("status") or {}).get("conditions") or ()]
+
+
+def _cancel(tasks: Iterable[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
