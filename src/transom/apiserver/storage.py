@@ -179,7 +179,7 @@ class Storage:
         if _is_version(meta.get("resourceVersion") or "") and not ctx.dry_run:
             raise errors.ApiError(500, "", "resourceVersion should not be set on objects to be created")
         key = res.key(namespace, meta["name"])
-        undo = strategy.reserve(self, ctx, obj, None) if strategy.reserve is not None and not ctx.dry_run else None
+        undo = strategy.reserve(self, ctx, obj, None) if strategy.reserve is not None else None
         try:
             if ctx.dry_run:
                 existing = self.store.latest(key)
@@ -324,10 +324,7 @@ class Storage:
         self, ctx: Context, res: Resource, strategy: Strategy, key: str, new: Object, old: Object, current: Record,
         attributes: Attributes,
     ) -> Record:
-        if strategy.reserve is not None and not ctx.dry_run:
-            undo = strategy.reserve(self, ctx, new, old)
-        else:
-            undo = None
+        undo = strategy.reserve(self, ctx, new, old) if strategy.reserve is not None else None
         try:
             meta = new["metadata"]
             meta["resourceVersion"] = old["metadata"]["resourceVersion"]

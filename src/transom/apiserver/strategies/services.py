@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _KIND = GroupResource("", "Service")
 _WITH_CLUSTER_IP = ("ClusterIP", "NodePort", "LoadBalancer")
 _WITH_NODE_PORTS = ("NodePort", "LoadBalancer")
+_MADE_UP_PORT = 32768  # the one before the first that a dry run shows
 
 
 def needs_cluster_ip(svc: Object) -> bool:
@@ -123,6 +124,8 @@ def _drop_for_type(new: Object, old: Object) -> None:
         spec.get("healthCheckNodePort") == before.get("healthCheckNodePort")
     ):
         spec.pop("healthCheckNodePort", None)
+    if before.get("type") in _WITH_NODE_PORTS and not uses_ports:
+        spec.pop("externalTrafficPolicy", None)  # whatever the request says
     if before.get("type") == "LoadBalancer" and spec.get("type") != "LoadBalancer" and (
         spec.get("allocateLoadBalancerNodePorts") == before.get("allocateLoadBalancerNodePorts")
     ):
@@ -130,10 +133,13 @@ def _drop_for_type(new: Object, old: Object) -> None:
 
 
 class _Reservation:
-    """What this write took from the allocators, to be given back if it fails."""
+    """What this write took from the allocators, to be given back if it fails. A rehearsal takes nothing: it only looks
+    whether a port is free, and makes up the ports that it is not given."""
 
-    def __init__(self, allocators: ServiceAllocators, svc: Object) -> None:
+    def __init__(self, allocators: ServiceAllocators, svc: Object, dry_run: bool) -> None:
         self._allocators = allocators
+        self._dry_run = dry_run
+        self._rehearsed: list[int] = []
         self._name = svc["metadata"].get("name", "")
         self._undo: list[Callable[[], None]] = []
 
@@ -162,6 +168,8 @@ class _Reservation:
     def port(self, wanted: int, path: str = "") -> int:
         pool = self._allocators.ports
         try:
+            if self._dry_run:
+                return self._rehearse(wanted)
             if wanted:
                 pool.take(wanted)
             else:
@@ -179,16 +187,22 @@ class _Reservation:
         self._undo.append(lambda: pool.give_back(wanted))
         return wanted
 
+    def _rehearse(self, wanted: int) -> int:
+        if wanted and (wanted in self._allocators.ports.used or wanted in self._rehearsed):
+            raise AlreadyAllocated
+        self._rehearsed.append(wanted or max(self._rehearsed, default=_MADE_UP_PORT) + 1)
+        return self._rehearsed[-1]
+
     def undo(self) -> None:
         for step in reversed(self._undo):
             step()
 
 
-def _reserve(storage: Storage, _ctx: Context, new: Object, old: Object | None) -> Callable[[], None] | None:
-    allocators = storage.services
-    taken = _Reservation(allocators, new)
+def _reserve(storage: Storage, ctx: Context, new: Object, old: Object | None) -> Callable[[], None] | None:
+    taken = _Reservation(storage.services, new, ctx.dry_run)
     try:
-        _reserve_addresses(taken, new, old)
+        if not ctx.dry_run:
+            _reserve_addresses(taken, new, old)
         if needs_node_port(new):
             _reserve_node_ports(taken, new, old)
         _reserve_health_check(taken, new, old)
@@ -210,22 +224,21 @@ def _reserve_addresses(taken: _Reservation, new: Object, old: Object | None) -> 
 
 
 def _reserve_node_ports(taken: _Reservation, new: Object, old: Object | None) -> None:
-    held = set(_node_ports(old)) if old is not None else set()
+    free_to_use = set(_node_ports(old)) if old is not None else set()
     by_port: dict[int, int] = {}
     ports = new["spec"].get("ports") or []
     for index, port in enumerate(ports):
-        number = port.get("port", 0)
-        wanted = port.get("nodePort", 0)
-        if not wanted and old is None:
+        number, wanted = port.get("port", 0), port.get("nodePort", 0)
+        if old is None:
             # A UDP and a TCP port of the same number share a node port, also one that a later entry asks for.
-            wanted = by_port.get(number) or next(
+            wanted = wanted or by_port.get(number) or next(
                 (p["nodePort"] for p in ports if p.get("port") == number and p.get("nodePort")), 0
             )
-        if wanted and (wanted in held or wanted in by_port.values()):
-            port["nodePort"] = wanted
-        else:
-            port["nodePort"] = taken.port(wanted, f"spec.ports[{index}].nodePort")
+            free_to_use = {by_port[number]} if number in by_port else set()
+        port["nodePort"] = wanted if wanted in free_to_use else taken.port(wanted, f"spec.ports[{index}].nodePort")
         by_port.setdefault(number, port["nodePort"])
+        if old is not None and wanted:
+            free_to_use.add(wanted)
 
 
 def _reserve_health_check(taken: _Reservation, new: Object, old: Object | None) -> None:
