@@ -74,3 +74,27 @@ def test_nobody_asks_for_the_masters_certificate() -> None:
         await api.ok("POST", REQUESTS, request("example.com/x", "system:masters"))
 
     run(body)
+
+
+_OTHER = {"type": "Approved", "status": "True", "reason": "other"}
+
+
+@pytest.mark.parametrize(("version", "conditions", "reason"), [
+    ("v1", [], None),  # left out: refused
+    ("v1", [_OTHER], "r"),  # other words: the old ones stay
+    ("v1", [_OTHER, {"type": "Denied", "status": "True"}], None),
+    ("v1beta1", [], "r"),
+    ("v1beta1", [_OTHER, {"type": "Denied", "status": "True"}], "r"),
+])
+def test_a_status_update_does_not_decide(version: str, conditions: list[dict[str, str]], reason: str | None) -> None:
+    async def body(api: Api) -> None:
+        await api.ok("POST", REQUESTS, request("example.com/x"))
+        await api.ok("PATCH", f"{REQUESTS}/r/approval", APPROVED, media=MERGE)
+        path = f"{REQUESTS}/r/status".replace("/v1/", f"/{version}/")
+        status, answer = await api.call("PATCH", path, {"status": {"conditions": conditions}}, media=MERGE)
+        if reason is None:
+            assert (status, answer["details"]["causes"][-1]["field"]) == (422, "status.conditions")
+        else:
+            assert [c["reason"] for c in answer["status"]["conditions"]] == [reason]
+
+    run(body)

@@ -37,6 +37,10 @@ _TABLE = {
         "Labels map[string]string, Annotations map[string]string, OwnerReferences []v1.OwnerReference, "
         "Finalizers []string, ClusterName string, ManagedFields []v1.ManagedFieldsEntry"
     ),
+    "v1.ManagedFieldsEntry": (
+        "Manager string, Operation v1.ManagedFieldsOperationType, APIVersion string, Time *v1.Time, "
+        "FieldsType string, FieldsV1 *v1.FieldsV1"
+    ),
     "v1.LabelSelector": "MatchLabels map[string]string, MatchExpressions []v1.LabelSelectorRequirement",
     "v1.LabelSelectorRequirement": "Key string, Operator v1.LabelSelectorOperator, Values []string",
     "v1.OwnerReference": (
