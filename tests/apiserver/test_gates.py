@@ -94,6 +94,10 @@ def test_what_is_kept_of_a_new_object(path: str, body: dict[str, Any], kept: dic
          {"spec": {"template": {"metadata": {"labels": {"controller-uid": "mine"}},
                                 "spec": {"restartPolicy": "Never", "containers": _CONTAINERS}}}},
          "spec.template.metadata.labels[controller-uid]"),
+        (_BETA_SLICES,
+         {"addressType": "IPv4", "endpoints": [
+             {"addresses": ["10.0.0.1"], "topology": {"topology.kubernetes.io/zone": "a b"}}]},
+         "endpoints[0].topology"),
     ],
 )
 def test_what_is_missed_then(path: str, body: dict[str, Any], field: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from transom.machinery.field import duplicate, invalid, required, too_many
@@ -91,7 +92,15 @@ def _slice_address(kind: str, address: str, path: str) -> Errors:
     return _fully_qualified_domain(address, path) if kind == "FQDN" else []
 
 
-def _slice_endpoint(endpoint: dict[str, Any], kind: str, path: str) -> Errors:
+def _topology(endpoint: dict[str, Any]) -> dict[str, str]:
+    """As the beta writes it, where the zone is one entry among others."""
+    topology = dict(endpoint.get("deprecatedTopology") or {})
+    if endpoint.get("zone") is not None:
+        topology["topology.kubernetes.io/zone"] = endpoint["zone"]
+    return topology
+
+
+def _slice_endpoint(endpoint: dict[str, Any], kind: str, beta: bool, path: str) -> Errors:
     addresses = endpoint.get("addresses") or ()
     errors: Errors = []
     if not addresses:
@@ -102,7 +111,7 @@ def _slice_endpoint(endpoint: dict[str, Any], kind: str, path: str) -> Errors:
         errors += _slice_address(kind, address, f"{path}.addresses[{i}]")
     if endpoint.get("nodeName") is not None:
         errors += dns_subdomain(endpoint["nodeName"], f"{path}.nodeName")
-    topology = endpoint.get("deprecatedTopology") or {}
+    topology = _topology(endpoint) if beta else endpoint.get("deprecatedTopology") or {}
     if len(topology) > 16:
         errors.append(too_many(f"{path}.topology", len(topology), 16))
     errors += validate_labels(topology, f"{path}.topology")
@@ -132,7 +141,7 @@ def _slice_ports(ports: Any) -> Errors:
     return errors
 
 
-def validate_endpoint_slice(obj: Object) -> Errors:
+def validate_endpoint_slice(beta: bool, obj: Object) -> Errors:
     kind, endpoints = obj.get("addressType", ""), obj.get("endpoints") or ()
     errors = validate_object_meta(obj["metadata"], True, name_is_dns_subdomain)
     errors += one_of(kind, "addressType", ("FQDN", "IPv4", "IPv6"))
@@ -140,16 +149,21 @@ def validate_endpoint_slice(obj: Object) -> Errors:
         errors.append(too_many("endpoints", len(endpoints), 1000))
     else:
         for i, endpoint in enumerate(endpoints):
-            errors += _slice_endpoint(endpoint, kind, f"endpoints[{i}]")
+            errors += _slice_endpoint(endpoint, kind, beta, f"endpoints[{i}]")
     return errors + _slice_ports(obj.get("ports") or ())
 
 
-def update_endpoint_slice(new: Object, old: Object) -> Errors:
+def update_endpoint_slice(beta: bool, new: Object, old: Object) -> Errors:
     kind = new.get("addressType", "")
-    return validate_endpoint_slice(new) + immutable(kind, old.get("addressType", ""), "addressType")
+    return validate_endpoint_slice(beta, new) + immutable(kind, old.get("addressType", ""), "addressType")
+
+
+def _slice_rules(beta: bool) -> Rules:
+    return Rules(partial(validate_endpoint_slice, beta), partial(update_endpoint_slice, beta))
 
 
 VALIDATORS = {
     "/Endpoints": Rules(validate_endpoints, update_endpoints),
-    "discovery.k8s.io/EndpointSlice": Rules(validate_endpoint_slice, update_endpoint_slice),
+    "discovery.k8s.io/EndpointSlice": _slice_rules(False),
+    "discovery.k8s.io/EndpointSlice@discovery.k8s.io/v1beta1": _slice_rules(True),
 }
