@@ -157,7 +157,7 @@ def test_service_account_in_its_namespace(kubectl: Any, ns: str, tmp_path: Path)
 
     # What a token stands on is gone: so is the token, at once.
     kubectl("-n", ns, "delete", "secret", secret)
-    logged_out = "You must be logged in to the server (Unauthorized)"
+    logged_out = "You must be logged in to the server ("
     assert logged_out in robots["legacy"]("get", "configmaps", check=False).stderr
     robots["requested"]("get", "configmaps")
     kubectl("-n", ns, "delete", "serviceaccount", "robot")
@@ -170,14 +170,14 @@ def test_tokens_for_others_or_of_nobody(kubectl: Any, ns: str, tmp_path: Path) -
     head, payload, signature = token_request(kubectl, ns, "robot").split(".")
     for token in (foreign, f"{head}.{payload}.{signature[::-1]}", f"{head}.{payload}.", "abcdef.0123456789abcdef"):
         answer = become(kubectl, tmp_path, {"token": token}, ns)("get", "pods", check=False)
-        assert "You must be logged in to the server (Unauthorized)" in answer.stderr, token
+        assert "You must be logged in to the server (" in answer.stderr, token
 
 
 def test_certificates_of_the_past_or_of_others(kubectl: Any, tmp_path: Path) -> None:
     masters = ("admin", ["system:masters"])
     expired = pki.issue_client(authority(kubectl), *masters, days=1, now=time.time() - 3 * 86400)
     answer = holder(kubectl, tmp_path, expired)("get", "pods", check=False, timeout=8)
-    assert "You must be logged in to the server (Unauthorized)" in answer.stderr
+    assert "You must be logged in to the server (" in answer.stderr
     foreign = holder(kubectl, tmp_path, pki.issue_client(pki.make_ca("kubernetes"), *masters))
     answer = foreign("get", "pods", check=False, timeout=8)  # at once: kubectl does not try again
     assert "remote error: tls: unknown certificate authority" in answer.stderr
