@@ -135,3 +135,12 @@ def test_list_get_watch_and_restart_agree(tmp_path_factory: Any, steps: list[tup
         await again.server.stop()
 
     asyncio.run(main())
+
+
+def test_a_named_object_is_read_even_if_a_watch_is_asked_for() -> None:
+    async def main() -> None:
+        api = await start()
+        await _make(api, "a")
+        assert (await api.ok("GET", CM + "/a?watch=1"))["metadata"]["name"] == "a"
+
+    asyncio.run(main())

@@ -61,8 +61,6 @@ def parse(method: str, path: str, watch: bool = False) -> RequestInfo:
     tail = "/".join(rest[3:])
     if verb == "get" and not name:
         verb = "watch" if watch else "list"
-    elif verb == "get" and watch and not subresource:
-        verb = "watch"
     elif verb == "delete" and not name:
         verb = "deletecollection"
     return RequestInfo(True, path, verb, group, version, namespace, resource, name, subresource, tail)
