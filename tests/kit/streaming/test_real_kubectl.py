@@ -27,7 +27,7 @@ from tests.conftest import kubectl_binaries
 
 from transom.apiserver.http import HttpServer, RawConnection, Request, Response, UpgradeResponse, server_context
 from transom.kit import pki
-from transom.kit.streaming import channels, portforward, remotecommand, websocket
+from transom.kit.streaming import channels, portforward, relay, remotecommand, websocket
 from transom.kit.streaming.channels import STDERR, STDOUT
 
 JSON = [(b"Content-Type", b"application/json")]
@@ -162,10 +162,10 @@ class Hops:
     def __init__(self, near: Any, far: Any, behind: Any, react: Callable[[Any], None]) -> None:
         self.near, self.far, self.behind, self.react = near, far, behind, react
         if isinstance(near, remotecommand.RemoteCommand):
-            self.to_far = lambda events: remotecommand.relay(events, far, near.acknowledge)
-            self.to_near = lambda events: remotecommand.relay(events, near, far.acknowledge)
+            self.to_far = lambda events: relay.relay_command(events, near, far)
+            self.to_near = lambda events: relay.relay_command(events, far, near)
         else:
-            joined = portforward.Relay(near, far, far.open)
+            joined = relay.PortForwardRelay(near, far, far.open)
             self.to_far, self.to_near = joined.from_near, joined.from_far
         self.to_near(far.start())
         self.feed_behind(behind.start())

@@ -8,7 +8,6 @@ closed. A session never raises for what the peer does, and what is written to a 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -498,24 +497,3 @@ class WebSocketClient(_WebSocketSession):
 
     def _eof_error(self) -> str:
         return "" if self._outcome.told or self.closed else "the connection was lost before the command ended"
-
-
-def relay(events: list[Event], target: RemoteCommand, acknowledge: Callable[[str, int], None] | None = None) -> None:
-    """Does on `target` what happened on another session: how the API server joins kubectl's wire with the kubelet's.
-
-    `acknowledge` is the source's; pass it to give windows back at once, or do so later as the target sends.
-    """
-    for event in events:
-        match event:
-            case Data(stream, data):
-                target.write(stream, data)
-                if acknowledge is not None:
-                    acknowledge(stream, len(data))
-            case Ended(stream):
-                target.end(stream)
-            case Resized(width, height):
-                target.resize(width, height)
-            case Finished(status):
-                target.finish(status)
-            case Closed(error):
-                target.close(error)
