@@ -99,11 +99,12 @@ async def world() -> Any:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         pki.save(pki.issue_client(PROXY_CA, "front-proxy-client"), folder / "p.crt", folder / "p.key")
-        pki.save(pki.issue_client(CA, "admin", ["system:masters"]), folder / "admin.crt", folder / "admin.key")
         pki.save(pki.issue_server(CA, "front", [], ["127.0.0.1"]), folder / "f.crt", folder / "f.key")
         (folder / "ca.crt").write_bytes(CA.certificate)
         api = await start(front_proxy=ClientPair(folder / "p.crt", folder / "p.key"),
                           front_proxy_ca=PROXY_CA.certificate, ca=CA.certificate)
+        admin = pki.issue_client(CA, "admin", ["system:masters"], now=api.clock.time())
+        pki.save(admin, folder / "admin.crt", folder / "admin.key")
         remote = Remote(folder)
         await remote.start()
         front = HttpServer(api.server.handler, server_context(folder / "f.crt", folder / "f.key", folder / "ca.crt"))
