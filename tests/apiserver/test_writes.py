@@ -239,3 +239,32 @@ def test_an_applied_configuration_of_wrong_types_is_told_what_is_wrong(broken: d
         assert status == 500 and problem["message"].endswith(text)
 
     run(body)
+
+
+@pytest.mark.parametrize(("media", "change", "status", "why"), [
+    (MERGE, {"kind": "Namespace"}, 422, "converting (v1.Namespace) to (core.ConfigMap): unknown conversion"),
+    (MERGE, {"kind": "Nope"}, 422, 'no kind "Nope" is registered for version "v1" in scheme '
+     '"k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"'),
+    (MERGE, {"kind": None}, 200, ""),
+    ("application/strategic-merge-patch+json", {"kind": "Secret", "apiVersion": "v2"}, 200, ""),
+])
+def test_patching_the_kind(media: str, change: dict[str, Any], status: int, why: str) -> None:
+    async def body(api: Api) -> None:
+        await api.ok("POST", CM, configmap("a"))
+        got, answer = await api.call("PATCH", CM + "/a", change, media=media)
+        assert got == status
+        if status == 200:
+            assert (answer["kind"], answer["apiVersion"]) == ("ConfigMap", "v1")
+        else:
+            assert answer["message"].endswith(f": {why}")
+
+    run(body)
+
+
+def test_nothing_is_deleted_across_namespaces() -> None:
+    async def body(api: Api) -> None:
+        await api.ok("POST", CM, configmap("a"))
+        assert (await api.call("DELETE", "/api/v1/configmaps"))[0] == 405
+        await api.ok("GET", CM + "/a")
+
+    run(body)

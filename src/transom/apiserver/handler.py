@@ -216,8 +216,9 @@ class Dispatcher:
             return reads.get(storage, ctx, res, info, request, form)
         if res.custom and verb in ("update", "patch") and not info.name:
             raise errors.internal("name must be provided")
-        if verb not in res.verbs or (
-            verb == "create" and (info.name or (res.kind.namespaced and not info.namespace))
+        everywhere = res.kind.namespaced and not info.namespace  # only lists and watches span namespaces
+        if verb not in res.verbs or (verb == "create" and (info.name or everywhere)) or (
+            verb == "deletecollection" and everywhere
         ) or (verb in ("update", "patch", "delete") and not info.name):
             raise errors.generic_method_not_allowed()
         if verb == "list":

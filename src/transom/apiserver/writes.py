@@ -186,7 +186,9 @@ async def patch_(
             raise errors.not_found(res.gr, info.name)
         live = _served(res, old)
         patched = patch.apply_patch(media, request.body, live, res.ops.schema)
-        if patched.get("kind") != res.gvk.kind or patched.get("apiVersion") != res.api_version:
+        if media == STRATEGIC_PATCH:  # works on the typed object: what it says about its kind is lost
+            patched = {**patched, "kind": res.gvk.kind, "apiVersion": res.api_version}
+        if res.custom and (patched.get("kind") != res.gvk.kind or patched.get("apiVersion") != res.api_version):
             why = f'no kind "{patched.get("kind")}" is registered for version "{patched.get("apiVersion")}"'
             raise patch.undecodable(media, request.body, patched, why, res.ops.schema)
         try:
@@ -206,10 +208,10 @@ async def patch_(
 
 def _complete(ctx: Context, res: Resource, obj: Object, level: str) -> Object:
     """A patched object is decoded and defaulted like a body."""
-    if level == "Ignore":
+    if level == "Ignore" and obj.get("kind") == res.gvk.kind and obj.get("apiVersion") == res.api_version:
         new = res.ops.normalise(obj)
     else:
-        decoded = res.ops.decode(codec.encode(obj), "application/json", strict=True)
+        decoded = res.ops.decode(codec.encode(obj), "application/json", strict=level != "Ignore")
         report_problems(ctx, level, decoded, res)
         new = decoded.obj
     new.setdefault("metadata", {})
