@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
 from tests.apiserver.harness import Api, start
 
 SETS = "/apis/apps/v1/namespaces/default/statefulsets"
@@ -30,12 +31,26 @@ def scale(replicas: int, **meta: Any) -> Any:
             "spec": {"replicas": replicas}}
 
 
-def test_a_missing_workload_and_another_one_are_named_by_the_sub_resource() -> None:
+@pytest.mark.parametrize(("workloads", "read"), [
+    ("/apis/apps/v1/namespaces/default/statefulsets", 'statefulsets.apps "none" not found'),
+    ("/apis/apps/v1/namespaces/default/deployments", 'deployments/scale.apps "none" not found'),
+    ("/apis/apps/v1/namespaces/default/replicasets", 'replicasets/scale.apps "none" not found'),
+    ("/api/v1/namespaces/default/replicationcontrollers", 'replicationcontrollers/scale.autoscaling "none" not found'),
+])
+def test_how_a_missing_workload_is_named(workloads: str, read: str) -> None:
     async def body(api: Api) -> None:
-        for method, media in (("PUT", "application/json"), ("PATCH", MERGE), ("PATCH", MERGE)):
-            missing = scale(1) | {"metadata": {"name": "none", "namespace": "default"}}
-            status, problem = await api.call(method, SETS + "/none/scale", missing, media=media)
-            assert (status, problem["message"]) == (404, 'statefulsets/scale.apps "none" not found')
+        written = read.replace("/scale.autoscaling", "").replace("/scale", "")
+        missing = scale(1) | {"metadata": {"name": "none", "namespace": "default"}}
+        for method, media, text in (("GET", "", read), ("PUT", "application/json", written), ("PATCH", MERGE, written)):
+            sent = {} if method == "GET" else {"body": missing, "media": media}
+            status, problem = await api.call(method, workloads + "/none/scale", **sent)
+            assert (status, problem["message"]) == (404, text)
+
+    run(body)
+
+
+def test_another_workload_is_named_by_the_sub_resource() -> None:
+    async def body(api: Api) -> None:
         uid = (await api.ok("GET", SCALE))["metadata"]["uid"]
         status, problem = await api.call("PUT", SCALE, scale(2, uid="other"))
         assert status == 409

@@ -224,7 +224,7 @@ class Storage:
     async def update(
         self, ctx: Context, res: Resource, namespace: str, name: str, transform: Transform, *,
         subresource: str = "", prepare: Prepare | None = None, reread: bool = False, force_create: bool = False,
-        gr: errors.GroupResource | None = None, admit_as: str = "", checked: bool = True,
+        admit_as: str = "", checked: bool = True,
     ) -> tuple[Record, bool]:
         """Read, change, check and write; again when somebody else was faster and the caller set no resourceVersion.
 
@@ -232,7 +232,7 @@ class Storage:
         which may be applied again to a newer version. Admission sees the sub-resource `admit_as`; `checked=False` leaves
         admission and validation out, for changes the server makes itself. Returns the record and whether it was created.
         """
-        gr = gr or res.gr
+        gr = res.gr
         retries = 5
         key = res.key(namespace, name)
         strategy = strategy_for(res.kind, res.version)

@@ -30,6 +30,14 @@ def _gr(call: Call) -> GroupResource:
     return GroupResource(call.res.kind.group, f"{call.res.kind.plural}/scale")
 
 
+# What a read calls the Scale of a workload that does not exist; the others, and every write, name the workload.
+_MISSING = {
+    "/ReplicationController": GroupResource("autoscaling", "replicationcontrollers/scale"),
+    "apps/Deployment": GroupResource("apps", "deployments/scale"),
+    "apps/ReplicaSet": GroupResource("apps", "replicasets/scale"),
+}
+
+
 def scale_of(obj: Object, selector: str, replicas: int, current: int) -> Object:
     meta = obj["metadata"]
     out: Object = {"kind": "Scale", "apiVersion": "autoscaling/v1"}
@@ -80,7 +88,7 @@ async def get(call: Call) -> Response:
     storage, res = call.server.storage, call.res
     record = storage.store.get(res.key(call.info.namespace, call.info.name))
     if record is None:
-        raise errors.not_found(res.gr if res.custom else _gr(call), call.info.name)
+        raise errors.not_found(_MISSING.get(res.kind.key, res.gr), call.info.name)
     return _answer(call, read(res, storage.decode(res, await storage.readable(res, record))))
 
 
@@ -143,7 +151,6 @@ async def _store(call: Call, change: Callable[[Object], Object], *, reread: bool
 
     record, _ = await call.server.storage.update(
         call.ctx, res, call.info.namespace, call.info.name, transform, reread=reread, admit_as="scale",
-        gr=res.gr if res.custom else _gr(call),
     )
     stored = call.server.storage.decode(res, record)
     return _answer(call, read(res, stored, writing=True))
