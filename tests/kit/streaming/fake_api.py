@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from transom.apiserver.http import RawConnection, Request, Response, UpgradeResponse
-from transom.kit.streaming import channels, portforward, relay, remotecommand, websocket
+from transom.kit.streaming import channels, portforward, relay, remotecommand, upgrade
 from transom.kit.streaming.channels import STDERR, STDOUT
 
 JSON = [(b"Content-Type", b"application/json")]
@@ -193,18 +193,13 @@ class Api:
     def remote_command(self, request: Request) -> Response | UpgradeResponse:
         query = request.query
         streams = remotecommand.Streams(*(query.get(name) == ["true"] for name in ("stdin", "stdout", "stderr", "tty")))
-        offered = websocket.tokens(request.header(b"sec-websocket-protocol"))
-        session: remotecommand.RemoteCommand
-        if request.header(b"upgrade").lower() == "websocket":
-            chosen = websocket.choose_subprotocol(offered, self.websocket_protocols)
-            assert chosen is not None
-            headers = websocket.response_headers(request.header(b"sec-websocket-key"), chosen)
-            session = remotecommand.WebSocketServer(streams, chosen)
-        else:
-            chosen = agreed(request, channels.REMOTE_COMMAND_SPDY)
-            headers = channels.spdy_response_headers(chosen)
-            session = remotecommand.SpdyServer(streams, chosen)
-        self.spoken.append(chosen)
+        accepted = upgrade.accept_command(
+            request.method, text(request), streams, websocket_protocols=self.websocket_protocols
+        )
+        if isinstance(accepted, channels.Refusal):
+            return Response(accepted.status, [], accepted.message.encode())
+        headers, protocol, session = accepted
+        self.spoken.append(protocol)
         argv = query.get("command", ["attached"])
         react: Any = Command(session, argv)
         if self.two_hops:
@@ -214,23 +209,11 @@ class Api:
         return UpgradeResponse(headers, lambda raw: drive(session, react, raw))
 
     def port_forward(self, request: Request) -> Response | UpgradeResponse:
-        offered = websocket.tokens(request.header(b"sec-websocket-protocol"))
-        session: portforward.PortForward
-        if channels.tunnelled(offered):
-            chosen = channels.TUNNEL_PREFIX + channels.tunnelled(offered)[0]
-            headers = websocket.response_headers(request.header(b"sec-websocket-key"), chosen)
-            session = portforward.SpdyServer(tunnel=True)
-        elif request.header(b"upgrade").lower() == "websocket":
-            chosen = websocket.choose_subprotocol(offered, channels.PORT_FORWARD_WEBSOCKET) or ""
-            headers = websocket.response_headers(request.header(b"sec-websocket-key"), chosen)
-            ports = portforward.parse_ports(request.query["ports"])
-            assert isinstance(ports, list)
-            session = portforward.WebSocketServer(ports, chosen)
-        else:
-            chosen = agreed(request, channels.PORT_FORWARD_SPDY)
-            headers = channels.spdy_response_headers(chosen)
-            session = portforward.SpdyServer()
-        self.spoken.append(chosen)
+        accepted = upgrade.accept_forward(request.method, text(request), request.query.get("ports", []))
+        if isinstance(accepted, channels.Refusal):
+            return Response(accepted.status, [], accepted.message.encode())
+        headers, protocol, session = accepted
+        self.spoken.append(protocol)
         react: Any = Shouter(session)
         if self.two_hops:
             behind = portforward.SpdyServer(window=65536)
@@ -238,7 +221,5 @@ class Api:
         return UpgradeResponse(headers, lambda raw: drive(session, react, raw))
 
 
-def agreed(request: Request, supported: tuple[str, ...]) -> str:
-    chosen = channels.negotiate_spdy(request.header(b"x-stream-protocol-version"), supported)
-    assert isinstance(chosen, str)
-    return chosen
+def text(request: Request) -> dict[str, str]:
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers.items()}

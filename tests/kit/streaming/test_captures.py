@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from transom.kit.streaming import portforward, remotecommand
 from transom.kit.streaming.channels import STDIN, V4, V5
@@ -48,3 +50,20 @@ def test_captures(text: str, make: Any, expected: list[Any], size: int) -> None:
     for at in range(0, len(raw), size):
         events += session.receive_data(raw[at : at + size])
     assert events == expected
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(sorted(CAPTURES)), st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), min_size=1, max_size=4))
+def test_damage_ends_a_session_or_a_stream_but_never_raises(name: str, damage: list[tuple[int, int]]) -> None:
+    text, make, _ = CAPTURES[name]
+    raw = bytearray.fromhex("".join(text.split()))
+    for at, value in damage:
+        raw[at % len(raw)] = value
+    session = make()
+    session.start()
+    session.receive_data(bytes(raw))
+    session.data_to_send()
+    session.close()
+    session.receive_eof()
+    session.data_to_send()
+    assert session.done

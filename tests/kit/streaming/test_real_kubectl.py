@@ -61,6 +61,13 @@ def test_stdin_comes_back_and_ends(hops: World) -> None:
     assert hops.api.spoken[-1] in (channels.V4, channels.V5)
 
 
+def test_a_server_without_version_5_gets_spdy(tool: World) -> None:
+    """As a kubectl of today meets Kubernetes 1.20."""
+    tool.api.websocket_protocols = (channels.V4,)
+    assert tool.run("exec", "-i", "p", "--", "cat", stdin=b"hello") == (0, b"hello", b"")
+    assert tool.api.spoken == [channels.V4]
+
+
 def test_exit_code_with_both_outputs(hops: World) -> None:
     code, out, err = hops.run("exec", "p", "--", "fail", "42")
     assert (code, out) == (42, b"out\n")

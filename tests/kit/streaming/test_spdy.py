@@ -130,6 +130,14 @@ def test_reset() -> None:
     assert client.receive_data(frames.data(id, b"late", fin=True)) == [] and sent(client) == []
 
 
+def test_a_stream_may_be_gone_before_it_is_accepted() -> None:
+    client, server = Connection(client=True), Connection(client=False)
+    id = client.create_stream([])
+    client.reset(id)
+    assert server.receive_data(client.data_to_send()) == [StreamOpened(id, []), StreamReset(id, Reset.CANCEL)]
+    assert server.accept(id) is False and server.data_to_send() == b""
+
+
 def test_ping_is_answered_and_ours_acknowledged() -> None:
     client, server, _ = opened()
     assert client.ping() == 1 and client.ping() == 3

@@ -340,7 +340,10 @@ class SpdyServer(_SpdySession):
             self._complain(pair, f"error processing stream for request {request}: {kind} stream already assigned")
             self.spdy.reset(id)
             return
-        self.spdy.accept(id)
+        if not self.spdy.accept(id):
+            if not pair.data and not pair.error:
+                del self._waiting[request]
+            return
         if kind == DATA:
             pair.data, pair.port = id, port
         else:

@@ -279,8 +279,8 @@ class SpdyServer(_SpdySession):
         if name in self._ids:
             self.connection.reset(id, Reset.REFUSED_STREAM)
             return
-        self.connection.accept(id)  # also a stream nobody asked for, whose data is dropped
-        if name not in self._wanted:
+        # A stream nobody asked for is accepted too, and its data dropped.
+        if not self.connection.accept(id) or name not in self._wanted:
             return
         self._ids[name] = id
         self._names[id] = name

@@ -187,14 +187,17 @@ class Connection:
         self._out.append(frames.syn_stream(id, self._writer.write(headers), fin))
         return id
 
-    def accept(self, id: int, headers: Iterable[tuple[str, str]] = ()) -> None:
-        """Replies to a stream of the peer's; with spdystream nothing may be sent before."""
-        stream = self._writable(id, sending=False)
+    def accept(self, id: int, headers: Iterable[tuple[str, str]] = ()) -> bool:
+        """Replies to a stream of the peer's. False when it is gone: reset in the same breath as it was opened."""
+        stream = self._streams.get(id)
+        if stream is None:
+            return False
         if id % 2 == self._parity or stream.replied:
             raise StreamClosedError(f"stream {id} awaits no reply")
         stream.replied = True
         self._out.append(frames.syn_reply(id, self._writer.write(headers)))
         self._flush(stream)
+        return True
 
     def send_data(self, id: int, data: bytes, fin: bool = False) -> None:
         """Sends, or queues until there is a reply and a window for it."""
@@ -501,9 +504,9 @@ class Connection:
         stream.queue.clear()
         del self._streams[stream.id]
 
-    def _writable(self, id: int, *, sending: bool = True) -> _Stream:
+    def _writable(self, id: int) -> _Stream:
         stream = self._streams.get(id)
-        if stream is None or (sending and (stream.local_closed or stream.fin_queued)):
+        if stream is None or stream.local_closed or stream.fin_queued:
             raise StreamClosedError(f"stream {id} is closed")
         return stream
 
