@@ -187,6 +187,22 @@ def test_a_half_made_pair_that_is_reset_is_forgotten() -> None:
     assert server.receive_data(client.data_to_send()) == [] and server.waiting == []
 
 
+@pytest.mark.parametrize(("size", "how"), [(40_000, "reset"), (40_000, "expire"), (65_537, "too much")])
+def test_data_of_a_pair_that_is_never_made_gives_its_window_back(size: int, how: str) -> None:
+    client, server = spdy.Connection(client=True, window=200_000), SpdyServer(window=200_000)
+    id = raw(client, "data")
+    server.receive_data(client.data_to_send())
+    client.receive_data(server.data_to_send())
+    client.send_data(id, b"x" * size)
+    if how == "reset":
+        client.reset(id)
+    assert server.receive_data(client.data_to_send()) == []
+    if how == "expire":
+        server.expire("0")
+    assert server.waiting == [] and server.spdy.open_streams == 0
+    assert server.spdy._receive_window + server.spdy._used == 200_000
+
+
 # -- channels on WebSocket
 
 

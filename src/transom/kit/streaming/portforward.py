@@ -165,7 +165,7 @@ class PortForward(ABC):
     @property
     def done(self) -> bool:
         """Close the connection under the session once everything in `data_to_send` is out."""
-        return self.closed and not self.queued
+        return self._over or (self.closed and not self.queued)
 
     @abstractmethod
     def _receive(self, data: bytes, events: list[Event]) -> None: ...
@@ -307,14 +307,13 @@ class SpdyServer(_SpdySession):
         return list(self._waiting)
 
     def expire(self, request: str) -> None:
-        pair = self._waiting.pop(request, None)
+        pair = self._waiting.get(request)
         if pair is not None:
             if self.spdy.can_send(pair.error):
                 message = f"(request={request}) timed out waiting for streams"
                 self.spdy.send_data(pair.error, message.encode(), fin=True)
-            self._by_stream.pop(pair.error, None)
-            self._by_stream.pop(pair.data, None)
             self.spdy.reset(pair.data)
+            self._give_up(pair)
 
     def fail(self, connection: int, message: str) -> None:
         pair = self._pairs.get(connection)
@@ -373,6 +372,8 @@ class SpdyServer(_SpdySession):
             pair.held += data  # the stream for errors is still missing
         else:
             self.spdy.reset(id, Reset.FLOW_CONTROL_ERROR)
+            self.spdy.acknowledge(id, len(data))
+            self._give_up(pair)
 
     def _on_ended(self, id: int, events: list[Event]) -> None:
         pair = self._by_stream.get(id)
@@ -385,10 +386,15 @@ class SpdyServer(_SpdySession):
     def _on_reset(self, id: int, events: list[Event]) -> None:
         pair = self._by_stream.get(id)
         if pair is not None and pair.connection not in self._pairs:
-            self._waiting.pop(pair.request, None)
-            self._by_stream.pop(id)
-            return
-        super()._on_reset(id, events)
+            self._give_up(pair)
+        else:
+            super()._on_reset(id, events)
+
+    def _give_up(self, pair: _Pair) -> None:
+        """Forgets a pair of which one stream never came."""
+        del self._waiting[pair.request]
+        self._forget(pair)
+        self.spdy.acknowledge(0, len(pair.held))
 
     def _drop_all(self) -> list[int]:
         self._waiting.clear()

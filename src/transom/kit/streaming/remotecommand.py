@@ -140,7 +140,7 @@ class RemoteCommand(ABC):
     @property
     def done(self) -> bool:
         """Close the connection once everything in `data_to_send` is out."""
-        return self.closed and not self.queued
+        return self._over or (self.closed and not self.queued)
 
     @abstractmethod
     def _receive(self, data: bytes, events: list[Event]) -> None: ...

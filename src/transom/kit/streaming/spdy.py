@@ -255,9 +255,6 @@ class Connection:
         out, self._out = self._out, []
         return b"".join(out)
 
-    def is_open(self, id: int) -> bool:
-        return id in self._streams
-
     def can_send(self, id: int) -> bool:
         stream = self._streams.get(id)
         return stream is not None and not stream.local_closed and not stream.fin_queued
