@@ -281,6 +281,7 @@ def test_joined_wires_lose_nothing(steps: list[Any], first: str, second: str) ->
     mine: list[int] = []
     theirs: list[int] = []
     ended: set[int] = set()
+    seen_ended: list[int] = []
     gone: set[int] = set()
 
     def settle() -> None:
@@ -299,6 +300,8 @@ def test_joined_wires_lose_nothing(steps: list[Any], first: str, second: str) ->
                     for event in events:
                         if isinstance(event, Connected):
                             theirs.append(event.connection)
+                        elif isinstance(event, Ended) and target is server:
+                            seen_ended.append(theirs.index(event.connection))
                         elif isinstance(event, Data):
                             target.acknowledge(event.connection, len(event.data))
                             names = mine if target is client else theirs
@@ -328,6 +331,7 @@ def test_joined_wires_lose_nothing(steps: list[Any], first: str, second: str) ->
         settle()
         assert len(theirs) == len(mine)
     assert got == wanted
+    assert sorted(seen_ended) == sorted(ended)
     assert client.queued == near.queued == far.queued == server.queued == 0
     for id in mine:
         client.disconnect(id)

@@ -283,6 +283,21 @@ def test_windows_hold_back_what_is_not_acknowledged() -> None:
     assert events[-1] == StreamEnded(id) and client.queued == 0
 
 
+def test_each_stream_has_a_window_of_its_own() -> None:
+    client, server, id = opened(window=65536)
+    client.send_data(id, b"x" * 70_000)
+    server.receive_data(client.data_to_send())
+    server.acknowledge(0, 65536)  # of the connection, not of the stream
+    client.receive_data(server.data_to_send())
+    assert client.data_to_send() == b"" and client.queued == 70_000 - 65536
+    other = client.create_stream([])
+    server.receive_data(client.data_to_send())
+    server.accept(other)
+    client.receive_data(server.data_to_send())
+    client.send_data(other, b"free")
+    assert server.receive_data(client.data_to_send()) == [DataReceived(other, b"free")]
+
+
 def test_a_larger_window_is_announced() -> None:
     client, server, id = opened(window=200_000)
     client.receive_data(server.data_to_send())
