@@ -54,7 +54,8 @@ class ServerOptions:
     service_cidr: str = "10.96.0.0/16"
     node_ports: tuple[int, int] = (30000, 32767)
     clock: Clock = field(default_factory=RealClock)
-    rng: random.Random = field(default_factory=random.SystemRandom)
+    # For uids, names and jitter; nothing secret comes from it.
+    rng: random.Random = field(default_factory=random.Random)
     tokens: Mapping[str, User] = field(default_factory=dict)
     # PEM: the key that signs tokens of service accounts, and further public keys that verify them.
     service_account_key: bytes = b""
