@@ -15,22 +15,28 @@ from typing import Any
 
 # 2020-01-02T03:04:05Z
 _START = 1577934245.0
+_MOST_TURNS = 20_000
 
 
-class Deadlock(Exception):
-    """Nobody has anything to do, and never will."""
+class Standstill(Exception):
+    """Time does not move: nobody has anything to do and never will, or somebody is never done."""
 
 
 class _Selector(selectors.SelectSelector):
     """Waits by moving the time of its loop."""
 
     loop: VirtualLoop
+    turns = 0
 
     def select(self, timeout: float | None = None) -> list[Any]:
         if timeout is None:
-            raise Deadlock
+            raise Standstill("everybody waits for somebody else")
+        self.turns += 1
         if timeout > 0:
             self.loop.now += timeout
+            self.turns = 0
+        elif self.turns > _MOST_TURNS:
+            raise Standstill(f"at {self.loop.now:.3f}s something goes on and on without any time passing")
         return []
 
 

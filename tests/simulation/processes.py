@@ -11,6 +11,7 @@ from .faults import Faults, Line, Tell
 
 # Loop turns that pass between a call and the crash it is chosen for: the server's side of a call has a few awaits too.
 _TURNS = 8
+_UNWIND_SECONDS = 60.0
 
 Component = Callable[[Line, random.Random], Awaitable[None]]
 
@@ -33,6 +34,7 @@ class Process:
         self._keeper: asyncio.Task[None] | None = None
         self._wanted = asyncio.Event()
         self._lives = count(1)
+        self.problem = ""
 
     def start(self) -> None:
         self._wanted.set()
@@ -49,6 +51,11 @@ class Process:
             self.line.dead = True
             self.line.drop_watches()
             self._task.cancel()
+            asyncio.get_running_loop().call_later(_UNWIND_SECONDS, self._check_ended, self._task)
+
+    def _check_ended(self, task: asyncio.Task[None]) -> None:
+        if not task.done():
+            self.problem = f"{self.name} does not end when it is cancelled"
 
     def crash_at_call(self, number: int) -> None:
         """Crash when the process makes the call of this number from now on, or shortly after."""
@@ -98,10 +105,9 @@ class Process:
         keeper.cancel()
         await asyncio.wait((keeper,))
         if self._task is not None and not self._task.done():
-            await asyncio.wait((self._task,))
-        self.check()
-
-    def check(self) -> None:
-        keeper = self._keeper
-        if keeper is not None and keeper.done() and not keeper.cancelled():
+            await asyncio.wait((self._task,), timeout=_UNWIND_SECONDS)
+            self._check_ended(self._task)
+        if not keeper.cancelled():
             keeper.result()
+        if self.problem:
+            raise RuntimeError(self.problem)

@@ -38,7 +38,7 @@ from .kubelets import FAILS, RUNS, WINDOWS_TAINT
 APP, SMALL = "app", "small"  # the second has a quota
 PROVISIONER = "simulation/disk"
 _MOST_PODS = 6
-_TOLERATION = {k: v for k, v in WINDOWS_TAINT.items()} | {"operator": "Equal"}
+_TOLERATION = {**WINDOWS_TAINT, "operator": "Equal"}
 _EAGER = Backoff(20, 0.01, 1.5)
 
 Step = Callable[[], Awaitable[None]]
@@ -147,7 +147,7 @@ class Script:
             **spec,
         }
         if rng.random() < 0.6:
-            seconds = rng.choice((0, 5, 30))
+            seconds = rng.choice((1, 5, 30))
             pod["tolerations"] = [
                 *pod["tolerations"],
                 *({"key": f"node.kubernetes.io/{why}", "operator": "Exists", "effect": "NoExecute",
@@ -189,7 +189,10 @@ class Script:
             claim = {"accessModes": ["ReadWriteOnce"], "storageClassName": "disk",
                      "resources": {"requests": {"storage": "1Gi"}}}
             spec["volumeClaimTemplates"] = [{"metadata": {"name": "data"}, "spec": claim}]
-        await self._create(STATEFUL_SETS, self._workload(self._name("db"), **spec))
+        name = self._name("db")
+        # Without any grace the API forgets a pod before its kubelet has heard of it: then two of one name may run.
+        template = self._template(name, terminationGracePeriodSeconds=rng.choice((2, 30)))
+        await self._create(STATEFUL_SETS, self._workload(name, template=template, **spec))
 
     async def _create_daemon_set(self) -> None:
         name = self._name("agent")

@@ -132,9 +132,9 @@ class Watchdog:
 
     def _pod(self, key: str, old: Object | None, new: Object | None) -> None:
         _keep(self.pods, key, new)
-        if old is not None and is_healthy(old) and (new is None or not is_healthy(new)):
-            if not self._is_disrupted(old):
-                self._losses.append((self._clock.monotonic(), old))
+        lost = old is not None and is_healthy(old) and (new is None or not is_healthy(new))
+        if lost and not self._is_disrupted(old):
+            self._losses.append((self._clock.monotonic(), old))
         if new is None:
             return
         if old is None:
