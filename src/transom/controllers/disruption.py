@@ -129,6 +129,9 @@ class Disruption:
             log.info("disruption: %s failed: %s", key, problem)
             status = {**(budget.get("status") or {}), "disruptionsAllowed": 0}
             await self._client.update_status(POD_DISRUPTION_BUDGETS, {**budget, "status": status})
+            if isinstance(problem, (ApiError, OSError)):
+                # Nothing else may happen that would make us look again: that write need not have changed anything.
+                raise
 
     async def _try(self, key: str, budget: Object) -> None:
         try:
