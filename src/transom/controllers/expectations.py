@@ -11,6 +11,7 @@ from collections.abc import Collection
 from transom.kit.clock import Clock
 
 TIMEOUT_SECONDS = 300.0
+_JUST_AFTER = 0.001
 
 
 class _Expected:
@@ -50,6 +51,13 @@ class Expectations:
         if expected is None or (expected.creations <= 0 and not expected.deletions):
             return True
         return self._clock.monotonic() - expected.since > TIMEOUT_SECONDS
+
+    def seconds_left(self, owner: str) -> float | None:
+        """How long it is waited for what is still expected; None when all has come. What was made and went again while
+        the watch was cut never comes, and nobody tells: whoever waits has to look again by then."""
+        if self.satisfied(owner):
+            return None
+        return max(self._expected[owner].since + TIMEOUT_SECONDS - self._clock.monotonic(), 0.0) + _JUST_AFTER
 
     def forget(self, owner: str) -> None:
         self._expected.pop(owner, None)

@@ -104,8 +104,9 @@ class ReplicaSets:
         if problem is not None:
             raise problem
         wait = pods.next_available(mine, replica_set["spec"].get("minReadySeconds") or 0, now)
-        if wait is not None:
-            self._queue.add_after(key, wait)
+        for seconds in (wait, self._expectations.seconds_left(key)):
+            if seconds is not None:
+                self._queue.add_after(key, seconds)
 
     async def _manage(self, key: str, replica_set: Object, mine: Sequence[Object]) -> Exception | None:
         """Create or delete what is wanted; the first failure."""

@@ -119,6 +119,7 @@ class DaemonSets:
         if not self._expectations.satisfied(key):
             # What was done last time is not all seen yet; the status of this generation is not known.
             await self._update_status(daemon_set, found.hash, observed=False)
+            self._look_again(key)
             return
         await self._manage(key, daemon_set, found.hash)
         strategy = daemon_set["spec"].get("updateStrategy") or {}
@@ -126,6 +127,12 @@ class DaemonSets:
             await self._roll(key, daemon_set, found.hash)
         await revisions.clean_up(self._client, daemon_set, found.old, await self._claim_pods(daemon_set))
         await self._update_status(daemon_set, found.hash, observed=True)
+        self._look_again(key)
+
+    def _look_again(self, key: str) -> None:
+        left = self._expectations.seconds_left(key)
+        if left is not None:
+            self._queue.add_after(key, left)
 
     async def _claim_revisions(self, daemon_set: Object) -> list[Object]:
         return await claim(

@@ -112,6 +112,9 @@ class Jobs:
         if left is not None and left > 0:
             self._queue.add_after(key, left)
         problem = await self._decide(key, round_, settled)
+        unseen = self._expectations.seconds_left(key)
+        if unseen is not None:
+            self._queue.add_after(key, unseen)
         if round_.changed:
             await self._write_status(job, round_.status())
             if round_.new_failure and not round_.over:
