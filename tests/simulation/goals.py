@@ -157,9 +157,7 @@ def _stateful_sets(state: State) -> Iterator[str]:
         names = {p["metadata"]["name"] for p in found}
         ordinals = {f"{meta['name']}-{i}" for i in range(wanted)}
         if state.full(stateful_set):
-            if names - ordinals:
-                yield f"stateful set {_name(stateful_set)} has {sorted(names)}"
-            continue
+            continue  # also for what it would take away, if something has to be made first
         if names != ordinals:
             yield f"stateful set {_name(stateful_set)} has {sorted(names)}, not {sorted(ordinals)}"
         partition = ((spec.get("updateStrategy") or {}).get("rollingUpdate") or {}).get("partition", 0)
