@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,9 +63,8 @@ def isolated_environment(tmp_path: Path) -> dict[str, str]:
     return _isolated(tmp_path)
 
 
-@pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    folder = tmp_path_factory.mktemp("cluster")
+@contextmanager
+def _running(folder: Path) -> Iterator[Cluster]:
     kubeconfig = folder / "kubeconfig"
     env = {**_isolated(folder), "KUBECONFIG": str(kubeconfig)}
     running = Cluster(f"test-{secrets.token_hex(4)}", kubeconfig, env)
@@ -72,6 +72,19 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     assert done.returncode == 0, done.stderr
     yield running
     running.transom("delete", "--name", running.name)
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with _running(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
+@pytest.fixture
+def fresh_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster for one test: young, and with nothing of other tests in it."""
+    with _running(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
 
 
 def kubectl_binaries() -> list[str]:

@@ -43,14 +43,14 @@ def replay(cluster: Any, file: Path, folder: Path, cases: Collection[str] = ()) 
 
 @pytest.mark.skipif(not GOLDEN.is_dir(), reason="no recorded answers beside the project")
 @pytest.mark.parametrize("file", sorted((GOLDEN / "cases").glob("*.yaml")), ids=lambda f: f.stem)
-def test_answers_are_kubernetes_own(cluster: Any, tmp_path: Path, file: Path) -> None:
+def test_answers_are_kubernetes_own(fresh_cluster: Any, tmp_path: Path, file: Path) -> None:
     known = listed()
-    results, output = replay(cluster, file, tmp_path)
+    results, output = replay(fresh_cluster, file, tmp_path)
     mended = [name for name, verdict in results.items() if verdict == "same" and name in known]
     assert not mended, f"these are the same now: take them off {LISTED.name}: {mended}"
     wrong = {name for name, verdict in results.items() if verdict != "same"} - known.keys()
     if wrong:
         # Cases about loops wait for things to happen; a second look tells a busy machine from a wrong answer.
-        results, output = replay(cluster, file, tmp_path, {name.rpartition(":")[0] for name in wrong})
+        results, output = replay(fresh_cluster, file, tmp_path, {name.rpartition(":")[0] for name in wrong})
         wrong &= {name for name, verdict in results.items() if verdict != "same"}
     assert not wrong, f"{sorted(wrong)}\n{output}"
