@@ -50,14 +50,21 @@ class Machine:
         self.zone = zone
         self.cpu = cpu
         self.running: dict[str, Container] = {}  # by uid
+        self.ended: dict[str, str] = {}  # uid -> phase; they never run again, whatever the API still says
+        self.unready: set[str] = set()
         self._on_start = on_start
 
     def begin(self, container: Container) -> None:
         self.running[container.uid] = container
         self._on_start(self, container)
 
+    def end(self, uid: str, phase: str) -> None:
+        self.ended[uid] = phase
+        self.running.pop(uid, None)
+
     def power_off(self) -> None:
         self.running.clear()
+        self.ended.clear()
 
     def as_node(self) -> Object:
         os = "windows" if self.windows else "linux"
@@ -72,6 +79,7 @@ class Machine:
 class Kubelet:
     def __init__(self, machine: Machine, client: Client, clock: Clock, rng: random.Random) -> None:
         self._machine = machine
+        machine.unready.clear()  # who would tell this kubelet when that ends
         self._client = client
         self._clock = clock
         self._rng = rng
@@ -166,6 +174,8 @@ class Kubelet:
             self._machine.running.pop(uid, None)
         elif uid in self._machine.running:
             await self._look_after(pod, self._machine.running[uid])
+        elif uid in self._machine.ended:
+            await self._say(pod, self._machine.ended[uid], ready=False)
         else:
             await self._begin(pod)
 
@@ -204,7 +214,7 @@ class Kubelet:
 
     async def _look_after(self, pod: Object, container: Container) -> None:
         if container.ends is None:
-            await self._say(pod, "Running", ready=True)
+            await self._say(pod, "Running", ready=container.uid not in self._machine.unready)
             return
         left = container.ends - self._clock.monotonic()
         if left > 0:
@@ -214,8 +224,8 @@ class Kubelet:
         if container.fails and pod["spec"].get("restartPolicy") != "Never":
             self._machine.running.pop(container.uid, None)  # and once more
             raise RetryLater("back-off restarting failed container")
-        await self._say(pod, "Failed" if container.fails else "Succeeded", ready=False)
-        self._machine.running.pop(container.uid, None)
+        self._machine.end(container.uid, "Failed" if container.fails else "Succeeded")
+        await self._say(pod, self._machine.ended[container.uid], ready=False)
 
     async def _say(self, pod: Object, phase: str, *, ready: bool, reason: str = "") -> None:
         meta, status = pod["metadata"], pod.get("status") or {}
@@ -241,19 +251,18 @@ class Kubelet:
 
     # ---- what only happens to nodes ------------------------------------------------------------------------------
 
-    async def flake(self, rng: random.Random) -> None:
+    def flake(self, rng: random.Random) -> None:
         """A pod is not ready for a while, or fails altogether, as when a node is short of memory."""
-        found = [p for p in self._pods.list() if p["metadata"]["uid"] in self._machine.running]
-        if not found:
+        if not self._machine.running:
             return
-        pod = rng.choice(found)
-        try:
-            if rng.random() < 0.3:
-                self._machine.running.pop(pod["metadata"]["uid"], None)
-                await self._say(pod, "Failed", ready=False, reason="Evicted")
-            else:
-                await self._say(pod, "Running", ready=False)
-        except (ApiError, OSError):
-            return
-        # That of a pod that runs is put right at the next look at it.
-        self._queue.add_after(key_of(pod), 10 * rng.random())
+        container = rng.choice([*self._machine.running.values()])
+        if rng.random() < 0.3:
+            self._machine.end(container.uid, "Failed")
+        else:
+            self._machine.unready.add(container.uid)
+            self._clock.call_later(10 * rng.random(), self._mend, container)
+        self._queue.add(container.key)
+
+    def _mend(self, container: Container) -> None:
+        self._machine.unready.discard(container.uid)
+        self._queue.add(container.key)

@@ -38,6 +38,7 @@ from .kubelets import FAILS, RUNS, WINDOWS_TAINT
 APP, SMALL = "app", "small"  # the second has a quota
 PROVISIONER = "simulation/disk"
 _MOST_PODS = 6
+_QUARANTINE = "quarantine"
 _TOLERATION = {**WINDOWS_TAINT, "operator": "Equal"}
 _EAGER = Backoff(20, 0.01, 1.5)
 
@@ -87,6 +88,9 @@ class Script:
             task.cancel()
         if self._evictions:
             await asyncio.wait(self._evictions)
+        for pod in await self._all(PODS):
+            if pod["metadata"]["labels"].get("app") == _QUARANTINE:
+                await self._client.delete(PODS, pod["metadata"]["namespace"], pod["metadata"]["name"])
         for cron_job in await self._all(CRON_JOBS):
             await self._patch(CRON_JOBS, cron_job, {"spec": {"suspend": True}})
         for job in await self._all(JOBS):
@@ -343,7 +347,7 @@ class Script:
         found = await self._any(PODS)
         if found is None:
             return
-        await self._patch(*found, {"metadata": {"labels": {"app": "quarantine"}}})
+        await self._patch(*found, {"metadata": {"labels": {"app": _QUARANTINE}}})
         meta = found[1]["metadata"]
 
         async def later() -> None:

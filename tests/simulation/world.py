@@ -79,7 +79,7 @@ class World:
             windows = number == 1
             self.machines.append(Machine(
                 f"{'win' if windows else 'lin'}{number}", windows=windows, zone=f"zone-{number % 2}",
-                cpu=self.rng.choice((4, 8)), on_start=self._started,
+                cpu=12 if windows else self.rng.choice((8, 16)), on_start=self._started,
             ))
         self._kubelets: dict[str, Kubelet] = {}
         self.components = self._components()
@@ -219,7 +219,7 @@ class World:
     async def _flake(self) -> None:
         kubelet = self._kubelets.get(self.rng.choice(self.machines).name)
         if kubelet is not None:
-            await kubelet.flake(self.rng)
+            kubelet.flake(self.rng)
 
     async def _cut_off(self) -> None:
         """The node goes on without the API server."""
