@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 JOBS ?= 2
 
-.PHONY: up test lint bench clean tools lock
+.PHONY: up test lint bench simulate clean tools lock
 
 up: .venv/.installed
 	@$(BIN)/transom status >/dev/null 2>&1 || $(BIN)/transom up
@@ -25,6 +25,11 @@ lint: .venv/.installed-dev
 bench: .venv/.installed
 	@$(BIN)/transom up --name bench --no-nodes --kubeconfig .tools/bench.kubeconfig
 	@$(BIN)/transom bench api --name bench; code=$$?; $(BIN)/transom delete --name bench; exit $$code
+
+# Random faults on virtual time: make simulate SEEDS=1000
+SEEDS ?= 100
+simulate: .venv/.installed-dev
+	$(BIN)/python -m tests.simulation --seeds $(SEEDS)
 
 tools: .venv/.created
 	@.ci/tools
