@@ -199,7 +199,8 @@ def _jobs(state: State) -> Iterator[str]:
             continue
         if len(ended) > 1:
             yield f"job {_name(job)} is {' and '.join(ended)}"
-        if active or status.get("active"):
+        if active or (ended == ["Failed"] and status.get("active")):
+            # One too many that is still at work when a job is complete stays in its status for ever.
             yield f"job {_name(job)} is {ended[0]}, with {active} pods, of which it knows {status.get('active')}"
         if ended == ["Complete"] and status.get("succeeded", 0) < spec["completions"]:
             yield f"job {_name(job)} is complete with {status.get('succeeded')} of {spec['completions']}"

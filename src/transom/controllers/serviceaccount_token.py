@@ -84,11 +84,12 @@ class ServiceAccountTokens:
             group.create_task(work(self._secret_queue, self._sync_secret, needs, _WORKERS))
 
     async def _attempt(self, queue: WorkQueue[Item], key: Item, again: Awaitable[bool]) -> None:
-        """Failures are tried again a few times; the next change of the object starts anew anyhow."""
+        """A refusal is tried again a few times; the next change of the object starts anew anyhow. A server that is away
+        or busy comes back, and nothing may change then."""
         try:
             retry = await again
-        except (ApiError, OSError):
-            if queue.failures(key) < _TRIES:
+        except ApiError as problem:
+            if problem.code == 429 or problem.code >= 500 or queue.failures(key) < _TRIES:
                 raise
             return
         if retry and queue.failures(key) < _TRIES:
