@@ -26,8 +26,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from transom.apiserver.admission import order
 from transom.apiserver.authorization.chain import Authorization, Decision
 from transom.apiserver.context import User
-from transom.apiserver.http.messages import PeerCertificate, Request, Response
 from transom.apiserver.server import ApiServer, ServerOptions, build
+from transom.http.messages import PeerCertificate, Request, Response
 from transom.kit.clock import RealClock
 from transom.store.memory import MemoryStore
 

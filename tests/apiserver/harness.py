@@ -6,8 +6,8 @@ from typing import Any
 
 import orjson
 
-from transom.apiserver.http.messages import PeerCertificate, Request, Response, StreamResponse, decode_path
 from transom.apiserver.server import ApiServer, ServerOptions, build
+from transom.http.messages import PeerCertificate, Request, Response, StreamResponse, decode_path
 from transom.kit.clock import VirtualClock
 from transom.store.memory import MemoryStore
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tests.apiserver.harness import start
 
-from transom.apiserver.http.messages import Response, StreamResponse
 from transom.apiserver.negotiate import JSON, PROTOBUF, YAML, Form, negotiate
+from transom.http.messages import Response, StreamResponse
 from transom.machinery import codec, protobuf
 from transom.machinery.errors import ApiError
 from transom.machinery.kinds import GVK

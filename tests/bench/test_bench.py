@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from transom.apiserver.http import HttpServer, Request, Response, Stream, StreamResponse
 from transom.bench import api
 from transom.bench.client import Target
 from transom.bench.measure import Server, percentile
+from transom.http import HttpServer, Request, Response, Stream, StreamResponse
 
 JSON = [(b"Content-Type", b"application/json")]
 

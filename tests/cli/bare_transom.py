@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 import sys
 
-from transom.apiserver.http import Request, Response
 from transom.cli.main import main
 from transom.cluster import run
+from transom.http import Request, Response
 
 
 class Bare:

@@ -14,12 +14,12 @@ import pytest
 import uvloop
 
 from transom.apiserver.context import User
-from transom.apiserver.http import HttpServer, server_context
 from transom.apiserver.inprocess import InProcessClient
 from transom.apiserver.server import ApiServer, ServerOptions, build
 from transom.client.api import Client
 from transom.client.http import HttpClient
 from transom.client.kubeconfig import Target
+from transom.http import HttpServer, server_context
 from transom.kit import pki
 from transom.kit.clock import RealClock
 from transom.store.memory import MemoryStore

@@ -17,7 +17,6 @@ from transom.apiserver.context import Context, User
 from transom.apiserver.flowcontrol.flows import HEAVY, Flow, list_seats
 from transom.apiserver.flowcontrol.levels import Rejected, too_many_requests
 from transom.apiserver.flowcontrol.rules import long_running
-from transom.apiserver.http.messages import Answer, Request, Response
 from transom.apiserver.negotiate import Form, negotiate, wants_pretty
 from transom.apiserver.options import boolean, duration, first
 from transom.apiserver.passage import Passage
@@ -25,6 +24,7 @@ from transom.apiserver.requestinfo import RequestInfo, parse
 from transom.apiserver.resources import Resource
 from transom.apiserver.subresources import table
 from transom.apiserver.subresources.call import Call
+from transom.http.messages import Answer, Request, Response
 from transom.machinery import errors, selectors
 from transom.machinery.errors import ApiError
 from transom.store.api import StoreError

@@ -20,8 +20,6 @@ from transom.apiserver import lists, reads, respond, writes
 from transom.apiserver.audit.calls import NOT_RECORDED, CallRecord
 from transom.apiserver.authorization.chain import refusal
 from transom.apiserver.context import Context, User
-from transom.apiserver.http.messages import Answer, Request, Response, StreamResponse
-from transom.apiserver.http.stream import Stream
 from transom.apiserver.negotiate import Form
 from transom.apiserver.options import ListOptions, list_options
 from transom.apiserver.requestinfo import RequestInfo, parse
@@ -42,6 +40,8 @@ from transom.client.api import (
     watch_query,
 )
 from transom.client.resources import GroupVersionResource
+from transom.http.messages import Answer, Request, Response, StreamResponse
+from transom.http.stream import Stream
 from transom.kit.clock import Timer
 from transom.machinery import errors, selectors
 from transom.machinery.errors import ApiError

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from transom.apiserver.http.messages import Answer, StreamResponse
+from transom.http.messages import Answer, StreamResponse
 
 if TYPE_CHECKING:
     from transom.apiserver.requestinfo import RequestInfo

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from transom.apiserver.audit.auditor import HEADER
 from transom.apiserver.flowcontrol.rules import long_running
-from transom.apiserver.http.messages import Answer, Request, Response
+from transom.http.messages import Answer, Request, Response
 
 if TYPE_CHECKING:
     from transom.apiserver.audit.event import AuditEvent

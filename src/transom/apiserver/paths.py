@@ -10,9 +10,9 @@ import orjson
 from transom.apiserver import discovery, respond
 from transom.apiserver.authentication import tokens
 from transom.apiserver.context import Context
-from transom.apiserver.http.messages import Answer, Headers, Request, Response
 from transom.apiserver.negotiate import JSON, Form, clauses, negotiate
 from transom.apiserver.requestinfo import RequestInfo
+from transom.http.messages import Answer, Headers, Request, Response
 from transom.machinery import errors
 
 if TYPE_CHECKING:

@@ -7,14 +7,14 @@ from collections.abc import Awaitable, Callable
 
 from transom.apiserver import lists, respond
 from transom.apiserver.context import Context
-from transom.apiserver.http.messages import Headers, Request, Response, StreamResponse
-from transom.apiserver.http.stream import Stream
 from transom.apiserver.negotiate import PROTOBUF, STREAM_TYPES, YAML, Form
 from transom.apiserver.options import ListOptions, first, list_options, parse_revision
 from transom.apiserver.requestinfo import RequestInfo
 from transom.apiserver.resources import Resource
 from transom.apiserver.storage import Storage
 from transom.apiserver.watch import Hub, Watcher
+from transom.http.messages import Headers, Request, Response, StreamResponse
+from transom.http.stream import Stream
 from transom.machinery import errors
 from transom.store.api import Compacted, Record
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import orjson
 
-from transom.apiserver.http.messages import Headers, Response
 from transom.apiserver.lists import Listing
 from transom.apiserver.negotiate import JSON, PROTOBUF, YAML, Form
 from transom.apiserver.resources import Resource
 from transom.apiserver.storage import decode_value
+from transom.http.messages import Headers, Response
 from transom.machinery import codec, tables
 from transom.machinery.errors import ApiError
 from transom.machinery.kinds import GVK

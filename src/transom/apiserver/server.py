@@ -22,7 +22,6 @@ from transom.apiserver.flowcontrol.flows import Flows
 from transom.apiserver.flowcontrol.keeper import Keeper
 from transom.apiserver.flowcontrol.turns import Turns
 from transom.apiserver.handler import Dispatcher
-from transom.apiserver.http.outgoing import ClientPair
 from transom.apiserver.metrics import Metrics
 from transom.apiserver.openapi.custom import CustomSchema
 from transom.apiserver.openapi.endpoint import OpenApi
@@ -36,6 +35,7 @@ from transom.apiserver.subresources.connect import NoKubelet
 from transom.apiserver.watch import Hub
 from transom.apiserver.webhooks.admission import AdmissionWebhooks
 from transom.apiserver.webhooks.client import WebhookClient
+from transom.http.outgoing import ClientPair
 from transom.kit.clock import Clock, RealClock
 from transom.machinery import serviceaccounts
 from transom.machinery.objects import Object

@@ -9,13 +9,13 @@ import orjson
 
 from transom.apiserver import lists, respond
 from transom.apiserver.context import Context
-from transom.apiserver.http.messages import Request, Response
 from transom.apiserver.negotiate import Form, body_media
 from transom.apiserver.options import delete_options, first, list_options, write_options
 from transom.apiserver.requestinfo import RequestInfo
 from transom.apiserver.resources import Resource
 from transom.apiserver.storage import Prepare, Storage, encode_value
 from transom.apiserver.strategies import strategy_for
+from transom.http.messages import Request, Response
 from transom.kit.clock import rfc3339
 from transom.machinery import apply, codec, errors, managedfields, patch
 from transom.machinery.kinds import GVK

@@ -16,12 +16,12 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from transom.apiserver.http import HttpServer, server_context
-from transom.apiserver.http.server import listen
 from transom.cluster.config import ClusterConfig
 from transom.cluster.errors import ClusterError
 from transom.cluster.features import gates
 from transom.cluster.pki import ClusterPki
+from transom.http import HttpServer, server_context
+from transom.http.server import listen
 from transom.store.api import StoreError
 
 if TYPE_CHECKING:
@@ -152,9 +152,9 @@ def _tune_malloc() -> None:
 
 
 def _build(config: ClusterConfig, pki: ClusterPki) -> ApiServer:
-    from transom.apiserver.http.outgoing import ClientPair
     from transom.apiserver.server import ServerOptions, build
     from transom.cluster import protection
+    from transom.http.outgoing import ClientPair
     from transom.store.sqlite import SqliteStore
 
     return build(ServerOptions(

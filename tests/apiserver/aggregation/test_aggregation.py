@@ -15,11 +15,11 @@ import pytest
 import uvloop
 from tests.apiserver.harness import Api, start
 
-from transom.apiserver.http import HttpServer, server_context
-from transom.apiserver.http.messages import Answer, Request, Response, StreamResponse, UpgradeResponse
-from transom.apiserver.http.outgoing import CallError, ClientPair, Outgoing, Target, dial
-from transom.apiserver.http.server import listen
-from transom.apiserver.http.stream import Stream
+from transom.http import HttpServer, server_context
+from transom.http.messages import Answer, Request, Response, StreamResponse, UpgradeResponse
+from transom.http.outgoing import CallError, ClientPair, Outgoing, Target, dial
+from transom.http.server import listen
+from transom.http.stream import Stream
 from transom.kit import pki
 
 Json = dict[str, Any]

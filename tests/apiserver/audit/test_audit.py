@@ -19,10 +19,10 @@ from transom.apiserver.audit import policy, redact
 from transom.apiserver.audit.auditor import Auditor
 from transom.apiserver.audit.log import AuditLog
 from transom.apiserver.context import User
-from transom.apiserver.http.messages import PeerCertificate, Request
 from transom.apiserver.inprocess import InProcessClient
 from transom.apiserver.server import ServerOptions, build
 from transom.client.resources import CONFIG_MAPS
+from transom.http.messages import PeerCertificate, Request
 from transom.kit.clock import VirtualClock
 from transom.kit.logs import TextFormatter
 from transom.store.memory import MemoryStore

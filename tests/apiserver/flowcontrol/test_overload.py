@@ -13,9 +13,9 @@ import pytest
 from tests.apiserver.harness import Api, start
 
 from transom.apiserver.context import User
-from transom.apiserver.http import HttpServer
-from transom.apiserver.http.messages import PeerCertificate, Response, StreamResponse
 from transom.apiserver.server import ServerOptions, build
+from transom.http import HttpServer
+from transom.http.messages import PeerCertificate, Response, StreamResponse
 from transom.store.memory import MemoryStore
 
 FLOOD = PeerCertificate("flood", ["devs"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.apiserver.harness import Api
 from tests.apiserver.security.support import DEFAULT, account, run, with_token
 
-from transom.apiserver.http.messages import PeerCertificate
+from transom.http.messages import PeerCertificate
 
 WHO = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 

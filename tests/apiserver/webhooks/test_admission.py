@@ -13,8 +13,8 @@ import uvloop
 from tests.apiserver.harness import Api, start
 from tests.apiserver.webhooks.endpoint import CA, Endpoint, context, http, patch, reviewed
 
-from transom.apiserver.http import HttpServer
-from transom.apiserver.http.server import listen
+from transom.http import HttpServer
+from transom.http.server import listen
 from transom.kit import pki
 
 Json = dict[str, Any]

@@ -13,7 +13,7 @@ import pytest
 import uvloop
 from tests.kit.streaming.fake_api import Api
 
-from transom.apiserver.http import HttpServer, server_context
+from transom.http import HttpServer, server_context
 from transom.kit import pki
 
 

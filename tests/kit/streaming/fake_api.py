@@ -11,7 +11,7 @@ import tarfile
 from collections.abc import Callable
 from typing import Any
 
-from transom.apiserver.http import RawConnection, Request, Response, UpgradeResponse
+from transom.http import RawConnection, Request, Response, UpgradeResponse
 from transom.kit.streaming import channels, portforward, relay, remotecommand, upgrade
 from transom.kit.streaming.channels import STDERR, STDOUT
 

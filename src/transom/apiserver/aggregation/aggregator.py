@@ -17,10 +17,10 @@ from transom.apiserver.aggregation.availability import Verdict
 from transom.apiserver.aggregation.registration import GROUP
 from transom.apiserver.context import Context
 from transom.apiserver.discovery import ServedVersion
-from transom.apiserver.http.messages import Answer, Request
-from transom.apiserver.http.outgoing import Target
-from transom.apiserver.http.pool import Pool
 from transom.apiserver.service_resolver import Unresolved
+from transom.http.messages import Answer, Request
+from transom.http.outgoing import Target
+from transom.http.pool import Pool
 from transom.kit.clock import Timer, rfc3339
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from transom.apiserver.http import goerrors
-from transom.apiserver.http.goerrors import join_host_port
-from transom.apiserver.http.outgoing import CallError, ClientPair, Target
-from transom.apiserver.http.pool import Pool
 from transom.apiserver.service_resolver import Resolve, ServiceResolver, Unresolved, service_port
+from transom.http import goerrors
+from transom.http.goerrors import join_host_port
+from transom.http.outgoing import CallError, ClientPair, Target
+from transom.http.pool import Pool
 from transom.machinery.objects import Object
 
 _ATTEMPTS = 5

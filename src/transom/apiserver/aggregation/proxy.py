@@ -12,12 +12,12 @@ from collections.abc import Iterable
 
 from transom.apiserver import respond
 from transom.apiserver.context import User
-from transom.apiserver.http import goerrors
-from transom.apiserver.http.goerrors import join_host_port
-from transom.apiserver.http.messages import Answer, Headers, Request, Response, StreamResponse, UpgradeResponse
-from transom.apiserver.http.outgoing import CallError, Head, Outgoing, Target
-from transom.apiserver.http.pool import Pool
-from transom.apiserver.http.stream import RawConnection, Stream
+from transom.http import goerrors
+from transom.http.goerrors import join_host_port
+from transom.http.messages import Answer, Headers, Request, Response, StreamResponse, UpgradeResponse
+from transom.http.outgoing import CallError, Head, Outgoing, Target
+from transom.http.pool import Pool
+from transom.http.stream import RawConnection, Stream
 
 _HOP_BY_HOP = frozenset((
     b"connection", b"keep-alive", b"proxy-authenticate", b"proxy-authorization", b"proxy-connection", b"te", b"trailer",

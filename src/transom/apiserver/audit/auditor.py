@@ -10,8 +10,8 @@ from transom.apiserver.audit.event import AuditEvent
 from transom.apiserver.audit.log import AuditLog
 from transom.apiserver.audit.policy import NONE, Policy
 from transom.apiserver.context import User
-from transom.apiserver.http.messages import Request
 from transom.apiserver.requestinfo import RequestInfo
+from transom.http.messages import Request
 
 HEADER = b"Audit-Id"
 _LONGEST_ID = 64

@@ -11,8 +11,8 @@ from transom.apiserver.audit.auditor import Auditor
 from transom.apiserver.audit.event import AuditEvent
 from transom.apiserver.authorization.chain import Decision
 from transom.apiserver.context import Context, User
-from transom.apiserver.http.messages import Answer, Request, Response
 from transom.apiserver.requestinfo import RequestInfo
+from transom.http.messages import Answer, Request, Response
 from transom.kit.clock import Clock
 from transom.machinery.errors import ApiError
 

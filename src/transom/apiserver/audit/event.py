@@ -14,8 +14,8 @@ import orjson
 from transom.apiserver.audit import redact
 from transom.apiserver.audit.policy import METADATA, REQUEST, REQUEST_RESPONSE, Verdict
 from transom.apiserver.context import Context, User
-from transom.apiserver.http.messages import Answer, Request, Response
 from transom.apiserver.requestinfo import RequestInfo
+from transom.http.messages import Answer, Request, Response
 from transom.kit.clock import rfc3339_micro
 from transom.machinery import codec
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from transom.apiserver.context import User
-from transom.apiserver.http.messages import Request
+from transom.http.messages import Request
 from transom.kit import jws
 from transom.machinery import errors
 from transom.machinery.field import aggregate_text

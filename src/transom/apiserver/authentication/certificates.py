@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from transom.apiserver.authentication.chain import with_authenticated
 from transom.apiserver.context import User
-from transom.apiserver.http.messages import Request
+from transom.http.messages import Request
 from transom.kit.clock import Clock
 from transom.machinery import errors
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from transom.apiserver.context import ANONYMOUS, User
-from transom.apiserver.http.messages import Request
+from transom.http.messages import Request
 from transom.machinery import errors
 from transom.machinery.errors import ApiError
 

@@ -8,8 +8,8 @@ from urllib.parse import unquote
 
 from transom.apiserver.authentication.chain import AUTHENTICATED
 from transom.apiserver.context import ANONYMOUS, User
-from transom.apiserver.http.messages import Request
 from transom.apiserver.requestinfo import RequestInfo
+from transom.http.messages import Request
 from transom.machinery import serviceaccounts
 from transom.machinery.field import go_quote
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from transom.apiserver.context import User
 from transom.apiserver.flowcontrol import objects, rules
 from transom.apiserver.flowcontrol.levels import Level
-from transom.apiserver.http.messages import Headers
 from transom.apiserver.requestinfo import RequestInfo
+from transom.http.messages import Headers
 from transom.kit.clock import Clock
 from transom.machinery.objects import Object
 

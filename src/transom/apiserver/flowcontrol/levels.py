@@ -13,7 +13,7 @@ import heapq
 from collections import Counter, deque
 from itertools import count
 
-from transom.apiserver.http.messages import Response
+from transom.http.messages import Response
 from transom.kit.clock import Clock
 
 WAIT_LIMIT = 15.0  # seconds in a queue, a quarter of the time a request may take

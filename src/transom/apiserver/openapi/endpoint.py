@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from transom.apiserver import discovery, openapi
-from transom.apiserver.http.messages import Answer, Headers, Request, Response
 from transom.apiserver.openapi.custom import CustomSchema
+from transom.http.messages import Answer, Headers, Request, Response
 from transom.machinery import errors
 from transom.machinery.kinds import Kind
 

@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from transom.apiserver.context import Context
-from transom.apiserver.http.messages import Answer, Request
 from transom.apiserver.negotiate import Form
 from transom.apiserver.requestinfo import RequestInfo
 from transom.apiserver.resources import Resource
+from transom.http.messages import Answer, Request
 
 if TYPE_CHECKING:
     from transom.apiserver.server import ApiServer

@@ -5,9 +5,9 @@ What can be refused is refused here, with Kubernetes' texts; the way to the kube
 
 from __future__ import annotations
 
-from transom.apiserver.http.messages import Answer, Response
 from transom.apiserver.options import boolean, first, integer
 from transom.apiserver.subresources.call import Call
+from transom.http.messages import Answer, Response
 from transom.machinery import errors, podutil
 from transom.machinery.errors import ApiError, GroupResource
 from transom.machinery.objects import Object

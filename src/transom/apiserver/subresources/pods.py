@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from transom.apiserver import respond, writes
-from transom.apiserver.http.messages import Response
 from transom.apiserver.negotiate import body_media
 from transom.apiserver.resources import Resource
 from transom.apiserver.subresources.call import Call
+from transom.http.messages import Response
 from transom.kit.clock import rfc3339
 from transom.machinery import codec, errors, field, podutil, selectors
 from transom.machinery.errors import ApiError, GroupResource

@@ -9,11 +9,11 @@ from transom.apiserver.admission.attributes import Attributes
 from transom.apiserver.authorization.node import node_name
 from transom.apiserver.authorization.rbac import absent
 from transom.apiserver.context import User
-from transom.apiserver.http.messages import Response
 from transom.apiserver.negotiate import body_media
 from transom.apiserver.requestinfo import RequestInfo
 from transom.apiserver.storage import encode_value
 from transom.apiserver.subresources.call import Call
+from transom.http.messages import Response
 from transom.kit.clock import rfc3339
 from transom.machinery import errors
 from transom.machinery.field import aggregate_text

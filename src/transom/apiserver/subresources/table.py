@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from transom.apiserver import writes
-from transom.apiserver.http.messages import Response
 from transom.apiserver.storage import Prepare
 from transom.apiserver.strategies import certificates
 from transom.apiserver.subresources import connect, pods, reviews, scale, tokens
 from transom.apiserver.subresources.call import Call, Handler
+from transom.http.messages import Response
 from transom.machinery.objects import Object
 
 _SCALE: dict[str, Handler] = {"get": scale.get, "update": scale.update, "patch": scale.patch_}

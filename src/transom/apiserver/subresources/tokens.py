@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from transom.apiserver import writes
-from transom.apiserver.http.messages import Response
 from transom.apiserver.negotiate import body_media
 from transom.apiserver.resources import Resource
 from transom.apiserver.storage import encode_value
 from transom.apiserver.subresources.call import Call
+from transom.http.messages import Response
 from transom.kit.clock import rfc3339
 from transom.machinery import errors
 from transom.machinery.errors import GroupResource

@@ -16,11 +16,11 @@ from urllib.parse import quote, unquote, urlsplit
 
 import orjson
 
-from transom.apiserver.http import goerrors
-from transom.apiserver.http.goerrors import join_host_port
-from transom.apiserver.http.outgoing import CallError, Head, Outgoing, Target
-from transom.apiserver.http.pool import Pool
 from transom.apiserver.service_resolver import Resolve, Unresolved
+from transom.http import goerrors
+from transom.http.goerrors import join_host_port
+from transom.http.outgoing import CallError, Head, Outgoing, Target
+from transom.http.pool import Pool
 from transom.machinery import codec
 from transom.machinery.field import go_quote
 from transom.machinery.kinds import GVK

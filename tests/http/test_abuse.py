@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from transom.apiserver.http import Limits, Request, Response
+from transom.http import Limits, Request, Response
 
 FAST = {"tick": 0.02, "linger": 1.0}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from transom.apiserver.http.outgoing import CallError, Head, Outgoing, Target, dial
+from transom.http.outgoing import CallError, Head, Outgoing, Target, dial
 
 _IDLE_KEPT = 25  # connections to one place
 _IDLE_SECONDS = 90.0

@@ -8,7 +8,7 @@ from http import HTTPStatus
 
 import orjson
 
-from transom.apiserver.http.messages import Headers, Response
+from transom.http.messages import Headers, Response
 from transom.machinery.errors import ApiError
 
 GZIP_THRESHOLD = 128 * 1024

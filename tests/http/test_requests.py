@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from transom.apiserver.http import Limits, Request, Response
-from transom.apiserver.http.messages import decode_path, parse_query
+from transom.http import Limits, Request, Response
+from transom.http.messages import decode_path, parse_query
 from transom.machinery import errors
 
 TEXT = [(b"Content-Type", b"text/plain")]

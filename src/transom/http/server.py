@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from time import monotonic
 
-from transom.apiserver.http.connection import Connection
-from transom.apiserver.http.encode import Date
-from transom.apiserver.http.messages import Handler
-from transom.apiserver.http.stream import Stream
+from transom.http.connection import Connection
+from transom.http.encode import Date
+from transom.http.messages import Handler
+from transom.http.stream import Stream
 
 log = logging.getLogger("transom.http")
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import httptools
 
-from transom.apiserver.http.encode import (
+from transom.http.encode import (
     CONTINUE,
     END_OF_STREAM,
     GZIP_THRESHOLD,
@@ -25,14 +25,14 @@ from transom.apiserver.http.encode import (
     status_response,
     wants_gzip,
 )
-from transom.apiserver.http.messages import Answer, Request, Response, StreamResponse, UpgradeResponse, decode_path
-from transom.apiserver.http.stream import RawConnection, Stream
-from transom.apiserver.http.tls import peer_of
+from transom.http.messages import Answer, Request, Response, StreamResponse, UpgradeResponse, decode_path
+from transom.http.stream import RawConnection, Stream
+from transom.http.tls import peer_of
 from transom.machinery import errors
 from transom.machinery.errors import ApiError
 
 if TYPE_CHECKING:
-    from transom.apiserver.http.server import HttpServer
+    from transom.http.server import HttpServer
 
 log = logging.getLogger("transom.http")
 

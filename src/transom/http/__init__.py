@@ -4,7 +4,7 @@ Why its own package: kubectl needs the raw socket after a 101 and watches need b
 no ready-made server gives. It knows nothing of Kubernetes except that an error before the handler is a Status too.
 """
 
-from transom.apiserver.http.messages import (
+from transom.http.messages import (
     Handler,
     PeerCertificate,
     Request,
@@ -13,9 +13,9 @@ from transom.apiserver.http.messages import (
     UpgradeResponse,
     chunk,
 )
-from transom.apiserver.http.server import HttpServer, Limits
-from transom.apiserver.http.stream import RawConnection, Stream
-from transom.apiserver.http.tls import server_context
+from transom.http.server import HttpServer, Limits
+from transom.http.stream import RawConnection, Stream
+from transom.http.tls import server_context
 
 __all__ = [
     "Handler",

@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from transom.apiserver.http.messages import PeerCertificate
+from transom.http.messages import PeerCertificate
 
 log = logging.getLogger("transom.http")
 

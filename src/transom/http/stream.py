@@ -9,10 +9,10 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from transom.apiserver.http.messages import chunk, unchunk
+from transom.http.messages import chunk, unchunk
 
 if TYPE_CHECKING:
-    from transom.apiserver.http.connection import Connection
+    from transom.http.connection import Connection
 
 
 _PIECE = 64 * 1024

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 import httptools
 
-from transom.apiserver.http import goerrors
-from transom.apiserver.http.goerrors import join_host_port
+from transom.http import goerrors
+from transom.http.goerrors import join_host_port
 
 _HIGH_WATER = 256 * 1024
 _FIRST_BYTES = 256  # of an answer, kept for the text about one that is not HTTP

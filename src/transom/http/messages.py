@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 if TYPE_CHECKING:
-    from transom.apiserver.http.stream import RawConnection, Stream
+    from transom.http.stream import RawConnection, Stream
 
 Headers = list[tuple[bytes, bytes]]
 

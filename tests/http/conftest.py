@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from transom.apiserver.http import Handler, HttpServer, Limits, Request, Response, server_context
+from transom.http import Handler, HttpServer, Limits, Request, Response, server_context
 from transom.kit import pki
 
 TEXT = [(b"Content-Type", b"text/plain")]

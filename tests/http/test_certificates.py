@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from transom.apiserver.http import Response, server_context
+from transom.http import Response, server_context
 from transom.kit import pki
 
 

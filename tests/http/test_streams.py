@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from transom.apiserver.http import (
+from transom.http import (
     Limits,
     RawConnection,
     Request,
