@@ -1,0 +1,4 @@
+"""The node agent: turns pods bound to its node into sandboxes and containers of a runtime, and tells what became of them.
+
+One kubelet for both operating systems; what differs is in `os_linux.py` and `os_windows.py`, behind `osrules.OsRules`.
+"""

@@ -1,0 +1,67 @@
+"""A kubelet's settings, with the names and defaults of Kubernetes' KubeletConfiguration where it has them.
+
+Pure data; `check` gives the errors with which a kubelet refuses to start, which differ by operating system.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+DEFAULT_EVICTION_LINUX = {
+    "memory.available": "100Mi",
+    "nodefs.available": "10%",
+    "nodefs.inodesFree": "5%",
+    "imagefs.available": "15%",
+}
+DEFAULT_EVICTION_WINDOWS = {"memory.available": "100Mi", "nodefs.available": "10%", "imagefs.available": "15%"}
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletConfig:
+    node_name: str
+    node_ip: str
+    version: str = "v1.20.15"
+    node_labels: Mapping[str, str] = field(default_factory=dict)
+    register_with_taints: tuple[Mapping[str, str], ...] = ()
+    register_schedulable: bool = True
+    provider_id: str = ""
+    max_pods: int = 110
+    pods_per_core: int = 0
+    root_dir: str = "/var/lib/kubelet"
+    pod_logs_dir: str = "/var/log/pods"
+    static_pod_path: str = ""
+    cluster_dns: tuple[str, ...] = ()
+    cluster_domain: str = "cluster.local"
+    resolv_conf: str = "/etc/resolv.conf"
+    pod_infra_image: str = ""  # "" for the operating system's default
+    kube_reserved: Mapping[str, str] = field(default_factory=dict)
+    system_reserved: Mapping[str, str] = field(default_factory=dict)
+    eviction_hard: Mapping[str, str] | None = None  # None for the operating system's defaults
+    eviction_soft: Mapping[str, str] = field(default_factory=dict)
+    eviction_soft_grace_period: Mapping[str, str] = field(default_factory=dict)
+    eviction_pressure_transition_period: float = 300.0
+    eviction_max_pod_grace_period: int = 0
+    eviction_minimum_reclaim: Mapping[str, str] = field(default_factory=dict)
+    cgroups_per_qos: bool = True
+    enforce_node_allocatable: tuple[str, ...] = ("pods",)
+    feature_gates: Mapping[str, bool] = field(default_factory=dict)
+    windows_priorityclass: str = "NORMAL_PRIORITY_CLASS"
+    allowed_unsafe_sysctls: tuple[str, ...] = ()
+    serialize_image_pulls: bool = True
+    registry_pull_qps: float = 5.0
+    registry_burst: int = 10
+    event_record_qps: float = 5.0
+    event_burst: int = 10
+    image_gc_high_threshold_percent: int = 85
+    image_gc_low_threshold_percent: int = 80
+    image_minimum_gc_age: float = 120.0
+    container_log_max_size: int = 10 << 20
+    container_log_max_files: int = 5
+    node_status_update_frequency: float = 10.0
+    node_status_report_frequency: float = 300.0
+    node_lease_duration_seconds: int = 40
+    sync_frequency: float = 60.0
+    port: int = 10250
+    anonymous_auth: bool = False
+    make_iptables_util_chains: bool = True

@@ -1,0 +1,80 @@
+"""What differs between a Linux and a Windows kubelet, as one interface; `os_linux.RULES` and `os_windows.RULES` fill it.
+
+Each method is one decision that Kubernetes' kubelet takes by operating system. Nothing else in the kubelet may ask which
+system it runs on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from transom.hosts.api import Files, Host, Identity
+from transom.machinery.objects import Object
+from transom.runtime.api import (
+    Container,
+    ContainerStats,
+    Image,
+    LinuxContainer,
+    LinuxSandbox,
+    SandboxStats,
+    Version,
+    WindowsContainer,
+)
+
+if TYPE_CHECKING:
+    from transom.kubelet.config import KubeletConfig
+
+
+class OsRules(Protocol):
+    name: Literal["linux", "windows"]
+
+    # The node
+    def check_config(self, config: KubeletConfig) -> list[str]:
+        """Why a kubelet with these settings refuses to start."""
+
+    def default_labels(self, identity: Identity, release: tuple[int, int]) -> Mapping[str, str]: ...
+    def node_info(self, identity: Identity, runtime: Version, config: KubeletConfig) -> Object: ...
+    def default_eviction(self) -> Mapping[str, str]: ...
+    def capacity_extras(self, host: Host) -> Mapping[str, str]:
+        """Resources beside cpu, memory, pods and ephemeral-storage."""
+
+    def ready_message(self) -> str: ...
+    def default_pause_image(self) -> str: ...
+
+    # Sandboxes and containers
+    def sandbox_options(self, pod: Object, config: KubeletConfig) -> LinuxSandbox: ...
+    def container_options(
+        self, pod: Object, container: Object, image: Image, host: Host, config: KubeletConfig
+    ) -> tuple[LinuxContainer | None, WindowsContainer | None]:
+        """Raises ContainerFailure."""
+
+    def mount_path(self, path: str) -> str:
+        """A container path as the runtime is told it."""
+
+    def host_path(self, path: str) -> str:
+        """A host path of a pod as the kubelet uses it."""
+
+    def join(self, *parts: str) -> str: ...
+    def single_file_mounts(self, runtime: Version) -> bool: ...
+    def manages_hosts_file(self, runtime: Version, release: tuple[int, int]) -> bool: ...
+    def mount_propagation(self, asked: str | None) -> Literal["private", "hostToContainer", "bidirectional"]: ...
+    def stop_grace(self, runtime: Version, grace: float) -> float: ...
+
+    # Volumes
+    def mount_tmpfs(self, files: Files, path: str) -> bool:
+        """Makes the directory of a memory volume; whether it really is in memory."""
+
+    def set_ownership(self, files: Files, path: str, fs_group: int | None) -> None: ...
+    def replace_link(self, files: Files, target: str, link: str) -> None:
+        """Switches `..data` to a new version of a volume."""
+
+    def check_host_path(self, files: Files, path: str, kind: str) -> None:
+        """Raises VolumeFailure."""
+
+    # Statistics and eviction
+    def node_stats(self, host: Host, runtime_stats: Sequence[ContainerStats]) -> Object: ...
+    def pod_network_stats(self, stats: SandboxStats | None) -> Object | None: ...
+    def container_stats(self, stats: ContainerStats, container: Container | None, host: Host) -> Object: ...
+    def signals(self, host: Host) -> Sequence[str]:
+        """The eviction signals that are observed."""

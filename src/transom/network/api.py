@@ -1,0 +1,71 @@
+"""The network as runtimes, kubelets and the API server see it: addresses for sandboxes, connections to addresses.
+
+`Dataplane` is the seam: the model needs no privileges and reaches addresses that exist nowhere but here, because both ends
+of a connection are handed out as a socket pair; on a real network `connect` is an ordinary TCP connection.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+
+class NetworkFailure(Exception):
+    """An address could not be given or taken back; the text is the plugin's."""
+
+
+class PortMapping(NamedTuple):
+    container_port: int
+    host_port: int
+    protocol: str = "TCP"
+    host_ip: str = ""
+
+
+class DnsConfig(NamedTuple):
+    servers: tuple[str, ...] = ()
+    searches: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+
+
+class SandboxNetwork(NamedTuple):
+    """What a network plugin is told about a sandbox."""
+
+    sandbox: str  # its id
+    namespace: str
+    pod: str
+    uid: str
+    dns: DnsConfig = DnsConfig()
+    ports: Sequence[PortMapping] = ()
+    annotations: Mapping[str, str] = {}
+
+
+class PodNetwork(Protocol):
+    """The network of one node."""
+
+    def ready(self) -> str:
+        """Empty, or why no sandbox can be given an address yet."""
+
+    async def add(self, sandbox: SandboxNetwork) -> list[str]:
+        """The addresses, the primary first. Raises NetworkFailure."""
+
+    async def remove(self, sandbox: str) -> None: ...
+
+
+Accept = Callable[[socket.socket], None]
+"""Takes the server's end of a connection; must not block."""
+
+
+class Dataplane(Protocol):
+    async def connect(self, address: str, port: int, source: str = "") -> socket.socket:
+        """A connected, non-blocking stream socket. `source` is the address of who asks, "" for the machine itself.
+
+        Raises ConnectionRefusedError where nobody listens, TimeoutError where no packet would come back, and
+        OSError(EHOSTUNREACH) where no route is.
+        """
+
+    def listen(self, address: str, port: int, accept: Accept) -> Callable[[], None]:
+        """Takes connections to the address; the answer ends that. OSError(EADDRINUSE) when somebody has it."""
+
+
+Dial = Callable[[str, int], Awaitable[socket.socket]]

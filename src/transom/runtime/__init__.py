@@ -1,0 +1,1 @@
+"""Container runtimes behind one interface shaped like CRI."""

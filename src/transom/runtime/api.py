@@ -1,0 +1,326 @@
+"""The runtime seam: sandboxes, containers, commands in them, images and statistics, as CRI has them.
+
+A runtime belongs to one host and outlives the kubelet that uses it: a kubelet that comes back finds its sandboxes here.
+It knows nothing of the API; what a container is to be is decided by the kubelet before. Every failure is a
+`RuntimeFailure` whose text is what the real runtime's client would show (`rpc error: code = Unknown desc = ...`).
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, Protocol
+
+from transom.network.api import DnsConfig, PortMapping
+
+
+class RuntimeFailure(Exception):
+    """`str()` is the whole text, with "rpc error: code = CODE desc = " in front. `code` is gRPC's name of it."""
+
+    def __init__(self, code: str, description: str) -> None:
+        super().__init__(f"rpc error: code = {code} desc = {description}")
+        self.code = code
+        self.description = description
+
+
+SandboxState = Literal["ready", "notready"]
+ContainerState = Literal["created", "running", "exited", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class LinuxSandbox:
+    host_network: bool = False
+    host_pid: bool = False
+    host_ipc: bool = False
+    share_processes: bool = False
+    privileged: bool = False
+    run_as_user: int | None = None
+    run_as_group: int | None = None
+    supplemental_groups: tuple[int, ...] = ()
+    sysctls: Mapping[str, str] = field(default_factory=dict)
+    selinux: Mapping[str, str] | None = None
+    seccomp: str = ""
+    cgroup_parent: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxConfig:
+    name: str
+    namespace: str
+    uid: str
+    attempt: int = 0
+    hostname: str = ""
+    log_directory: str = ""
+    dns: DnsConfig = DnsConfig()
+    ports: tuple[PortMapping, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    linux: LinuxSandbox = LinuxSandbox()  # the kubelet fills it on Windows too, as Kubernetes' does
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    container_path: str
+    host_path: str
+    read_only: bool = False
+    propagation: Literal["private", "hostToContainer", "bidirectional"] = "private"
+    selinux_relabel: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LinuxResources:
+    cpu_period: int = 0
+    cpu_quota: int = 0
+    cpu_shares: int = 0
+    memory_limit: int = 0
+    oom_score_adj: int = 0
+    hugepages: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LinuxContainer:
+    resources: LinuxResources = LinuxResources()
+    privileged: bool = False
+    run_as_user: int | None = None
+    run_as_user_name: str = ""
+    run_as_group: int | None = None
+    supplemental_groups: tuple[int, ...] = ()
+    add_capabilities: tuple[str, ...] = ()
+    drop_capabilities: tuple[str, ...] = ()
+    read_only_root: bool = False
+    no_new_privileges: bool = False
+    selinux: Mapping[str, str] | None = None
+    seccomp: str = ""
+    apparmor: str = ""
+    masked_paths: tuple[str, ...] = ()
+    read_only_paths: tuple[str, ...] = ()
+    pid_namespace: Literal["container", "pod", "node", "target"] = "container"
+    target_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WindowsResources:
+    cpu_shares: int = 0
+    cpu_count: int = 0
+    cpu_maximum: int = 0
+    memory_limit: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class WindowsContainer:
+    resources: WindowsResources = WindowsResources()
+    run_as_user_name: str = ""
+    credential_spec: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerConfig:
+    name: str
+    attempt: int
+    image: str  # as the pod names it
+    image_ref: str  # the id that the pull gave
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    working_dir: str = ""
+    env: tuple[tuple[str, str], ...] = ()
+    mounts: tuple[Mount, ...] = ()
+    devices: tuple[str, ...] = ()
+    log_path: str = ""  # below the sandbox's log directory
+    stdin: bool = False
+    stdin_once: bool = False
+    tty: bool = False
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    ports: tuple[PortMapping, ...] = ()  # declared ones; a simulated server listens on them
+    linux: LinuxContainer | None = None
+    windows: WindowsContainer | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sandbox:
+    id: str
+    config: SandboxConfig
+    state: SandboxState
+    created_at: float
+    handler: str = ""
+    ips: tuple[str, ...] = ()  # empty on the host's network
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    id: str
+    sandbox_id: str
+    name: str
+    attempt: int
+    state: ContainerState
+    image: str
+    image_ref: str
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    created_at: float
+    started_at: float = 0.0
+    finished_at: float = 0.0
+    exit_code: int = 0
+    reason: str = ""  # Completed, Error, OOMKilled, ContainerCannotRun, StartError
+    message: str = ""
+    log_path: str = ""  # whole
+    mounts: tuple[Mount, ...] = ()
+
+
+class Image(NamedTuple):
+    id: str
+    tags: tuple[str, ...]
+    digests: tuple[str, ...]
+    size: int
+    uid: int | None = None  # a numeric user of the image
+    username: str = ""
+
+
+class Auth(NamedTuple):
+    username: str = ""
+    password: str = ""
+    server: str = ""
+
+
+class ExecResult(NamedTuple):
+    stdout: bytes
+    stderr: bytes
+    exit_code: int
+
+
+class Process(Protocol):
+    """A command that runs in a container for a client, or an attached client of the container's own process."""
+
+    def write(self, data: bytes) -> None:
+        """To its standard input."""
+
+    def end_input(self) -> None: ...
+    def resize(self, width: int, height: int) -> None: ...
+    async def wait(self) -> int:
+        """The exit code, after all output was handed over. For attach: when the container has ended."""
+
+    def close(self) -> None:
+        """The client has gone: an exec'd command is killed, an attached container is left alone."""
+
+
+Output = Callable[[Literal["stdout", "stderr"], bytes], None]
+
+
+class Filesystem(NamedTuple):
+    mount_point: str
+    used: int
+    inodes_used: int
+
+
+class CpuUsage(NamedTuple):
+    core_nanoseconds: int
+    nano_cores: int | None
+
+
+class ContainerStats(NamedTuple):
+    id: str
+    name: str
+    attempt: int
+    labels: Mapping[str, str]
+    time: float
+    cpu: CpuUsage | None
+    working_set: int | None
+    usage: int = 0
+    rss: int = 0
+    page_faults: int = 0
+    major_page_faults: int = 0
+    paged: int = 0  # Windows: bytes in the page file
+    writable_layer: Filesystem | None = None
+
+
+class Interface(NamedTuple):
+    name: str
+    rx_bytes: int
+    tx_bytes: int
+    rx_errors: int | None = None
+    tx_errors: int | None = None
+
+
+class SandboxStats(NamedTuple):
+    id: str
+    time: float
+    interfaces: tuple[Interface, ...]
+
+
+class RuntimeStatus(NamedTuple):
+    """Empty texts mean ready; else `REASON` and the message, as CRI's conditions have them."""
+
+    runtime_reason: str = ""
+    runtime_message: str = ""
+    network_reason: str = ""
+    network_message: str = ""
+
+
+class Event(NamedTuple):
+    """Something happened that a kubelet should look at. `pod_uid` is the sandbox's."""
+
+    kind: Literal["sandbox", "started", "died", "removed"]
+    pod_uid: str
+    container_id: str
+
+
+class Version(NamedTuple):
+    name: str  # docker, containerd
+    version: str  # says when it is simulated: "19.3.14-sim"
+
+
+class Runtime(Protocol):
+    @property
+    def version(self) -> Version: ...
+    def status(self) -> RuntimeStatus: ...
+
+    # Sandboxes
+    async def run_sandbox(self, config: SandboxConfig, handler: str = "") -> str: ...
+    async def stop_sandbox(self, sandbox_id: str) -> None:
+        """Its containers are killed, its network is gone. Nothing happens to one that is not there."""
+
+    async def remove_sandbox(self, sandbox_id: str) -> None: ...
+    def sandboxes(self, uid: str = "") -> Sequence[Sandbox]:
+        """All, or those of one pod; the newest first."""
+
+    # Containers
+    async def create_container(self, sandbox_id: str, config: ContainerConfig) -> str: ...
+    async def start_container(self, container_id: str) -> None: ...
+    async def stop_container(self, container_id: str, grace: float) -> None: ...
+    async def remove_container(self, container_id: str) -> None: ...
+    def containers(self, uid: str = "") -> Sequence[Container]:
+        """All, or those of one pod; the newest first."""
+
+    def container(self, container_id: str) -> Container | None: ...
+    def reopen_log(self, container_id: str) -> None: ...
+
+    # Commands
+    async def exec_sync(self, container_id: str, command: Sequence[str], seconds: float = 0) -> ExecResult:
+        """RuntimeFailure with the code DeadlineExceeded after so many seconds; 0 means no limit."""
+
+    async def exec(
+        self, container_id: str, command: Sequence[str], output: Output, *, stdin: bool = False, tty: bool = False
+    ) -> Process: ...
+    async def attach(self, container_id: str, output: Output, *, stdin: bool = False, tty: bool = False) -> Process: ...
+    async def port_forward(self, sandbox_id: str, port: int) -> socket.socket:
+        """A connection to a port in the sandbox. RuntimeFailure (or a text on Windows without wincat) where it fails."""
+
+    # Images
+    async def pull_image(self, image: str, auth: Auth | None = None, sandbox: SandboxConfig | None = None) -> str:
+        """Its id. Fails with NotFound, Unknown, Unavailable."""
+
+    def image(self, image: str) -> Image | None:
+        """By name, digest or id."""
+
+    def images(self) -> Sequence[Image]: ...
+    async def remove_image(self, image: str) -> None: ...
+    def image_filesystem(self) -> Filesystem: ...
+
+    # Statistics and news
+    def container_stats(self, uid: str = "") -> Sequence[ContainerStats]:
+        """Of running containers."""
+
+    def sandbox_stats(self, uid: str = "") -> Sequence[SandboxStats]: ...
+    def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:
+        """Called at once for each event; the answer ends that."""
