@@ -52,7 +52,7 @@ class SandboxConfig:
     attempt: int = 0
     hostname: str = ""
     log_directory: str = ""
-    dns: DnsConfig = DnsConfig()
+    dns: DnsConfig = field(default=DnsConfig())
     ports: tuple[PortMapping, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
