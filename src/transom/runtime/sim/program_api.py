@@ -1,0 +1,155 @@
+"""What a simulated program is given and what is asked of it: the border between the engine and `programs/`.
+
+The engine (sandboxes, containers, streams, logs) calls `programs.start(context)` for a container's own command and for
+every exec'd one. A program sees its container only through its `ProgramContext`; what it does with it is its own affair.
+A program that waits for nothing but a connection or a timer holds no task.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, Protocol
+
+from transom.hosts.api import ContainerFiles
+from transom.kit.clock import Clock
+from transom.network.api import Accept, DnsConfig, PortMapping
+
+Signal = Literal["SIGHUP", "SIGINT", "SIGQUIT", "SIGKILL", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGWINCH", "SIGPIPE", "SIGALRM"] | str
+"""By name. On Windows CTRL_C_EVENT, CTRL_BREAK_EVENT, CTRL_CLOSE_EVENT and CTRL_SHUTDOWN_EVENT."""
+
+Userland = Literal["busybox", "gnu", "nanoserver", "servercore", "windows", "none", "any"]
+"""Which commands an image brings: busybox (also Alpine), gnu (Debian and its like), the three Windows bases, none
+(nothing but its own program), or any: nobody knows the image, so every command that we know is taken to be there."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImageInfo:
+    """What a program may know of its image."""
+
+    name: str  # "docker.io/library/nginx:1.19"
+    os: Literal["linux", "windows"]
+    program: str = ""  # how it behaves when its own entrypoint runs: "nginx", "pause", "agnhost"; "" unknown
+    options: Mapping[str, str] = field(default_factory=dict)  # of the program, from the catalogue
+    userland: Userland = "any"
+    entrypoint: tuple[str, ...] = ()
+    cmd: tuple[str, ...] = ()
+
+
+class Stdin(Protocol):
+    """Standard input. A terminal's line editing, echo and control keys are done before it gets here."""
+
+    async def read(self, size: int = 65536) -> bytes:
+        """What is there, at least one byte; b"" at the end, and at once when nobody keeps it open."""
+
+    async def readline(self) -> bytes:
+        """With its line end; the last line may have none."""
+
+
+class ProcessEntry(NamedTuple):
+    pid: int
+    parent: int
+    user: str
+    argv: tuple[str, ...]
+    started: float  # clock.time()
+    memory: int
+
+
+class ProcessTable(Protocol):
+    """The processes that see each other: those of a container, or of a pod that shares them."""
+
+    def list(self) -> Sequence[ProcessEntry]: ...
+    def add(self, argv: Sequence[str], parent: int, signal: Callable[[str], None]) -> int:
+        """A child of a program, for as long as it wants to show it. Its pid."""
+
+    def remove(self, pid: int) -> None: ...
+    def signal(self, pid: int, name: Signal) -> bool:
+        """False when there is no such process. SIGKILL to a main process ends the container, as does its own reaction
+        to another signal; pid 1 never dies of SIGKILL from within its own container on Linux."""
+
+
+class Usage(Protocol):
+    """What the program costs. Nothing of it needs to be undone at the end."""
+
+    def cpu(self, cores: float) -> None:
+        """From now on it keeps so many cores busy (0 at the start)."""
+
+    def burn(self, seconds: float) -> None:
+        """So much CPU time is used at once, beside the above."""
+
+    def memory(self, size: int) -> bool:
+        """It now holds so many bytes. On Linux past the limit the container is killed (the context is then dead); on
+        Windows the answer is False, nothing has changed, and the program does what it does when an allocation fails."""
+
+
+class ProgramContext(Protocol):
+    """All that a program can see and do. `exit` may be called while `start` still runs."""
+
+    argv: tuple[str, ...]  # never empty
+    env: dict[str, str]  # the program's own copy; on Windows names compare without case
+    cwd: str
+    main: bool  # the container's own process, not an exec'd one
+    pid: int  # as seen inside; 1 for a Linux container's own process
+    os: Literal["linux", "windows"]
+    user: str  # "root", "1000", "ContainerAdministrator"
+    uid: int  # Linux
+    gid: int
+    groups: Sequence[int]
+    privileged: bool
+    image: ImageInfo
+    sim: Mapping[str, str]  # annotations `sim.transom.dev/KEY` that apply to this container, by KEY; empty when exec'd
+    ports: Sequence[PortMapping]  # that the container declares; a server of an unknown image listens on them
+    hostname: str
+    ips: Sequence[str]  # of the sandbox; of the machine on the host's network
+    dns: DnsConfig
+    build: str  # Windows: "10.0.17763.1697" as the container sees it; Linux: the kernel's release
+    cpus: int
+    memory_limit: int  # bytes that can be had at all: the container's limit, or the machine's memory
+    container_id: str
+    files: ContainerFiles
+    clock: Clock
+    rng: random.Random
+    stdin: Stdin
+    tty: bool
+    tty_size: tuple[int, int]  # columns, rows; may change, with SIGWINCH
+    processes: ProcessTable
+    usage: Usage
+
+    def out(self, data: bytes) -> None:
+        """To standard output. "\\n" ends lines on both systems' pipes unless the program writes something else."""
+
+    def err(self, data: bytes) -> None: ...
+    def exit(self, code: int) -> None:
+        """The program has ended; later calls do nothing. 128 + signal when a signal ended it. The engine gives back
+        what it got through this context: listeners are closed, memory is free."""
+
+    def listen(self, port: int, accept: Accept, address: str = "") -> Callable[[], None]:
+        """On all addresses of the sandbox, or one ("127.0.0.1": only from inside). The answer ends that.
+        OSError(EADDRINUSE), OSError(EACCES) for a low port without the right. Ends by itself with the program."""
+
+    async def connect(self, host: str, port: int) -> socket.socket:
+        """As `Dataplane.connect`, from inside the sandbox: `host` is an address, "localhost" or a name to be resolved.
+        Also raises socket.gaierror."""
+
+    async def resolve(self, name: str) -> list[str]:
+        """Addresses, by the hosts file, then the pod's DNS. socket.gaierror when there are none."""
+
+
+class Program(Protocol):
+    """A running program. It ends by `context.exit`."""
+
+    def signal(self, name: Signal) -> None:
+        """It may ignore it, end at once or end later. A Linux program that is pid 1 and has no handler ignores it."""
+
+    def kill(self) -> None:
+        """It is gone: timers and tasks are to be cancelled, connections closed. `context.exit` need not be called."""
+
+
+class Start(Protocol):
+    """`programs.start`."""
+
+    def __call__(self, context: ProgramContext) -> Program:
+        """Raises FileNotFoundError when `argv[0]` is no program of this container, PermissionError when it may not be
+        run, IsADirectoryError; the engine has the runtime's words for it."""
