@@ -65,3 +65,9 @@ class KubeletConfig:
     port: int = 10250
     anonymous_auth: bool = False
     make_iptables_util_chains: bool = True
+
+    @property
+    def release(self) -> tuple[int, int]:
+        """Of the kubelet: (1, 20) for v1.20.15."""
+        major, minor = self.version.removeprefix("v").split(".")[:2]
+        return int(major), int(minor.rstrip("+"))
