@@ -18,7 +18,8 @@ from transom.kit.clock import Clock
 from transom.network.api import Accept, DnsConfig, PortMapping
 
 Signal = str
-"""By name: SIGTERM, SIGHUP, SIGINT, SIGKILL, SIGUSR1, SIGWINCH ... On Windows CTRL_C_EVENT, CTRL_BREAK_EVENT, CTRL_CLOSE_EVENT and CTRL_SHUTDOWN_EVENT."""
+"""By name: SIGTERM, SIGHUP, SIGINT, SIGKILL, SIGUSR1, SIGWINCH. On Windows CTRL_C_EVENT, CTRL_BREAK_EVENT,
+CTRL_CLOSE_EVENT and CTRL_SHUTDOWN_EVENT."""
 
 Userland = Literal["busybox", "gnu", "nanoserver", "servercore", "windows", "none", "any"]
 """Which commands an image brings: busybox (also Alpine), gnu (Debian and its like), the three Windows bases, none
