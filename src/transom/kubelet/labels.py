@@ -1,0 +1,86 @@
+"""The labels and annotations by which a kubelet finds its sandboxes and containers again after it was away."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+
+import orjson
+
+from transom.machinery.objects import Object
+
+POD_NAME = "io.kubernetes.pod.name"
+POD_NAMESPACE = "io.kubernetes.pod.namespace"
+POD_UID = "io.kubernetes.pod.uid"
+CONTAINER_NAME = "io.kubernetes.container.name"
+
+DELETION_GRACE = "io.kubernetes.pod.deletionGracePeriod"
+TERMINATION_GRACE = "io.kubernetes.pod.terminationGracePeriod"
+HASH = "io.kubernetes.container.hash"
+RESTART_COUNT = "io.kubernetes.container.restartCount"
+TERMINATION_PATH = "io.kubernetes.container.terminationMessagePath"
+TERMINATION_POLICY = "io.kubernetes.container.terminationMessagePolicy"
+PRE_STOP = "io.kubernetes.container.preStopHandler"
+PORTS = "io.kubernetes.container.ports"
+
+CONFIG_SOURCE = "kubernetes.io/config.source"
+CONFIG_MIRROR = "kubernetes.io/config.mirror"
+CONFIG_HASH = "kubernetes.io/config.hash"
+CONFIG_SEEN = "kubernetes.io/config.seen"
+
+
+def container_hash(container: Object) -> str:
+    """Another one when anything in the container's spec was changed."""
+    return f"{zlib.crc32(orjson.dumps(container, option=orjson.OPT_SORT_KEYS)):x}"
+
+
+def pod_labels(pod: Object) -> dict[str, str]:
+    """Labels of a sandbox: the pod's own and the three that say whose it is."""
+    meta = pod["metadata"]
+    return {
+        **(meta.get("labels") or {}),
+        POD_NAME: meta["name"], POD_NAMESPACE: meta["namespace"], POD_UID: meta["uid"],
+    }
+
+
+def container_labels(pod: Object, container: Object) -> dict[str, str]:
+    meta = pod["metadata"]
+    return {
+        CONTAINER_NAME: container["name"],
+        POD_NAME: meta["name"], POD_NAMESPACE: meta["namespace"], POD_UID: meta["uid"],
+    }
+
+
+def container_annotations(pod: Object, container: Object, restarts: int) -> dict[str, str]:
+    """What is needed to stop a container properly and to tell of it when the pod's spec is not at hand."""
+    out = {
+        HASH: container_hash(container),
+        RESTART_COUNT: str(restarts),
+        TERMINATION_PATH: container.get("terminationMessagePath") or "",
+        TERMINATION_POLICY: container.get("terminationMessagePolicy") or "",
+    }
+    deletion = pod["metadata"].get("deletionGracePeriodSeconds")
+    if deletion is not None:
+        out[DELETION_GRACE] = str(deletion)
+    grace = pod["spec"].get("terminationGracePeriodSeconds")
+    if grace is not None:
+        out[TERMINATION_GRACE] = str(grace)
+    hook = (container.get("lifecycle") or {}).get("preStop")
+    if hook is not None:
+        out[PRE_STOP] = orjson.dumps({**container, "lifecycle": {"preStop": hook}}).decode()
+    if container.get("ports"):
+        out[PORTS] = orjson.dumps(container["ports"]).decode()
+    return out
+
+
+def is_static(pod: Object) -> bool:
+    """From a file, not from the API."""
+    return _annotations(pod).get(CONFIG_SOURCE, "api") != "api"
+
+
+def is_mirror(pod: Object) -> bool:
+    return CONFIG_MIRROR in _annotations(pod)
+
+
+def _annotations(pod: Object) -> Mapping[str, str]:
+    return pod["metadata"].get("annotations") or {}
