@@ -76,12 +76,15 @@ class Storage:
         """The stored object as a dict in the storage version, a custom one in that of the resource. Shared: read only."""
         entry = self.cached(record)
         if entry.obj is None or (res.custom and entry.reader is not res):
-            entry.obj = res.ops.load(record.value)
-            entry.reader = res
-            self._decoded.append(entry)
-            if len(self._decoded) > _DECODED_KEPT:
-                self._decoded.popleft().obj = None
-        return entry.obj
+            self._keep_decoded(entry, res, res.ops.load(record.value))
+        return entry.obj  # type: ignore[return-value]  # just set
+
+    def _keep_decoded(self, entry: Cached, res: Resource, obj: Object) -> None:
+        entry.obj = obj
+        entry.reader = res
+        self._decoded.append(entry)
+        if len(self._decoded) > _DECODED_KEPT:
+            self._decoded.popleft().obj = None
 
     def labels(self, res: Resource, record: Record) -> dict[str, str]:
         entry = self.cached(record)
@@ -215,8 +218,9 @@ class Storage:
             # orjson's bytes keep the room of their buffer, four times what they hold; what stays gets its own size.
             return bytes(memoryview(orjson.dumps(body)))
 
-        pending = self.store.put(key, encode, expected=expected, ttl=ttl)
-        pending.add_done_callback(lambda done: _attach(done, cached))
+        pending = self.store.put(key, encode, expected=expected, ttl=ttl, cache=cached)
+        if not res.custom:  # those who watch need not decode what was just encoded
+            self._keep_decoded(cached, res, {"kind": res.kind.kind, "apiVersion": res.kind.gvk().api_version, **body})
         return pending
 
     # ---- updating ------------------------------------------------------------------------------------------------
@@ -436,11 +440,6 @@ def encode_value(obj: Object, *, custom: bool = False) -> bytes:
     """An object as a record holds it: the kind is known, and so is the version unless the object is a custom one."""
     body = {k: v for k, v in obj.items() if k not in ("apiVersion", "kind")}
     return orjson.dumps({"apiVersion": obj["apiVersion"], **body} if custom else body)
-
-
-def _attach(done: asyncio.Future[Record], cached: Cached) -> None:
-    if not done.cancelled() and done.exception() is None:
-        done.result().cache = cached
 
 
 def _keep(meta: Object, old: Object, name: str) -> None:

@@ -7,7 +7,7 @@ watcher is dropped by its connection, never awaited.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 import orjson
@@ -22,6 +22,8 @@ from transom.store.api import Event, Record
 
 BOOKMARK_EVERY = 60.0
 _BOOKMARK_BEFORE_END = 2.0
+# The field by which many watch their share of a kind: a thousand kubelets must not each look at every pod.
+TRIGGERS = {"/Pod": "spec.nodeName"}
 
 
 class Sink(Protocol):
@@ -84,14 +86,17 @@ class Watcher:
 class Audience:
     """Watchers of one bucket with the same filter and the same form."""
 
-    __slots__ = ("_bucket", "form", "keep", "key", "members", "prefix")
+    __slots__ = ("_bucket", "form", "keep", "key", "members", "place", "prefix")
 
-    def __init__(self, bucket: _Bucket, key: object, prefix: str, keep: Keep | None, form: Form) -> None:
+    def __init__(
+        self, bucket: _Bucket, key: object, prefix: str, keep: Keep | None, form: Form, place: str = ""
+    ) -> None:
         self._bucket = bucket
         self.key = key
         self.prefix = prefix
         self.keep = keep
         self.form = form
+        self.place = place  # where the bucket finds it
         self.members: dict[int, Watcher] = {}
 
     def leave(self, watcher: Watcher) -> None:
@@ -155,44 +160,56 @@ def _cache(event: Event) -> dict[Any, Any]:
 
 
 class _Bucket:
-    def __init__(self, hub: Hub, name: str) -> None:
+    def __init__(self, hub: Hub, res: Resource) -> None:
         self._hub = hub
-        self._name = name
+        self._res = res
         self._audiences: dict[object, Audience] = {}
-        # Audiences that can only ever see one namespace (or one object) are found by it.
-        self._by_prefix: dict[str, dict[object, Audience]] = {}
-        self._subscription = hub.storage.store.watch(f"{name}/", hub.storage.store.revision, self._on_events)
+        # Audiences that can only ever see one namespace, one object or the pods of one node are found by it.
+        self._by_place: dict[str, dict[object, Audience]] = {}
+        self._trigger = TRIGGERS.get(res.kind.key, "")
+        store = hub.storage.store
+        self._subscription = store.watch(f"{res.bucket}/", store.revision, self._on_events)
 
-    def audience(self, key: object, prefix: str, keep: Keep | None, form: Form) -> Audience:
+    def audience(self, key: object, prefix: str, options: ListOptions, keep: Keep | None, form: Form) -> Audience:
         found = self._audiences.get(key)
         if found is None:
-            found = self._audiences[key] = Audience(self, key, prefix, keep, form)
-            self._by_prefix.setdefault(prefix, {})[key] = found
+            place = self._place(prefix, options)
+            found = self._audiences[key] = Audience(self, key, prefix, keep, form, place)
+            self._by_place.setdefault(place, {})[key] = found
         return found
+
+    def _place(self, prefix: str, options: ListOptions) -> str:
+        if options.fields is not None:
+            name = options.fields.exact("metadata.name")
+            if name and prefix.count("/") == (2 if self._res.kind.namespaced else 1):
+                return prefix + name
+            value = options.fields.exact(self._trigger) if self._trigger else None
+            if value is not None:
+                return _triggered(value)
+        return prefix
 
     def forget(self, audience: Audience) -> None:
         self._audiences.pop(audience.key, None)
-        group = self._by_prefix.get(audience.prefix, {})
+        group = self._by_place.get(audience.place, {})
         group.pop(audience.key, None)
         if not group:
-            self._by_prefix.pop(audience.prefix, None)
+            self._by_place.pop(audience.place, None)
         if not self._audiences:
             self._subscription.cancel()
-            self._hub.forget(self._name)
+            self._hub.forget(self._res.bucket)
 
     def end(self) -> None:
         for watcher in [w for audience in self._audiences.values() for w in audience.members.values()]:
             watcher.finish()
 
     def _on_events(self, events: Sequence[Event]) -> None:
-        touched: dict[object, Audience] = {}
+        touched: dict[Audience, list[Event]] = {}
         for event in events:
-            for prefix in _prefixes(event.key):
-                group = self._by_prefix.get(prefix)
-                if group:
-                    touched.update(group)
-        for audience in touched.values():
-            parts = audience.render(events)
+            for place in self._places(event):
+                for audience in self._by_place.get(place, {}).values():
+                    touched.setdefault(audience, []).append(event)
+        for audience, relevant in touched.items():
+            parts = audience.render(relevant)
             if not parts:
                 continue
             payload = audience.form.join(parts)
@@ -201,14 +218,25 @@ class _Bucket:
         for event in events:  # history keeps the events, not what was made of them
             event.cache = None
 
+    def _places(self, event: Event) -> Iterable[str]:
+        """Where those may stand who can see this event: bucket, namespace, object, value of the trigger field."""
+        key = event.key
+        first = key.index("/") + 1
+        places = [key[:first], key]
+        second = key.find("/", first)
+        if second >= 0:
+            places.append(key[: second + 1])
+        if self._trigger:
+            values = {
+                self._hub.storage.fields(self._res, record)[self._trigger]
+                for record in (event.record, event.previous) if record is not None
+            }
+            places += [_triggered(value) for value in values]
+        return places
 
-def _prefixes(key: str) -> Iterator[str]:
-    """The prefixes under which a watcher may stand for this key: bucket, namespace."""
-    first = key.index("/") + 1
-    yield key[:first]
-    second = key.find("/", first)
-    if second >= 0:
-        yield key[: second + 1]
+
+def _triggered(value: str) -> str:
+    return f"={value}"
 
 
 class Hub:
@@ -259,8 +287,8 @@ class Hub:
                 event.cache = None
         bucket = self._buckets.get(res.bucket)
         if bucket is None:
-            bucket = self._buckets[res.bucket] = _Bucket(self, res.bucket)
-        audience = bucket.audience(key, prefix, keep, form)
+            bucket = self._buckets[res.bucket] = _Bucket(self, res)
+        audience = bucket.audience(key, prefix, options, keep, form)
         watcher = Watcher(self, audience, form, sink, options.bookmarks)
         watcher.conversion = conversion
         audience.members[id(watcher)] = watcher

@@ -19,14 +19,15 @@ class Record:
     __slots__ = ("cache", "create_revision", "expires", "key", "mod_revision", "value")
 
     def __init__(
-        self, key: str, value: bytes, create_revision: int, mod_revision: int, expires: float | None = None
+        self, key: str, value: bytes, create_revision: int, mod_revision: int, expires: float | None = None,
+        cache: Any = None,
     ) -> None:
         self.key = key
         self.value = value
         self.create_revision = create_revision
         self.mod_revision = mod_revision
         self.expires = expires
-        self.cache: Any = None
+        self.cache = cache
 
     def __repr__(self) -> str:
         return f"Record({self.key!r}, {len(self.value)} bytes, {self.create_revision}, {self.mod_revision})"
@@ -114,12 +115,13 @@ class Store(Protocol):
     def count(self, prefix: str) -> int: ...
 
     def put(
-        self, key: str, encode: Callable[[int], bytes], *, expected: int | None = None, ttl: float | None = None
+        self, key: str, encode: Callable[[int], bytes], *, expected: int | None = None, ttl: float | None = None,
+        cache: Any = None,
     ) -> asyncio.Future[Record]:
         """Write a key. The check of `expected` (0: must not exist, N: its `mod_revision`, None: no check) against
         `latest` and the choice of the revision, which `encode` gets, happen at once; the future resolves when the write
         is durable. The write happens even if the future is cancelled. `ttl` is seconds to live; without it the key
-        stays, also if it had one before."""
+        stays, also if it had one before. `cache` is the record's from the first, for those who watch."""
 
     def delete(self, key: str, *, expected: int | None = None) -> asyncio.Future[tuple[Record, int]]:
         """Delete a key; gives the deleted record and the revision of its deletion. PreconditionFailed(None) if it does

@@ -130,7 +130,8 @@ class CoreStore:
     # Writing
 
     def put(
-        self, key: str, encode: Callable[[int], bytes], *, expected: int | None = None, ttl: float | None = None
+        self, key: str, encode: Callable[[int], bytes], *, expected: int | None = None, ttl: float | None = None,
+        cache: Any = None,
     ) -> asyncio.Future[Record]:
         previous = self._check(key, expected)
         revision = self._assigned + 1
@@ -139,7 +140,7 @@ class CoreStore:
             raise StoreError(f"a value of {len(value)} bytes is more than the store takes")
         created = revision if previous is None else previous.create_revision
         expires = None if ttl is None else self._clock.time() + ttl
-        return self._accept(Event(revision, key, Record(key, value, created, revision, expires), previous))
+        return self._accept(Event(revision, key, Record(key, value, created, revision, expires, cache), previous))
 
     def delete(self, key: str, *, expected: int | None = None) -> asyncio.Future[tuple[Record, int]]:
         previous = self._check(key, expected)
