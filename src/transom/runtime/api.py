@@ -197,6 +197,9 @@ class Process(Protocol):
 
     def end_input(self) -> None: ...
     def resize(self, width: int, height: int) -> None: ...
+    def hold(self, held: bool) -> None:
+        """The client does not keep up: no more output until it has caught up, as a full pipe holds up a program."""
+
     async def wait(self) -> int:
         """The exit code, after all output was handed over. For attach: when the container has ended."""
 
@@ -231,6 +234,7 @@ class ContainerStats(NamedTuple):
     page_faults: int = 0
     major_page_faults: int = 0
     paged: int = 0  # Windows: bytes in the page file
+    processes: int = 1
     writable_layer: Filesystem | None = None
 
 
@@ -294,6 +298,9 @@ class Runtime(Protocol):
 
     def container(self, container_id: str) -> Container | None: ...
     def reopen_log(self, container_id: str) -> None: ...
+    def watch_log(self, container_id: str, listener: Callable[[], None]) -> Callable[[], None]:
+        """Calls after the container has written to its log, and after the log was reopened; the answer ends that."""
+
 
     # Commands
     async def exec_sync(self, container_id: str, command: Sequence[str], seconds: float = 0) -> ExecResult:
