@@ -52,6 +52,28 @@ def test_live_events_reach_only_their_namespace() -> None:
     asyncio.run(main())
 
 
+def test_a_node_hears_of_its_pods_and_a_name_of_its_object() -> None:
+    pods = "/api/v1/namespaces/default/pods"
+
+    async def main() -> None:
+        api = await start()
+        streams = {
+            name: await api.watch(f"/api/v1/pods?watch=1&fieldSelector=spec.nodeName%3D{name}") for name in ("n1", "n2")
+        }
+        one = await api.watch(f"{pods}?watch=1&fieldSelector=metadata.name%3Da")
+        spec = {"containers": [{"name": "c", "image": "i"}]}
+        for name in ("a", "ab"):
+            await api.ok("POST", pods, {"metadata": {"name": name}, "spec": spec})
+            binding = {"metadata": {"name": name}, "target": {"kind": "Node", "name": "n1"}}
+            await api.ok("POST", f"{pods}/{name}/binding", binding)
+        await api.ok("DELETE", pods + "/a?gracePeriodSeconds=0")
+        told = {name: [(e["type"], e["object"]["metadata"]["name"]) for e in s.events()] for name, s in streams.items()}
+        assert told == {"n1": [("ADDED", "a"), ("ADDED", "ab"), ("DELETED", "a")], "n2": []}
+        assert [e["type"] for e in one.events()] == ["ADDED", "MODIFIED", "DELETED"]
+
+    asyncio.run(main())
+
+
 def test_time_out_ends_the_stream_after_a_bookmark() -> None:
     async def main() -> None:
         api = await start()
