@@ -61,7 +61,8 @@ def test_a_node_hears_of_its_pods_and_a_name_of_its_object() -> None:
             name: await api.watch(f"/api/v1/pods?watch=1&fieldSelector=spec.nodeName%3D{name}") for name in ("n1", "n2")
         }
         one = await api.watch(f"{pods}?watch=1&fieldSelector=metadata.name%3Da")
-        spec = {"containers": [{"name": "c", "image": "i"}]}
+        await api.ok("POST", "/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "default"}})
+        spec = {"containers": [{"name": "c", "image": "i"}], "automountServiceAccountToken": False}
         for name in ("a", "ab"):
             await api.ok("POST", pods, {"metadata": {"name": name}, "spec": spec})
             binding = {"metadata": {"name": name}, "target": {"kind": "Node", "name": "n1"}}
