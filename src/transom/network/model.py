@@ -128,7 +128,7 @@ class NodeNetwork:
             return (address, port) if asked == node_ip and asked_port == host_port else None
 
         if any(found(node_ip, host_port, "") for found in dataplane.translators):
-            raise OSError(errno.EADDRINUSE, "listen tcp4 :%d: bind: address already in use" % host_port)
+            raise OSError(errno.EADDRINUSE, f"listen tcp4 :{host_port}: bind: address already in use")
         dataplane.translators.append(translate)
         return lambda: dataplane.translators.remove(translate)
 
