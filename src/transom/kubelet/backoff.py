@@ -1,0 +1,68 @@
+"""How long to wait before something that failed is tried again: doubled each time, forgotten after a good while.
+
+Pure: whoever asks says what time it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+
+class _Entry:
+    __slots__ = ("seconds", "updated")
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.updated = 0.0
+
+
+class Backoff:
+    """Waits by key: `first` seconds, twice that, ... at most `longest`; from the start again after twice `longest`
+    without trouble."""
+
+    __slots__ = ("_entries", "_first", "_longest")
+
+    def __init__(self, first: float = 10.0, longest: float = 300.0) -> None:
+        self._first = first
+        self._longest = longest
+        self._entries: dict[Hashable, _Entry] = {}
+
+    def get(self, key: Hashable) -> float:
+        entry = self._entries.get(key)
+        return entry.seconds if entry else 0.0
+
+    def next(self, key: Hashable, since: float, now: float) -> None:
+        """It failed at `since` and is tried again now."""
+        entry = self._entries.get(key)
+        if entry is None or self._expired(entry, since):
+            entry = self._entries[key] = _Entry(self._first)
+        else:
+            entry.seconds = min(entry.seconds * 2, self._longest)
+        entry.updated = now
+
+    def waits(self, key: Hashable, since: float, now: float) -> bool:
+        """It failed at `since` and must not be tried yet."""
+        entry = self._entries.get(key)
+        return entry is not None and not self._expired(entry, since) and now - since < entry.seconds
+
+    def left(self, key: Hashable, now: float) -> float:
+        """Seconds until it may be tried again, counted from the last failure."""
+        entry = self._entries.get(key)
+        return max(0.0, entry.seconds - (now - entry.updated)) if entry else 0.0
+
+    def collect(self, now: float) -> None:
+        """Forget what has given no trouble for long."""
+        for key in [key for key, entry in self._entries.items() if self._expired(entry, now)]:
+            del self._entries[key]
+
+    def _expired(self, entry: _Entry, since: float) -> bool:
+        return since - entry.updated > self._longest * 2
+
+
+def duration(seconds: float) -> str:
+    """Whole seconds as Go prints a duration: `10s`, `1m20s`, `5m0s`."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours}h{minutes}m{rest}s"
+    return f"{minutes}m{rest}s" if minutes else f"{rest}s"
