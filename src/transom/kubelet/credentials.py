@@ -1,0 +1,156 @@
+"""Which user names and passwords of a pod's pull secrets go with an image.
+
+A credential is for a registry, or for a part of it by the beginning of the path; parts of a host name may be patterns
+(`*.example.com`). More particular credentials are tried first. Pure: secrets are handed in.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+import orjson
+
+from transom.machinery.objects import Object
+from transom.runtime.api import Auth
+
+_DEFAULT_HOST = "index.docker.io"
+_JSON_TYPE, _JSON_KEY = "kubernetes.io/dockerconfigjson", ".dockerconfigjson"
+_CFG_TYPE, _CFG_KEY = "kubernetes.io/dockercfg", ".dockercfg"
+
+
+class CredentialError(ValueError):
+    """A pull secret holds something that is no docker configuration."""
+
+
+class _Place(NamedTuple):
+    host: str
+    port: str
+    path: str
+
+
+def lookup(secrets: Iterable[Object], repository: str) -> list[Auth]:
+    """Credentials for a repository (`registry/path`), those to try first in front. Raises CredentialError."""
+    by_key: dict[str, list[Auth]] = {}
+    for secret in secrets:
+        for place, entry in _entries(secret).items():
+            key = _key(place)
+            if key is not None:
+                by_key.setdefault(key, []).append(_auth(entry))
+    found = [auth for key in sorted(by_key, reverse=True) if _matches(key, repository) for auth in by_key[key]]
+    if not found and _is_default_registry(repository):
+        return by_key.get(_DEFAULT_HOST, [])
+    return found
+
+
+def _entries(secret: Object) -> Mapping[str, Any]:
+    data = secret.get("data") or {}
+    kind = secret.get("type")
+    raw = data.get(_JSON_KEY) if kind == _JSON_TYPE else data.get(_CFG_KEY) if kind == _CFG_TYPE else None
+    if not raw:
+        return {}
+    try:
+        config = orjson.loads(base64.b64decode(raw))
+        entries = (config or {}).get("auths") if kind == _JSON_TYPE else config
+    except (ValueError, AttributeError) as problem:
+        raise CredentialError(str(problem)) from problem
+    if entries is None:
+        return {}
+    if not isinstance(entries, dict) or not all(isinstance(entry, dict) for entry in entries.values()):
+        raise CredentialError("json: cannot unmarshal into Go value of type credentialprovider.DockerConfig")
+    return entries
+
+
+def _auth(entry: Mapping[str, Any]) -> Auth:
+    packed = entry.get("auth") or ""
+    if not packed:
+        return Auth(entry.get("username") or "", entry.get("password") or "")
+    try:
+        text = packed if packed.strip().endswith("=") else packed + "=" * (-len(packed) % 4)
+        username, colon, password = base64.b64decode(text, validate=True).decode(errors="replace").partition(":")
+    except (binascii.Error, ValueError, AttributeError) as problem:
+        raise CredentialError(f"illegal base64 data: {problem}") from problem
+    if not colon:
+        raise CredentialError("unable to parse auth field, must be formatted as base64(username:password)")
+    return Auth(username, password)
+
+
+def _key(place: str) -> str | None:
+    """`https://index.docker.io/v1/` -> `index.docker.io`; a path stays."""
+    rest = place.partition("://")[2] if place.startswith(("https://", "http://")) else place
+    host, slash, path = rest.partition("/")
+    path = unquote(slash + path.partition("?")[0].partition("#")[0])
+    if path.startswith(("/v1/", "/v2/")):
+        path = path[3:]
+    host = host.rpartition("@")[2]
+    return host + path if path and path != "/" else host
+
+
+@lru_cache(maxsize=1024)
+def _place(text: str) -> _Place:
+    authority, slash, path = text.partition("/")
+    host, colon, port = authority.rpartition(":")
+    if not colon:
+        host, port = authority, ""
+    return _Place(host, port, slash + path)
+
+
+def _matches(pattern: str, repository: str) -> bool:
+    wanted, given = _place(pattern), _place(repository)
+    parts, names = wanted.host.split("."), given.host.split(".")
+    return (
+        wanted.port == given.port
+        and len(parts) == len(names)
+        and given.path.startswith(wanted.path)
+        and all(_fits(part, name) for part, name in zip(parts, names, strict=True))
+    )
+
+
+def _fits(pattern: str, name: str) -> bool:
+    if pattern == name:
+        return True
+    expression = _expression(pattern)
+    return expression is not None and expression.fullmatch(name) is not None
+
+
+@lru_cache(maxsize=256)
+def _expression(pattern: str) -> re.Pattern[str] | None:
+    """A shell pattern as Go has it: `*`, `?`, `[a-z]`, `[^a-z]`, `\\c`. None for one that is broken: it fits nothing."""
+    out, i = [], 0
+    while i < len(pattern):
+        ch = pattern[i]
+        i += 1
+        if ch == "*":
+            out.append("[^/]*")
+        elif ch == "?":
+            out.append("[^/]")
+        elif ch == "\\":
+            if i == len(pattern):
+                return None
+            out.append(re.escape(pattern[i]))
+            i += 1
+        elif ch == "[":
+            end = pattern.find("]", i + 1)
+            if end < 0:
+                return None
+            inner = pattern[i:end].replace("\\", "\\\\").replace("[", "\\[")
+            out.append(f"[{inner}]")
+            i = end + 1
+        else:
+            out.append(re.escape(ch))
+    try:
+        return re.compile("".join(out))
+    except re.error:
+        return None
+
+
+def _is_default_registry(repository: str) -> bool:
+    first, slash, _ = repository.partition("/")
+    if not first:
+        return False
+    return not slash or first in ("docker.io", _DEFAULT_HOST) or ("." not in first and ":" not in first)

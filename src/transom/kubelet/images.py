@@ -1,0 +1,151 @@
+"""Images for containers: by the pull policy, one pull after the other, with a back-off after failures.
+
+Tells all events about images. What a pull is, the runtime knows; which credentials go with it is in `credentials.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from transom.client.events import NORMAL, WARNING
+from transom.client.ratelimit import TokenBucket
+from transom.client.resources import SECRETS
+from transom.kubelet import credentials, imagenames
+from transom.kubelet.backoff import Backoff
+from transom.kubelet.base import ContainerFailure, Env
+from transom.kubelet.credentials import CredentialError
+from transom.kubelet.imagenames import ImageNameError
+from transom.kubelet.refs import container_ref
+from transom.machinery import goduration
+from transom.machinery.errors import ApiError
+from transom.machinery.field import go_quote
+from transom.machinery.objects import Object
+from transom.runtime.api import Auth, Image, RuntimeFailure, SandboxConfig
+
+log = logging.getLogger("transom.kubelet")
+
+_QPS_EXCEEDED = "pull QPS exceeded"
+
+
+class _PullFailure(Exception):
+    """The text of the failure, as events have it."""
+
+
+class ImageManager:
+    __slots__ = ("_backoff", "_bucket", "_env", "_turn")
+
+    def __init__(self, env: Env) -> None:
+        config = env.config
+        self._env = env
+        self._backoff = Backoff()
+        self._turn = asyncio.Lock() if config.serialize_image_pulls else None
+        self._bucket = (
+            TokenBucket(env.clock, config.registry_pull_qps, config.registry_burst) if config.registry_pull_qps > 0 else None
+        )
+
+    async def ensure(self, pod: Object, container: Object, sandbox: SandboxConfig | None) -> Image:
+        """The image is on the node when this returns. Raises ContainerFailure with ErrImagePull, ImagePullBackOff,
+        ErrImageNeverPull, InvalidImageName or ImageInspectError."""
+        try:
+            return await self._ensure(pod, container, sandbox)
+        except ContainerFailure as failure:
+            self._tell(pod, container, WARNING, "Failed", f"Error: {failure.reason}")
+            raise
+
+    async def _ensure(self, pod: Object, container: Object, sandbox: SandboxConfig | None) -> Image:
+        named = container.get("image") or ""
+        quoted = go_quote(named)
+        try:
+            name = imagenames.with_default_tag(named)
+        except ImageNameError as problem:
+            message = f"Failed to apply default image tag {quoted}: couldn't parse image reference {quoted}: {problem}"
+            raise self._failure(pod, container, "InspectFailed", "InvalidImageName", message) from problem
+        try:
+            present = self._env.runtime.image(name)
+        except RuntimeFailure as problem:
+            message = f"Failed to inspect image {quoted}: {problem}"
+            raise self._failure(pod, container, "InspectFailed", "ImageInspectError", message) from problem
+        policy = container.get("imagePullPolicy")
+        if policy != "Always" and (present is not None or policy != "IfNotPresent"):
+            if present is not None:
+                self._tell(pod, container, NORMAL, "Pulled", f"Container image {quoted} already present on machine")
+                return present
+            message = f"Container image {quoted} is not present with pull policy of Never"
+            raise self._failure(pod, container, "ErrImageNeverPull", "ErrImageNeverPull", message)
+        return await self._pull_with_backoff(pod, container, name, sandbox)
+
+    async def _pull_with_backoff(
+        self, pod: Object, container: Object, name: str, sandbox: SandboxConfig | None
+    ) -> Image:
+        clock = self._env.clock
+        start = clock.monotonic()
+        quoted = go_quote(container["image"])
+        key = f"{pod['metadata']['uid']}_{container['image']}"
+        if self._backoff.left(key, start) > 0:
+            message = f"Back-off pulling image {quoted}"
+            self._tell(pod, container, NORMAL, "BackOff", message)
+            raise ContainerFailure("ImagePullBackOff", message)
+        self._tell(pod, container, NORMAL, "Pulling", f"Pulling image {quoted}")
+        try:
+            if self._turn is None:
+                reference = await self._pull(pod, name, sandbox)
+            else:
+                async with self._turn:
+                    reference = await self._pull(pod, name, sandbox)
+        except _PullFailure as problem:
+            self._tell(pod, container, WARNING, "Failed", f"Failed to pull image {quoted}: {problem}")
+            failed = clock.monotonic()
+            self._backoff.next(key, failed, failed)
+            raise ContainerFailure("ErrImagePull", str(problem)) from problem
+        took = goduration.show(clock.monotonic() - start)
+        self._tell(pod, container, NORMAL, "Pulled", f"Successfully pulled image {quoted} in {took}")
+        self._backoff.collect(clock.monotonic())
+        return self._env.runtime.image(reference) or self._env.runtime.image(name) or Image(reference, (), (), 0)
+
+    def retry_after(self, pod: Object, container: Object) -> float:
+        """Seconds until a pull of the container's image would be tried again; 0 for at once."""
+        key = f"{pod['metadata']['uid']}_{container.get('image') or ''}"
+        return self._backoff.left(key, self._env.clock.monotonic())
+
+    async def _pull(self, pod: Object, name: str, sandbox: SandboxConfig | None) -> str:
+        if self._bucket is not None and not self._bucket.allow():
+            raise _PullFailure(_QPS_EXCEEDED)
+        texts: list[str] = []
+        for auth in await self._credentials(pod, name):
+            try:
+                reference = await self._env.runtime.pull_image(name, auth, sandbox)
+            except RuntimeFailure as problem:
+                if str(problem) not in texts:
+                    texts.append(str(problem))
+            else:
+                if reference:
+                    return reference
+                texts.append(f"imageRef of image {go_quote(name)} is not set")
+        raise _PullFailure(texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]")
+
+    async def _credentials(self, pod: Object, name: str) -> Sequence[Auth | None]:
+        """What to try in turn; a pull without any is `None`."""
+        references = pod["spec"].get("imagePullSecrets")
+        if not references:
+            return (None,)
+        secrets = []
+        meta = pod["metadata"]
+        for reference in references:
+            try:
+                secrets.append(await self._env.client.get(SECRETS, meta["namespace"], reference.get("name") or ""))
+            except (ApiError, OSError) as problem:
+                log.warning("the pull secret %s/%s of the pod %s cannot be read: %s", meta["namespace"],
+                            reference.get("name"), meta["name"], problem)
+        try:
+            return credentials.lookup(secrets, imagenames.parse(name).repository) or (None,)
+        except CredentialError as problem:
+            raise _PullFailure(str(problem)) from problem
+
+    def _failure(self, pod: Object, container: Object, event: str, reason: str, message: str) -> ContainerFailure:
+        self._tell(pod, container, WARNING, event, message)
+        return ContainerFailure(reason, message)
+
+    def _tell(self, pod: Object, container: Object, kind: str, reason: str, message: str) -> None:
+        self._env.events.event(container_ref(pod, container["name"]), kind, reason, message)
