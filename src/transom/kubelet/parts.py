@@ -15,7 +15,12 @@ from transom.runtime.api import ContainerConfig, Image, Sandbox, SandboxConfig
 
 
 class HookFailure(Exception):
-    """A postStart or preStop handler failed; the text is the event's."""
+    """A postStart or preStop handler failed; the text is the event's, `error` the bare reason, as in the reason
+    `PostStartHookError: command 'x' exited with 1: ` of a container."""
+
+    def __init__(self, message: str, error: str = "") -> None:
+        super().__init__(message)
+        self.error = error
 
 
 class Images(Protocol):
