@@ -100,7 +100,8 @@ class ProgramContext(Protocol):
     groups: Sequence[int]
     privileged: bool
     image: ImageInfo
-    sim: Mapping[str, str]  # annotations `sim.transom.dev/KEY` that apply to this container, by KEY; empty when exec'd
+    sim: Mapping[str, str]  # annotations `sim.transom.dev/KEY` that apply to this container, by KEY; empty when exec'd.
+    # The engine itself acts on exit-code, run-time, crash, ready-delay, log-*, cpu, memory and fail-*: programs do not
     ports: Sequence[PortMapping]  # that the container declares; a server of an unknown image listens on them
     hostname: str
     ips: Sequence[str]  # of the sandbox; of the machine on the host's network
@@ -117,11 +118,15 @@ class ProgramContext(Protocol):
     tty_size: tuple[int, int]  # columns, rows; may change, with SIGWINCH
     processes: ProcessTable
     usage: Usage
+    credential_spec: str  # Windows: of a group managed service account, JSON; "" for none
 
     def out(self, data: bytes) -> None:
         """To standard output. "\\n" ends lines on both systems' pipes unless the program writes something else."""
 
     def err(self, data: bytes) -> None: ...
+    async def drain(self) -> None:
+        """Returns when whoever reads the output has caught up. To be awaited now and then by one who writes a lot."""
+
     def exit(self, code: int) -> None:
         """The program has ended; later calls do nothing. 128 + signal when a signal ended it. The engine gives back
         what it got through this context: listeners are closed, memory is free."""
