@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from typing import Final, Literal
 
 from transom.hosts.api import Host, Identity
+from transom.kubelet import apparmor
 from transom.kubelet.config import DEFAULT_EVICTION_LINUX, KubeletConfig
 from transom.machinery.objects import Object
 from transom.runtime.api import Version
 
+_APPARMOR_UNSAID_SINCE: Final = (1, 30)
 # A machine without reserved huge pages still shows the sizes its processor knows.
 _HUGE_PAGES: Final[Mapping[str, str]] = {"hugepages-1Gi": "0", "hugepages-2Mi": "0"}
 
@@ -54,8 +56,12 @@ class LinuxRules:
     def capacity_extras(self, host: Host) -> Mapping[str, str]:
         return _HUGE_PAGES
 
-    def ready_message(self) -> str:
-        return "kubelet is posting ready status. AppArmor enabled"
+    def ready_message(self, release: tuple[int, int] = (1, 20)) -> str:
+        ready = "kubelet is posting ready status"
+        return f"{ready}. AppArmor enabled" if release < _APPARMOR_UNSAID_SINCE else ready
+
+    def apparmor_problem(self, pod: Object, host: Host) -> str:
+        return apparmor.problem(pod, host.files)
 
     def default_pause_image(self) -> str:
         return "k8s.gcr.io/pause:3.2"

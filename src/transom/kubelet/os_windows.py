@@ -79,8 +79,11 @@ class WindowsRules:
     def capacity_extras(self, host: Host) -> Mapping[str, str]:
         return {}
 
-    def ready_message(self) -> str:
+    def ready_message(self, release: tuple[int, int] = (1, 20)) -> str:
         return "kubelet is posting ready status"
+
+    def apparmor_problem(self, pod: Object, host: Host) -> str:
+        return ""
 
     def default_pause_image(self) -> str:
         # An image for Linux alone: a Windows kubelet has to be given another one by --pod-infra-container-image.

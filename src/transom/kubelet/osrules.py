@@ -39,7 +39,10 @@ class OsRules(Protocol):
     def capacity_extras(self, host: Host) -> Mapping[str, str]:
         """Resources beside cpu, memory, pods and ephemeral-storage."""
 
-    def ready_message(self) -> str: ...
+    def ready_message(self, release: tuple[int, int] = (1, 20)) -> str: ...
+    def apparmor_problem(self, pod: Object, host: Host) -> str:
+        """Why the profiles that a pod asks for cannot be enforced here; empty when they can, or where nobody looks."""
+
     def default_pause_image(self) -> str: ...
 
     # Sandboxes and containers

@@ -1,0 +1,327 @@
+"""The status of a kubelet's Node: addresses, capacity, conditions, versions, images, volumes.
+
+`NodeStatus.compute` makes the status a node should have from the one it has, as Kubernetes' chain of setters does: what
+others put there (extended resources, conditions of other components) stays. What changes rarely is computed once. This
+module writes nothing to the API; events that go with a change are handed to `tell`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from transom.hosts.api import Host, Identity
+from transom.kit.clock import Clock, rfc3339
+from transom.kubelet.config import KubeletConfig
+from transom.kubelet.node import allocatable
+from transom.kubelet.osrules import OsRules
+from transom.machinery import quantity
+from transom.machinery.objects import Object
+from transom.runtime.api import Image, Runtime, RuntimeStatus
+
+MAX_IMAGES = 50
+_MAX_NAMES = 5
+_RUNTIME_GRACE = 30.0  # a runtime that has not been ready for so long is called down
+_HEARTBEAT = "lastHeartbeatTime"
+_NEW_NETWORK_TEXT = (1, 21)
+
+Tell = Callable[[str, str, str], None]
+"""kind, reason, message of an event about the node."""
+
+
+class Pressures(Protocol):
+    """What the eviction manager sees."""
+
+    def memory(self) -> bool: ...
+    def disk(self) -> bool: ...
+    def pid(self) -> bool: ...
+
+
+class NoPressures:
+    """Nothing is ever short: for a node without an eviction manager."""
+
+    __slots__ = ()
+
+    def memory(self) -> bool:
+        return False
+
+    def disk(self) -> bool:
+        return False
+
+    def pid(self) -> bool:
+        return False
+
+
+class _Pressure(NamedTuple):
+    """How a pressure condition is told: (reason, message, event) when it is there, and when it is not."""
+
+    type: str
+    there: tuple[str, str, str]
+    gone: tuple[str, str, str]
+
+
+_MEMORY = _Pressure(
+    "MemoryPressure",
+    ("KubeletHasInsufficientMemory", "kubelet has insufficient memory available", "NodeHasInsufficientMemory"),
+    ("KubeletHasSufficientMemory", "kubelet has sufficient memory available", "NodeHasSufficientMemory"),
+)
+_DISK = _Pressure(
+    "DiskPressure",
+    ("KubeletHasDiskPressure", "kubelet has disk pressure", "NodeHasDiskPressure"),
+    ("KubeletHasNoDiskPressure", "kubelet has no disk pressure", "NodeHasNoDiskPressure"),
+)
+_PID = _Pressure(
+    "PIDPressure",
+    ("KubeletHasInsufficientPID", "kubelet has insufficient PID available", "NodeHasInsufficientPID"),
+    ("KubeletHasSufficientPID", "kubelet has sufficient PID available", "NodeHasSufficientPID"),
+)
+
+
+class NodeStatus:
+    __slots__ = (
+        "_clock", "_config", "_fixed", "_host", "_identity", "_image_list", "_images", "_machine", "_reserved", "_rules",
+        "_runtime", "_runtime_ready_at", "_tell", "_unschedulable", "pressures", "volumes_in_use",
+    )
+
+    def __init__(
+        self, config: KubeletConfig, rules: OsRules, host: Host, runtime: Runtime, clock: Clock, tell: Tell
+    ) -> None:
+        self._config, self._rules, self._host, self._runtime = config, rules, host, runtime
+        self._clock = clock
+        self._tell = tell
+        self.pressures: Pressures = NoPressures()
+        # Unique names of volumes that must stay attached; None before it is known, and then the status is left as it is.
+        self.volumes_in_use: Callable[[], Sequence[str] | None] = lambda: None
+        self._machine = allocatable.machine(host, rules)
+        self._reserved = allocatable.reservation(config, rules, self._machine)
+        self._identity: Identity | None = None
+        self._fixed: Object = {}
+        self._images: Sequence[Image] | None = None
+        self._image_list: list[Object] = []
+        self._runtime_ready_at: float | None = None
+        self._unschedulable = False
+
+    # ---- the whole ------------------------------------------------------------------------------------------------
+
+    def compute(self, node: Object) -> Object:
+        """The status that the node should have now; shares what has not changed with the one it has."""
+        old = node.get("status") or {}
+        fixed = self._fixed_parts()
+        status = {**old, "addresses": fixed["addresses"], "daemonEndpoints": fixed["daemonEndpoints"]}
+        status["capacity"], status["allocatable"] = self._resources(old)
+        status["nodeInfo"] = self._node_info(old, fixed["nodeInfo"])
+        self._put(status, "images", self._images_now())
+        status["conditions"] = self._conditions(old.get("conditions") or [], status["capacity"])
+        in_use = self.volumes_in_use()
+        if in_use is not None:
+            self._put(status, "volumesInUse", list(in_use))
+        self._tell_schedulable(node)
+        return status
+
+    @property
+    def ready(self) -> bool:
+        return not self._problems({"cpu": "", "memory": "", "pods": "", "ephemeral-storage": ""})
+
+    def allocatable(self) -> Object:
+        """Of a node without resources of others."""
+        return self._resources({})[1]
+
+    @staticmethod
+    def _put(status: Object, key: str, value: list[Object] | list[str]) -> None:
+        if value:
+            status[key] = value
+        else:
+            status.pop(key, None)
+
+    # ---- parts ----------------------------------------------------------------------------------------------------
+
+    def _fixed_parts(self) -> Object:
+        identity = self._host.identity
+        if identity is not self._identity and identity != self._identity:
+            config = self._config
+            self._fixed = {
+                "addresses": [
+                    {"type": "InternalIP", "address": config.node_ip}, {"type": "Hostname", "address": config.node_name}
+                ],
+                "daemonEndpoints": {"kubeletEndpoint": {"Port": config.port}},
+                "nodeInfo": self._rules.node_info(identity, self._runtime.version, config),
+            }
+        self._identity = identity
+        return self._fixed
+
+    def _node_info(self, old: Object, info: Object) -> Object:
+        before = (old.get("nodeInfo") or {}).get("bootID")
+        if before and before != info["bootID"]:
+            name = self._config.node_name
+            self._tell("Warning", "Rebooted", f"Node {name} has been rebooted, boot id: {info['bootID']}")
+        return info
+
+    def _resources(self, old: Object) -> tuple[Object, Object]:
+        capacity = {name: quantity.parse(text) for name, text in (old.get("capacity") or {}).items()}
+        capacity.update(self._machine)
+        capacity["pods"] = quantity.from_int(allocatable.pods_capacity(self._config, self._host.hardware.cpus))
+        left = allocatable.allocatable(capacity, self._reserved)
+        return {k: str(v) for k, v in capacity.items()}, {k: str(v) for k, v in left.items()}
+
+    def _images_now(self) -> list[Object]:
+        images = self._runtime.images()
+        if images != self._images:
+            largest = sorted(images, key=lambda image: (image.size, image.id), reverse=True)[:MAX_IMAGES]
+            self._image_list = [
+                {"names": [*image.digests, *image.tags][:_MAX_NAMES], "sizeBytes": image.size} for image in largest
+            ]
+            self._images = tuple(images)
+        return self._image_list
+
+    def _tell_schedulable(self, node: Object) -> None:
+        unschedulable = bool((node.get("spec") or {}).get("unschedulable"))
+        if unschedulable != self._unschedulable:
+            self._unschedulable = unschedulable
+            self._tell_status("NodeNotSchedulable" if unschedulable else "NodeSchedulable")
+
+    # ---- conditions -----------------------------------------------------------------------------------------------
+
+    def _conditions(self, old: list[Object], capacity: Object) -> list[Object]:
+        now = rfc3339(self._clock.time())
+        out = list(old)
+        places = {condition["type"]: at for at, condition in enumerate(out)}
+        for pressure, there in (
+            (_MEMORY, self.pressures.memory()), (_DISK, self.pressures.disk()), (_PID, self.pressures.pid())
+        ):
+            at = places.get(pressure.type)
+            condition = self._pressure(pressure, there, out[at] if at is not None else None, now)
+            if at is None:
+                out.append(condition)
+            else:
+                out[at] = condition
+        at = places.get("Ready")
+        ready = self._ready(capacity, out[at] if at is not None else None, now)
+        if at is None:
+            out.append(ready)
+        else:
+            out[at] = ready
+        return out
+
+    def _pressure(self, pressure: _Pressure, there: bool, old: Object | None, now: str) -> Object:
+        status = "True" if there else "False"
+        if old is not None and old.get("status") == status:
+            return {**old, _HEARTBEAT: now}
+        reason, message, event = pressure.there if there else pressure.gone
+        self._tell_status(event)
+        return {
+            "type": pressure.type, "status": status, _HEARTBEAT: now, "lastTransitionTime": now,
+            "reason": reason, "message": message,
+        }
+
+    def _ready(self, capacity: Object, old: Object | None, now: str) -> Object:
+        problems = self._problems(capacity)
+        status = "False" if problems else "True"
+        reason = "KubeletNotReady" if problems else "KubeletReady"
+        message = _aggregate(problems) if problems else self._rules.ready_message(self._config.release)
+        since = now
+        if old is not None:
+            if old.get("status") == status:
+                since = old.get("lastTransitionTime", now)
+            else:
+                self._tell_status("NodeNotReady" if problems else "NodeReady")
+        return {
+            "type": "Ready", "status": status, _HEARTBEAT: now, "lastTransitionTime": since,
+            "reason": reason, "message": message,
+        }
+
+    def _problems(self, capacity: Object) -> list[str]:
+        problems = self._runtime_problems(self._runtime.status())
+        missing = [name for name in ("cpu", "memory", "pods", "ephemeral-storage") if name not in capacity]
+        if missing:
+            problems.append("missing node capacity for resources: " + ", ".join(missing))
+        return problems
+
+    def _runtime_problems(self, status: RuntimeStatus) -> list[str]:
+        problems = []
+        now = self._clock.monotonic()
+        if not status.runtime_reason:
+            self._runtime_ready_at = now
+        elif self._runtime_ready_at is None:
+            problems.append("container runtime status check may not have completed yet")
+        elif now - self._runtime_ready_at >= _RUNTIME_GRACE:
+            problems.append("container runtime is down")
+        if status.runtime_reason:
+            problems.append(
+                f"Container runtime not ready: RuntimeReady=false reason:{status.runtime_reason} "
+                f"message:{status.runtime_message}"
+            )
+        network = network_problem(status, self._config.release)
+        if network:
+            problems.append(network)
+        return problems
+
+    def _tell_status(self, event: str) -> None:
+        self._tell("Normal", event, f"Node {self._config.node_name} status is now: {event}")
+
+
+def network_problem(status: RuntimeStatus, release: tuple[int, int]) -> str:
+    """Why pods that need a network of their own cannot run; empty when they can."""
+    if not status.network_reason:
+        return ""
+    who = "container runtime" if release >= _NEW_NETWORK_TEXT else "runtime"
+    return (
+        f"{who} network not ready: NetworkReady=false reason:{status.network_reason} message:{status.network_message}"
+    )
+
+
+def _aggregate(problems: Sequence[str]) -> str:
+    unique = list(dict.fromkeys(problems))
+    return unique[0] if len(unique) == 1 else f"[{', '.join(unique)}]"
+
+
+# ---- what has changed -----------------------------------------------------------------------------------------------
+
+
+def changed(old: Object, new: Object) -> bool:
+    """Whether a status is worth being written before its time: heartbeats alone are not."""
+    if old.keys() != new.keys():
+        return True
+    for key, value in new.items():
+        if key != "conditions" and old[key] != value:
+            return True
+    before = {condition["type"]: condition for condition in old.get("conditions") or ()}
+    after = new.get("conditions") or ()
+    return len(before) != len(after) or any(
+        _without_heartbeat(before.get(condition["type"], {})) != _without_heartbeat(condition) for condition in after
+    )
+
+
+def _without_heartbeat(condition: Object) -> Object:
+    return {k: v for k, v in condition.items() if k != _HEARTBEAT}
+
+
+def patch(old: Object, new: Object) -> Object:
+    """The strategic merge patch from one status to the other."""
+    out: Object = {}
+    for key in old.keys() | new.keys():
+        before, after = old.get(key), new.get(key)
+        if before == after:
+            continue
+        if after is None:
+            out[key] = None
+        elif key == "conditions":
+            out[key] = _condition_patch(before or [], after)
+            out["$setElementOrder/conditions"] = [{"type": condition["type"]} for condition in after]
+        elif key == "addresses":
+            out[key] = [*after, {"$patch": "replace"}]
+        elif isinstance(before, dict):
+            out[key] = {k: v for k, v in after.items() if before.get(k) != v} | {k: None for k in before if k not in after}
+        else:
+            out[key] = after
+    return out
+
+
+def _condition_patch(before: Sequence[Object], after: Sequence[Object]) -> list[Object]:
+    known = {condition["type"]: condition for condition in before}
+    out = []
+    for condition in after:
+        old = known.get(condition["type"], {})
+        fields = {k: v for k, v in condition.items() if old.get(k) != v}
+        if fields:
+            out.append({**fields, "type": condition["type"]})
+    return out
