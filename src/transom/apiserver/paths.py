@@ -74,7 +74,8 @@ class Paths:
     @property
     def _prefixes(self) -> tuple[tuple[str, Callable[[Request], Answer | Awaitable[Answer]]], ...]:
         return (("/healthz", self._health), ("/livez", self._health), ("/readyz", self._health),
-                ("/openapi/v2", self._server.openapi.v2), ("/openapi/v3", self._server.openapi.v3))
+                ("/openapi/v2", self._server.openapi.v2), ("/openapi/v3", self._server.openapi.v3),
+                *self._server.options.more_paths.items())
 
     def unknown_resource(self, request: Request, _ctx: Context, info: RequestInfo) -> Answer:
         """A resource path under a group version: unknown resource, or unknown group."""

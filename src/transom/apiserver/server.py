@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from transom.apiserver.admission import order
@@ -35,6 +35,7 @@ from transom.apiserver.subresources.connect import NoKubelet
 from transom.apiserver.watch import Hub
 from transom.apiserver.webhooks.admission import AdmissionWebhooks
 from transom.apiserver.webhooks.client import WebhookClient
+from transom.http.messages import Answer, Request
 from transom.http.outgoing import ClientPair
 from transom.kit.clock import Clock, RealClock
 from transom.machinery import serviceaccounts
@@ -70,6 +71,8 @@ class ServerOptions:
     resolve_service: Resolve | None = None  # by stored endpoints, when nothing else is given
     audit: Auditor | None = None
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
+    # Path -> who answers it and everything below; authorized like any path that is not a resource.
+    more_paths: Mapping[str, Callable[[Request], Answer | Awaitable[Answer]]] = field(default_factory=dict)
 
 
 class ApiServer:

@@ -1,4 +1,4 @@
-"""A few GET requests to a cluster as its admin: is it ready, what does it say of itself.
+"""A few requests to a cluster as its admin: is it ready, what does it say of itself, what is to be done with a node.
 
 By hand on a socket: a start is over in less time than a client library needs to be imported.
 """
@@ -35,12 +35,17 @@ class Probe:
 
     def get(self, path: str) -> tuple[int, bytes]:
         """Status code and body."""
-        lines = [f"GET {path} HTTP/1.1", f"Host: {self._address[0]}", "Accept: application/json", "", ""]
+        return self.request("GET", path)
+
+    def request(self, method: str, path: str, body: Any = None, media: str = "application/json") -> tuple[int, bytes]:
+        content = b"" if body is None else json.dumps(body).encode()
+        lines = [f"{method} {path} HTTP/1.1", f"Host: {self._address[0]}", "Accept: application/json",
+                 f"Content-Type: {media}", f"Content-Length: {len(content)}", "", ""]
         try:
             if self._socket is None:
                 plain = socket.create_connection(self._address, self._timeout)
                 self._socket = self._context.wrap_socket(plain, server_hostname=self._address[0])
-            self._socket.sendall("\r\n".join(lines).encode())
+            self._socket.sendall("\r\n".join(lines).encode() + content)
             return self._read(self._socket)
         except OSError as error:
             self.close()

@@ -1,0 +1,254 @@
+"""The machines of a cluster: what each node is, as the options and the cluster file say it, kept beside the cluster's state.
+
+Pure data and its checks; `cluster.fleet` turns it into running nodes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any
+
+from transom.cluster.config import RELEASES, ClusterConfig
+from transom.cluster.errors import ClusterError
+from transom.kit.files import write_atomic
+from transom.machinery.quantity import QuantityError, parse
+from transom.windows import builds
+
+DEFAULT_BUILD = 17763
+NETWORK_MODES = ("l2bridge", "l2tunnel", "overlay", "transparent", "nat")
+# Runtime -> the version a node has when none is named.
+RUNTIMES = {"docker": "19.3.14", "containerd": "1.4.3"}
+PRIORITY_CLASSES = tuple(
+    f"{name}_PRIORITY_CLASS" for name in ("IDLE", "BELOW_NORMAL", "NORMAL", "ABOVE_NORMAL", "HIGH", "REALTIME")
+)
+WINDOWS_TAINT = {"key": "os", "value": "windows", "effect": "NoSchedule"}
+_CONTROL_PLANE_TAINT = {"key": "node-role.kubernetes.io/master", "effect": "NoSchedule"}
+_CONTROL_PLANE_LABELS = {"node-role.kubernetes.io/control-plane": "", "node-role.kubernetes.io/master": ""}
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+_MOST_NODES = 5000
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSpec:
+    name: str
+    os: str = "linux"
+    number: int = 0  # which of the cluster's node addresses it has
+    build: int = 0  # of Windows; 0 on Linux
+    cpus: int = 4
+    memory: str = "8Gi"
+    disk: str = "100Gi"
+    runtime: str = ""
+    runtime_version: str = ""
+    kubelet_version: str = ""  # "" for the cluster's
+    network_mode: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: tuple[Mapping[str, str], ...] = ()
+    kube_reserved: Mapping[str, str] = field(default_factory=dict)
+    system_reserved: Mapping[str, str] = field(default_factory=dict)
+    eviction_hard: Mapping[str, str] | None = None
+    eviction_soft: Mapping[str, str] = field(default_factory=dict)
+    eviction_soft_grace_period: Mapping[str, str] = field(default_factory=dict)
+    feature_gates: Mapping[str, bool] = field(default_factory=dict)
+    priority_class: str = ""
+    pause_image: str = ""
+    max_pods: int = 110
+    static_pods: str = ""  # a folder of this machine
+    stopped: bool = False
+
+    @property
+    def windows(self) -> bool:
+        return self.os == "windows"
+
+
+def demo(config: ClusterConfig, linux: int | None, windows: int | None, build: int | None, taint: bool) -> list[NodeSpec]:
+    """The nodes of `transom up`: a control-plane node, and by default one Linux and two Windows workers."""
+    nodes = [NodeSpec("control-plane", labels=_CONTROL_PLANE_LABELS, taints=(_CONTROL_PLANE_TAINT,))]
+    nodes += [NodeSpec(f"linux-{i}") for i in range(1, (1 if linux is None else linux) + 1)]
+    taints = (WINDOWS_TAINT,) if taint else ()
+    for i in range(1, (2 if windows is None else windows) + 1):
+        nodes.append(NodeSpec(f"windows-{i}", os="windows", build=build or DEFAULT_BUILD, taints=taints))
+    return settle(config, nodes)
+
+
+def settle(config: ClusterConfig, nodes: Iterable[NodeSpec], taken: Iterable[int] = ()) -> list[NodeSpec]:
+    """Checks nodes and fills in what was left open: numbers, runtimes, versions."""
+    used = set(taken)
+    out: list[NodeSpec] = []
+    names: set[str] = set()
+    free = 1
+    for node in nodes:
+        _check(config, node)
+        if node.name in names:
+            raise ClusterError(f"two nodes have the name {node.name!r}", "each node needs a name of its own")
+        names.add(node.name)
+        if not node.number:
+            while free in used:
+                free += 1
+            node = replace(node, number=free)  # noqa: PLW2901
+            used.add(free)
+        runtime = node.runtime or ("docker" if node.windows else "containerd")
+        out.append(replace(
+            node, runtime=runtime, runtime_version=node.runtime_version or RUNTIMES[runtime],
+            build=(node.build or DEFAULT_BUILD) if node.windows else 0,
+        ))
+    if len(out) > _MOST_NODES:
+        raise ClusterError(f"{len(out)} nodes are more than the {_MOST_NODES} a cluster can have")
+    return out
+
+
+def _check(config: ClusterConfig, node: NodeSpec) -> None:
+    def refuse(problem: str, hint: str = "") -> ClusterError:
+        return ClusterError(f"node {node.name!r}: {problem}", hint)
+
+    if not _NAME.fullmatch(node.name):
+        raise refuse("this cannot be the name of a node", "use lower case letters, digits, dashes and dots")
+    if node.os not in ("linux", "windows"):
+        raise refuse(f"unknown operating system {node.os!r}", "choose linux or windows")
+    if node.windows and node.build and builds.find(node.build) is None:
+        raise refuse(f"unknown Windows build {node.build}", f"choose one of {', '.join(map(str, builds.NODE_BUILDS))}")
+    if not node.windows and node.build:
+        raise refuse("only Windows nodes have a build", "leave it out, or set os: windows")
+    if node.runtime and node.runtime not in RUNTIMES:
+        raise refuse(f"unknown runtime {node.runtime!r}", f"choose one of {', '.join(RUNTIMES)}")
+    if node.network_mode and node.network_mode not in NETWORK_MODES:
+        raise refuse(f"unknown network mode {node.network_mode!r}", f"choose one of {', '.join(NETWORK_MODES)}")
+    if node.priority_class and node.priority_class not in PRIORITY_CLASSES:
+        raise refuse(
+            f"unknown priority class {node.priority_class}, valid ones are available at "
+            "https://docs.microsoft.com/en-us/windows/win32/procthread/scheduling-priorities",
+            f"choose one of {', '.join(PRIORITY_CLASSES)}",
+        )
+    if not 1 <= node.cpus <= 1024:
+        raise refuse(f"{node.cpus} CPUs", "a node has 1 to 1024 CPUs")
+    for name in ("memory", "disk"):
+        try:
+            parse(getattr(node, name))
+        except QuantityError as problem:
+            raise refuse(f"{name}: {problem}", 'write a quantity, for example "8Gi"') from problem
+    _check_skew(config, node, refuse)
+
+
+def _check_skew(config: ClusterConfig, node: NodeSpec, refuse: Any) -> None:
+    """A kubelet may be up to two minor versions older than the API server, and never newer."""
+    if not node.kubelet_version:
+        return
+    match = re.fullmatch(r"v?1\.(\d+)(\.\d+)?", node.kubelet_version)
+    if match is None:
+        raise refuse(f"{node.kubelet_version!r} is not the version of a kubelet", "write it like v1.19.16 or 1.19")
+    minor, ours = int(match[1]), int(config.release.split(".")[1])
+    if minor > ours or minor < ours - 2:
+        raise refuse(
+            f"a kubelet {node.kubelet_version} cannot join an API server of {config.release}: it must not be newer, and at"
+            " most two minor versions older",
+            f"choose a version from 1.{max(ours - 2, 0)} to 1.{ours}",
+        )
+
+
+def kubelet_version(config: ClusterConfig, node: NodeSpec) -> str:
+    text = (node.kubelet_version or config.git_version).removeprefix("v")
+    if text.count(".") == 1:
+        return RELEASES.get(text, f"v{text}.0")
+    return "v" + text
+
+
+# ---- the cluster file ------------------------------------------------------------------------------------------------
+
+_FILE_FIELDS = {  # as the file spells them
+    "name": "name", "os": "os", "build": "build", "cpus": "cpus", "memory": "memory", "disk": "disk",
+    "runtime": "runtime", "runtimeVersion": "runtime_version", "kubeletVersion": "kubelet_version",
+    "networkMode": "network_mode", "labels": "labels", "taints": "taints", "kubeReserved": "kube_reserved",
+    "systemReserved": "system_reserved", "evictionHard": "eviction_hard", "evictionSoft": "eviction_soft",
+    "evictionSoftGracePeriod": "eviction_soft_grace_period", "featureGates": "feature_gates",
+    "priorityClass": "priority_class", "pauseImage": "pause_image", "maxPods": "max_pods", "staticPods": "static_pods",
+}  # fmt: skip
+_MAPS = ("labels", "kube_reserved", "system_reserved", "eviction_hard", "eviction_soft", "eviction_soft_grace_period",
+         "feature_gates")  # fmt: skip
+
+
+def from_file(config: ClusterConfig, rows: Sequence[Any]) -> list[NodeSpec]:
+    """The list `nodes` of a cluster file; a row with `count` stands for several nodes."""
+    out = []
+    for index, row in enumerate(rows):
+        where = f"nodes[{index}]"
+        if not isinstance(row, dict):
+            raise ClusterError(f"{where} of the cluster file is not a mapping")
+        unknown = sorted(set(row) - set(_FILE_FIELDS) - {"count", "role"})
+        if unknown:
+            raise ClusterError(
+                f"{where} of the cluster file has the unknown field {unknown[0]!r}",
+                f"known are {', '.join(sorted([*_FILE_FIELDS, 'count', 'role']))}",
+            )
+        out += _row(where, row)
+    return settle(config, out)
+
+
+def _row(where: str, row: Mapping[str, Any]) -> list[NodeSpec]:
+    values = {_FILE_FIELDS[k]: _value(where, k, v) for k, v in row.items() if k in _FILE_FIELDS}
+    if row.get("role") == "control-plane":
+        values["labels"] = {**_CONTROL_PLANE_LABELS, **values.get("labels", {})}
+        values.setdefault("taints", (_CONTROL_PLANE_TAINT,))
+    elif row.get("role", "worker") != "worker":
+        raise ClusterError(f"{where}: unknown role {row['role']!r}", "choose control-plane or worker")
+    count = row.get("count")
+    name = values.pop("name", "")
+    if not name:
+        raise ClusterError(f"{where} of the cluster file has no name")
+    if count is None:
+        return [NodeSpec(name, **values)]
+    if not isinstance(count, int) or not 1 <= count <= _MOST_NODES:
+        raise ClusterError(f"{where}: count must be a number from 1 to {_MOST_NODES}")
+    return [NodeSpec(f"{name}-{i}", **values) for i in range(1, count + 1)]
+
+
+def _value(where: str, name: str, value: Any) -> Any:
+    attribute = _FILE_FIELDS[name]
+    if attribute in _MAPS:
+        if not isinstance(value, dict):
+            raise ClusterError(f"{where}.{name} of the cluster file must be a mapping")
+        return {str(k): v if isinstance(v, bool) else str(v) for k, v in value.items()}
+    if attribute == "taints":
+        if not isinstance(value, list):
+            raise ClusterError(f"{where}.taints of the cluster file must be a list")
+        return tuple(_taint(where, taint) for taint in value)
+    if attribute in ("build", "cpus", "max_pods"):
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise ClusterError(f"{where}.{name} of the cluster file must be a number")
+        return value
+    return str(value)
+
+
+def _taint(where: str, taint: Any) -> Mapping[str, str]:
+    """As an object, or in kubectl's form key=value:Effect."""
+    if isinstance(taint, str):
+        match = re.fullmatch(r"([^=:]+)(?:=([^:]*))?:(NoSchedule|PreferNoSchedule|NoExecute)", taint)
+        if match is None:
+            raise ClusterError(f"{where}: {taint!r} is not a taint", "write it like os=windows:NoSchedule")
+        return {"key": match[1], **({"value": match[2]} if match[2] else {}), "effect": match[3]}
+    if not isinstance(taint, dict) or not {"key", "effect"} <= set(taint):
+        raise ClusterError(f"{where}: a taint needs a key and an effect")
+    return {str(k): str(v) for k, v in taint.items()}
+
+
+# ---- what is kept ----------------------------------------------------------------------------------------------------
+
+
+def save(config: ClusterConfig, nodes: Iterable[NodeSpec]) -> None:
+    config.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    content = json.dumps([asdict(node) for node in nodes], indent=1).encode() + b"\n"
+    write_atomic(config.state / "nodes.json", content, 0o600)
+
+
+def load(config: ClusterConfig) -> list[NodeSpec] | None:
+    """The nodes of the last start; None before the first."""
+    path = config.state / "nodes.json"
+    try:
+        rows = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise ClusterError(f"{path} is damaged: {error}", "repair it, or remove it to start with new nodes") from error
+    known = {f.name for f in fields(NodeSpec)}
+    return [NodeSpec(**{k: tuple(v) if k == "taints" else v for k, v in row.items() if k in known}) for row in rows]
