@@ -80,7 +80,7 @@ _PID = _Pressure(
 class NodeStatus:
     __slots__ = (
         "_clock", "_config", "_fixed", "_host", "_identity", "_image_list", "_images", "_machine", "_reserved", "_rules",
-        "_runtime", "_runtime_ready_at", "_tell", "_unschedulable", "pressures", "volumes_in_use",
+        "_runtime", "_runtime_ready_at", "_tell", "_told", "_unschedulable", "pressures", "volumes_in_use",
     )
 
     def __init__(
@@ -100,6 +100,7 @@ class NodeStatus:
         self._image_list: list[Object] = []
         self._runtime_ready_at: float | None = None
         self._unschedulable = False
+        self._told: tuple[Object, Object] | None = None  # capacity and allocatable
 
     # ---- the whole ------------------------------------------------------------------------------------------------
 
@@ -157,11 +158,15 @@ class NodeStatus:
         return info
 
     def _resources(self, old: Object) -> tuple[Object, Object]:
-        capacity = {name: quantity.parse(text) for name, text in (old.get("capacity") or {}).items()}
+        seen = old.get("capacity") or {}
+        if self._told is not None and self._told[0] == seen:
+            return self._told
+        capacity = {name: quantity.parse(text) for name, text in seen.items()}
         capacity.update(self._machine)
         capacity["pods"] = quantity.from_int(allocatable.pods_capacity(self._config, self._host.hardware.cpus))
         left = allocatable.allocatable(capacity, self._reserved)
-        return {k: str(v) for k, v in capacity.items()}, {k: str(v) for k, v in left.items()}
+        self._told = {k: str(v) for k, v in capacity.items()}, {k: str(v) for k, v in left.items()}
+        return self._told
 
     def _images_now(self) -> list[Object]:
         images = self._runtime.images()

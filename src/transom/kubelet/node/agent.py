@@ -1,0 +1,207 @@
+"""Keeps a node in the cluster: registers it, watches its own Node object, renews its lease, reports its status.
+
+One timer for each node does both the lease and the status; a change that matters (an address range given to the node,
+`changed()` from another part) is looked at sooner. Nothing here fails for good: whatever goes wrong is tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+from transom.client.api import STRATEGIC_PATCH
+from transom.client.events import NORMAL
+from transom.client.informer import Informer
+from transom.client.resources import NODES
+from transom.kit.clock import Timer
+from transom.kubelet.base import Env
+from transom.kubelet.node import registration, status
+from transom.kubelet.node.lease import NodeLease
+from transom.kubelet.node.status import NodeStatus, Pressures
+from transom.machinery.errors import ApiError
+from transom.machinery.objects import Object
+
+log = logging.getLogger("transom.kubelet")
+
+_FIRST_TRY, _LONGEST_TRY = 0.1, 7.0
+_JITTER = 0.04
+_LEASE_PART = 0.25
+_NEARLY = 0.9  # of the interval: the timer may be early, and there may be news between
+_WHILE_NOT_READY = 0.5
+
+
+class NodeAgent:
+    """`env.node` should be this one's `node`. The parts that know of pressure and volumes hand in their views before
+    `run`."""
+
+    def __init__(self, env: Env) -> None:
+        config = env.config
+        self._env = env
+        self._status = NodeStatus(config, env.os, env.host, env.runtime, env.clock, self.tell)
+        self._lease = NodeLease(
+            env.client, env.clock, config.node_name, config.node_lease_duration_seconds, self.node
+        )
+        self._informer = Informer(
+            env.client, NODES, env.clock, env.rng, field_selector=f"metadata.name={config.node_name}"
+        )
+        self._informer.add_handler(add=self._see, update=lambda _, new: self._see(new), delete=self._lost)
+        self._node: Object | None = None
+        self._registered = False
+        self._reported_at = float("-inf")
+        self._leased_at = float("-inf")
+        self._first: Object | None = None  # as it was going to be registered
+        self._news = False
+        self._wake: asyncio.Future[None] | None = None
+        self._running: asyncio.Task[None] | None = None
+
+    # ---- what others see --------------------------------------------------------------------------------------------
+
+    def node(self) -> Object | None:
+        """The Node as last seen."""
+        return self._node
+
+    def node_anyway(self) -> Object:
+        """The Node as last seen, or as it is going to be registered."""
+        return self._node or self._first or self._initial()
+
+    @property
+    def reference(self) -> Object:
+        """What events of the node are about: a kubelet does not wait to learn its node's real uid."""
+        name = self._env.config.node_name
+        return {"kind": "Node", "name": name, "uid": name}
+
+    def tell(self, kind: str, reason: str, message: str) -> None:
+        self._env.events.event(self.reference, kind, reason, message)
+
+    def set_pressures(self, pressures: Pressures) -> None:
+        self._status.pressures = pressures
+
+    def set_volumes_in_use(self, volumes: Callable[[], Sequence[str] | None]) -> None:
+        self._status.volumes_in_use = volumes
+
+    def changed(self) -> None:
+        """Something that the status tells has changed: report it now."""
+        self._news = True
+        self._wake_up()
+
+    def network_problem(self) -> str:
+        """Why pods that need a network of their own have to wait."""
+        return status.network_problem(self._env.runtime.status(), self._env.config.release)
+
+    # ---- the work ---------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Until cancelled or stopped."""
+        env = self._env
+        self._running = asyncio.current_task()
+        self.tell(NORMAL, "Starting", "Starting kubelet.")
+        await self.register()
+        watch = asyncio.create_task(self._informer.run())
+        try:
+            # Not all nodes of a cluster that starts together are to come back at the same moment.
+            pause = self._interval() * env.rng.random()
+            while True:
+                await self._pause(min(pause, _WHILE_NOT_READY) if not self._status.ready else pause)
+                await self._heartbeat()
+                pause = self._interval() * (1 + _JITTER * env.rng.random())
+        finally:
+            watch.cancel()
+
+    def stop(self) -> None:
+        """As when the process ends: nothing is said to the API."""
+        if self._running is not None:
+            self._running.cancel()
+
+    async def register(self) -> None:
+        """Returns when the API server knows the node."""
+        env = self._env
+        wait = _FIRST_TRY
+        while not self._registered:
+            try:
+                node, created = await registration.register(env.client, self._initial())
+                self._see(node)
+                self._registered = True
+                if created:
+                    self._reported_at = env.clock.monotonic()
+            except (ApiError, OSError) as problem:
+                log.info("%s could not be registered: %s", env.config.node_name, problem)
+                await env.clock.sleep(wait)
+                wait = min(2 * wait, _LONGEST_TRY)
+        if env.config.cgroups_per_qos:
+            self.tell(NORMAL, "NodeAllocatableEnforced", "Updated Node Allocatable limit across pods")
+        await self._attempt(self._renew)
+        await self._attempt(self._csi_node)
+        await self._attempt(self._report)
+
+    def _initial(self) -> Object:
+        env = self._env
+        node = registration.initial_node(env.config, env.os, env.host.identity)
+        self._first = {**node, "status": self._status.compute(node)}
+        return self._first
+
+    def _see(self, node: Object) -> None:
+        old = self._node
+        if old is not None and int(node["metadata"]["resourceVersion"]) < int(old["metadata"]["resourceVersion"]):
+            return
+        self._node = node
+        if old is None or old["spec"].get("podCIDRs") != node["spec"].get("podCIDRs"):
+            self.changed()
+
+    def _lost(self, node: Object) -> None:
+        self._node = None
+
+    def _interval(self) -> float:
+        config = self._env.config
+        return min(config.node_status_update_frequency, config.node_lease_duration_seconds * _LEASE_PART)
+
+    async def _pause(self, seconds: float) -> None:
+        """For so long, or until there is news."""
+        if not self._news:
+            self._wake = asyncio.get_running_loop().create_future()
+            timer: Timer = self._env.clock.call_later(seconds, self._wake_up)
+            try:
+                await self._wake
+            finally:
+                timer.cancel()
+                self._wake = None
+        self._news = False
+
+    def _wake_up(self) -> None:
+        if self._wake is not None and not self._wake.done():
+            self._wake.set_result(None)
+
+    async def _heartbeat(self) -> None:
+        now = self._env.clock.monotonic()
+        if now - self._leased_at >= self._env.config.node_lease_duration_seconds * _LEASE_PART * _NEARLY:
+            await self._attempt(self._renew)
+        await self._attempt(self._report)
+
+    async def _attempt(self, step: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await step()
+        except (ApiError, OSError) as problem:
+            log.info("%s: %s: %s", self._env.config.node_name, step.__name__.strip("_"), problem)
+
+    async def _renew(self) -> None:
+        await self._lease.renew()
+        self._leased_at = self._env.clock.monotonic()
+
+    async def _csi_node(self) -> None:
+        if self._node is not None:
+            await registration.ensure_csi_node(self._env.client, self._node)
+
+    async def _report(self) -> None:
+        """Write the status when it has changed, and from time to time when it has not."""
+        node, config = self._node, self._env.config
+        if node is None:
+            return
+        old, new = node.get("status") or {}, self._status.compute(node)
+        now = self._env.clock.monotonic()
+        if now - self._reported_at < config.node_status_report_frequency and not status.changed(old, new):
+            return
+        body = {"status": status.patch(old, new)}
+        self._see(await self._env.client.patch(
+            NODES, "", config.node_name, body, STRATEGIC_PATCH, subresource="status"
+        ))
+        self._reported_at = now
