@@ -1,0 +1,119 @@
+"""A machine and a runtime that are only what a node agent asks for, and an API server on virtual time beside them."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from transom.apiserver.context import User
+from transom.apiserver.inprocess import InProcessClient
+from transom.apiserver.server import ServerOptions, build
+from transom.client.events import EventRecorder
+from transom.client.resources import EVENTS, NODES
+from transom.hosts.api import Disk, Hardware, Identity
+from transom.kit.clock import VirtualClock
+from transom.kubelet import os_linux, os_windows
+from transom.kubelet.base import Env
+from transom.kubelet.config import KubeletConfig
+from transom.kubelet.node.agent import NodeAgent
+from transom.machinery.objects import Object
+from transom.runtime.api import Image, RuntimeStatus, Version
+from transom.store.memory import MemoryStore
+
+LINUX = Identity("n1", "m-id", "s-uuid", "boot-1", "5.4.0-42-generic", "Ubuntu 20.04.1 LTS", "linux", "amd64")
+WINDOWS = Identity(
+    "WIN1", "WIN1", "s-uuid", "7", "10.0.17763.1697", "Windows Server 2019 Datacenter", "windows", "amd64"
+)
+
+
+class FakeHost:
+    def __init__(self, identity: Identity = LINUX, hardware: Hardware | None = None) -> None:
+        self.identity = identity
+        self.hardware = hardware or Hardware(disk=101430960 * 1024)
+
+    def disk(self) -> Disk:
+        return Disk(self.hardware.disk, 0, 0, 0)
+
+
+class FakeRuntime:
+    def __init__(self) -> None:
+        self.version = Version("docker", "19.3.14-sim")
+        self.problem = RuntimeStatus()
+        self.present: list[Image] = []
+
+    def status(self) -> RuntimeStatus:
+        return self.problem
+
+    def images(self) -> list[Image]:
+        return self.present
+
+
+class Plane:
+    """An API server, and kubelets' node agents on it."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.rng = random.Random(7)
+        self.api = build(ServerOptions(store=MemoryStore(self.clock), clock=self.clock, rng=self.rng))
+        self.client = InProcessClient(self.api, User("admin", ("system:masters", "system:authenticated")))
+        self.host, self.runtime = FakeHost(), FakeRuntime()
+        self.tasks: list[asyncio.Task[None]] = []
+
+    def agent(self, **settings: Any) -> NodeAgent:
+        identity = self.host.identity
+        windows = identity.operating_system == "windows"
+        if windows:
+            settings = {"cgroups_per_qos": False, "enforce_node_allocatable": (), **settings}
+        config = KubeletConfig(node_name="n1", node_ip="10.0.0.1", **settings)
+        client = InProcessClient(self.api, User("system:node:n1", ("system:nodes", "system:authenticated")))
+        events = EventRecorder(client, "kubelet", self.clock, self.rng, host="n1")
+        env: Any = Env(
+            config, os_windows.RULES if windows else os_linux.RULES, client, self.clock, self.rng, events,
+            self.host, self.runtime, None, None, lambda: None,  # type: ignore[arg-type]
+        )
+        agent = NodeAgent(env)
+        self.tasks += [asyncio.create_task(agent.run()), asyncio.create_task(events.run())]
+        return agent
+
+    async def settle(self, seconds: float = 0.3) -> None:
+        await self.clock.run_for(seconds, turns=100)
+
+    async def node(self) -> Object:
+        return await self.client.get(NODES, "", "n1")
+
+    async def condition(self, kind: str) -> Object:
+        return next(c for c in (await self.node())["status"]["conditions"] if c["type"] == kind)
+
+    async def events(self) -> list[tuple[str, str]]:
+        listing = await self.client.list(EVENTS, "default")
+        told = [e for e in listing.items if e["involvedObject"] == {"kind": "Node", "name": "n1", "uid": "n1"}]
+        return [(e["reason"], e["message"]) for e in sorted(told, key=lambda e: e["metadata"]["name"])]
+
+    async def stop(self) -> None:
+        for task in self.tasks:
+            task.cancel()
+        if self.tasks:
+            await asyncio.wait(self.tasks)
+        self.tasks = []
+
+
+@pytest.fixture
+def play() -> Callable[..., None]:
+    def run(scenario: Callable[[Plane], Any]) -> None:
+        async def main() -> None:
+            plane = Plane()
+            await plane.api.start()
+            try:
+                async with asyncio.timeout(30):
+                    await scenario(plane)
+            finally:
+                await plane.stop()
+                await plane.api.stop()
+
+        asyncio.run(main())
+
+    return run
