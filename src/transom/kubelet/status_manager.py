@@ -1,0 +1,279 @@
+"""Tells the API how pods stand: writes a status when it has changed, and deletes a pod when all of it is gone.
+
+What was told last is kept here, so that times of conditions stay, phases never go back, and nothing is written twice. At
+most one write for a pod is under way; newer statuses wait for it and are written as one. There is no task while there is
+nothing to write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from transom.client.api import STRATEGIC_PATCH, Client, is_conflict, is_not_found
+from transom.client.resources import PODS
+from transom.kit.clock import Clock, Timer, rfc3339
+from transom.kubelet.labels import is_mirror
+from transom.kubelet.podstate import TERMINAL, uid_of
+from transom.kubelet.status import OWN_CONDITIONS
+from transom.machinery.errors import ApiError
+from transom.machinery.objects import Object
+
+log = logging.getLogger("transom.kubelet")
+
+RETRY_SECONDS = 10.0
+# That work on a new pod has begun is told when its result is not there soon.
+_FIRST_SECONDS = 0.1
+_BEGINNING = ("ContainerCreating", "PodInitializing")
+
+
+class _Entry:
+    """`version` is of the write whose answer `seen` is: the informer may still have an older one. `told`: something
+    was written."""
+
+    __slots__ = ("dirty", "final", "seen", "status", "task", "timer", "told", "uid", "version")
+
+    def __init__(self, uid: str, status: Object) -> None:
+        self.uid = uid
+        self.status = status
+        self.dirty = False
+        self.final = False
+        self.told = False
+        self.task: asyncio.Task[None] | None = None
+        self.timer: Timer | None = None
+        self.seen: Object | None = None
+        self.version = 0
+
+
+class StatusManager:
+    """`api_pod` gives the object to write to by the pod's uid: the pod as last seen, the mirror of a static pod, or
+    None."""
+
+    def __init__(self, client: Client, clock: Clock, api_pod: Callable[[str], Object | None]) -> None:
+        self._client = client
+        self._clock = clock
+        self._api_pod = api_pod
+        self._entries: dict[str, _Entry] = {}
+
+    def get(self, uid: str) -> Object | None:
+        """What is known of the pod's status, written or not."""
+        entry = self._entries.get(uid)
+        return entry.status if entry else None
+
+    def set(self, pod: Object, status: Object) -> None:
+        """`status` is ours from now on."""
+        uid = uid_of(pod)
+        entry = self._entries.get(uid)
+        old = entry.status if entry else (self._api_pod(uid) or pod).get("status") or {}
+        problem = _illegal(old, status, pod["spec"].get("restartPolicy", "Always"))
+        if problem:
+            log.error("status of pod %s/%s: %s", pod["metadata"]["namespace"], pod["metadata"]["name"], problem)
+            return
+        self._stamp(status, old)
+        if entry is None:
+            entry = self._entries[uid] = _Entry(uid, status)
+        elif entry.status == status:
+            return
+        entry.status = status
+        entry.dirty = True
+        self._start(entry, _FIRST_SECONDS if not entry.told and _begins(status) else 0)
+
+    def finish(self, pod: Object) -> None:
+        """Nothing of the pod is left on the node: write the last status and delete it."""
+        uid = uid_of(pod)
+        entry = self._entries.get(uid)
+        if entry is None:
+            entry = self._entries[uid] = _Entry(uid, pod.get("status") or {})
+        entry.final = True
+        self._start(entry, 0)
+
+    def check(self, pod: Object) -> None:
+        """The API shows this: put it right when it is not what was told."""
+        entry = self._entries.get(uid_of(pod))
+        if entry is None or entry.dirty or entry.task is not None or entry.timer is not None:
+            return
+        if int(pod["metadata"].get("resourceVersion") or 0) <= entry.version:
+            return
+        if patch(pod.get("status") or {}, entry.status) is not None:
+            entry.dirty = True
+            self._start(entry, RETRY_SECONDS)
+
+    def touch(self, uid: str) -> None:
+        """There is somewhere to write to now: the mirror of a static pod has appeared."""
+        entry = self._entries.get(uid)
+        if entry is not None:
+            entry.dirty, entry.version, entry.seen = True, 0, None
+            self._start(entry, 0)
+
+    def forget(self, uid: str) -> None:
+        entry = self._entries.pop(uid, None)
+        if entry is not None and entry.timer is not None:
+            entry.timer.cancel()
+
+    def stop(self) -> None:
+        for entry in self._entries.values():
+            if entry.timer is not None:
+                entry.timer.cancel()
+            if entry.task is not None:
+                entry.task.cancel()
+        self._entries.clear()
+
+    # ---- before a status is kept ---------------------------------------------------------------------------------
+
+    def _stamp(self, status: Object, old: Object) -> None:
+        now = rfc3339(self._clock.time())
+        before = {c["type"]: c for c in old.get("conditions") or ()}
+        for condition in status.get("conditions") or ():
+            if condition["type"] not in OWN_CONDITIONS:
+                continue
+            was = before.get(condition["type"])
+            same = was is not None and was["status"] == condition["status"]
+            condition["lastProbeTime"] = None
+            condition["lastTransitionTime"] = was.get("lastTransitionTime") if was is not None and same else now
+        status["startTime"] = old.get("startTime") or now
+
+    # ---- writing -------------------------------------------------------------------------------------------------
+
+    def _start(self, entry: _Entry, seconds: float) -> None:
+        if entry.task is not None:
+            return  # it looks again before it ends
+        if entry.timer is not None:
+            entry.timer.cancel()
+            entry.timer = None
+        if seconds:
+            entry.timer = self._clock.call_later(seconds, self._due, entry)
+        else:
+            entry.task = asyncio.get_running_loop().create_task(self._run(entry))
+
+    def _due(self, entry: _Entry) -> None:
+        entry.timer = None
+        self._start(entry, 0)
+
+    async def _run(self, entry: _Entry) -> None:
+        wait = 0.0
+        try:
+            while entry.dirty or entry.final:
+                if not await self._write(entry):
+                    break
+        except ApiError as problem:
+            if is_not_found(problem) or is_conflict(problem):
+                # Gone, or another pod of this name by now: the informer tells the rest.
+                entry.dirty = entry.final = False
+            else:
+                log.warning("the status of pod %s could not be written: %s", entry.uid, problem)
+                wait = RETRY_SECONDS
+        except OSError as problem:
+            log.info("the status of pod %s could not be written: %s", entry.uid, problem)
+            wait = RETRY_SECONDS
+        finally:
+            entry.task = None
+        if wait and self._entries.get(entry.uid) is entry:
+            entry.dirty = True
+            self._start(entry, wait)
+
+    async def _write(self, entry: _Entry) -> bool:
+        """Whether there may be more to do."""
+        target = self._api_pod(entry.uid)
+        if target is None:
+            entry.dirty = entry.final = False
+            return False
+        meta = target["metadata"]
+        current = target.get("status") or {}
+        if entry.seen is not None:
+            if int(meta.get("resourceVersion") or 0) < entry.version:
+                current = entry.seen
+            else:
+                entry.seen = None
+        entry.dirty = False
+        change = patch(current, entry.status)
+        if change is not None:
+            body = {"metadata": {"uid": meta["uid"]}, "status": change}
+            written = await self._client.patch(
+                PODS, meta["namespace"], meta["name"], body, STRATEGIC_PATCH, subresource="status"
+            )
+            entry.told = True
+            entry.seen = written.get("status") or {}
+            entry.version = int(written["metadata"]["resourceVersion"])
+        if entry.final and not entry.dirty:
+            entry.final = False
+            if not is_mirror(target):
+                await self._delete(entry, meta)
+            return False
+        return True
+
+    async def _delete(self, entry: _Entry, meta: Mapping[str, Any]) -> None:
+        try:
+            await self._client.delete(PODS, meta["namespace"], meta["name"], grace=0, uid=meta["uid"])
+        except (ApiError, OSError) as problem:
+            entry.final = not (is_not_found(problem) or is_conflict(problem))
+            raise
+
+
+def _begins(status: Object) -> bool:
+    """Nothing is told but that the work has begun."""
+    return status.get("phase") == "Pending" and all(
+        (entry["state"].get("waiting") or {}).get("reason") in _BEGINNING
+        for entry in (*status.get("containerStatuses", ()), *status.get("initContainerStatuses", ()))
+    )
+
+
+def _illegal(old: Object, new: Object, policy: str) -> str:
+    """A container that has ended for good must not seem to run again."""
+    if policy == "Always":
+        return ""
+    for field in ("containerStatuses", "initContainerStatuses"):
+        now = {entry["name"]: entry for entry in new.get(field) or ()}
+        for entry in old.get(field) or ():
+            ended = entry["state"].get("terminated")
+            if ended is None or (ended["exitCode"] and policy == "OnFailure") or entry["name"] not in now:
+                continue
+            if "terminated" not in now[entry["name"]]["state"]:
+                return f"terminated container {entry['name']} attempted illegal transition to non-terminated state"
+    return ""
+
+
+# ---- the difference of two statuses, as a strategic merge patch --------------------------------------------------
+
+
+def patch(old: Object, new: Object) -> Object | None:
+    """What makes `old` into `new`; None when nothing has to change. Conditions of others stay as they are."""
+    out: Object = {}
+    for key, value in new.items():
+        if key not in _KEYED and old.get(key) != value:
+            out[key] = value
+    for key in old:
+        if key not in new and key not in _KEYED:
+            out[key] = None
+    kept = [c for c in old.get("conditions") or () if c["type"] not in OWN_CONDITIONS]
+    own = [c for c in new.get("conditions") or () if c["type"] in OWN_CONDITIONS]
+    _keyed(out, "conditions", old.get("conditions") or (), [*kept, *own])
+    _keyed(out, "podIPs", old.get("podIPs") or (), new.get("podIPs") or ())
+    if out and old.get("phase") in TERMINAL and new.get("phase") != old["phase"]:
+        log.error("a pod that is %s would become %s", old["phase"], new.get("phase"))
+        return None
+    return out or None
+
+
+_KEYED = {"conditions": "type", "podIPs": "ip"}
+
+
+def _keyed(out: Object, field: str, old: Iterable[Object], new: Iterable[Object]) -> None:
+    """A list whose elements have names: only those that differ, and the order of all."""
+    key = _KEYED[field]
+    before = {entry[key]: entry for entry in old}
+    after = {entry[key]: entry for entry in new}
+    changes = []
+    for name, entry in after.items():
+        was = before.get(name)
+        if was is None:
+            changes.append(entry)
+        elif was != entry:
+            gone = {k: None for k in was if k not in entry}
+            changes.append({**entry, **gone})
+    changes += [{key: name, "$patch": "delete"} for name in before if name not in after]
+    if changes or [*before] != [*after]:
+        out["$setElementOrder/" + field] = [{key: name} for name in after]
+        if changes:
+            out[field] = changes

@@ -1,0 +1,228 @@
+"""The end of containers: grace, preStop handlers, what is said about it, what a container left as its last words.
+
+Works without the pod when that is gone from the API: what is needed then stands in the container's annotations.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+import orjson
+
+from transom.client.events import NORMAL, WARNING
+from transom.kit.clock import Clock
+from transom.kubelet import labels
+from transom.kubelet.base import Env
+from transom.kubelet.parts import HookFailure, Hooks
+from transom.kubelet.podstate import PodState, container_spec, describe, read
+from transom.kubelet.refs import container_ref
+from transom.machinery.field import go_quote
+from transom.machinery.objects import Object
+from transom.runtime.api import Container, RuntimeFailure
+
+log = logging.getLogger("transom.kubelet")
+
+MINIMUM_GRACE = 2
+_MESSAGE_BYTES = 4096
+_LOG_BYTES, _LOG_LINES = 2048, 80
+
+
+class KillFailure(Exception):
+    """Something of a pod could not be stopped; the text names it."""
+
+
+class Terminator:
+    def __init__(self, env: Env, hooks: Hooks) -> None:
+        self._env = env
+        self._hooks = hooks
+        self._late: set[asyncio.Task[None]] = set()
+
+    # ---- stopping ------------------------------------------------------------------------------------------------
+
+    async def kill_pod(self, pod: Object | None, state: PodState, grace: int | None = None) -> None:
+        """All containers at once, then the sandboxes. `pod` None: it is not known any more. `grace` overrides what the
+        pod says. Raises KillFailure."""
+        running = state.running()
+        results = await asyncio.gather(*(self._try_kill(pod, c, grace) for c in running)) if running else []
+        problems = [text for text in results if text]
+        for sandbox in state.sandboxes:
+            try:
+                await self._env.runtime.stop_sandbox(sandbox.id)
+            except RuntimeFailure as failure:
+                target = sandbox.config.uid
+                problems.append(_result("KillPodSandbox", target, "KillPodSandboxError", str(failure)))
+        if problems:
+            raise KillFailure(problems[0] if len(problems) == 1 else "[" + ", ".join(problems) + "]")
+
+    async def _try_kill(self, pod: Object | None, container: Container, grace: int | None) -> str:
+        try:
+            await self.kill_container(pod, container, grace=grace)
+        except (RuntimeFailure, KillFailure) as failure:
+            return _result("KillContainer", container.name, "KillContainerError", str(failure))
+        return ""
+
+    async def kill_container(
+        self, pod: Object | None, container: Container, message: str = "", grace: int | None = None
+    ) -> None:
+        """Raises RuntimeFailure, or KillFailure when the pod has no such container."""
+        if pod is None:
+            pod, spec = restore(container)
+        else:
+            found = container_spec(pod, container.name)
+            if found is None:
+                raise KillFailure(
+                    f'failed to get containerSpec "{container.name}"(id="{self._env.runtime.version.name}://'
+                    f'{container.id}") in pod "{describe(pod)}" when killing container for reason "{message}"'
+                )
+            spec = found
+        self.event(pod, container.name, NORMAL, "Killing", message or f"Stopping container {container.name}", container.id)
+        allowed = _grace(pod)
+        handler = (spec.get("lifecycle") or {}).get("preStop")
+        if handler is not None and allowed > 0:
+            allowed -= await self._pre_stop(pod, spec, container.id, handler, allowed)
+        allowed = max(allowed, MINIMUM_GRACE)
+        if grace is not None:
+            allowed = grace
+        env = self._env
+        await env.runtime.stop_container(container.id, env.os.stop_grace(env.runtime.version, allowed))
+
+    async def _pre_stop(self, pod: Object, spec: Object, container_id: str, handler: Object, seconds: int) -> int:
+        """Whole seconds that it took. A handler that takes too long goes on until its container is gone."""
+
+        async def run() -> None:
+            try:
+                await self._hooks.run(pod, spec, container_id, handler)
+            except HookFailure as failure:
+                self.event(pod, spec["name"], WARNING, "FailedPreStopHook", str(failure), container_id)
+
+        start = self._env.clock.monotonic()
+        await _within(self._env.clock, seconds, run(), self._late)
+        return int(self._env.clock.monotonic() - start)
+
+    async def remove(self, uid: str) -> None:
+        """What has been stopped is removed from the runtime, with its logs. Raises RuntimeFailure."""
+        runtime = self._env.runtime
+        state = read(runtime, uid)
+        for container in state.containers:
+            await self.remove_container(container)
+        for sandbox in state.sandboxes:
+            await runtime.stop_sandbox(sandbox.id)
+            await runtime.remove_sandbox(sandbox.id)
+            self._remove_file(sandbox.config.log_directory, recursive=True)
+
+    async def remove_container(self, container: Container) -> None:
+        """With its log. Raises RuntimeFailure."""
+        await self._env.runtime.remove_container(container.id)
+        self._remove_file(container.log_path)
+
+    def _remove_file(self, path: str, *, recursive: bool = False) -> None:
+        files = self._env.host.files
+        try:
+            if path and files.exists(path):
+                files.remove(path, recursive=recursive)
+        except OSError as problem:
+            log.warning("%s could not be removed: %s", path, problem)
+
+    def stop(self) -> None:
+        for task in self._late:
+            task.cancel()
+
+    # ---- telling -------------------------------------------------------------------------------------------------
+
+    def event(self, pod: Object, container: str, kind: str, reason: str, message: str, container_id: str = "") -> None:
+        """About one container. Its id would make each text another one, so its name stands for it."""
+        if container_id:
+            message = message.replace(container_id, container)
+        self._env.events.event(container_ref(pod, container), kind, reason, message)
+
+    def last_words(self, container: Container) -> str:
+        """The text that a container that has ended left in its termination message file or, if it may, in its log."""
+        policy = container.annotations.get(labels.TERMINATION_POLICY)
+        # What could not even be started has no log.
+        from_log = policy == "FallbackToLogsOnError" and container.exit_code != 0 and container.reason != "ContainerCannotRun"
+        path = container.annotations.get(labels.TERMINATION_PATH)
+        if path:
+            inside = self._env.os.mount_path(path)
+            for mount in container.mounts:
+                if mount.container_path != inside:
+                    continue
+                try:
+                    text = self._env.host.files.read(mount.host_path)[-_MESSAGE_BYTES:].decode(errors="replace")
+                except OSError as problem:
+                    if problem.errno == errno.ENOENT:
+                        break
+                    return f"Error on reading termination log {mount.host_path}: {problem.strerror}"
+                if text or not from_log:
+                    return text
+                break
+        return self._log_end(container.log_path) if from_log else ""
+
+    def _log_end(self, path: str) -> str:
+        try:
+            data = self._env.host.files.read(path)
+        except OSError as problem:
+            return f"Error on reading termination message from logs: {problem.strerror}"
+        return log_end(data)[-_LOG_BYTES:].decode(errors="replace")
+
+
+def log_end(data: bytes) -> bytes:
+    """The texts of the last lines of a log, whose lines are `TIME STREAM F|P TEXT`; P goes on in the next line."""
+    out = bytearray()
+    for line in data.splitlines()[-_LOG_LINES:]:
+        parts = line.split(b" ", 3)
+        if len(parts) == 4:
+            out += parts[3]
+            if parts[2] != b"P":
+                out += b"\n"
+    return bytes(out)
+
+
+def restore(container: Container) -> tuple[Object, Object]:
+    """As much of a pod and its container as is needed to stop it, out of labels and annotations."""
+    notes, marks = container.annotations, container.labels
+    meta: Object = {
+        "name": marks.get(labels.POD_NAME, ""), "namespace": marks.get(labels.POD_NAMESPACE, ""),
+        "uid": marks.get(labels.POD_UID, ""),
+    }
+    pod: Object = {"kind": "Pod", "apiVersion": "v1", "metadata": meta, "spec": {}}
+    if labels.DELETION_GRACE in notes:
+        meta["deletionGracePeriodSeconds"] = int(notes[labels.DELETION_GRACE])
+    if labels.TERMINATION_GRACE in notes:
+        pod["spec"]["terminationGracePeriodSeconds"] = int(notes[labels.TERMINATION_GRACE])
+    spec: Object = {"name": container.name}
+    if labels.PRE_STOP in notes:
+        spec = orjson.loads(notes[labels.PRE_STOP])
+    if labels.PORTS in notes:
+        spec["ports"] = orjson.loads(notes[labels.PORTS])
+    return pod, spec
+
+
+def _grace(pod: Object) -> int:
+    for value in (pod["metadata"].get("deletionGracePeriodSeconds"), pod["spec"].get("terminationGracePeriodSeconds")):
+        if value is not None:
+            return int(value)
+    return MINIMUM_GRACE
+
+
+def _result(action: str, target: str, kind: str, message: str) -> str:
+    return f'failed to "{action}" for "{target}" with {kind}: {go_quote(message)}'
+
+
+async def _within(
+    clock: Clock, seconds: float, work: Coroutine[Any, Any, None], late: set[asyncio.Task[None]]
+) -> None:
+    """Wait for the work, but not longer than that; it goes on in `late` then."""
+    task = asyncio.get_running_loop().create_task(work)
+    over = asyncio.Event()
+    timer = clock.call_later(seconds, over.set)
+    task.add_done_callback(lambda _: over.set())
+    late.add(task)
+    task.add_done_callback(late.discard)
+    try:
+        await over.wait()
+    finally:
+        timer.cancel()
