@@ -62,6 +62,8 @@ class SessionDriver:
         self._handle(self._session.start())
         if not self._closed:
             self._wire.receive(self._received)
+            if self._held:
+                self._wire.pause_reading()
 
     def send(self) -> None:
         """Hands over what the session has to say, and closes the connection when it is through."""

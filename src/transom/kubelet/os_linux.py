@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
-from transom.hosts.api import Host, Identity
+from transom.hosts.api import Disk, Host, Identity
+from transom.kit.clock import rfc3339
 from transom.kubelet import apparmor
 from transom.kubelet.config import DEFAULT_EVICTION_LINUX, KubeletConfig
+from transom.kubelet.stats import shapes
 from transom.machinery.objects import Object
-from transom.runtime.api import Version
+from transom.runtime.api import ContainerStats, Interface, SandboxStats, Version
 
 _APPARMOR_UNSAID_SINCE: Final = (1, 30)
 # A machine without reserved huge pages still shows the sizes its processor knows.
 _HUGE_PAGES: Final[Mapping[str, str]] = {"hugepages-1Gi": "0", "hugepages-2Mi": "0"}
+_MAX_PID: Final = 32768
+_SYSTEM_PROCESSES: Final = 150  # of a machine without pods
 
 
 class LinuxRules:
@@ -71,6 +75,89 @@ class LinuxRules:
     # Volumes
 
     # Statistics and eviction
+
+    def cadvisor_stats(self, runtime: Version) -> bool:
+        return runtime.name == "docker"
+
+    def cadvisor_containers(self) -> bool:
+        return True
+
+    def node_stats(
+        self, host: Host, containers: Sequence[ContainerStats], sandboxes: Sequence[SandboxStats], now: float
+    ) -> Object:
+        use = host.memory()
+        memory = shapes.memory(
+            now,
+            availableBytes=max(0, use.total - use.working_set),
+            usageBytes=use.usage,
+            workingSetBytes=use.working_set,
+            rssBytes=use.rss,
+            pageFaults=sum(c.page_faults for c in containers),
+            majorPageFaults=sum(c.major_page_faults for c in containers),
+        )
+        seen = [i for sandbox in sandboxes for i in sandbox.interfaces]
+        card = Interface("eth0", sum(i.rx_bytes for i in seen), sum(i.tx_bytes for i in seen), 0, 0)
+        processes = _SYSTEM_PROCESSES + sum(c.processes for c in containers) + len(sandboxes)
+        return {
+            "memory": memory,
+            "network": shapes.network(now, [card], card),
+            "rlimit": {"time": rfc3339(now), "maxpid": _MAX_PID, "curproc": processes},
+        }
+
+    def system_containers(self, node: Object, pods: Sequence[Object], now: float, started: float) -> list[Object]:
+        """The cgroups of the kubelet, of the runtime and of all pods. What is not the pods' is shared out."""
+        boot = node["startTime"]
+        inside = {
+            kind: {name: shapes.total((p[kind] for p in pods if kind in p), name) for name in names}
+            for kind, names in (("cpu", shapes.CPU), ("memory", shapes.MEMORY))
+        }
+        rows: list[Object] = []
+        for name, start, share in (("kubelet", rfc3339(started), 0.2), ("runtime", boot, 0.3), ("pods", boot, None)):
+            row: Object = {"name": name, "startTime": start}
+            for kind, names in (("cpu", shapes.CPU), ("memory", shapes.MEMORY)):
+                row[kind] = {"time": rfc3339(now)}
+                for field in names:
+                    if field == "availableBytes":
+                        if share is None:
+                            row[kind][field] = max(0, node[kind][field])
+                        continue
+                    own = inside[kind][field]
+                    rest = max(0, node[kind].get(field, 0) - own)
+                    row[kind][field] = own if share is None else int(rest * share)
+            rows.append(row)
+        return rows
+
+    def pod_network_stats(self, stats: SandboxStats | None) -> Object | None:
+        if stats is None or not stats.interfaces:
+            return None
+        interfaces = [i._replace(rx_errors=i.rx_errors or 0, tx_errors=i.tx_errors or 0) for i in stats.interfaces]
+        return shapes.network(stats.time, interfaces, next((i for i in interfaces if i.name == "eth0"), None))
+
+    def memory_stats(self, stats: ContainerStats, limit: int) -> Object:
+        fields = {
+            "usageBytes": stats.usage,
+            "workingSetBytes": stats.working_set or 0,
+            "rssBytes": stats.rss,
+            "pageFaults": stats.page_faults,
+            "majorPageFaults": stats.major_page_faults,
+        }
+        if limit:
+            fields["availableBytes"] = max(0, limit - fields["workingSetBytes"])
+        return shapes.memory(stats.time, **fields)
+
+    def pod_memory_stats(self, containers: Sequence[Object], limit: int) -> Object:
+        fields = {name: shapes.total(containers, name) for name in shapes.MEMORY if name != "availableBytes"}
+        if limit:
+            fields["availableBytes"] = max(0, limit - fields["workingSetBytes"])
+        return {"time": containers[-1]["time"], **{name: fields[name] for name in shapes.MEMORY if name in fields}}
+
+    def volume_disk(self, host: Host, in_memory: bool) -> Disk:
+        if not in_memory:
+            return host.disk()
+        return Disk(host.hardware.memory // 2, 0, host.hardware.memory // 8192, 0)
+
+    def no_such_file(self, path: str) -> str:
+        return f"lstat {path}: no such file or directory"
 
 
 RULES: Final = LinuxRules()

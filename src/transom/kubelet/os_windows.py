@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
-from transom.hosts.api import Host, Identity
+from transom.hosts.api import Disk, Host, Identity
+from transom.kit.clock import rfc3339
 from transom.kubelet.config import DEFAULT_EVICTION_WINDOWS, KubeletConfig
+from transom.kubelet.stats import shapes
 from transom.machinery.objects import Object
-from transom.runtime.api import Version
+from transom.runtime.api import ContainerStats, Interface, SandboxStats, Version
 
 PRIORITY_CLASSES: Final[Mapping[str, int]] = {
     "IDLE_PRIORITY_CLASS": 64,
@@ -23,6 +25,7 @@ _BUILD_LABEL_SINCE: Final = (1, 17)
 _BOOT_ID_SINCE: Final = (1, 24)
 # Memory is measured as what is committed of physical memory and page file from here on, and more is kept free.
 _COMMIT_MEMORY_SINCE: Final = (1, 31)
+_NETWORK_CARD: Final = "Microsoft Hyper-V Network Adapter"
 
 
 class WindowsRules:
@@ -94,6 +97,58 @@ class WindowsRules:
     # Volumes
 
     # Statistics and eviction
+
+    def cadvisor_stats(self, runtime: Version) -> bool:
+        return False
+
+    def cadvisor_containers(self) -> bool:
+        return False
+
+    def node_stats(
+        self, host: Host, containers: Sequence[ContainerStats], sandboxes: Sequence[SandboxStats], now: float
+    ) -> Object:
+        use = host.memory()
+        memory = shapes.memory(
+            now,
+            availableBytes=max(0, use.total - use.working_set),
+            usageBytes=use.usage,
+            workingSetBytes=use.working_set,
+            rssBytes=0,
+            pageFaults=0,
+            majorPageFaults=0,
+        )
+        seen = [i for sandbox in sandboxes for i in sandbox.interfaces]
+        card = Interface(_NETWORK_CARD, sum(i.rx_bytes for i in seen), sum(i.tx_bytes for i in seen), 0, 0)
+        # Only a card named eth0 would be taken for the default one.
+        return {"memory": memory, "network": shapes.network(now, [card], None)}
+
+    def system_containers(self, node: Object, pods: Sequence[Object], now: float, started: float) -> list[Object]:
+        row: Object = {"name": "pods", "startTime": rfc3339(now)}
+        for kind, names in (("cpu", shapes.CPU), ("memory", shapes.MEMORY[:3])):
+            measured = [pod[kind] for pod in pods if kind in pod]
+            row[kind] = {"time": rfc3339(now) if measured else None}
+            row[kind] |= {name: shapes.total(measured, name) for name in names if shapes.total(measured, name)}
+        return [row]
+
+    def pod_network_stats(self, stats: SandboxStats | None) -> Object | None:
+        if stats is None or not stats.interfaces:
+            return None
+        # Hyper-V's counters of an endpoint know no errors.
+        interfaces = [Interface(i.name, i.rx_bytes, i.tx_bytes) for i in stats.interfaces]
+        return shapes.network(stats.time, interfaces, interfaces[0])
+
+    def memory_stats(self, stats: ContainerStats, limit: int) -> Object:
+        return shapes.memory(stats.time, workingSetBytes=stats.working_set or 0)
+
+    def pod_memory_stats(self, containers: Sequence[Object], limit: int) -> Object:
+        """Sums of what containers do not have are there as zeros."""
+        return {"time": containers[-1]["time"], **{name: shapes.total(containers, name) for name in shapes.MEMORY}}
+
+    def volume_disk(self, host: Host, in_memory: bool) -> Disk:
+        return host.disk()
+
+    def no_such_file(self, path: str) -> str:
+        return f"CreateFile {path}: The system cannot find the file specified."
 
 
 def _unsupported(field: str, flag: str, value: str) -> str:

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from transom.hosts.api import Files, Host, Identity
+from transom.hosts.api import Disk, Files, Host, Identity
 from transom.machinery.objects import Object
 from transom.runtime.api import (
-    Container,
     ContainerStats,
     Image,
     LinuxContainer,
@@ -76,8 +75,32 @@ class OsRules(Protocol):
         """Raises VolumeFailure."""
 
     # Statistics and eviction
-    def node_stats(self, host: Host, runtime_stats: Sequence[ContainerStats]) -> Object: ...
+    def cadvisor_stats(self, runtime: Version) -> bool:
+        """Whether pods are measured by cAdvisor alone and not by asking the runtime."""
+
+    def cadvisor_containers(self) -> bool:
+        """Whether cAdvisor knows containers at all."""
+
+    def node_stats(
+        self, host: Host, containers: Sequence[ContainerStats], sandboxes: Sequence[SandboxStats], now: float
+    ) -> Object:
+        """`memory`, `network` and perhaps `rlimit` of the node in /stats/summary."""
+
+    def system_containers(self, node: Object, pods: Sequence[Object], now: float, started: float) -> list[Object]:
+        """`systemContainers`, from the statistics of the node and of all pods; `started` is the kubelet's."""
+
     def pod_network_stats(self, stats: SandboxStats | None) -> Object | None: ...
-    def container_stats(self, stats: ContainerStats, container: Container | None, host: Host) -> Object: ...
+    def memory_stats(self, stats: ContainerStats, limit: int) -> Object:
+        """Of a container; `limit` is 0 where there is none."""
+
+    def pod_memory_stats(self, containers: Sequence[Object], limit: int) -> Object:
+        """Of a pod, from `memory_stats` of its containers, of which there is at least one."""
+
+    def volume_disk(self, host: Host, in_memory: bool) -> Disk:
+        """The file system that a volume is on."""
+
+    def no_such_file(self, path: str) -> str:
+        """What looking up a file that is not there gives, in Go's words."""
+
     def signals(self, host: Host) -> Sequence[str]:
         """The eviction signals that are observed."""
