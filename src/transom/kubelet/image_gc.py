@@ -1,0 +1,147 @@
+"""Images that no container uses go when their disk is too full, those that were not used for longest first.
+
+An image that came a short while ago stays: a container may be about to use it. The images are the runtime's; the disk is
+the host's, on which they lie.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import NamedTuple
+
+from transom.client.events import WARNING
+from transom.kubelet.base import Env
+from transom.kubelet.refs import node_ref
+from transom.runtime.api import RuntimeFailure
+
+log = logging.getLogger("transom.kubelet")
+
+PERIOD = 300.0
+_EVERYTHING = (1 << 63) - 1
+_LONG_AGO = float("-inf")
+
+
+class ImageGCFailure(Exception):
+    """Less was freed than needed; the text is the event's."""
+
+
+class _Record:
+    __slots__ = ("detected", "size", "used")
+
+    def __init__(self, detected: float) -> None:
+        self.detected = detected
+        self.used = _LONG_AGO
+        self.size = 0
+
+
+class _Candidate(NamedTuple):
+    used: float
+    detected: float
+    id: str
+    size: int
+
+
+class ImageGC:
+    __slots__ = ("_env", "_failed_before", "_initialized", "_records")
+
+    def __init__(self, env: Env) -> None:
+        self._env = env
+        self._records: dict[str, _Record] = {}
+        self._initialized = False
+        self._failed_before = False
+
+    @property
+    def enabled(self) -> bool:
+        return self._env.config.image_gc_high_threshold_percent < 100
+
+    def detect(self) -> None:
+        """Note which images there are and which are in use. What is found first was there since long."""
+        self._detect(self._env.clock.monotonic() if self._initialized else _LONG_AGO)
+        self._initialized = True
+
+    async def collect(self) -> None:
+        """One round: notes the images, frees space where the disk is too full. Repeated failures become an event."""
+        self.detect()
+        try:
+            await self.free_by_policy()
+        except ImageGCFailure as failure:
+            log.warning("garbage collection of images: %s", failure)
+            if self._failed_before:
+                self._env.events.event(node_ref(self._env.config.node_name), WARNING, "ImageGCFailed", str(failure))
+            self._failed_before = True
+        else:
+            self._failed_before = False
+
+    async def free_by_policy(self) -> None:
+        """Above the high threshold, free down to the low one. Raises ImageGCFailure."""
+        disk, config = self._env.host.disk(), self._env.config
+        if disk.capacity == 0:
+            raise self._failure("InvalidDiskCapacity", "invalid capacity 0 on image filesystem")
+        available = min(disk.available, disk.capacity)
+        usage = 100 - available * 100 // disk.capacity
+        if usage < config.image_gc_high_threshold_percent:
+            return
+        wanted = disk.capacity * (100 - config.image_gc_low_threshold_percent) // 100 - available
+        freed = await self._free(wanted)
+        if freed < wanted:
+            raise self._failure(
+                "FreeDiskSpaceFailed",
+                f"failed to garbage collect required amount of images. Wanted to free {wanted} bytes, "
+                f"but freed {freed} bytes",
+            )
+
+    async def delete_unused(self) -> None:
+        """All that are not in use, to relieve the disk. Raises ImageGCFailure."""
+        await self._free(_EVERYTHING)
+
+    def _failure(self, reason: str, message: str) -> ImageGCFailure:
+        self._env.events.event(node_ref(self._env.config.node_name), WARNING, reason, message)
+        return ImageGCFailure(message)
+
+    def _detect(self, detected: float) -> set[str]:
+        runtime, now = self._env.runtime, self._env.clock.monotonic()
+        in_use = {container.image_ref for container in runtime.containers()}
+        pause = runtime.image(self._env.config.pod_infra_image or self._env.os.default_pause_image())
+        if pause is not None:
+            in_use.add(pause.id)
+        present = set()
+        for image in runtime.images():
+            present.add(image.id)
+            record = self._records.get(image.id)
+            if record is None:
+                record = self._records[image.id] = _Record(detected)
+            if image.id in in_use:
+                record.used = now
+            record.size = image.size
+        for gone in self._records.keys() - present:
+            del self._records[gone]
+        return in_use
+
+    async def _free(self, wanted: int) -> int:
+        """Bytes that were freed."""
+        now = self._env.clock.monotonic()
+        in_use = self._detect(now)
+        candidates = sorted(
+            _Candidate(record.used, record.detected, image, record.size)
+            for image, record in self._records.items() if image not in in_use
+        )
+        freed = 0
+        problems: list[str] = []
+        for candidate in candidates:
+            if candidate.used >= now or now - candidate.detected < self._env.config.image_minimum_gc_age:
+                continue
+            try:
+                await self._env.runtime.remove_image(candidate.id)
+            except RuntimeFailure as problem:
+                problems.append(str(problem))
+                continue
+            self._records.pop(candidate.id, None)
+            freed += candidate.size
+            if freed >= wanted:
+                break
+        if problems:
+            text = problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
+            raise ImageGCFailure(
+                f"wanted to free {wanted} bytes, but freed {freed} bytes space with errors in image deletion: {text}"
+            )
+        return freed
