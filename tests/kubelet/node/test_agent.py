@@ -10,7 +10,7 @@ from transom.kit.clock import parse_rfc3339_micro
 from transom.runtime.api import Image, RuntimeStatus
 
 if TYPE_CHECKING:
-    from tests.kubelet.node.conftest import Plane
+    from .conftest import Plane
 
 NO_NETWORK = RuntimeStatus(
     "", "", "NetworkPluginNotReady", "docker: network plugin is not ready: cni config uninitialized"
@@ -79,7 +79,7 @@ def test_a_linux_node(play: Callable[..., None]) -> None:
 
 def test_a_windows_node(play: Callable[..., None]) -> None:
     async def scenario(plane: Plane) -> None:
-        from tests.kubelet.node.conftest import WINDOWS, FakeHost
+        from .conftest import WINDOWS, FakeHost
 
         plane.host = FakeHost(WINDOWS, Hardware(cpus=2, memory=4 << 30, disk=40 << 30))
         plane.agent(kube_reserved={"memory": "1Gi", "cpu": "500m"}, pods_per_core=10)
@@ -140,7 +140,8 @@ def test_a_network_that_comes_later(play: Callable[..., None]) -> None:
             "message:docker: network plugin is not ready: cni config uninitialized"
         )
         plane.runtime.problem = RuntimeStatus()
-        await plane.client.patch(NODES, "", "n1", {"spec": {"podCIDR": "10.1.0.0/24", "podCIDRs": ["10.1.0.0/24"]}}, MERGE_PATCH)
+        given = {"spec": {"podCIDR": "10.1.0.0/24", "podCIDRs": ["10.1.0.0/24"]}}
+        await plane.client.patch(NODES, "", "n1", given, MERGE_PATCH)
         await plane.settle(0.01)
         assert (await plane.condition("Ready"))["status"] == "True"
         await plane.settle()

@@ -1,0 +1,96 @@
+"""What a pod asks of its node, as integers, by the rules of the kubelet's predicates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+from transom.machinery import quantity
+from transom.machinery.objects import Object
+from transom.machinery.validation.names import is_qualified_name
+
+CPU, MEMORY, EPHEMERAL, PODS = "cpu", "memory", "ephemeral-storage", "pods"
+_PLAIN = (CPU, MEMORY, EPHEMERAL)
+_NATIVE = "kubernetes.io/"
+_ANY = "0.0.0.0"
+
+
+class HostPort(NamedTuple):
+    address: str
+    protocol: str
+    port: int
+
+
+class Asked(NamedTuple):
+    """`resources` has cpu in thousandths; scalar resources are in it even when zero of them is asked for."""
+
+    resources: Mapping[str, int]
+    ports: tuple[HostPort, ...] = ()
+
+
+@lru_cache(maxsize=1024)
+def is_extended(name: str) -> bool:
+    if "/" not in name or _NATIVE in name or name.startswith("requests."):
+        return False
+    return not is_qualified_name("requests." + name)
+
+
+@lru_cache(maxsize=1024)
+def _counts(name: str) -> bool:
+    return (
+        name in _PLAIN or is_extended(name) or name.startswith(("hugepages-", "attachable-volumes-")) or _NATIVE in name
+    )
+
+
+def amount(name: str, text: str) -> int:
+    parsed = quantity.parse(text)
+    return parsed.milli_value() if name == CPU else parsed.value()
+
+
+def amounts(resources: Mapping[str, str] | None) -> dict[str, int]:
+    return {name: amount(name, text) for name, text in (resources or {}).items() if _counts(name)}
+
+
+def asked(pod: Object) -> Asked:
+    spec = pod["spec"]
+    total: dict[str, int] = {}
+    ports: list[HostPort] = []
+    for container in spec.get("containers") or ():
+        for name, value in amounts(_requests(container)).items():
+            total[name] = total.get(name, 0) + value
+        for port in container.get("ports") or ():
+            if port.get("hostPort"):
+                ports.append(HostPort(port.get("hostIP") or _ANY, port.get("protocol") or "TCP", port["hostPort"]))
+    for container in spec.get("initContainers") or ():
+        for name, value in amounts(_requests(container)).items():
+            total[name] = max(total.get(name, 0), value)
+    for name, value in amounts(spec.get("overhead")).items():
+        total[name] = total.get(name, 0) + value
+    return Asked(total, tuple(ports))
+
+
+def preempted(pod: Object, name: str) -> int:
+    """What stopping the pod frees of a resource: as `asked`, but an overhead alone frees nothing."""
+    if name == PODS:
+        return 1
+    spec = pod["spec"]
+    parts = [quantity.parse(r[name]) for c in spec.get("containers") or () if name in (r := _requests(c))]
+    total = sum(parts[1:], parts[0]) if parts else quantity.ZERO
+    for container in spec.get("initContainers") or ():
+        text = _requests(container).get(name)
+        if text is not None:
+            total = max(total, quantity.parse(text))
+    overhead = (spec.get("overhead") or {}).get(name)
+    if overhead is not None and not total.is_zero:
+        total = total + quantity.parse(overhead)
+    return total.milli_value() if name == CPU else total.value()
+
+
+def conflict(wanted: HostPort, used: HostPort) -> bool:
+    same = wanted.port == used.port and wanted.protocol == used.protocol
+    return same and (wanted.address == used.address or _ANY in (wanted.address, used.address))
+
+
+def _requests(container: Object) -> Mapping[str, str]:
+    return (container.get("resources") or {}).get("requests") or {}

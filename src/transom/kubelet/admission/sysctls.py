@@ -1,0 +1,64 @@
+"""Kernel parameters a pod may set: safe ones, and those that the node's settings allow besides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from transom.machinery.objects import Object
+
+_SAFE = (
+    "kernel.shm_rmid_forced", "net.ipv4.ip_local_port_range", "net.ipv4.tcp_syncookies", "net.ipv4.ping_group_range",
+)
+_SAFE_SINCE = {
+    (1, 22): ("net.ipv4.ip_unprivileged_port_start",),
+    (1, 27): ("net.ipv4.ip_local_reserved_ports",),
+    (1, 29): ("net.ipv4.tcp_keepalive_time", "net.ipv4.tcp_fin_timeout", "net.ipv4.tcp_keepalive_intvl",
+              "net.ipv4.tcp_keepalive_probes"),
+    (1, 32): ("net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"),
+}
+_NAMESPACES = {"kernel.sem": "ipc"}
+_PREFIXES = {"kernel.shm": "ipc", "kernel.msg": "ipc", "fs.mqueue.": "ipc", "net.": "net"}
+_ALLOWLIST_SINCE = (1, 23)
+
+
+class Sysctls:
+    """Raises ValueError for a pattern that can never be allowed: such a kubelet does not start."""
+
+    __slots__ = ("_names", "_prefixes", "_refusal")
+
+    def __init__(self, allowed: Iterable[str], release: tuple[int, int]) -> None:
+        self._names: dict[str, str] = {}
+        self._prefixes: dict[str, str] = {}
+        self._refusal = "not allowlisted" if release >= _ALLOWLIST_SINCE else "not whitelisted"
+        safe = [*_SAFE, *(name for since, names in _SAFE_SINCE.items() if release >= since for name in names)]
+        for pattern in (*safe, *allowed):
+            wild = pattern.endswith("*")
+            name = pattern[:-1] if wild else pattern
+            namespace = namespaced_by(name)
+            if not namespace:
+                word = "sysctls" if wild else "sysctl"
+                raise ValueError(f'the {word} "{pattern}" are not known to be namespaced')
+            (self._prefixes if wild else self._names)[name] = namespace
+
+    def problem(self, spec: Object) -> str:
+        """Why a pod with this spec is not taken; empty when it may be."""
+        for sysctl in (spec.get("securityContext") or {}).get("sysctls") or ():
+            wrong = self._judge(sysctl["name"], spec)
+            if wrong:
+                return f"forbidden sysctl: {wrong}"
+        return ""
+
+    def _judge(self, name: str, spec: Mapping[str, object]) -> str:
+        namespace = self._names.get(name)
+        if namespace is None:
+            namespace = next((ns for prefix, ns in self._prefixes.items() if name.startswith(prefix)), None)
+        if namespace is None:
+            return f'"{name}" {self._refusal}'
+        if spec.get("hostIPC" if namespace == "ipc" else "hostNetwork"):
+            return f'"{name}" not allowed with host {namespace} enabled'
+        return ""
+
+
+def namespaced_by(name: str) -> str:
+    """The kernel namespace that keeps it apart from other pods; empty when none is known to."""
+    return _NAMESPACES.get(name) or next((ns for prefix, ns in _PREFIXES.items() if name.startswith(prefix)), "")
