@@ -1,0 +1,512 @@
+"""`Files` in memory, for Linux and Windows machines and for containers on them.
+
+One class does the work; a `Style` has the paths, error texts and permissions of the operating system. A tree starts from a
+frozen one that many share and copies what it changes. Other trees can be attached to a directory or a file of it: a tmpfs, or
+a part of another tree, which is then the same files, not a copy. Links are followed in the view of the tree that is asked.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterator
+from copy import copy
+from sys import intern
+from typing import Final, Self
+
+from transom.hosts.api import Kind, Stat
+from transom.hosts.nodes import FORMAT, FORMAT_MASK, FROZEN, GONE, Data, Node, Space, Volume, freeze, length, shared
+from transom.hosts.styles import READ, SEARCH, WRITE, Style, User
+
+_LINKS_FOLLOWED: Final = 40
+_DIRECTORY: Final = FORMAT["directory"]
+_FILE: Final = FORMAT["file"]
+_LINK: Final = FORMAT["symlink"]
+_SOCKET: Final = FORMAT["socket"]
+_GROWS_IN_PLACE: Final = 1024  # shorter content is replaced when it is added to, which takes less memory
+
+
+class Attached:
+    """A tree that is seen somewhere. `mounts` are those of where it comes from: they are seen through it."""
+
+    __slots__ = ("mounts", "node", "read_only", "volume")
+
+    def __init__(self, node: Node, volume: Volume, mounts: dict[Node, Attached], read_only: bool = False) -> None:
+        self.node = node
+        self.volume = volume
+        self.mounts = mounts
+        self.read_only = read_only
+
+
+class Place:
+    """Where a path leads: the node, if it is there, and the directory that has or would have it under the last key.
+
+    `keys[start:]` lead from the top of what is attached there, without links.
+    """
+
+    __slots__ = ("at", "keys", "name", "node", "parent", "path", "start")
+
+    def __init__(
+        self, path: str, at: Attached, start: int, keys: list[str], name: str, parent: Node | None, node: Node | None
+    ) -> None:
+        self.path = path
+        self.at = at
+        self.start = start
+        self.keys = keys
+        self.name = name
+        self.parent = parent
+        self.node = node
+
+
+class FileTree:
+    __slots__ = ("_mounts", "_now", "_style", "_top", "_user")
+
+    def __init__(self, style: Style, root: Node, space: Space, now: Callable[[], float], *, read_only: bool = False) -> None:
+        self._style = style
+        self._now = now
+        self._user: User | None = None
+        self._mounts: dict[Node, Attached] = {}
+        self._top = Attached(root, Volume(space), self._mounts, read_only)
+
+    def as_user(self, user: User | None) -> Self:
+        """The same files as somebody else sees them. None may do everything."""
+        other = copy(self)
+        other._user = user
+        return other
+
+    # Reading
+
+    def read(self, path: str, offset: int = 0, size: int = -1) -> bytes:
+        node = self._there(path)
+        self._allowed(node, READ, path)
+        data = node.data
+        if type(data) is dict:
+            raise self._style.error(errno.EISDIR, path)
+        if node.mode & FORMAT_MASK == _SOCKET:
+            raise self._style.error(errno.ENXIO, path)
+        if type(data) is bytes and offset == 0 and size < 0:
+            return data
+        end = length(data) if size < 0 else min(length(data), offset + size)
+        if isinstance(data, bytes | bytearray):
+            return bytes(memoryview(data)[offset:end])
+        return bytes(max(0, end - offset))
+
+    def readlink(self, path: str) -> str:
+        data = self._there(path, follow=False).data
+        if type(data) is not str:
+            raise self._style.error(errno.EINVAL, path)
+        return data
+
+    def stat(self, path: str, *, follow: bool = True) -> Stat:
+        return self._style.stat(self._there(path, follow=follow))
+
+    def exists(self, path: str) -> bool:
+        try:
+            return self._walk(path).node is not None
+        except OSError:
+            return False
+
+    def listdir(self, path: str) -> list[str]:
+        node = self._there(path)
+        self._allowed(node, READ, path)
+        if type(node.data) is not dict:
+            raise self._style.error(errno.ENOTDIR, path)
+        return [node.data[key].called(key) for key in sorted(node.data)]
+
+    def usage(self, path: str) -> tuple[int, int]:
+        size = count = 0
+        place = self._walk(path, follow=False)
+        if place.node is None:
+            raise self._style.error(errno.ENOENT, path)
+        for node in _everything(place.node):
+            size += self._style.blocks(node.data)
+            count += 1
+        return size, count
+
+    # Writing
+
+    def mkdir(self, path: str, mode: int = 0o755, *, parents: bool = True) -> None:
+        place = self._walk(path, make=mode if parents else None)
+        if place.node is None:
+            self._create(place, _DIRECTORY | mode, {})
+        elif not parents or type(place.node.data) is not dict:
+            raise self._style.error(errno.EEXIST, path)
+
+    def write(self, path: str, data: bytes, mode: int = 0o644) -> None:
+        self._put(path, shared(data), mode)
+
+    def allocate(self, path: str, size: int, mode: int = 0o644) -> None:
+        """As `write` of so many zero bytes, which take room on the disk only. What is added to them reads as zeros too."""
+        self._put(path, size, mode)
+
+    def append(self, path: str, data: bytes) -> None:
+        place = self._walk(path)
+        node = place.node
+        if node is None:
+            self._create(place, _FILE | 0o644, data)
+        elif self._writable(place, node):
+            self._extend(self._own(place, node), data, place.at.volume, path)
+
+    def appender(self, path: str) -> Callable[[bytes], None]:
+        """Adds to the file that the path now leads to, whatever becomes of the path: an open log."""
+        if not self.exists(path):
+            self.write(path, b"")
+        place = self._walk(path)
+        node = place.node
+        if node is None or not self._writable(place, node):
+            return _discard
+        node = self._own(place, node)
+        return lambda data: self._extend(node, data, place.at.volume, path)
+
+    def symlink(self, target: str, path: str) -> None:
+        place = self._walk(path, follow=False)
+        if place.node is not None:
+            raise self._style.error(errno.EEXIST, path)
+        self._create(place, _LINK | 0o777, target)
+
+    def make(self, path: str, kind: Kind, mode: int = 0o600) -> None:
+        place = self._walk(path, follow=False)
+        if place.node is not None:
+            raise self._style.error(errno.EEXIST, path)
+        self._create(place, FORMAT[kind] | mode, {} if kind == "directory" else b"" if kind == "file" else None)
+
+    def chmod(self, path: str, mode: int) -> None:
+        place = self._walk(path)
+        node = self._changeable(place)
+        node.mode = self._style.changed_mode(node, mode)
+
+    def chown(self, path: str, uid: int, gid: int) -> None:
+        """-1 leaves as it is."""
+        node = self._changeable(self._walk(path))
+        if not self._style.has_owners:
+            raise self._style.error(errno.ENOTSUP, path)
+        uid = node.owner >> 32 if uid < 0 else uid
+        gid = node.owner & 0xFFFFFFFF if gid < 0 else gid
+        node.owner = uid << 32 | gid
+
+    def grant(self, path: str) -> None:
+        """On Windows: ordinary users may change it, and what will be in it."""
+        self._changeable(self._walk(path)).owner = 1
+
+    def remove(self, path: str, *, recursive: bool = False) -> None:
+        try:
+            place = self._walk(path, follow=False)
+        except FileNotFoundError:
+            if recursive:
+                return
+            raise
+        node = place.node
+        if node is None:
+            if recursive:
+                return
+            raise self._style.error(errno.ENOENT, path)
+        self._detachable(place, node)
+        if node.data and type(node.data) is dict and not recursive:
+            raise self._style.error(errno.ENOTEMPTY, path)
+        if self._mounts or place.at.mounts:
+            for inner in _everything(node):
+                if self._mounted(inner, place.at) is not None:
+                    raise self._style.error(errno.EBUSY, path)
+        directory = self._own_parent(place)
+        del self._entries(directory, path)[place.keys[-1]]
+        directory.mtime = self._now()
+        self._drop(node, place.at.volume)
+
+    def rename(self, old: str, new: str) -> None:
+        source, target = self._walk(old, follow=False), self._walk(new, follow=False)
+        node, there = source.node, target.node
+        if node is None:
+            raise self._style.error(errno.ENOENT, old)
+        self._detachable(source, node)
+        if there is not None:
+            if there is node and source.name == target.name:
+                return
+            if there is not node:
+                self._detachable(target, there)
+                self._style.check_replace(node, there, new)
+        elif target.at.read_only:
+            raise self._style.error(errno.EROFS, new)
+        if source.at is not target.at:
+            raise self._style.error(errno.EXDEV, new)
+        if type(node.data) is dict and target.keys[: len(source.keys)] == source.keys and target.keys != source.keys:
+            raise self._style.error(errno.EINVAL, new)
+        assert target.parent is not None
+        self._allowed(target.parent, WRITE | SEARCH, new)
+        self._style.check_name(target.name, new)
+        directory = self._own_parent(source)
+        del self._entries(directory, old)[source.keys[-1]]
+        directory.mtime = self._now()
+        if node.called(target.name) != target.name:
+            if node.mode & FROZEN:
+                node = self._copy(node, source.at.volume, new, free=False)
+            node.rename(target.name)
+        directory = self._own_parent(target)
+        self._entries(directory, new)[intern(target.keys[-1])] = node
+        directory.mtime = self._now()
+        if there is not None and there is not source.node:
+            self._drop(there, target.at.volume)
+
+    def add_root(self, name: str) -> None:
+        r"""A drive (`D:`) or a share (`\\server\share`) of a Windows machine, writable for everybody."""
+        (key,) = self._style.fold(self._style.split(name))
+        root = self._style.node(name, _DIRECTORY | 0o777, {}, self._now(), 1)
+        place = Place(name, self._top, 0, [key], name, self._top.node, None)
+        self._entries(self._own_parent(place), name)[key] = root
+
+    # Trees in trees
+
+    def mount_tmpfs(self, path: str, size: int) -> None:
+        """The directory is in memory from now on; what it had before is hidden until `unmount`."""
+        place = self._walk(path)
+        node = place.node
+        if node is None or type(node.data) is not dict:
+            raise self._style.error(errno.ENOENT if node is None else errno.ENOTDIR, path)
+        node = self._own(place, node)
+        root = self._style.node("", _DIRECTORY | 0o1777, {}, self._now())
+        self._mounts[node] = Attached(root, Volume(Space(size)), self._mounts)
+
+    def unmount(self, path: str) -> None:
+        """What was mounted there, last, is gone."""
+        place = self._walk(path)
+        for point, attached in self._mounts.items():
+            if attached.node is place.node:
+                del self._mounts[point]
+                return
+        raise self._style.error(errno.EINVAL, path)
+
+    def is_mount(self, path: str) -> bool:
+        node = self._there(path)
+        return any(attached.node is node for attached in self._mounts.values())
+
+    def drop_memory(self) -> None:
+        """Every tmpfs is gone, as after a reboot."""
+        self._mounts.clear()
+
+    def frozen(self) -> Node:
+        """All of it, to be shared from now on; this tree goes on as one of those who share it."""
+        return freeze(self._top.node)
+
+    def share(self, path: str, read_only: bool = False) -> Attached:
+        """A part of this tree for `attach` in another, whatever becomes of the path here."""
+        place = self._walk(path)
+        if place.node is None:
+            raise self._style.error(errno.ENOENT, path)
+        node = self._own(place, place.node)
+        return Attached(node, place.at.volume, self._mounts, read_only or place.at.read_only)
+
+    def _attach(self, path: str, what: Attached) -> None:
+        """Makes the place for it where there is none; that takes no room here."""
+        place = self._walk(path, make=0o755, free=True)
+        if place.node is not None:
+            node = self._own(place, place.node, free=True)
+        elif type(what.node.data) is dict:
+            node = self._add(place, _DIRECTORY | 0o755, {}, free=True)
+        else:
+            node = self._add(place, _FILE | 0o644, b"", free=True)
+        self._mounts[node] = what
+
+    # How it is done
+
+    def _walk(self, path: str, *, follow: bool = True, make: int | None = None, free: bool = False) -> Place:
+        """`make`: directories on the way that are missing are made with this mode; `free`: that takes no room."""
+        names = self._style.split(path)
+        for _ in range(_LINKS_FOLLOWED):
+            place = self._try(path, names, follow, make, free)
+            if isinstance(place, Place):
+                return place
+            names = place
+        raise self._style.error(errno.ELOOP, path)
+
+    def _try(self, path: str, names: list[str], follow: bool, make: int | None, free: bool) -> Place | list[str]:
+        """Where they lead, or the names to try instead, because of a link or "..", neither before these."""
+        style, mounts, user = self._style, self._mounts, self._user
+        keys = style.fold(names)
+        at = self._top
+        node, parent, start, last = at.node, None, 0, len(keys) - 1
+        for i, key in enumerate(keys):
+            data = node.data
+            if type(data) is not dict:
+                raise style.error(errno.ENOTDIR, path)
+            if key == "..":
+                return names[: max(i - 1, 0)] + names[i + 1 :]
+            if user is not None and not style.may(user, node, SEARCH):
+                raise style.error(errno.EACCES, path)
+            parent = node
+            child = data.get(key)
+            if child is None:
+                place = Place(path, at, start, keys[: i + 1], names[i], parent, None)
+                if i == last:
+                    return place
+                if make is None or names[i + 1] == "..":
+                    raise style.error(errno.ENOENT, path, parent=True)
+                if free:
+                    node = self._add(place, _DIRECTORY | make, {}, free=True)
+                else:
+                    node = self._create(place, _DIRECTORY | make, {})
+                continue
+            if mounts or at.mounts:
+                mounted = mounts.get(child) or at.mounts.get(child)
+                while mounted is not None:
+                    at, child, start = mounted, mounted.node, i + 1
+                    mounted = mounts.get(child)
+            if type(child.data) is str and (i < last or follow):
+                return style.follow(names[:i], child.data) + names[i + 1 :]
+            node = child
+        return Place(path, at, start, keys, names[-1] if names else "", parent, node)
+
+    def _there(self, path: str, *, follow: bool = True) -> Node:
+        node = self._walk(path, follow=follow).node
+        if node is None:
+            raise self._style.error(errno.ENOENT, path)
+        return node
+
+    def _allowed(self, node: Node, wanted: int, path: str) -> None:
+        if self._user is not None and not self._style.may(self._user, node, wanted):
+            raise self._style.error(errno.EACCES, path)
+
+    def _mounted(self, node: Node, at: Attached) -> Attached | None:
+        return self._mounts.get(node) or at.mounts.get(node)
+
+    def _entries(self, directory: Node, path: str) -> dict[str, Node]:
+        if type(directory.data) is not dict:
+            raise self._style.error(errno.ENOTDIR, path)
+        return directory.data
+
+    def _detachable(self, place: Place, node: Node) -> None:
+        """It may be taken out of its directory."""
+        if place.parent is None or node is place.at.node:
+            raise self._style.error(errno.EBUSY, place.path)
+        if place.at.read_only:
+            raise self._style.error(errno.EROFS, place.path)
+        self._allowed(place.parent, WRITE | SEARCH, place.path)
+
+    def _writable(self, place: Place, node: Node) -> bool:
+        """Its content may be changed; False where writing has no effect that a file system knows of."""
+        form = node.mode & FORMAT_MASK
+        if form == _DIRECTORY:
+            raise self._style.error(errno.EISDIR, place.path)
+        self._allowed(node, WRITE, place.path)
+        if form == _SOCKET:
+            raise self._style.error(errno.ENXIO, place.path)
+        if form != _FILE:
+            return False
+        if place.at.read_only:
+            raise self._style.error(errno.EROFS, place.path)
+        if self._style.write_protected(node):
+            raise self._style.error(errno.EACCES, place.path)
+        return True
+
+    def _changeable(self, place: Place) -> Node:
+        node = place.node
+        if node is None:
+            raise self._style.error(errno.ENOENT, place.path)
+        if place.at.read_only:
+            raise self._style.error(errno.EROFS, place.path)
+        if self._user is not None and not self._style.owns(self._user, node):
+            raise self._style.error(errno.EPERM, place.path)
+        return self._own(place, node)
+
+    def _put(self, path: str, data: bytes | int, mode: int) -> None:
+        place = self._walk(path)
+        node = place.node
+        if node is None:
+            self._create(place, _FILE | mode, data)
+        elif self._writable(place, node):
+            size, inodes = self._style.blocks(data), 0
+            if node.mode & FROZEN:
+                self._own_parent(place)
+                inodes = 1
+            else:
+                size -= self._style.blocks(node.data)
+            if not place.at.volume.take(size, inodes):
+                raise self._style.error(errno.ENOSPC, path)
+            node = self._own(place, node, free=True)
+            node.data = data
+            node.mtime = self._now()
+
+    def _extend(self, node: Node, data: bytes, volume: Volume, path: str) -> None:
+        old, style = node.data, self._style
+        before = length(old)
+        after = before + len(data)
+        if not node.mode & GONE and not volume.take(style.blocks(after) - style.blocks(before)):
+            raise style.error(errno.ENOSPC, path)
+        if isinstance(old, bytearray):
+            old.extend(data)
+        elif isinstance(old, bytes):
+            node.data = old + data if after < _GROWS_IN_PLACE else bytearray(old) + data
+        else:
+            node.data = after
+        node.mtime = self._now()
+
+    def _create(self, place: Place, mode: int, data: Data) -> Node:
+        if place.at.read_only:
+            raise self._style.error(errno.EROFS, place.path)
+        assert place.parent is not None
+        self._allowed(place.parent, WRITE | SEARCH, place.path)
+        return self._add(place, mode, data)
+
+    def _add(self, place: Place, mode: int, data: Data, *, free: bool = False) -> Node:
+        style = self._style
+        style.check_name(place.name, place.path)
+        if len(place.keys) == 1 and not style.may_add_root(place.name):
+            raise style.error(errno.ENOENT, place.path, parent=True)
+        parent = self._own_parent(place, free=free)
+        if parent.mode & GONE:
+            raise style.error(errno.ENOENT, place.path)
+        owner = style.created_by(self._user, parent)
+        if mode & FORMAT_MASK == _DIRECTORY:
+            mode |= parent.mode & 0o2000
+        now = self._now()
+        node = style.node(place.name, mode, data, now, owner)
+        if not (free and place.at is self._top) and not place.at.volume.take(style.blocks(data), 1):
+            raise style.error(errno.ENOSPC, place.path)
+        self._entries(parent, place.path)[intern(place.keys[-1])] = node
+        parent.mtime = now
+        return node
+
+    def _own_parent(self, place: Place, *, free: bool = False) -> Node:
+        return self._copy_up(place, len(place.keys) - 1, free=free)
+
+    def _own(self, place: Place, node: Node, *, free: bool = False) -> Node:
+        """The node, or a copy in its place if it is shared with other trees."""
+        return self._copy_up(place, len(place.keys), free=free) if node.mode & FROZEN else node
+
+    def _copy_up(self, place: Place, end: int, *, free: bool) -> Node:
+        at = place.at
+        free = free and at is self._top
+        node = at.node
+        if node.mode & FROZEN:
+            node = at.node = self._copy(node, at.volume, place.path, free)
+        for key in place.keys[place.start : end]:
+            entries = self._entries(node, place.path)
+            child = entries[key]
+            if child.mode & FROZEN:
+                child = self._copy(child, at.volume, place.path, free)
+                entries[intern(key)] = child
+            node = child
+        return node
+
+    def _copy(self, node: Node, volume: Volume, path: str, free: bool) -> Node:
+        if not free and not volume.take(self._style.blocks(node.data), 1):
+            raise self._style.error(errno.ENOSPC, path)
+        return node.copy()
+
+    def _drop(self, node: Node, volume: Volume) -> None:
+        """The room it took is free; what is frozen took none here."""
+        size = count = 0
+        for inner in _everything(node):
+            if not inner.mode & FROZEN:
+                size += self._style.blocks(inner.data)
+                count += 1
+                inner.mode |= GONE
+        volume.take(-size, -count)
+
+
+def _everything(node: Node) -> Iterator[Node]:
+    yield node
+    if type(node.data) is dict:
+        for child in node.data.values():
+            yield from _everything(child)
+
+
+def _discard(data: bytes) -> None:
+    """What goes to a device goes nowhere."""

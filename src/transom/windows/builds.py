@@ -1,0 +1,97 @@
+"""The builds of Windows Server that have containers: their names, and which image runs on which host.
+
+A build is known by its number (17763), the releases that have it (1809, ltsc2019) and its version in full (10.0.17763.1697).
+Only the builds matter here: a container of one release starts on a host of another if their builds fit.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    number: int
+    ubr: int  # the patch level of a machine, and of a base image, unless somebody says another
+    release: str  # "1809": the registry's ReleaseId, or DisplayVersion from 20H2 on
+    product: str  # ProductName
+    channel: Literal["LTSC", "SAC", "AC"]
+    tags: tuple[str, ...]  # of base images; the first is the usual one
+
+    @property
+    def version(self) -> str:
+        """As `node.kubernetes.io/windows-build` and `os.version` of a manifest begin."""
+        return f"10.0.{self.number}"
+
+    @property
+    def full_version(self) -> str:
+        return f"10.0.{self.number}.{self.ubr}"
+
+
+BUILDS: Final = {
+    build.number: build
+    for build in (
+        Build(14393, 4169, "1607", "Windows Server 2016 Datacenter", "LTSC", ("ltsc2016", "1607", "sac2016")),
+        Build(16299, 1087, "1709", "Windows Server Datacenter", "SAC", ("1709",)),
+        Build(17134, 1130, "1803", "Windows Server Datacenter", "SAC", ("1803",)),
+        Build(17763, 1697, "1809", "Windows Server 2019 Datacenter", "LTSC", ("ltsc2019", "1809")),
+        Build(18362, 1256, "1903", "Windows Server Datacenter", "SAC", ("1903",)),
+        Build(18363, 1316, "1909", "Windows Server Datacenter", "SAC", ("1909",)),
+        Build(19041, 746, "2004", "Windows Server Datacenter", "SAC", ("2004",)),
+        Build(19042, 746, "20H2", "Windows Server Datacenter", "SAC", ("20H2",)),
+        Build(20348, 587, "21H2", "Windows Server 2022 Datacenter", "LTSC", ("ltsc2022", "21H2")),
+        Build(25398, 531, "23H2", "Windows Server 2022 Datacenter", "AC", ("23H2",)),
+        Build(26100, 2314, "24H2", "Windows Server 2025 Datacenter", "LTSC", ("ltsc2025", "24H2")),
+    )
+}
+DEFAULT: Final = BUILDS[17763]
+
+_BY_TAG: Final = {tag.lower(): build for build in BUILDS.values() for tag in build.tags}
+_VERSION: Final = re.compile(r"(?:^|[^0-9.])10\.0\.([0-9]{5})(?:\.[0-9]+)?(?![0-9])")
+_WORDS: Final = re.compile(r"[-_]")
+
+# From this build on the interface between containers and the kernel is stable.
+_STABLE: Final = 20348
+_STABLE_LTSC: Final = tuple(build.number for build in BUILDS.values() if build.channel == "LTSC" and build.number >= _STABLE)
+
+
+def by_name(name: str) -> Build | None:
+    """By number, version, release or tag: "17763", "10.0.17763", "10.0.17763.1697", "1809", "ltsc2019"."""
+    name = name.strip().lower()
+    if name in _BY_TAG:
+        return _BY_TAG[name]
+    if name.isascii() and name.isdigit():
+        return BUILDS.get(int(name))
+    match = _VERSION.fullmatch(name)
+    return BUILDS.get(int(match[1])) if match else None
+
+
+def of_tag(tag: str) -> Build | None:
+    """The build that an image's tag tells of: "1809-KB4592440", "4.8-windowsservercore-ltsc2019",
+    "1.4.1-windows-1809-amd64", "10.0.17763.1697-amd64". None when it tells of none, or of more than one."""
+    tag = tag.lower()
+    found = {BUILDS.get(int(number)) for number in _VERSION.findall(tag)} or {
+        _BY_TAG[word] for word in _WORDS.split(tag) if word in _BY_TAG
+    }
+    return found.pop() if len(found) == 1 else None
+
+
+def process_isolation(host: int, container: int, *, stable_abi: bool = False) -> bool:
+    """Whether a container of a build runs on a host's own kernel. The patch level does not matter.
+
+    The builds must be equal. A runtime that knows of the stable interface also takes, on hosts from Windows Server 2022 on,
+    images between the long-term release before the host's build and that build.
+    """
+    if host == container:
+        return True
+    if not stable_abi or host < _STABLE:
+        return False
+    oldest = max((number for number in _STABLE_LTSC if number < host), default=_STABLE)
+    return oldest <= container <= host
+
+
+def hyperv_isolation(host: int, container: int) -> bool:
+    """Whether a container of a build runs in a utility machine of its own: its kernel may be older, not newer."""
+    return container <= host
