@@ -5,6 +5,7 @@ Knows which pods there are, nothing of what becomes of them; a `PodListener` is 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
@@ -43,6 +44,7 @@ class Pods:
         self._mirrors: dict[Name, Object] = {}
         self._static: dict[str, dict[str, Object]] = {}
         self._first: list[Object] | None = []
+        self._told: dict[str, asyncio.Event] = {}
         self.informer = Informer(
             env.client, PODS, env.clock, env.rng, field_selector="spec.nodeName=" + env.config.node_name
         )
@@ -160,7 +162,12 @@ class Pods:
         """Take the pods of a source until cancelled."""
         await source.run(PodUpdates(lambda pods: self.set_static(name, pods)))
 
+    async def told(self, name: str) -> None:
+        """The source has said once what it has."""
+        await self._told.setdefault(name, asyncio.Event()).wait()
+
     def set_static(self, source: str, pods: Sequence[Object]) -> None:
+        self._told.setdefault(source, asyncio.Event()).set()
         before = self._static.get(source, {})
         after = {uid_of(pod): pod for pod in pods}
         self._static[source] = after

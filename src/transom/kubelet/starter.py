@@ -1,0 +1,200 @@
+"""Carries out what `actions` found: stops what must not run, makes the sandbox, starts containers in their order.
+
+Every failure becomes an event and a reason that the container's status shows; `run` says whether all went well.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import NamedTuple
+
+from transom.client.events import NORMAL, WARNING
+from transom.kubelet.actions import PodActions
+from transom.kubelet.backoff import Backoff
+from transom.kubelet.base import ContainerFailure, Env
+from transom.kubelet.labels import container_hash
+from transom.kubelet.parts import ContainerBuilder, HookFailure, Hooks, Images
+from transom.kubelet.podstate import PodState, container_spec, describe, read, uid_of
+from transom.kubelet.refs import pod_ref
+from transom.kubelet.status import Waiting
+from transom.kubelet.termination import KillFailure, Terminator
+from transom.kubelet.workers import Worker
+from transom.machinery import goduration
+from transom.machinery.objects import Object
+from transom.runtime.api import Container, Image, RuntimeFailure, Sandbox, SandboxConfig
+
+log = logging.getLogger("transom.kubelet")
+
+
+class _Place(NamedTuple):
+    """Where a container starts."""
+
+    sandbox: Sandbox
+    config: SandboxConfig
+    state: PodState
+
+
+class Starter:
+    def __init__(
+        self, env: Env, images: Images, builder: ContainerBuilder, hooks: Hooks, terminator: Terminator
+    ) -> None:
+        self._env = env
+        self._images = images
+        self._builder = builder
+        self._hooks = hooks
+        self._end = terminator
+
+    async def run(self, worker: Worker, pod: Object, state: PodState, actions: PodActions) -> bool:
+        """Raises Interrupted when the pod has to end while something is waited for."""
+        if actions.create_sandbox and actions.sandbox_id:
+            self._tell(pod, NORMAL, "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
+        try:
+            await self._stop(pod, state, actions)
+        except (KillFailure, RuntimeFailure) as failure:
+            log.warning("pod %s: %s", describe(pod), failure)
+            return False
+        if not (actions.create_sandbox or actions.init or actions.start or actions.ephemeral):
+            return True
+        place = await self._place(pod, state, actions)
+        return place is not None and await self._start_all(worker, pod, place, actions)
+
+    async def _stop(self, pod: Object, state: PodState, actions: PodActions) -> None:
+        inits = {spec["name"] for spec in pod["spec"].get("initContainers") or ()}
+        if actions.kill_pod:
+            if state.running() or any(s.state == "ready" for s in state.sandboxes) or actions.sandbox_id:
+                await self._end.kill_pod(pod, state)
+            if actions.create_sandbox:
+                for container in state.containers:
+                    if container.name in inits:
+                        await self._remove(container)
+                return
+        else:
+            for container, message in actions.kill:
+                await self._end.kill_container(pod, container, message)
+        await self._prune(state, inits)
+
+    async def _prune(self, state: PodState, inits: set[str]) -> None:
+        """Of each container that has ended, one is kept to tell of it."""
+        seen = set()
+        for container in state.containers:
+            if container.state == "exited" or (container.state == "unknown" and container.name in inits):
+                if container.name in seen:
+                    await self._remove(container)
+                seen.add(container.name)
+
+    async def _remove(self, container: Container) -> None:
+        try:
+            await self._end.remove_container(container)
+        except RuntimeFailure as failure:
+            log.warning("container %s could not be removed: %s", container.id, failure)
+
+    # ---- the sandbox ---------------------------------------------------------------------------------------------
+
+    async def _place(self, pod: Object, state: PodState, actions: PodActions) -> _Place | None:
+        runtime = self._env.runtime
+        sandbox_id = actions.sandbox_id
+        config: SandboxConfig | None = None
+        if actions.create_sandbox:
+            try:
+                config = self._builder.sandbox_config(pod, actions.attempt)
+                self._env.host.files.mkdir(config.log_directory, 0o755)
+                sandbox_id = await runtime.run_sandbox(config, await self._builder.runtime_handler(pod))
+            except (ContainerFailure, RuntimeFailure, OSError) as failure:
+                self._tell(pod, WARNING, "FailedCreatePodSandBox", f"Failed to create pod sandbox: {failure}")
+                return None
+        sandbox = next((s for s in runtime.sandboxes(uid_of(pod)) if s.id == sandbox_id), None)
+        if sandbox is None:
+            self._tell(
+                pod, WARNING, "FailedPodSandBoxStatus",
+                f'Unable to get pod sandbox status: rpc error: code = NotFound desc = sandbox "{sandbox_id}" not found',
+            )
+            return None
+        return _Place(sandbox, config or sandbox.config, state)
+
+    # ---- containers ----------------------------------------------------------------------------------------------
+
+    async def _start_all(self, worker: Worker, pod: Object, place: _Place, actions: PodActions) -> bool:
+        good = True
+        for spec in actions.ephemeral:
+            good &= await self._start(worker, pod, spec, place)
+        if actions.init is not None and not await self._start(worker, pod, actions.init, place):
+            return False
+        for spec in actions.start:
+            good &= await self._start(worker, pod, spec, place)
+        return good
+
+    async def _start(self, worker: Worker, pod: Object, spec: Object, place: _Place) -> bool:
+        name = spec["name"]
+        try:
+            self._back_off(worker, pod, spec, place.state)
+            image = await worker.interruptible(self._images.ensure(pod, spec, place.config))
+            container_id = await self._create(pod, spec, place, image)
+            await self._post_start(worker, pod, spec, container_id)
+        except ContainerFailure as failure:
+            worker.reasons[name] = Waiting(failure.reason, str(failure))
+            return False
+        worker.reasons.pop(name, None)
+        return True
+
+    def _back_off(self, worker: Worker, pod: Object, spec: Object, state: PodState) -> None:
+        name = spec["name"]
+        ended = next((c for c in state.containers if c.name == name and c.state == "exited"), None)
+        if ended is None:
+            return
+        if worker.backoff is None:
+            worker.backoff = Backoff()
+        key = (name, container_hash(spec))
+        now = self._env.clock.time()
+        if worker.backoff.waits(key, ended.finished_at, now):
+            self._end.event(pod, name, WARNING, "BackOff", "Back-off restarting failed container")
+            wait = goduration.show(worker.backoff.get(key))
+            raise ContainerFailure(
+                "CrashLoopBackOff", f"back-off {wait} restarting failed container={name} pod={describe(pod)}"
+            )
+        worker.backoff.next(key, ended.finished_at, now)
+
+    async def _create(self, pod: Object, spec: Object, place: _Place, image: Image) -> str:
+        name = spec["name"]
+        runtime = self._env.runtime
+        last = place.state.container(name)
+        attempt = last.attempt + 1 if last is not None else 0
+        try:
+            target = spec.get("targetContainerName")
+            if target and container_spec(pod, target) is not None and place.state.container(target) is None:
+                raise ContainerFailure("CreateContainerConfigError", f"unable to find target container {target}")
+            config = await self._builder.container_config(pod, spec, place.sandbox, image, attempt)
+        except ContainerFailure as failure:
+            self._end.event(pod, name, WARNING, "Failed", f"Error: {failure}")
+            raise
+        try:
+            container_id = await runtime.create_container(place.sandbox.id, config)
+        except RuntimeFailure as failure:
+            self._end.event(pod, name, WARNING, "Failed", f"Error: {failure.description}")
+            raise ContainerFailure("CreateContainerError", failure.description) from failure
+        self._end.event(pod, name, NORMAL, "Created", f"Created container {name}", container_id)
+        try:
+            await runtime.start_container(container_id)
+        except RuntimeFailure as failure:
+            self._end.event(pod, name, WARNING, "Failed", f"Error: {failure.description}", container_id)
+            raise ContainerFailure("RunContainerError", failure.description) from failure
+        self._end.event(pod, name, NORMAL, "Started", f"Started container {name}", container_id)
+        return container_id
+
+    async def _post_start(self, worker: Worker, pod: Object, spec: Object, container_id: str) -> None:
+        handler = (spec.get("lifecycle") or {}).get("postStart")
+        if handler is None:
+            return
+        try:
+            await self._hooks.run(pod, spec, container_id, handler)
+        except HookFailure as failure:
+            self._end.event(pod, spec["name"], WARNING, "FailedPostStartHook", str(failure), container_id)
+            container = next((c for c in read(self._env.runtime, worker.uid).containers if c.id == container_id), None)
+            if container is not None:
+                try:
+                    await self._end.kill_container(pod, container, "FailedPostStartHook")
+                except RuntimeFailure as problem:
+                    log.warning("container %s could not be stopped: %s", container_id, problem)
+            raise ContainerFailure(f"PostStartHookError: {failure.error}", str(failure)) from failure
+
+    def _tell(self, pod: Object, kind: str, reason: str, message: str) -> None:
+        self._env.events.event(pod_ref(pod), kind, reason, message)

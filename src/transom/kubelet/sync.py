@@ -1,0 +1,285 @@
+"""One look at one pod: tell how it stands, end it if it has to end, else bring it nearer to what it is meant to be.
+
+The order of things is the kubelet's: status first, then volumes, sandbox, init containers and containers. What is still
+missing after a look is done by the next one, which events of the runtime bring about.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import NamedTuple
+
+from transom.client.events import NORMAL, WARNING
+from transom.kit.clock import parse_rfc3339
+from transom.kubelet import actions, podstate, status
+from transom.kubelet.base import Env, VolumeFailure
+from transom.kubelet.labels import is_static
+from transom.kubelet.mirrors import keep_mirror
+from transom.kubelet.parts import Admission, Mirrors, Prober, Volumes
+from transom.kubelet.pods import Pods
+from transom.kubelet.podstate import TERMINAL, PodState, describe, is_deleted, is_host_network
+from transom.kubelet.refs import pod_ref
+from transom.kubelet.starter import Starter
+from transom.kubelet.status_manager import StatusManager
+from transom.kubelet.termination import KillFailure, Terminator
+from transom.kubelet.workers import Outcome, Worker, Workers
+from transom.machinery.objects import Object
+from transom.runtime.api import RuntimeFailure
+
+log = logging.getLogger("transom.kubelet")
+
+_NETWORK = "network is not ready"
+_DEADLINE = "Pod was active on the node longer than the specified deadline"
+
+
+class Parts(NamedTuple):
+    """What a look at a pod needs of the rest of the kubelet."""
+
+    volumes: Volumes
+    admission: Admission
+    prober: Prober
+    mirrors: Mirrors
+
+
+class PodSync:
+    """`workers` is set once both are there."""
+
+    workers: Workers
+
+    def __init__(
+        self, env: Env, parts: Parts, pods: Pods, statuses: StatusManager, starter: Starter, terminator: Terminator
+    ) -> None:
+        self._env = env
+        self._parts = parts
+        self._pods = pods
+        self._statuses = statuses
+        self._starter = starter
+        self._end = terminator
+        self._around = status.Surroundings(
+            env.config.node_ip, env.runtime.version.name, parts.prober, terminator.last_words
+        )
+
+    async def __call__(self, worker: Worker) -> Outcome:
+        if worker.gone:
+            return await self._bury(worker)
+        pod = worker.pod
+        assert pod is not None  # what is not gone is known
+        if worker.kill is not None:
+            return await self._fail(worker, pod)
+        if is_deleted(pod):
+            return await self._delete(worker, pod)
+        if self.told(pod).get("phase") in TERMINAL:
+            return await self._rest(worker, pod)
+        if self._env.runtime.status().runtime_reason:
+            return Outcome.SOON
+        return await self._live(worker, pod)
+
+    def told(self, pod: Object) -> Object:
+        """The status as it is known here, or else to the API."""
+        uid = podstate.uid_of(pod)
+        return self._statuses.get(uid) or (self._pods.api_pod(uid) or pod).get("status") or {}
+
+    def refresh(self, worker: Worker) -> None:
+        """Tell what has changed while a look is under way: a probe has another result."""
+        pod = worker.pod
+        if pod is not None and not worker.gone and self.told(pod).get("phase") not in TERMINAL:
+            self._statuses.set(pod, self._generate(worker, pod, self._read(worker)))
+
+    def _read(self, worker: Worker) -> PodState:
+        return podstate.read(self._env.runtime, worker.uid)
+
+    def _generate(self, worker: Worker, pod: Object, state: PodState) -> Object:
+        return status.generate(pod, state, self.told(pod), worker.reasons, self._around)
+
+    def _tell(self, pod: Object, kind: str, reason: str, message: str) -> None:
+        self._env.events.event(pod_ref(pod), kind, reason, message)
+
+    # ---- a pod that is to run ------------------------------------------------------------------------------------
+
+    async def _live(self, worker: Worker, pod: Object) -> Outcome:
+        state = self._read(worker)
+        if self._past_deadline(worker, pod):
+            return await self._exceeded(worker, pod, state)
+        now = self._generate(worker, pod, state)
+        refused = self._parts.admission.can_run(pod)
+        if refused is not None:
+            now["reason"], now["message"] = refused.reason, refused.message
+            for entry in (*now["containerStatuses"], *now.get("initContainerStatuses", ())):
+                if "waiting" in entry["state"]:
+                    entry["state"] = {"waiting": {**entry["state"]["waiting"], "reason": "Blocked"}}
+        self._statuses.set(pod, now)
+        if "activeDeadlineSeconds" in pod["spec"]:
+            self._watch_deadline(worker, pod)
+        if refused is not None:
+            await self._kill(pod, state)
+            return Outcome.FAILED
+        if now["phase"] == "Failed":
+            return await self._rest(worker, pod)
+        if not is_host_network(pod) and not self._network_ready(pod):
+            return Outcome.SOON
+        if is_static(pod):
+            await keep_mirror(self._env.node(), pod, self._pods.mirror_of(pod), self._parts.mirrors)
+        todo = actions.compute(pod, state, self._parts.prober.liveness, self._parts.prober.startup)
+        if (todo or worker.resync) and not await self._mount(worker, pod):
+            return Outcome.FAILED
+        if not todo:
+            self._parts.prober.sync(worker.uid)
+            return Outcome.OK
+        return await self._act(worker, pod, state, todo)
+
+    async def _act(self, worker: Worker, pod: Object, state: PodState, todo: actions.PodActions) -> Outcome:
+        good = await self._starter.run(worker, pod, state, todo)
+        self._parts.prober.sync(worker.uid)
+        if not good:
+            self.refresh(worker)
+            return Outcome.FAILED
+        # What was done is told by another look, as is everything that happened meanwhile.
+        worker.again = worker.again or self._read(worker) != state
+        return Outcome.OK
+
+    def _network_ready(self, pod: Object) -> bool:
+        now = self._env.runtime.status()
+        if not now.network_reason:
+            return True
+        self._tell(
+            pod, WARNING, "NetworkNotReady",
+            f"{_NETWORK}: runtime network not ready: NetworkReady=false reason:{now.network_reason} "
+            f"message:{now.network_message}",
+        )
+        return False
+
+    async def _mount(self, worker: Worker, pod: Object) -> bool:
+        try:
+            await worker.interruptible(self._parts.volumes.mount(pod))
+        except VolumeFailure as failure:
+            self._tell(pod, WARNING, "FailedMount", f"Unable to attach or mount volumes: {failure}")
+            return False
+        except OSError as problem:
+            self._tell(pod, WARNING, "Failed", f"error making pod data directories: {problem.strerror}")
+            return False
+        worker.resync = False
+        return True
+
+    # ---- the deadline --------------------------------------------------------------------------------------------
+
+    def _remaining(self, pod: Object) -> float:
+        start = self.told(pod).get("startTime")
+        if start is None:
+            return float("inf")
+        return float(parse_rfc3339(start) + pod["spec"]["activeDeadlineSeconds"] - self._env.clock.time())
+
+    def _past_deadline(self, worker: Worker, pod: Object) -> bool:
+        return "activeDeadlineSeconds" in pod["spec"] and self._remaining(pod) <= 0
+
+    def _watch_deadline(self, worker: Worker, pod: Object) -> None:
+        if worker.deadline is not None:
+            worker.deadline.cancel()
+        worker.deadline = self._env.clock.call_later(self._remaining(pod), self.workers.wake, worker)
+
+    async def _exceeded(self, worker: Worker, pod: Object, state: PodState) -> Outcome:
+        self._tell(pod, NORMAL, "DeadlineExceeded", _DEADLINE)
+        self._fail_by_deadline(worker, pod, state)
+        if not await self._kill(pod, state):
+            return Outcome.FAILED
+        self._fail_by_deadline(worker, pod, self._read(worker))
+        return await self._rest(worker, pod)
+
+    def _fail_by_deadline(self, worker: Worker, pod: Object, state: PodState) -> None:
+        now = status.containers_only(pod, state, self.told(pod), {}, self._around)
+        self._statuses.set(pod, {**now, "phase": "Failed", "reason": "DeadlineExceeded", "message": _DEADLINE})
+
+    # ---- a pod that is to end ------------------------------------------------------------------------------------
+
+    async def _kill(self, pod: Object, state: PodState, grace: int | None = None) -> bool:
+        try:
+            await self._end.kill_pod(pod, state, grace)
+        except KillFailure as failure:
+            self._tell(pod, WARNING, "FailedKillPod", f"error killing pod: {failure}")
+            return False
+        return True
+
+    async def _fail(self, worker: Worker, pod: Object) -> Outcome:
+        """Somebody has asked for it."""
+        request = worker.kill
+        assert request is not None
+        self._statuses.set(pod, request.status)
+        killed = await self._kill(pod, self._read(worker), request.grace)
+        worker.kill = None
+        if not request.done.done():
+            request.done.set_result(None)
+        if not killed:
+            return Outcome.FAILED
+        try:
+            await self._end.remove(worker.uid)
+        except RuntimeFailure as failure:
+            log.warning("pod %s: %s", describe(pod), failure)
+        return await self._rest(worker, pod)
+
+    async def _rest(self, worker: Worker, pod: Object) -> Outcome:
+        """It has ended: nothing of it runs, its volumes are given back; what tells of it stays."""
+        state = self._read(worker)
+        if (state.running() or any(s.state == "ready" for s in state.sandboxes)) and not await self._kill(pod, state):
+            return Outcome.FAILED
+        return Outcome.DONE if await self._release(worker) else Outcome.FAILED
+
+    async def _release(self, worker: Worker) -> bool:
+        self._parts.prober.remove_pod(worker.uid)
+        if worker.deadline is not None:
+            worker.deadline.cancel()
+            worker.deadline = None
+        try:
+            await self._parts.volumes.unmount(worker.uid)
+        except VolumeFailure as failure:
+            log.warning("the volumes of pod %s could not be given back: %s", worker.uid, failure)
+            return False
+        return True
+
+    async def _delete(self, worker: Worker, pod: Object) -> Outcome:
+        if worker.finished:
+            return Outcome.DONE  # only a finalizer holds it
+        ended = self.told(pod).get("phase") in TERMINAL
+        state = self._read(worker)
+        if not ended:
+            self._statuses.set(pod, self._generate(worker, pod, state))
+        if not await self._kill(pod, state):
+            return Outcome.FAILED
+        if not ended:
+            self._statuses.set(pod, self._generate(worker, pod, self._read(worker)))
+        if not await self._clear(worker):
+            return Outcome.FAILED
+        worker.finished = True
+        self._statuses.finish(pod)
+        return Outcome.DONE
+
+    async def _clear(self, worker: Worker) -> bool:
+        """Nothing is left on the node."""
+        try:
+            await self._end.remove(worker.uid)
+        except RuntimeFailure as failure:
+            log.warning("pod %s could not be removed: %s", worker.uid, failure)
+            return False
+        return await self._release(worker)
+
+    async def _bury(self, worker: Worker) -> Outcome:
+        """Its source has it no more."""
+        try:
+            await self._end.kill_pod(worker.pod, self._read(worker))
+        except KillFailure as failure:
+            log.warning("pod %s, which is gone, could not be stopped: %s", worker.uid, failure)
+            return Outcome.FAILED
+        if not await self._clear(worker):
+            return Outcome.FAILED
+        if worker.kill is not None and not worker.kill.done.done():
+            worker.kill.done.set_result(None)
+        self._statuses.forget(worker.uid)
+        self.workers.drop(worker)
+        if worker.pod is not None and is_static(worker.pod):
+            mirror = self._pods.mirror_of(worker.pod)
+            if mirror is not None and self._pods.pod(*self._name(worker.pod)) is None:
+                meta = mirror["metadata"]
+                await self._parts.mirrors.delete(meta["namespace"], meta["name"], meta["uid"])
+        return Outcome.DONE
+
+    @staticmethod
+    def _name(pod: Object) -> tuple[str, str]:
+        return pod["metadata"]["namespace"], pod["metadata"]["name"]
