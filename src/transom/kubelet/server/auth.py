@@ -1,0 +1,151 @@
+"""Who asks a kubelet, and may they: client certificates, tokens by TokenReview, rights by SubjectAccessReview.
+
+The API server decides; what it said is remembered for a while, as Kubernetes' kubelet does by default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from transom.client.api import Client
+from transom.client.resources import SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS
+from transom.http.messages import Request
+from transom.kit.clock import Clock
+from transom.kubelet.server.answers import Failure
+from transom.machinery.errors import ApiError
+from transom.machinery.objects import Object
+
+TOKEN_SECONDS: Final = 120.0
+ALLOWED_SECONDS: Final = 300.0
+DENIED_SECONDS: Final = 30.0
+_REMEMBERED: Final = 1024
+
+_AUTHENTICATED: Final = "system:authenticated"
+_VERBS: Final = {"POST": "create", "GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_SUBRESOURCES: Final = (("/stats", "stats"), ("/metrics", "metrics"), ("/logs", "log"), ("/spec", "spec"))
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class User(NamedTuple):
+    name: str
+    groups: tuple[str, ...]
+    uid: str = ""
+    extra: Mapping[str, list[str]] | None = None
+
+
+ANONYMOUS: Final = User("system:anonymous", ("system:unauthenticated",))
+
+
+class _Memory(Generic[K, V]):
+    """Answers with a time to live."""
+
+    __slots__ = ("_clock", "_known")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._known: dict[K, tuple[float, V]] = {}
+
+    def get(self, key: K) -> V | None:
+        found = self._known.get(key)
+        return found[1] if found is not None and found[0] > self._clock.monotonic() else None
+
+    def put(self, key: K, value: V, seconds: float) -> None:
+        if len(self._known) >= _REMEMBERED:
+            self._known.clear()
+        self._known[key] = (self._clock.monotonic() + seconds, value)
+
+
+def verb_of(method: str) -> str:
+    return _VERBS.get(method, "")
+
+
+def subresource_of(path: str) -> str:
+    for prefix, name in _SUBRESOURCES:
+        if path == prefix or path.startswith(prefix + "/"):
+            return name
+    return "proxy"
+
+
+class Auth:
+    __slots__ = ("_anonymous", "_client", "_clock", "_decisions", "_node", "_tokens")  # fmt: skip
+
+    def __init__(self, client: Client, clock: Clock, node: str, anonymous: bool) -> None:
+        self._client = client
+        self._clock = clock
+        self._node = node
+        self._anonymous = anonymous
+        self._tokens: _Memory[str, User] = _Memory(clock)
+        self._decisions: _Memory[tuple[str, tuple[str, ...], str, str], bool] = _Memory(clock)
+
+    async def check(self, request: Request) -> None:
+        """Raises the Failure with which a stranger is sent away."""
+        user = await self._authenticate(request)
+        if user is None:
+            raise Failure(401, "Unauthorized")
+        verb, subresource = verb_of(request.method), subresource_of(request.path)
+        said = f"(user={user.name}, verb={verb}, resource=nodes, subresource={subresource})"
+        try:
+            allowed = await self._authorize(user, verb, subresource)
+        except (ApiError, OSError) as problem:
+            raise Failure(500, f"Authorization error {said}") from problem
+        if not allowed:
+            raise Failure(403, f"Forbidden {said}")
+
+    async def _authenticate(self, request: Request) -> User | None:
+        peer = request.peer
+        if peer is not None and peer.cn and peer.not_before <= self._clock.time() <= peer.not_after:
+            return User(peer.cn, (*peer.organizations, _AUTHENTICATED))
+        token = _bearer(request)
+        if token:
+            return await self._review(token)
+        return ANONYMOUS if self._anonymous else None
+
+    async def _review(self, token: str) -> User | None:
+        known = self._tokens.get(token)
+        if known is not None:
+            return known
+        review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
+        try:
+            answer = await self._client.create(TOKEN_REVIEWS, "", review)
+        except (ApiError, OSError):
+            return None
+        status = answer.get("status") or {}
+        who = status.get("user") or {}
+        if not status.get("authenticated") or not who.get("username"):
+            return None
+        groups = tuple(who.get("groups") or ())
+        if _AUTHENTICATED not in groups:
+            groups += (_AUTHENTICATED,)
+        user = User(who["username"], groups, who.get("uid", ""), who.get("extra"))
+        self._tokens.put(token, user, TOKEN_SECONDS)
+        return user
+
+    async def _authorize(self, user: User, verb: str, subresource: str) -> bool:
+        key = (user.name, user.groups, verb, subresource)
+        known = self._decisions.get(key)
+        if known is not None:
+            return known
+        spec: Object = {
+            "resourceAttributes": {
+                "verb": verb, "version": "v1", "resource": "nodes", "subresource": subresource, "name": self._node,
+            },
+            "user": user.name,
+            "groups": list(user.groups),
+        }  # fmt: skip
+        if user.uid:
+            spec["uid"] = user.uid
+        if user.extra:
+            spec["extra"] = dict(user.extra)
+        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+        answer = await self._client.create(SUBJECT_ACCESS_REVIEWS, "", review)
+        allowed = bool((answer.get("status") or {}).get("allowed"))
+        self._decisions.put(key, allowed, ALLOWED_SECONDS if allowed else DENIED_SECONDS)
+        return allowed
+
+
+def _bearer(request: Request) -> str:
+    scheme, _, token = request.header(b"authorization").strip().partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""

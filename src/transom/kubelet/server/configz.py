@@ -1,0 +1,103 @@
+"""A kubelet's settings as /configz shows them: KubeletConfiguration of kubelet.config.k8s.io/v1beta1, defaults filled in.
+
+What this kubelet has no setting for is shown with Kubernetes' default.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from transom.kubelet.backoff import duration
+from transom.kubelet.config import KubeletConfig
+from transom.kubelet.osrules import OsRules
+from transom.machinery.objects import Object
+
+_MI = 1 << 20
+
+
+def kubelet_configuration(config: KubeletConfig, os: OsRules) -> Object:
+    hard = os.default_eviction() if config.eviction_hard is None else config.eviction_hard
+    fields: dict[str, Any] = {
+        "enableServer": True,
+        "staticPodPath": config.static_pod_path,
+        "syncFrequency": duration(config.sync_frequency),
+        "fileCheckFrequency": "20s",
+        "httpCheckFrequency": "20s",
+        "address": "0.0.0.0",
+        "port": config.port,
+        "rotateCertificates": True,
+        "authentication": {
+            "x509": {},
+            "webhook": {"enabled": True, "cacheTTL": "2m0s"},
+            "anonymous": {"enabled": config.anonymous_auth},
+        },
+        "authorization": {
+            "mode": "Webhook",
+            "webhook": {"cacheAuthorizedTTL": "5m0s", "cacheUnauthorizedTTL": "30s"},
+        },
+        "registryPullQPS": int(config.registry_pull_qps),
+        "registryBurst": config.registry_burst,
+        "eventRecordQPS": int(config.event_record_qps),
+        "eventBurst": config.event_burst,
+        "enableDebuggingHandlers": True,
+        "healthzPort": 10248,
+        "healthzBindAddress": "127.0.0.1",
+        "oomScoreAdj": -999,
+        "clusterDomain": config.cluster_domain,
+        "clusterDNS": list(config.cluster_dns),
+        "streamingConnectionIdleTimeout": "4h0m0s",
+        "nodeStatusUpdateFrequency": duration(config.node_status_update_frequency),
+        "nodeStatusReportFrequency": duration(config.node_status_report_frequency),
+        "nodeLeaseDurationSeconds": config.node_lease_duration_seconds,
+        "imageMinimumGCAge": duration(config.image_minimum_gc_age),
+        "imageGCHighThresholdPercent": config.image_gc_high_threshold_percent,
+        "imageGCLowThresholdPercent": config.image_gc_low_threshold_percent,
+        "volumeStatsAggPeriod": "1m0s",
+        "cgroupsPerQOS": config.cgroups_per_qos,
+        "cgroupDriver": "cgroupfs",
+        "cpuManagerPolicy": "none",
+        "cpuManagerReconcilePeriod": "10s",
+        "topologyManagerPolicy": "none",
+        "topologyManagerScope": "container",
+        "runtimeRequestTimeout": "2m0s",
+        "hairpinMode": "promiscuous-bridge",
+        "maxPods": config.max_pods,
+        "podPidsLimit": -1,
+        "resolvConf": config.resolv_conf,
+        "cpuCFSQuota": True,
+        "cpuCFSQuotaPeriod": "100ms",
+        "nodeStatusMaxImages": 50,
+        "maxOpenFiles": 1_000_000,
+        "contentType": "application/vnd.kubernetes.protobuf",
+        "kubeAPIQPS": 5,
+        "kubeAPIBurst": 10,
+        "serializeImagePulls": config.serialize_image_pulls,
+        "evictionHard": dict(hard),
+        "evictionSoft": dict(config.eviction_soft),
+        "evictionSoftGracePeriod": dict(config.eviction_soft_grace_period),
+        "evictionPressureTransitionPeriod": duration(config.eviction_pressure_transition_period),
+        "evictionMaxPodGracePeriod": config.eviction_max_pod_grace_period,
+        "evictionMinimumReclaim": dict(config.eviction_minimum_reclaim),
+        "podsPerCore": config.pods_per_core,
+        "enableControllerAttachDetach": True,
+        "makeIPTablesUtilChains": config.make_iptables_util_chains,
+        "iptablesMasqueradeBit": 14,
+        "iptablesDropBit": 15,
+        "featureGates": dict(config.feature_gates),
+        "failSwapOn": True,
+        "containerLogMaxSize": f"{config.container_log_max_size // _MI}Mi",
+        "containerLogMaxFiles": config.container_log_max_files,
+        "configMapAndSecretChangeDetectionStrategy": "Watch",
+        "systemReserved": dict(config.system_reserved),
+        "kubeReserved": dict(config.kube_reserved),
+        "enforceNodeAllocatable": list(config.enforce_node_allocatable),
+        "allowedUnsafeSysctls": list(config.allowed_unsafe_sysctls),
+        "volumePluginDir": "/usr/libexec/kubernetes/kubelet-plugins/volume/exec/",
+        "providerID": config.provider_id,
+        "logging": {"format": "text"},
+        "enableSystemLogHandler": True,
+        "shutdownGracePeriod": "0s",
+        "shutdownGracePeriodCriticalPods": "0s",
+    }
+    shown = ("cgroupsPerQOS", "makeIPTablesUtilChains", "serializeImagePulls", "registryPullQPS", "eventRecordQPS")
+    return {name: value for name, value in fields.items() if value not in ("", 0, False, [], {}) or name in shown}

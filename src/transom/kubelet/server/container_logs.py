@@ -1,0 +1,185 @@
+"""GET /containerLogs/NAMESPACE/POD/CONTAINER: which container's log is meant, and its way to the client."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final
+
+from transom.http.messages import Answer, Response, StreamResponse
+from transom.http.stream import Stream
+from transom.kit.clock import parse_rfc3339
+from transom.kubelet.base import Env
+from transom.kubelet.parts import PodView
+from transom.kubelet.server import find
+from transom.kubelet.server.answers import TEXT, Failure
+from transom.kubelet.server.logs import LogOptions, LogReader, UnknownFormat
+from transom.machinery.objects import Object
+from transom.machinery.validation.options import validate_pod_log_options
+from transom.runtime.api import Event
+
+_STATUSES: Final = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
+_PULL: Final = {
+    "ErrImagePull": "image can't be pulled",
+    "ImagePullBackOff": "trying and failing to pull image",
+}
+
+Query = Mapping[str, list[str]]
+
+
+def serve(env: Env, view: PodView, namespace: str, name: str, container: str, query: Query) -> Answer:
+    options = parse_options(query)
+    if validate_pod_log_options(options):
+        raise Failure(422, '{"message": "Invalid request."}')
+    pod = find.pod(view, namespace, name, f'pod "{name}" does not exist')
+    if find.spec_of(pod, container) is None:
+        raise Failure(404, f'container "{container}" not found in pod "{name}"')
+    try:
+        container_id = choose(name, pod.get("status") or {}, container, bool(options.get("previous")))
+        reader, runtime_id = _open(env, container_id, log_options(options, env.clock.time()))
+    except LookupError as problem:
+        raise Failure(400, str(problem.args[0])) from problem
+    if not reader.options.follow:
+        return Response(200, [TEXT], _whole(env, reader))
+    return StreamResponse(200, [TEXT], lambda stream: _start(env, reader, runtime_id, stream))
+
+
+# ---- what is asked for
+
+
+def parse_options(query: Query) -> Object:
+    """PodLogOptions as JSON has them."""
+    options: Object = {}
+    try:
+        for name in ("follow", "previous", "timestamps"):
+            if name in query and query[name][0].lower() not in ("false", "0"):
+                options[name] = True
+        for name in ("sinceSeconds", "tailLines", "limitBytes"):
+            if name in query and query[name][0] != "":
+                options[name] = int(query[name][0])
+        since = query.get("sinceTime", [""])[0]
+        if since not in ("", "null"):
+            parse_rfc3339(since)
+            options["sinceTime"] = since
+        old = query.get("tail", [""])[0]  # what tailLines was called once
+        if old == "all":
+            options.pop("tailLines", None)
+        elif old:
+            options["tailLines"] = int(old)
+    except ValueError as problem:
+        raise Failure(400, '{"message": "Unable to decode query."}') from problem
+    return options
+
+
+def log_options(options: Object, now: float) -> LogOptions:
+    since = 0
+    if "sinceSeconds" in options:
+        since = int((now - options["sinceSeconds"]) * 1e9)
+    if "sinceTime" in options:
+        since = max(since, int(parse_rfc3339(options["sinceTime"]) * 1e9))
+    return LogOptions(
+        tail=options.get("tailLines", -1),
+        limit=options.get("limitBytes", -1),
+        since=since,
+        timestamps=bool(options.get("timestamps")),
+        follow=bool(options.get("follow")),
+    )
+
+
+def choose(pod: str, status: Object, container: str, previous: bool) -> str:
+    """The id of the container whose log is to be shown; LookupError with the reason why there is none."""
+    found: Any = None
+    for kind in _STATUSES:
+        found = found or next((s for s in status.get(kind) or () if s["name"] == container), None)
+    where = f'container "{container}" in pod "{pod}"'
+    if found is None:
+        raise LookupError(f"{where} is not available")
+    state, last = found.get("state") or {}, (found.get("lastState") or {}).get("terminated")
+    last_id: str = (last or {}).get("containerID", "")
+    if previous:
+        if not last_id:
+            raise LookupError(f"previous terminated {where} not found")
+        return last_id
+    if "running" in state:
+        return found.get("containerID", "")
+    if "terminated" in state or last is not None:
+        chosen = (state.get("terminated") or {}).get("containerID") or last_id
+        if not chosen:
+            raise LookupError(f"{where} is terminated")
+        return chosen
+    if "waiting" in state:
+        reason = state["waiting"].get("reason", "")
+        raise LookupError(f"{where} is waiting to start: {_PULL.get(reason, reason)}")
+    raise LookupError(f"{where} is waiting to start - no logs yet")
+
+
+# ---- reading
+
+
+def _open(env: Env, container_id: str, options: LogOptions) -> tuple[LogReader, str]:
+    runtime_id = container_id.partition("://")[2]
+    container = env.runtime.container(runtime_id)
+    if container is None:
+        raise LookupError(f"unable to retrieve container logs for {container_id}")
+    path = container.log_path
+    if not path or not env.host.files.exists(path):
+        raise LookupError(f'failed to try resolving symlinks in path "{path}": {env.os.no_such_file(path)}')
+    return LogReader(path, options), runtime_id
+
+
+def _whole(env: Env, reader: LogReader) -> list[bytes]:
+    try:
+        return list(reader.read(env.host.files))
+    except OSError as problem:
+        raise Failure(400, f'failed to open log file "{reader.path}": {problem.strerror}') from problem
+    except UnknownFormat as problem:
+        raise Failure(400, f"failed to get parse function: unsupported log format: {_quoted(problem.args[0])}") from problem
+
+
+def _quoted(raw: bytes) -> str:
+    text = raw.decode(errors="replace").replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{text}"'
+
+
+def _start(env: Env, reader: LogReader, container_id: str, stream: Stream) -> None:
+    task = asyncio.get_running_loop().create_task(_follow(env, reader, container_id, stream))
+    _FOLLOWERS.add(task)
+    task.add_done_callback(_FOLLOWERS.discard)
+    stream.on_close = task.cancel
+
+
+_FOLLOWERS: set[asyncio.Task[None]] = set()  # the loop itself holds tasks only weakly
+
+
+async def _follow(env: Env, reader: LogReader, container_id: str, stream: Stream) -> None:
+    """To the end of the container, or of the client, or of the limit. Between two writes nothing is done."""
+    changed = asyncio.Event()
+
+    def ended(event: Event) -> None:
+        if event.container_id == container_id and event.kind in ("died", "removed"):
+            changed.set()
+
+    endings = (env.runtime.watch_log(container_id, changed.set), env.runtime.subscribe(ended))
+    try:
+        while stream.alive:
+            changed.clear()
+            container = env.runtime.container(container_id)
+            for piece in _available(env, reader):
+                stream.write(piece)
+                await stream.drained()
+            if reader.full or container is None or container.state != "running":
+                break
+            await changed.wait()
+        stream.close()
+    except UnknownFormat:
+        stream.close()
+    finally:
+        for end in endings:
+            end()
+
+
+def _available(env: Env, reader: LogReader) -> list[bytes]:
+    try:
+        return list(reader.read(env.host.files))
+    except FileNotFoundError:
+        return []  # between two files: it was moved away and the next is not there yet

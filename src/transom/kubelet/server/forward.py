@@ -1,0 +1,210 @@
+"""portForward: connections of a client's session, each joined with a connection into the pod's sandbox."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any
+
+from transom.http.messages import Answer, Request, UpgradeResponse
+from transom.http.sessions import SessionDriver
+from transom.http.stream import RawConnection
+from transom.kit.clock import Clock, Timer
+from transom.kit.streaming import channels, portforward, upgrade
+from transom.kit.streaming.portforward import PortForward
+from transom.kubelet.base import Env
+from transom.kubelet.parts import PodView
+from transom.kubelet.server import find
+from transom.kubelet.server.answers import Failure
+from transom.kubelet.server.commands import demand_upgrade, header_texts, refuse
+from transom.runtime.api import Runtime, RuntimeFailure
+
+
+def serve(env: Env, view: PodView, namespace: str, name: str, uid: str, request: Request) -> Answer:
+    pod = find.pod(view, namespace, name)
+    if uid and uid != pod["metadata"]["uid"]:
+        raise Failure(404, "pod not found")
+    sandbox = find.ready_sandbox(env, pod)
+    if sandbox is None:
+        raise Failure(500, f'pod not found ("{find.full_name(pod)}")')
+    demand_upgrade(request)
+    accepted = upgrade.accept_forward(request.method, header_texts(request), request.query.get("port", []))
+    if isinstance(accepted, channels.Refusal):
+        return refuse(accepted)
+    headers, _, session = accepted
+    return UpgradeResponse(headers, _Forwarding(env.runtime, env.clock, sandbox.id, session).start)
+
+
+class _Forwarding:
+    """All connections of one session."""
+
+    __slots__ = ("_clock", "_ends", "_idle", "_moved", "_runtime", "_sandbox", "_tasks", "_timers", "driver", "session")
+
+    def __init__(self, runtime: Runtime, clock: Clock, sandbox: str, session: PortForward) -> None:
+        self._runtime = runtime
+        self._clock = clock
+        self._sandbox = sandbox
+        self._ends: dict[int, _End] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timers: dict[str, Timer] = {}
+        self._moved = clock.monotonic()
+        self._idle: Timer | None = None
+        self.session = session
+        self.driver: SessionDriver
+
+    def start(self, raw: RawConnection) -> None:
+        self.driver = SessionDriver(self.session, raw, self._react)
+        self.driver.on_behind = self._behind
+        self._watch_idleness()
+        self.driver.start()
+
+    def _react(self, event: portforward.Event) -> None:
+        self._moved = self._clock.monotonic()
+        match event:
+            case portforward.Connected(connection, port):
+                self._ends[connection] = _End(self, connection)
+                task = asyncio.get_running_loop().create_task(self._connect(connection, port))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+            case portforward.Data(connection, data):
+                self.session.acknowledge(connection, len(data))
+                if connection in self._ends:
+                    self._ends[connection].write(data)
+            case portforward.Ended(connection):
+                if connection in self._ends:
+                    self._ends[connection].end()
+            case portforward.Disconnected(connection):
+                self.drop(connection)
+            case portforward.Closed():
+                for open_one in list(self._ends):
+                    self.drop(open_one)
+                for task in self._tasks:
+                    task.cancel()
+                for timer in (*self._timers.values(), self._idle):
+                    if timer is not None:
+                        timer.cancel()
+        self._watch_halves()
+
+    async def _connect(self, connection: int, port: int) -> None:
+        try:
+            sock = await self._runtime.port_forward(self._sandbox, port)
+        except (RuntimeFailure, OSError) as problem:
+            why = problem.description if isinstance(problem, RuntimeFailure) else str(problem)
+            self.session.fail(connection, f"error forwarding port {port} to pod {self._sandbox}, uid : {why}")
+            self.session.disconnect(connection)
+            self._ends.pop(connection, None)
+            self.driver.send()
+            return
+        end = self._ends.get(connection)
+        if end is None:
+            sock.close()
+        else:
+            await end.open(sock)
+
+    def drop(self, connection: int) -> None:
+        end = self._ends.pop(connection, None)
+        if end is not None:
+            end.abort()
+
+    def received(self, connection: int, data: bytes) -> None:
+        self._moved = self._clock.monotonic()
+        self.session.write(connection, data)
+        self.driver.send()
+
+    def ended(self, connection: int) -> None:
+        """The pod has closed its end: that is the end of the connection."""
+        if self._ends.pop(connection, None) is not None:
+            self.session.disconnect(connection)
+            self.driver.send()
+
+    def _behind(self, behind: bool) -> None:
+        for end in self._ends.values():
+            end.hold(behind)
+
+    def _watch_halves(self) -> None:
+        """A connection of which only one stream was made is given up after a while."""
+        if not isinstance(self.session, portforward.SpdyServer):
+            return
+        waiting = self.session.waiting
+        for request in [r for r in self._timers if r not in waiting]:
+            self._timers.pop(request).cancel()
+        for request in waiting:
+            if request not in self._timers:
+                later = self._clock.call_later(channels.STREAM_CREATION_TIMEOUT, self._expire, request)
+                self._timers[request] = later
+
+    def _expire(self, request: str) -> None:
+        self._timers.pop(request, None)
+        if isinstance(self.session, portforward.SpdyServer):
+            self.session.expire(request)
+            self.driver.send()
+
+    def _watch_idleness(self) -> None:
+        left = self._moved + channels.IDLE_TIMEOUT - self._clock.monotonic()
+        if left > 0:
+            self._idle = self._clock.call_later(left, self._watch_idleness)
+        else:
+            self.session.close()
+            self.driver.send()
+
+
+class _End(asyncio.Protocol):
+    """The pod's end of a connection. A pod that does not read holds up the session."""
+
+    __slots__ = ("_connection", "_early", "_ended", "_forwarding", "_full", "_transport")
+
+    def __init__(self, forwarding: _Forwarding, connection: int) -> None:
+        self._forwarding = forwarding
+        self._connection = connection
+        self._transport: Any = None
+        self._early: list[bytes] = []
+        self._ended = False
+        self._full = False
+
+    async def open(self, sock: socket.socket) -> None:
+        await asyncio.get_running_loop().create_connection(lambda: self, sock=sock)
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+        for data in self._early:
+            transport.write(data)
+        self._early.clear()
+        if self._ended:
+            transport.write_eof()
+        if self._forwarding.driver.behind:
+            self.hold(True)
+
+    def write(self, data: bytes) -> None:
+        if self._transport is None:
+            self._early.append(data)
+        else:
+            self._transport.write(data)
+
+    def end(self) -> None:
+        self._ended = True
+        if self._transport is not None and self._transport.can_write_eof():
+            self._transport.write_eof()
+
+    def hold(self, held: bool) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            (self._transport.pause_reading if held else self._transport.resume_reading)()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        self._forwarding.received(self._connection, data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._full:
+            self.resume_writing()
+        self._forwarding.ended(self._connection)
+
+    def pause_writing(self) -> None:
+        self._full = True
+        self._forwarding.driver.hold()
+
+    def resume_writing(self) -> None:
+        self._full = False
+        self._forwarding.driver.release()

@@ -1,0 +1,178 @@
+"""The face of a kubelet's API: authentication, then the one who answers.
+
+`handler` serves any listener of `transom.http` or a call within the process; `serve` opens a listener of its own. Cheap
+to make: a cluster has a thousand of them, and nobody ever asks most.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from socket import socket
+from time import monotonic
+from typing import Final
+
+from transom.http.messages import Answer, Request, Response
+from transom.http.server import HttpServer
+from transom.kubelet.base import Env
+from transom.kubelet.parts import PodView
+from transom.kubelet.server import answers, commands, container_logs, forward, hostlogs, pods, routes
+from transom.kubelet.server.answers import Failure
+from transom.kubelet.server.auth import Auth
+from transom.kubelet.server.configz import kubelet_configuration
+from transom.kubelet.stats.metrics import Metrics, kubelet_metrics, probe_metrics
+from transom.kubelet.stats.prometheus import resource_metrics, volume_metrics
+from transom.kubelet.stats.summary import StatsProvider
+from transom.kubelet.stats.volumes import pod_volumes
+
+_METHODS: Final = frozenset(("OPTIONS", "GET", "HEAD", "POST", "PUT", "DELETE", "TRACE", "CONNECT"))
+_LONG: Final = frozenset(("exec", "attach", "portforward", "debug"))  # as Kubernetes spells them, which is not its path
+_CHECKS: Final = ("ping", "log", "syncloop")
+
+TlsContext = Callable[[], ssl.SSLContext]
+
+
+class KubeletServer:
+    """`tls` makes the context when the first listener is opened; without one the listener speaks plain HTTP.
+
+    `alive` is whether the sync loop moves, for /healthz.
+    """
+
+    __slots__ = ("_alive", "_auth", "_env", "_http", "_started", "_tls", "_view", "metrics", "stats")
+
+    def __init__(
+        self,
+        env: Env,
+        view: PodView,
+        *,
+        tls: TlsContext | None = None,
+        metrics: Metrics | None = None,
+        stats: StatsProvider | None = None,
+        alive: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._env = env
+        self._view = view
+        self._tls = tls
+        self._alive = alive
+        self._auth = Auth(env.client, env.clock, env.config.node_name, env.config.anonymous_auth)
+        self._http: HttpServer | None = None
+        self._started = env.clock.time()
+        self.metrics = metrics if metrics is not None else Metrics()
+        self.stats = stats if stats is not None else StatsProvider(env, view)
+
+    async def serve(self, listener: socket) -> HttpServer:
+        """Serves a bound socket; may be called for several."""
+        if self._http is None:
+            self._http = HttpServer(self.handler, self._tls() if self._tls is not None else None)
+        await self._http.serve([listener])
+        return self._http
+
+    async def stop(self, grace: float = 0.0) -> None:
+        http, self._http = self._http, None
+        if http is not None:
+            await http.stop(grace)
+
+    async def handler(self, request: Request) -> Answer:
+        started = monotonic()
+        answer = await self._handle(request)
+        self._count(request, monotonic() - started)
+        return answer
+
+    async def _handle(self, request: Request) -> Answer:
+        known = routes.known(request.path)
+        if isinstance(known, routes.Elsewhere):
+            return answers.moved(known.location)
+        if not known:
+            return answers.not_found()
+        try:
+            await self._auth.check(request)
+            found = routes.find(request.method, request.path, request.header(b"accept"))
+            if isinstance(found, routes.Missing):
+                return answers.text(found.status, found.text)
+            return await self._dispatch(request, found)
+        except Failure as failure:
+            return answers.text(failure.status, str(failure))
+
+    async def _dispatch(self, request: Request, found: routes.Found) -> Answer:
+        env, view, rest = self._env, self._view, found.rest
+        match found.route.name:
+            case "healthz" | "check":
+                return self._health(request, rest)
+            case "pods":
+                return pods.serve(view)
+            case "runningpods":
+                return pods.serve_running(env)
+            case "containerLogs":
+                return container_logs.serve(env, view, rest[0], rest[1], rest[2], request.query)
+            case "exec":
+                return commands.serve_exec(env, view, rest[0], rest[1], rest[-1], request)
+            case "attach":
+                return commands.serve_attach(env, view, rest[0], rest[1], _uid(rest, 4), rest[-1], request)
+            case "run":
+                return await commands.serve_run(env, view, rest[0], rest[1], rest[-1], request)
+            case "portForward":
+                return forward.serve(env, view, rest[0], rest[1], _uid(rest, 3), request)
+            case "logs":
+                return hostlogs.serve(env.host.files, env.os, rest[0])
+            case "configz":
+                shown = answers.json({"kubeletconfig": kubelet_configuration(env.config, env.os)})
+                shown.headers.append((b"X-Content-Type-Options", b"nosniff"))
+                return shown
+            case "summary":
+                short = request.query.get("only_cpu_and_memory") == ["true"]
+                return answers.pretty(self.stats.cpu_and_memory() if short else self.stats.summary())
+            case name:
+                return answers.metrics(self._metrics(name))
+
+    def _metrics(self, name: str) -> str:
+        env = self._env
+        match name:
+            case "resource":
+                return resource_metrics(self.stats.cpu_and_memory())
+            case "cadvisor":
+                from transom.kubelet.stats.cadvisor import cadvisor_metrics  # a large table that few ever ask for
+
+                return cadvisor_metrics(env, self.stats)
+            case "probes":
+                return probe_metrics(self.metrics, self._started)
+        now = env.clock.time()
+        claims = [
+            volume
+            for pod in self._view.active_pods()
+            if any("persistentVolumeClaim" in v for v in pod["spec"].get("volumes") or ())
+            for volume in pod_volumes(env, pod, pod["metadata"]["uid"], now)[1]
+        ]
+        return kubelet_metrics(env, self.metrics, self._started, volume_metrics(claims))
+
+    def _health(self, request: Request, rest: tuple[str, ...]) -> Response:
+        alive = self._alive()
+        slow = "sync Loop took longer than expected"
+        if rest:
+            if rest[0] == "syncloop" and not alive:
+                return answers.http_error(500, f"internal server error: {slow}")
+            return answers.text(200, "ok")
+        left_out = set(request.query.get("exclude", ()))
+        lines = [f"[+]{name} excluded: ok" if name in left_out
+                 else f"[-]{name} failed: reason withheld" if name == "syncloop" and not alive
+                 else f"[+]{name} ok" for name in _CHECKS]  # fmt: skip
+        unknown = ",".join(f'"{name}"' for name in sorted(left_out.difference(_CHECKS)))
+        if unknown:
+            lines.append(f"warn: some health checks cannot be excluded: no matches for {unknown}")
+        if any(line.startswith("[-]") for line in lines):
+            return answers.http_error(500, "\n".join([*lines, "healthz check failed"]))
+        if "verbose" in request.query:
+            return answers.text(200, "\n".join([*lines, "healthz check passed", ""]))
+        return answers.text(200, "ok")
+
+    def _count(self, request: Request, seconds: float) -> None:
+        parts = request.path.lstrip("/").split("/")
+        path = "/".join(parts[:2]) if parts[0] == "metrics" else parts[0]
+        known = routes.known(request.path) is not False
+        method = request.method if request.method in _METHODS else "other"
+        labels = (str(path in _LONG).lower(), method, path if known else "other", "readwrite")
+        self.metrics.count("kubelet_http_requests_total", *labels)
+        self.metrics.observe("kubelet_http_requests_duration_seconds", seconds, *labels)
+
+
+def _uid(rest: tuple[str, ...], words: int) -> str:
+    return rest[2] if len(rest) == words else ""

@@ -1,0 +1,168 @@
+"""/metrics and /metrics/probes: what a kubelet counts about itself.
+
+Others call `count` and `observe` with a name of the table; nothing is kept for what never happened.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from transom.kubelet.base import Env
+from transom.kubelet.stats.prometheus import Family, Kind, Labels, Sample, histogram, render
+
+BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+_COUNTS: Final = (1, 2, 4, 8, 16)
+
+
+class Metric(NamedTuple):
+    kind: Kind
+    help: str
+    labels: tuple[str, ...] = ()
+    bounds: tuple[float, ...] = BUCKETS
+
+
+TABLE: Final[dict[str, Metric]] = {
+    "kubelet_containers_per_pod_count": Metric("histogram", "The number of containers per pod.", (), _COUNTS),
+    "kubelet_evictions": Metric(
+        "counter", "Cumulative number of pod evictions by eviction signal", ("eviction_signal",)),
+    "kubelet_http_requests_total": Metric(
+        "counter", "Number of the http requests received since the server started",
+        ("long_running", "method", "path", "server_type")),
+    "kubelet_http_requests_duration_seconds": Metric(
+        "histogram", "Duration in seconds to serve http requests", ("long_running", "method", "path", "server_type")),
+    "kubelet_pleg_relist_duration_seconds": Metric("histogram", "Duration in seconds for relisting pods in PLEG."),
+    "kubelet_pod_start_duration_seconds": Metric(
+        "histogram", "Duration in seconds for a single pod to go from pending to running."),
+    "kubelet_pod_worker_duration_seconds": Metric(
+        "histogram", "Duration in seconds to sync a single pod. Broken down by operation type: create, update, or sync",
+        ("operation_type",)),
+    "kubelet_pod_worker_start_duration_seconds": Metric(
+        "histogram", "Duration in seconds from seeing a pod to starting a worker."),
+    "kubelet_preemptions": Metric(
+        "counter", "Cumulative number of pod preemptions by preemption resource", ("preemption_signal",)),
+    "kubelet_run_podsandbox_duration_seconds": Metric(
+        "histogram", "Duration in seconds of the run_podsandbox operations. Broken down by RuntimeClass.Handler.",
+        ("runtime_handler",)),
+    "kubelet_run_podsandbox_errors_total": Metric(
+        "counter", "Cumulative number of the run_podsandbox operation errors by RuntimeClass.Handler.",
+        ("runtime_handler",)),
+    "kubelet_runtime_operations_duration_seconds": Metric(
+        "histogram", "Duration in seconds of runtime operations. Broken down by operation type.", ("operation_type",)),
+    "kubelet_runtime_operations_errors_total": Metric(
+        "counter", "Cumulative number of runtime operation errors by operation type.", ("operation_type",)),
+    "kubelet_runtime_operations_total": Metric(
+        "counter", "Cumulative number of runtime operations by operation type.", ("operation_type",)),
+    "prober_probe_total": Metric(
+        "counter", "Cumulative number of a liveness, readiness or startup probe for a container by result.",
+        ("container", "namespace", "pod", "pod_uid", "probe_type", "result")),
+}  # fmt: skip
+
+
+class _Histogram:
+    __slots__ = ("counts", "total")
+
+    def __init__(self, bounds: int) -> None:
+        self.counts = [0] * (bounds + 1)
+        self.total = 0.0
+
+
+class Metrics:
+    """Label values come in the order of the table."""
+
+    __slots__ = ("_counters", "_histograms")
+
+    def __init__(self) -> None:
+        self._counters: dict[tuple[str, tuple[str, ...]], float] = {}
+        self._histograms: dict[tuple[str, tuple[str, ...]], _Histogram] = {}
+
+    def count(self, name: str, *labels: str, by: float = 1) -> None:
+        key = (name, labels)
+        self._counters[key] = self._counters.get(key, 0) + by
+
+    def observe(self, name: str, value: float, *labels: str) -> None:
+        key = (name, labels)
+        found = self._histograms.get(key)
+        bounds = TABLE[name].bounds
+        if found is None:
+            found = self._histograms[key] = _Histogram(len(bounds))
+        found.counts[bisect_left(bounds, value)] += 1
+        found.total += value
+
+    def families(self) -> list[Family]:
+        samples: dict[str, list[Sample]] = {}
+        for (name, values), count in self._counters.items():
+            samples.setdefault(name, []).append(Sample(_named(name, values), count))
+        for (name, values), found in self._histograms.items():
+            row = histogram(_named(name, values), TABLE[name].bounds, found.counts, found.total)
+            samples.setdefault(name, []).extend(row)
+        return [
+            Family(name, TABLE[name].kind, f"[ALPHA] {TABLE[name].help}", rows) for name, rows in samples.items()
+        ]
+
+
+def _named(name: str, values: tuple[str, ...]) -> Labels:
+    return tuple(zip(TABLE[name].labels, values, strict=True))
+
+
+def kubelet_metrics(env: Env, metrics: Metrics, started: float, others: Iterable[Family]) -> str:
+    return render([
+        *(family for family in metrics.families() if not family.name.startswith("prober_")),
+        *_gauges(env),
+        *_process(started),
+        *others,
+    ])
+
+
+def probe_metrics(metrics: Metrics, started: float) -> str:
+    probes = [family for family in metrics.families() if family.name.startswith("prober_")]
+    return render([*probes, _process(started)[0]])
+
+
+def _gauges(env: Env) -> list[Family]:
+    states: dict[str, int] = {}
+    for container in env.runtime.containers():
+        states[container.state] = states.get(container.state, 0) + 1
+    sandboxes = sum(1 for sandbox in env.runtime.sandboxes() if sandbox.state == "ready")
+    version = env.config.version
+    major, minor = version.removeprefix("v").split(".")[:2]
+    build: Labels = (
+        ("buildDate", "2022-01-19T17:46:00Z"), ("compiler", "gc"), ("gitCommit", ""), ("gitTreeState", "clean"),
+        ("gitVersion", version), ("goVersion", "go1.15.15"), ("major", major), ("minor", minor),
+        ("platform", f"{env.host.identity.operating_system}/{env.host.identity.architecture}"),
+    )  # fmt: skip
+    return [
+        _gauge("kubelet_node_name", "The node's name. The count is always 1.",
+               [Sample((("node", env.config.node_name),), 1)]),
+        _gauge("kubelet_running_containers", "Number of containers currently running",
+               [Sample((("container_state", state),), count) for state, count in sorted(states.items())]),
+        _gauge("kubelet_running_pods", "Number of pods currently running", [Sample((), sandboxes)]),
+        _gauge("kubelet_node_config_error",
+               "This metric is true (1) if the node is experiencing a configuration-related error, false (0) otherwise.",
+               [Sample((), 0)]),
+        _gauge("kubernetes_build_info",
+               "A metric with a constant '1' value labeled by major, minor, git version, git commit, git tree state, build "
+               "date, Go version, and compiler from which Kubernetes was built, and platform on which it is running.",
+               [Sample(build, 1)]),
+    ]  # fmt: skip
+
+
+def _gauge(name: str, text: str, samples: list[Sample]) -> Family:
+    return Family(name, "gauge", f"[ALPHA] {text}", samples)
+
+
+def _process(started: float) -> list[Family]:
+    import resource
+
+    use = resource.getrusage(resource.RUSAGE_SELF)
+    return [
+        _gauge("process_start_time_seconds", "Start time of the process since unix epoch in seconds.",
+               [Sample((), started)]),
+        Family("process_cpu_seconds_total", "counter", "Total user and system CPU time spent in seconds.",
+               [Sample((), round(use.ru_utime + use.ru_stime, 2))]),
+        Family("process_resident_memory_bytes", "gauge", "Resident memory size in bytes.",
+               [Sample((), use.ru_maxrss * 1024)]),
+        Family("process_max_fds", "gauge", "Maximum number of open file descriptors.",
+               [Sample((), resource.getrlimit(resource.RLIMIT_NOFILE)[0])]),
+    ]  # fmt: skip
