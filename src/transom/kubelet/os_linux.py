@@ -14,6 +14,10 @@ from transom.machinery.objects import Object
 from transom.runtime.api import ContainerStats, Interface, SandboxStats, Version
 
 _APPARMOR_UNSAID_SINCE: Final = (1, 30)
+SIGNALS: Final = (
+    "memory.available", "allocatableMemory.available", "nodefs.available", "nodefs.inodesFree", "imagefs.available",
+    "imagefs.inodesFree", "pid.available",
+)
 # A machine without reserved huge pages still shows the sizes its processor knows.
 _HUGE_PAGES: Final[Mapping[str, str]] = {"hugepages-1Gi": "0", "hugepages-2Mi": "0"}
 _MAX_PID: Final = 32768
@@ -29,6 +33,9 @@ class LinuxRules:
 
     def check_config(self, config: KubeletConfig) -> list[str]:
         return []
+
+    def refuses_overcommitment(self) -> bool:
+        return True
 
     def default_labels(self, identity: Identity, release: tuple[int, int]) -> Mapping[str, str]:
         arch = identity.architecture
@@ -158,6 +165,9 @@ class LinuxRules:
 
     def no_such_file(self, path: str) -> str:
         return f"lstat {path}: no such file or directory"
+
+    def signals(self, host: Host) -> Sequence[str]:
+        return SIGNALS
 
 
 RULES: Final = LinuxRules()

@@ -47,6 +47,9 @@ class WindowsRules:
             wrong.append(f"unknown priority class {asked}, valid ones are available at {_PRIORITIES_PAGE}")
         return wrong
 
+    def refuses_overcommitment(self) -> bool:
+        return False
+
     def default_labels(self, identity: Identity, release: tuple[int, int]) -> Mapping[str, str]:
         arch = identity.architecture
         labels = {
@@ -149,6 +152,11 @@ class WindowsRules:
 
     def no_such_file(self, path: str) -> str:
         return f"CreateFile {path}: The system cannot find the file specified."
+
+    def signals(self, host: Host) -> Sequence[str]:
+        """Disks only. Memory that runs short goes to the page file, so it is never seen to be short; neither inodes nor
+        process ids are counted."""
+        return ("nodefs.available", "imagefs.available")
 
 
 def _unsupported(field: str, flag: str, value: str) -> str:

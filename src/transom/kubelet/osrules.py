@@ -32,6 +32,9 @@ class OsRules(Protocol):
     def check_config(self, config: KubeletConfig) -> list[str]:
         """Why a kubelet with these settings refuses to start."""
 
+    def refuses_overcommitment(self) -> bool:
+        """Whether a kubelet that is to reserve more than the machine has does not start, or shows that nothing is left."""
+
     def default_labels(self, identity: Identity, release: tuple[int, int]) -> Mapping[str, str]: ...
     def node_info(self, identity: Identity, runtime: Version, config: KubeletConfig) -> Object: ...
     def default_eviction(self, release: tuple[int, int] = (1, 20)) -> Mapping[str, str]: ...

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from transom.kit.clock import VirtualClock
+from transom.kubelet.parts import PodUpdates
+from transom.kubelet.static_pods import ApiMirrors, BadManifest, RealFolder, StaticPods, read_manifest
+from transom.machinery.errors import ApiError, already_exists
+from transom.machinery.objects import Object
+
+MANIFEST = b"""
+apiVersion: v1
+kind: Pod
+metadata: {name: web, labels: {app: web}}
+spec:
+  containers: [{name: c, image: nginx}]
+"""
+
+
+def test_a_manifest_becomes_a_pod_of_the_node() -> None:
+    pod = read_manifest(MANIFEST, "/etc/kubernetes/manifests/web.yaml", "node-1")
+    meta, spec = pod["metadata"], pod["spec"]
+    assert (meta["name"], meta["namespace"], spec["nodeName"]) == ("web-node-1", "default", "node-1")
+    assert meta["annotations"] == {"kubernetes.io/config.hash": meta["uid"]}
+    assert len(meta["uid"]) == 32
+    assert spec["tolerations"] == [{"operator": "Exists", "effect": "NoExecute"}]
+    assert (spec["restartPolicy"], spec["dnsPolicy"]) == ("Always", "ClusterFirst")
+    assert pod["status"] == {"phase": "Pending"}
+    assert read_manifest(MANIFEST, "/etc/kubernetes/manifests/web.yaml", "node-1") == pod
+    others = [
+        read_manifest(MANIFEST, "/other.yaml", "node-1"), read_manifest(MANIFEST, "/etc/kubernetes/manifests/web.yaml", "n2"),
+        read_manifest(MANIFEST + b"  hostNetwork: true\n", "/etc/kubernetes/manifests/web.yaml", "node-1"),
+    ]
+    assert meta["uid"] not in {other["metadata"]["uid"] for other in others}
+
+
+@pytest.mark.parametrize(("manifest", "text"), [
+    (b"apiVersion: v1\nkind: Service\nmetadata: {name: a}\n", "couldn't parse as pod"),
+    (b"{", "couldn't parse as pod"),
+    (b"apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {}\n", "spec.containers: Required value"),
+])
+def test_what_is_no_pod(manifest: bytes, text: str) -> None:
+    with pytest.raises(BadManifest, match=text):
+        read_manifest(manifest, "/a.yaml", "n1")
+
+
+class Events:
+    def __init__(self) -> None:
+        self.told: list[tuple[str, str]] = []
+
+    def event(self, about: Object, kind: str, reason: str, message: str) -> None:
+        self.told.append((reason, message))
+
+
+class Client:
+    def __init__(self) -> None:
+        self.pods: dict[str, Object] = {}
+
+    async def create(self, resource: Any, namespace: str, obj: Object) -> Object:
+        name = obj["metadata"]["name"]
+        if name in self.pods:
+            raise already_exists(resource.group_resource, name)
+        self.pods[name] = obj
+        return obj
+
+    async def get(self, resource: Any, namespace: str, name: str) -> Object:
+        return self.pods[name]
+
+
+def surroundings(client: Client | None = None) -> Any:
+    return SimpleNamespace(
+        config=SimpleNamespace(node_name="n1"), clock=VirtualClock(), events=Events(), client=client,
+        node=lambda: {"metadata": {"uid": "node-uid"}},
+    )
+
+
+def test_a_folder_is_followed(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        env = surroundings()
+        told: list[dict[str, str]] = []
+        updates = PodUpdates(lambda pods: told.append({p["metadata"]["name"]: p["metadata"]["uid"] for p in pods}))
+        folder = tmp_path / "manifests"
+        task = asyncio.create_task(StaticPods(env, RealFolder(str(folder))).run(updates))
+        await env.clock.run_for(2)
+        assert told == [{}]
+        folder.mkdir()
+        (folder / "web.yaml").write_bytes(MANIFEST)
+        (folder / ".hidden").write_bytes(MANIFEST.replace(b"name: web,", b"name: hidden,"))
+        (folder / "bad.yaml").write_bytes(b"nothing")
+        await env.clock.run_for(2)
+        assert [*told[1]] == ["web-n1"]
+        (folder / "web.yaml").write_bytes(MANIFEST + b"  hostNetwork: true\n")
+        await env.clock.run_for(2)
+        assert [*told[2]] == ["web-n1"] and told[2] != told[1]
+        (folder / "web2.yaml").write_bytes(MANIFEST)
+        await env.clock.run_for(2)
+        assert told[3] == told[2]
+        assert env.events.told[0][0] == "FailedValidation"
+        assert env.events.told[0][1].endswith('from file due to duplicate pod name "web-n1", ignoring')
+        (folder / "web.yaml").unlink()
+        (folder / "web2.yaml").unlink()
+        await env.clock.run_for(2)
+        assert told[4:] == [{}]
+        task.cancel()
+
+    asyncio.run(scenario())
+
+
+def test_mirrors_belong_to_the_node(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        client = Client()
+        mirrors = ApiMirrors(surroundings(client))
+        pod = read_manifest(MANIFEST, "/web.yaml", "n1")
+        await mirrors.create(pod)
+        mirror = client.pods["web-n1"]
+        meta = mirror["metadata"]
+        assert meta["annotations"]["kubernetes.io/config.mirror"] == pod["metadata"]["uid"]
+        assert meta["ownerReferences"] == [
+            {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "node-uid", "controller": True}
+        ]
+        assert "uid" not in meta
+        assert mirrors.is_mirror_of(mirror, pod)
+        await mirrors.create(pod)  # there already, and the same
+        changed = read_manifest(MANIFEST + b"  hostNetwork: true\n", "/web.yaml", "n1")
+        assert not mirrors.is_mirror_of(mirror, changed)
+        with pytest.raises(ApiError):
+            await mirrors.create(changed)
+
+    asyncio.run(scenario())
