@@ -1,0 +1,107 @@
+"""What a kubelet does from time to time, in one place: evictions, rotation of logs, removal of what is dead.
+
+There is one timer, and only while the node has a sandbox or container or is under pressure: an empty node costs nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from transom.client.events import WARNING
+from transom.kit.clock import Timer
+from transom.kubelet import container_gc, eviction, image_gc, logrotate
+from transom.kubelet.base import Env
+from transom.kubelet.container_gc import ContainerGC
+from transom.kubelet.eviction import EvictionManager
+from transom.kubelet.image_gc import ImageGC
+from transom.kubelet.logrotate import LogRotator
+from transom.kubelet.refs import node_ref
+from transom.runtime.api import Event, RuntimeFailure
+
+log = logging.getLogger("transom.kubelet")
+
+_ROUND = eviction.manager.PERIOD
+assert logrotate.PERIOD == _ROUND
+
+
+class Housekeeping:
+    __slots__ = ("_containers", "_env", "_evictions", "_images", "_next_containers", "_next_images", "_rotator", "_task",
+                 "_timer")
+
+    def __init__(self, env: Env, evictions: EvictionManager, containers: ContainerGC, images: ImageGC) -> None:
+        self._env = env
+        self._evictions = evictions
+        self._containers = containers
+        self._images = images
+        self._rotator = LogRotator(env)
+        self._timer: Timer | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._next_containers = self._next_images = 0.0
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        unsubscribe = self._env.runtime.subscribe(self._heard)
+        try:
+            if self._busy():
+                self._arm(first=True)
+            await asyncio.get_running_loop().create_future()
+        finally:
+            unsubscribe()
+            if self._timer is not None:
+                self._timer.cancel()
+            if self._task is not None:
+                self._task.cancel()
+
+    def _heard(self, event: Event) -> None:
+        if self._timer is None and self._task is None and event.kind in ("sandbox", "started"):
+            self._arm(first=True)
+
+    def _busy(self) -> bool:
+        runtime = self._env.runtime
+        return self._evictions.pressed or bool(runtime.sandboxes()) or bool(runtime.containers())
+
+    def _arm(self, *, first: bool = False) -> None:
+        # Nodes that get their pods together need not all look at themselves at the same time.
+        seconds = _ROUND * (self._env.rng.random() if first else 1.0)
+        if first:
+            now = self._env.clock.monotonic()
+            self._next_containers = now + container_gc.PERIOD
+            self._next_images = now + image_gc.PERIOD if self._images.enabled else float("inf")
+            self._images.detect()
+        self._timer = self._env.clock.call_later(seconds, self._round)
+
+    def _round(self) -> None:
+        self._timer = None
+        now = self._env.clock.monotonic()
+        if self._rotator.enabled:
+            self._rotator.rotate()
+        # Most rounds find nothing, and then need no task.
+        if self._evictions.observe() or now >= min(self._next_containers, self._next_images) or not self._busy():
+            self._task = asyncio.get_running_loop().create_task(self._work(now))
+        else:
+            self._arm()
+
+    async def _work(self, now: float) -> None:
+        try:
+            while evicted := await self._evictions.act():
+                await self._evictions.wait_for_cleanup(evicted)
+                self._evictions.observe()
+            last = not self._busy()
+            if last or now >= self._next_containers:
+                self._next_containers = now + container_gc.PERIOD
+                await self._collect_containers()
+            if now >= self._next_images:
+                self._next_images = now + image_gc.PERIOD
+                await self._images.collect()
+        except Exception:
+            log.exception("housekeeping of %s", self._env.config.node_name)
+        self._task = None
+        if self._busy():
+            self._arm()
+
+    async def _collect_containers(self) -> None:
+        try:
+            await self._containers.collect()
+        except (OSError, RuntimeFailure) as problem:
+            self._env.events.event(node_ref(self._env.config.node_name), WARNING, "ContainerGCFailed", str(problem))
