@@ -9,6 +9,7 @@ from transom.hosts.api import Disk, Host, Identity
 from transom.kit.clock import rfc3339
 from transom.kubelet import apparmor
 from transom.kubelet.config import DEFAULT_EVICTION_LINUX, KubeletConfig
+from transom.kubelet.os_linux_pods import LinuxPods
 from transom.kubelet.stats import shapes
 from transom.machinery.objects import Object
 from transom.runtime.api import ContainerStats, Interface, SandboxStats, Version
@@ -24,7 +25,7 @@ _MAX_PID: Final = 32768
 _SYSTEM_PROCESSES: Final = 150  # of a machine without pods
 
 
-class LinuxRules:
+class LinuxRules(LinuxPods):
     __slots__ = ()
 
     name: Literal["linux"] = "linux"
@@ -76,10 +77,6 @@ class LinuxRules:
 
     def default_pause_image(self) -> str:
         return "k8s.gcr.io/pause:3.2"
-
-    # Sandboxes and containers
-
-    # Volumes
 
     # Statistics and eviction
 

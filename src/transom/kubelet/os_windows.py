@@ -8,6 +8,7 @@ from typing import Final, Literal
 from transom.hosts.api import Disk, Host, Identity
 from transom.kit.clock import rfc3339
 from transom.kubelet.config import DEFAULT_EVICTION_WINDOWS, KubeletConfig
+from transom.kubelet.os_windows_pods import WindowsPods
 from transom.kubelet.stats import shapes
 from transom.machinery.objects import Object
 from transom.runtime.api import ContainerStats, Interface, SandboxStats, Version
@@ -28,7 +29,7 @@ _COMMIT_MEMORY_SINCE: Final = (1, 31)
 _NETWORK_CARD: Final = "Microsoft Hyper-V Network Adapter"
 
 
-class WindowsRules:
+class WindowsRules(WindowsPods):
     __slots__ = ()
 
     name: Literal["windows"] = "windows"
@@ -94,10 +95,6 @@ class WindowsRules:
     def default_pause_image(self) -> str:
         # An image for Linux alone: a Windows kubelet has to be given another one by --pod-infra-container-image.
         return "k8s.gcr.io/pause:3.2"
-
-    # Sandboxes and containers
-
-    # Volumes
 
     # Statistics and eviction
 

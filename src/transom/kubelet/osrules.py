@@ -60,17 +60,49 @@ class OsRules(Protocol):
     def host_path(self, path: str) -> str:
         """A host path of a pod as the kubelet uses it."""
 
-    def join(self, *parts: str) -> str: ...
+    def is_absolute(self, path: str) -> bool: ...
+    def join(self, *parts: str) -> str:
+        """A path of the kubelet's own, as the system writes it."""
+
+    def split(self, path: str) -> list[str]:
+        """The parts of a path that a pod gave."""
+
+    def file_error(self, operation: str, path: str, problem: OSError) -> str:
+        """A failure as a program of the system words it: `open /etc/hosts: no such file or directory`."""
+
     def single_file_mounts(self, runtime: Version) -> bool: ...
     def manages_hosts_file(self, runtime: Version, release: tuple[int, int]) -> bool: ...
+    def hosts_file(self) -> tuple[str, str]:
+        """Of the node, and of a container."""
+
     def mount_propagation(self, asked: str | None) -> Literal["private", "hostToContainer", "bidirectional"]: ...
     def stop_grace(self, runtime: Version, grace: float) -> float: ...
 
     # Volumes
-    def mount_tmpfs(self, files: Files, path: str) -> bool:
-        """Makes the directory of a memory volume; whether it really is in memory."""
+    def mount_tmpfs(self, files: Files, path: str, size: int) -> bool:
+        """Makes the directory of a memory volume; whether it really is in memory. Nothing happens to one that is there."""
 
-    def set_ownership(self, files: Files, path: str, fs_group: int | None) -> None: ...
+    def unmount(self, files: Files, path: str) -> None:
+        """The directory is empty and on disk again, when it was in memory."""
+
+    def mount_huge_pages(self, files: Files, path: str, page_size: str) -> None:
+        """Raises VolumeFailure."""
+
+    def mount_share(self, files: Files, source: str, target: str, kind: str, options: tuple[str, ...]) -> None:
+        """Whether the system's mount command takes a share or file system of this kind. Raises VolumeFailure."""
+
+    def bind(self, files: Files, source: str, target: str) -> None:
+        """Shows a directory at another place too. Nothing happens where one is shown already."""
+
+    def block_devices(self) -> str:
+        """Why raw devices cannot be given to containers; empty when they can."""
+
+    def set_ownership(self, files: Files, path: str, fs_group: int | None, read_only: bool = False) -> None:
+        """Gives a volume to the pod's group."""
+
+    def set_owner(self, files: Files, path: str, user: int) -> None:
+        """Raises VolumeFailure."""
+
     def replace_link(self, files: Files, target: str, link: str) -> None:
         """Switches `..data` to a new version of a volume."""
 

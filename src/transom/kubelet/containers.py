@@ -1,0 +1,192 @@
+"""Turns pods and containers into what the runtime is told: sandbox and container configurations."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from transom.client.api import is_not_found
+from transom.client.resources import RUNTIME_CLASSES
+from transom.kubelet import hostsfile, labels, paths
+from transom.kubelet.base import ContainerFailure, Env
+from transom.kubelet.dns import pod_dns
+from transom.kubelet.environment import config_error, environment
+from transom.kubelet.expansion import expand_all, mapping
+from transom.kubelet.mounts import devices, volume_mounts
+from transom.kubelet.referenced import ReferencedObjects
+from transom.kubelet.volumes.manager import VolumeManager
+from transom.machinery.errors import ApiError
+from transom.machinery.objects import Object
+from transom.network.api import PortMapping
+from transom.runtime.api import ContainerConfig, Image, LinuxContainer, Mount, Sandbox, SandboxConfig
+
+_SANDBOX: Final = "CreatePodSandboxConfigError"
+_CONTAINER: Final = "CreateContainerConfigError"
+
+
+class ContainerBuilder:
+    __slots__ = ("_env", "_objects", "_volumes")
+
+    def __init__(self, env: Env, volumes: VolumeManager, objects: ReferencedObjects) -> None:
+        self._env = env
+        self._volumes = volumes
+        self._objects = objects
+
+    async def runtime_handler(self, pod: Object) -> str:
+        name = pod["spec"].get("runtimeClassName")
+        if not name:
+            return ""
+        try:
+            found = await self._env.client.get(RUNTIME_CLASSES, "", name)
+        except ApiError as problem:
+            if is_not_found(problem):
+                raise ContainerFailure(_SANDBOX, f'runtimeclass.node.k8s.io "{name}" not found') from problem
+            raise ContainerFailure(_SANDBOX, f"failed to lookup RuntimeClass {name}: {problem}") from problem
+        except OSError as problem:
+            raise ContainerFailure(_SANDBOX, f"failed to lookup RuntimeClass {name}: {problem}") from problem
+        return str(found.get("handler") or "")
+
+    def sandbox_config(self, pod: Object, attempt: int) -> SandboxConfig:
+        env, meta, spec = self._env, pod["metadata"], pod["spec"]
+        dns = pod_dns(env, pod, _SANDBOX)
+        hostname = ""
+        if not spec.get("hostNetwork"):
+            short, domain = hostsfile.hostname_and_domain(pod, env.config.cluster_domain, _SANDBOX)
+            hostname = hostsfile.kernel_hostname(pod, short, domain, _SANDBOX)
+        return SandboxConfig(
+            name=meta["name"],
+            namespace=meta["namespace"],
+            uid=meta["uid"],
+            attempt=attempt,
+            hostname=hostname,
+            log_directory=paths.pod_logs_dir(env, pod),
+            dns=dns,
+            ports=tuple(port for container in spec.get("containers") or () for port in port_mappings(container)),
+            labels=labels.pod_labels(pod),
+            annotations=meta.get("annotations") or {},
+            linux=env.os.sandbox_options(pod, env.config),
+        )
+
+    async def container_config(
+        self, pod: Object, container: Object, sandbox: Sandbox, image: Image, attempt: int
+    ) -> ContainerConfig:
+        env = self._env
+        uid, name = pod["metadata"]["uid"], container["name"]
+        target = self._target(uid, container)
+        pod_ips = (env.config.node_ip,) if pod["spec"].get("hostNetwork") else sandbox.ips
+        hostname, domain = hostsfile.hostname_and_domain(pod, env.config.cluster_domain, _CONTAINER)
+        hostsfile.kernel_hostname(pod, hostname, domain, _CONTAINER)
+        volumes = self._volumes.of(uid)
+        raw = devices(env, container, volumes)
+        variables = await environment(env, self._objects, pod, container, pod_ips)
+        values = dict(variables)
+        mounts = volume_mounts(env, container, volumes, values)
+        hosts = self._hosts_file(pod, container, pod_ips, hostname, domain)
+        if hosts is not None:
+            mounts.append(hosts)
+        linux, windows = env.os.container_options(pod, container, image, env.host, env.config)
+        termination = self._termination_log(uid, container)
+        if termination is not None:
+            mounts.append(termination)
+        self._log_directory(pod, name)
+        resolve = mapping(values)
+        return ContainerConfig(
+            name=name,
+            attempt=attempt,
+            image=container.get("image") or "",
+            image_ref=image.id,
+            command=expand_all(container.get("command"), resolve),
+            args=expand_all(container.get("args"), resolve),
+            working_dir=container.get("workingDir") or "",
+            env=variables,
+            mounts=tuple(mounts),
+            devices=raw,
+            log_path=env.os.join(name, f"{attempt}.log"),
+            stdin=bool(container.get("stdin")),
+            stdin_once=bool(container.get("stdinOnce")),
+            tty=bool(container.get("tty")),
+            labels=labels.container_labels(pod, container),
+            annotations=labels.container_annotations(pod, container, attempt),
+            ports=port_mappings(container),
+            linux=self._linux(pod, linux, target),
+            windows=windows,
+        )
+
+    def _target(self, uid: str, container: Object) -> str:
+        """The container whose processes an ephemeral one wants to see."""
+        name = container.get("targetContainerName")
+        if not name:
+            return ""
+        for known in self._env.runtime.containers(uid):
+            if known.name == name:
+                return known.id
+        raise config_error(f"unable to find target container {name}")
+
+    def _linux(self, pod: Object, options: LinuxContainer | None, target: str) -> LinuxContainer | None:
+        if options is None:
+            return None
+        groups = self._volumes.groups(pod)
+        if groups:
+            options = replace(options, supplemental_groups=(*options.supplemental_groups, *groups))
+        if target and options.pid_namespace == "container":
+            options = replace(options, pid_namespace="target", target_id=target)
+        return options
+
+    def _hosts_file(
+        self, pod: Object, container: Object, pod_ips: tuple[str, ...], hostname: str, domain: str
+    ) -> Mount | None:
+        """Not before the pod has an address, and not where the container brings its own."""
+        env = self._env
+        if not pod_ips or not env.os.manages_hosts_file(env.runtime.version, env.config.release):
+            return None
+        of_node, in_container = env.os.hosts_file()
+        if any(mount["mountPath"] == in_container for mount in container.get("volumeMounts") or ()):
+            return None
+        aliases = pod["spec"].get("hostAliases") or ()
+        files = env.host.files
+        path = env.os.join(paths.pod_dir(env, pod["metadata"]["uid"]), "etc-hosts")
+        try:
+            if pod["spec"].get("hostNetwork"):
+                content = hostsfile.of_node(files.read(of_node), aliases)
+            else:
+                content = hostsfile.managed(pod_ips, hostname, domain, aliases)
+            files.write(path, content, 0o644)
+        except OSError as problem:
+            raise config_error(env.os.file_error("open", problem.filename or path, problem)) from problem
+        return Mount(container_path=in_container, host_path=path)
+
+    def _termination_log(self, uid: str, container: Object) -> Mount | None:
+        env = self._env
+        path = container.get("terminationMessagePath")
+        if not path or not env.os.single_file_mounts(env.runtime.version):
+            return None
+        directory = paths.container_dir(env, uid, container["name"])
+        log = env.os.join(directory, f"{env.rng.getrandbits(32):08x}")
+        try:
+            env.host.files.mkdir(directory, 0o750)
+            env.host.files.write(log, b"", 0o666)
+        except OSError:
+            return None  # as in Kubernetes: the container runs without one
+        return Mount(container_path=env.os.mount_path(path), host_path=log)
+
+    def _log_directory(self, pod: Object, name: str) -> None:
+        env = self._env
+        directory = env.os.join(paths.pod_logs_dir(env, pod), name)
+        try:
+            env.host.files.mkdir(directory, 0o755)
+        except OSError as problem:
+            text = env.os.file_error("mkdir", directory, problem)
+            raise config_error(f"create container log directory for container {name} failed: {text}") from problem
+
+
+def port_mappings(container: Object) -> tuple[PortMapping, ...]:
+    """Its declared ports; of those with the same name, or the same in everything, the first."""
+    ports = container.get("ports")
+    if not ports:
+        return ()
+    out: dict[object, PortMapping] = {}
+    for port in ports:
+        host_ip, protocol = port.get("hostIP") or "", port.get("protocol") or "TCP"
+        mapped = PortMapping(port["containerPort"], port.get("hostPort") or 0, protocol, host_ip)
+        out.setdefault(port.get("name") or mapped, mapped)
+    return tuple(out.values())

@@ -1,0 +1,164 @@
+"""Which name servers, search domains and options a pod gets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from transom.client.events import WARNING
+from transom.kubelet.base import ContainerFailure, Env
+from transom.kubelet.security import described
+from transom.machinery.field import go_quote
+from transom.machinery.objects import Object
+from transom.network.api import DnsConfig
+
+MAX_SERVERS: Final = 3
+MAX_SEARCHES: Final = 6
+MAX_SEARCH_CHARACTERS: Final = 256
+_CLUSTER_OPTIONS: Final = ("ndots:5",)
+_MISSING: Final = (
+    'kubelet does not have ClusterDNS IP configured and cannot create Pod using "ClusterFirst" policy. Falling back to '
+    '"Default" policy.'
+)
+
+
+def parse_resolv_conf(text: str) -> DnsConfig:
+    """Raises ValueError. Name servers add up; of several search and options lines the last one counts."""
+    servers: list[str] = []
+    searches: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    problems = 0
+    for line in text.split("\n"):
+        fields = line.split()
+        if not fields or fields[0].startswith("#"):
+            continue
+        match fields[0]:
+            case "nameserver":
+                if len(fields) > 1:
+                    servers.append(fields[1])
+                else:
+                    problems += 1
+            case "search":
+                searches = tuple(s.removesuffix(".") for s in fields[1:])
+            case "options":
+                options = tuple(fields[1:])
+    if problems:
+        raise ValueError("nameserver list is empty ")
+    return DnsConfig(tuple(servers), searches, options)
+
+
+def pod_dns(env: Env, pod: Object, reason: str) -> DnsConfig:
+    """Raises ContainerFailure with `reason` when the node's own settings cannot be read."""
+    spec = pod["spec"]
+    dns = _of_host(env, reason)
+    policy = spec.get("dnsPolicy") or "ClusterFirst"
+    if policy == "ClusterFirst" and spec.get("hostNetwork"):
+        policy = "Default"
+    if policy == "None":
+        dns = DnsConfig()
+    elif policy != "Default" and env.config.cluster_dns:
+        dns = _of_cluster(env, pod, dns)
+    else:
+        if policy != "Default":
+            _say_missing(env, pod)
+        if not env.config.resolv_conf:
+            # No settings at all would make the runtime copy the node's: this disables look-ups instead.
+            local = "::1" if ":" in env.config.node_ip else "127.0.0.1"
+            dns = dns._replace(servers=(local,), searches=(".",))
+    if asked := spec.get("dnsConfig"):
+        dns = DnsConfig(
+            _unique((*dns.servers, *(asked.get("nameservers") or ()))),
+            _unique((*dns.searches, *(asked.get("searches") or ()))),
+            _merged_options(dns.options, asked.get("options") or ()),
+        )
+    return _within_limits(env, pod, dns)
+
+
+def _of_host(env: Env, reason: str) -> DnsConfig:
+    path = env.config.resolv_conf
+    if not path:
+        return DnsConfig()
+    try:
+        return parse_resolv_conf(env.host.files.read(path).decode("utf-8", "replace"))
+    except OSError as problem:
+        raise ContainerFailure(reason, env.os.file_error("open", path, problem)) from problem
+    except ValueError as problem:
+        raise ContainerFailure(reason, str(problem)) from problem
+
+
+def _of_cluster(env: Env, pod: Object, host: DnsConfig) -> DnsConfig:
+    domain = env.config.cluster_domain
+    searches = host.searches
+    if domain:
+        own = (f"{pod['metadata']['namespace']}.svc.{domain}", f"svc.{domain}", domain)
+        searches = _unique((*own, *searches))
+    return DnsConfig(env.config.cluster_dns, searches, _CLUSTER_OPTIONS)
+
+
+def _say_missing(env: Env, pod: Object) -> None:
+    env.events.event(node_reference(env), WARNING, "MissingClusterDNS", _MISSING)
+    env.events.event(pod, WARNING, "MissingClusterDNS", f"pod: {go_quote(described(pod))}. {_MISSING}")
+
+
+def node_reference(env: Env) -> Object:
+    """The node as kubelets name it in events: its name stands for its uid."""
+    name = env.config.node_name
+    return {"kind": "Node", "name": name, "uid": name}
+
+
+def _unique(values: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(values))
+
+
+def _merged_options(existing: Sequence[str], asked: Sequence[Object]) -> tuple[str, ...]:
+    options = {}
+    for text in existing:
+        name, _, value = text.partition(":")
+        options[name] = value
+    for option in asked:
+        options[option.get("name") or ""] = option.get("value") or ""
+    return tuple(f"{name}:{value}" if value else name for name, value in options.items())
+
+
+def _within_limits(env: Env, pod: Object, dns: DnsConfig) -> DnsConfig:
+    servers, searches = dns.servers, dns.searches
+    if len(servers) > MAX_SERVERS:
+        servers = servers[:MAX_SERVERS]
+        env.events.event(
+            pod, WARNING, "DNSConfigForming",
+            "Nameserver limits were exceeded, some nameservers have been omitted, the applied nameserver line is: "
+            + " ".join(servers),
+        )
+    fitting = searches[:MAX_SEARCHES]
+    while fitting and len(" ".join(fitting)) > MAX_SEARCH_CHARACTERS:
+        fitting = fitting[:-1]
+    if len(fitting) < len(searches):
+        env.events.event(
+            pod, WARNING, "DNSConfigForming",
+            "Search Line limits were exceeded, some search paths have been omitted, the applied search line is: "
+            + " ".join(fitting),
+        )
+    return dns if (servers, fitting) == (dns.servers, searches) else dns._replace(servers=servers, searches=fitting)
+
+
+def check_node_limits(env: Env) -> None:
+    """Tells once, at the kubelet's start and now and then, when the node's own search line is too long for pods."""
+    path = env.config.resolv_conf
+    try:
+        searches = _of_host(env, "").searches
+    except ContainerFailure as problem:
+        _say_limits(env, str(problem))
+        return
+    allowed = MAX_SEARCHES - (3 if env.config.cluster_domain else 0)
+    if len(searches) > allowed:
+        _say_limits(env, f"Resolv.conf file '{path}' contains search line consisting of more than {allowed} domains!")
+    elif len(" ".join(searches)) > MAX_SEARCH_CHARACTERS:
+        _say_limits(
+            env,
+            f"Resolv.conf file '{path}' contains search line which length is more than allowed "
+            f"{MAX_SEARCH_CHARACTERS} chars!",
+        )
+
+
+def _say_limits(env: Env, message: str) -> None:
+    env.events.event(node_reference(env), WARNING, "CheckLimitsForResolvConf", message)

@@ -1,0 +1,69 @@
+"""`$(VAR)` in commands, arguments, environment values and sub-paths, by Kubernetes' rules.
+
+`$$` stands for one `$`, a reference to a variable that is not there stays as it is written, and a `$` before anything
+else is only a `$`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+
+def expand(text: str, resolve: Callable[[str], str]) -> str:
+    """The text with every reference replaced by what `resolve` gives for its name."""
+    if "$" not in text:
+        return text
+    out: list[str] = []
+    at, end = 0, len(text)
+    while True:
+        dollar = text.find("$", at)
+        if dollar < 0 or dollar + 1 >= end:
+            out.append(text[at:])
+            return "".join(out)
+        out.append(text[at:dollar])
+        follows = text[dollar + 1]
+        at = dollar + 2
+        if follows == "$":
+            out.append("$")
+        elif follows == "(" and (close := text.find(")", at)) >= 0:
+            out.append(resolve(text[at:close]))
+            at = close + 1
+        else:
+            out.append("$" + follows)
+
+
+def mapping(*sources: Mapping[str, str]) -> Callable[[str], str]:
+    """Looks a name up in each source in turn; a name that none has is left as a reference."""
+
+    def resolve(name: str) -> str:
+        for source in sources:
+            value = source.get(name)
+            if value is not None:
+                return value
+        return f"$({name})"
+
+    return resolve
+
+
+def expand_all(texts: Sequence[str] | None, resolve: Callable[[str], str]) -> tuple[str, ...]:
+    return tuple(expand(text, resolve) for text in texts or ())
+
+
+class MissingValue(ValueError):
+    """A variable that a sub-path needs has no value."""
+
+
+def expand_strictly(text: str, variables: Mapping[str, str]) -> str:
+    """As `expand`, but a variable that is missing or empty is an error: it would mount more than was asked for."""
+    missing = set()
+
+    def resolve(name: str) -> str:
+        value = variables.get(name, "")
+        if not value:
+            missing.add(name)
+        return value
+
+    expanded = expand(text, resolve)
+    if missing:
+        raise MissingValue("missing value for " + ", ".join(sorted(missing)))
+    return expanded

@@ -1,0 +1,295 @@
+"""What a pod's spec means on Linux: security contexts, resources, paths and mounts. A part of `os_linux.LinuxRules`."""
+
+from __future__ import annotations
+
+import errno
+import os
+import posixpath
+from collections.abc import Mapping
+from typing import Any, Final, Literal, Protocol, cast
+
+from transom.hosts.api import Files, Host
+from transom.kubelet.base import ContainerFailure
+from transom.kubelet.config import KubeletConfig
+from transom.kubelet.hostpath import check_host_path
+from transom.kubelet.security import (
+    described,
+    effective,
+    has_privileged_container,
+    pod_context,
+    root_problem,
+    sysctls,
+)
+from transom.machinery import podutil, quantity
+from transom.machinery.field import go_quote
+from transom.machinery.objects import Object
+from transom.runtime.api import Image, LinuxContainer, LinuxResources, LinuxSandbox, Version, WindowsContainer
+
+MASKED: Final = (
+    "/proc/acpi", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list", "/proc/timer_stats",
+    "/proc/sched_debug", "/proc/scsi", "/sys/firmware",
+)
+READ_ONLY: Final = ("/proc/asound", "/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
+
+_MIN_SHARES, _SHARES_A_CPU = 2, 1024
+_PERIOD, _MIN_QUOTA = 100_000, 1_000
+_OOM_GUARANTEED, _OOM_BEST_EFFORT = -997, 1000
+_CRITICAL_PRIORITY = 2_000_000_000
+_HUGE_PAGES: Final[Mapping[str, int]] = {"2MB": 0, "1GB": 0}
+_PAGE_NAMES: Final = {"2Mi": "2MB", "1Gi": "1GB"}
+_APPARMOR = "container.apparmor.security.beta.kubernetes.io/"
+_SECCOMP_CONTAINER = "container.seccomp.security.alpha.kubernetes.io/"
+_SECCOMP_POD = "seccomp.security.alpha.kubernetes.io/pod"
+_PROPAGATION: Final[Mapping[str | None, Literal["private", "hostToContainer", "bidirectional"]]] = {
+    None: "private", "None": "private", "HostToContainer": "hostToContainer", "Bidirectional": "bidirectional",
+}
+_READ_WRITE, _READ, _SEARCH, _SET_GID = 0o660, 0o440, 0o110, 0o2000
+
+
+class _Mounting(Files, Protocol):
+    """Files of a Linux machine, which can have a file system in memory at any directory."""
+
+    def mount_tmpfs(self, path: str, size: int) -> None: ...
+    def unmount(self, path: str) -> None: ...
+    def is_mount(self, path: str) -> bool: ...
+
+
+class LinuxPods:
+    __slots__ = ()
+
+    # Sandboxes and containers
+
+    def sandbox_options(self, pod: Object, config: KubeletConfig) -> LinuxSandbox:
+        spec, context = pod["spec"], pod_context(pod)
+        groups = [] if context.get("fsGroup") is None else [context["fsGroup"]]
+        return LinuxSandbox(
+            host_network=bool(spec.get("hostNetwork")),
+            host_pid=bool(spec.get("hostPID")),
+            host_ipc=bool(spec.get("hostIPC")),
+            share_processes=bool(spec.get("shareProcessNamespace")),
+            privileged=has_privileged_container(spec),
+            run_as_user=context.get("runAsUser"),
+            run_as_group=context.get("runAsGroup"),
+            supplemental_groups=(*groups, *(context.get("supplementalGroups") or ())),
+            sysctls=sysctls(context),
+            selinux=context.get("seLinuxOptions"),
+            seccomp="runtime/default",
+            cgroup_parent=_cgroup_parent(pod) if config.cgroups_per_qos else "",
+        )
+
+    def container_options(
+        self, pod: Object, container: Object, image: Image, host: Host, config: KubeletConfig
+    ) -> tuple[LinuxContainer | None, WindowsContainer | None]:
+        context = effective(pod, container)
+        _verify_non_root(pod, container, context, image, config)
+        spec, of_pod = pod["spec"], pod_context(pod)
+        groups = [] if of_pod.get("fsGroup") is None else [of_pod["fsGroup"]]
+        user = context.get("runAsUser")
+        capabilities = context.get("capabilities") or {}
+        unmasked = context.get("procMount") == "Unmasked"
+        annotations = pod["metadata"].get("annotations") or {}
+        return LinuxContainer(
+            resources=_resources(pod, container, host),
+            privileged=bool(context.get("privileged")),
+            run_as_user=user if user is not None else image.uid,
+            run_as_user_name="" if user is not None else image.username,
+            run_as_group=context.get("runAsGroup"),
+            supplemental_groups=(*groups, *(of_pod.get("supplementalGroups") or ())),
+            add_capabilities=tuple(capabilities.get("add") or ()),
+            drop_capabilities=tuple(capabilities.get("drop") or ()),
+            read_only_root=bool(context.get("readOnlyRootFilesystem")),
+            no_new_privileges=context.get("allowPrivilegeEscalation") is False,
+            selinux=context.get("seLinuxOptions"),
+            seccomp=_seccomp(pod, container, annotations, posixpath.join(config.root_dir, "seccomp")),
+            apparmor=annotations.get(_APPARMOR + container["name"], ""),
+            masked_paths=() if unmasked else MASKED,
+            read_only_paths=() if unmasked else READ_ONLY,
+            pid_namespace="node" if spec.get("hostPID") else "pod" if spec.get("shareProcessNamespace") else "container",
+        ), None
+
+    def mount_path(self, path: str) -> str:
+        return path if path.startswith("/") else self.absolute_path(path)
+
+    def absolute_path(self, path: str) -> str:
+        return "/" + posixpath.normpath("/" + path).lstrip("/")
+
+    def host_path(self, path: str) -> str:
+        return path
+
+    def is_absolute(self, path: str) -> bool:
+        return path.startswith("/")
+
+    def join(self, *parts: str) -> str:
+        return posixpath.join(*parts)
+
+    def split(self, path: str) -> list[str]:
+        return path.split("/")
+
+    def file_error(self, operation: str, path: str, problem: OSError) -> str:
+        return f"{operation} {path}: {error_text(problem)}"
+
+    def single_file_mounts(self, runtime: Version) -> bool:
+        return True
+
+    def manages_hosts_file(self, runtime: Version, release: tuple[int, int]) -> bool:
+        return True
+
+    def hosts_file(self) -> tuple[str, str]:
+        return "/etc/hosts", "/etc/hosts"
+
+    def mount_propagation(self, asked: str | None) -> Literal["private", "hostToContainer", "bidirectional"]:
+        if asked not in _PROPAGATION:
+            raise ContainerFailure("CreateContainerConfigError", f"invalid MountPropagation mode: {go_quote(asked or '')}")
+        return _PROPAGATION[asked]
+
+    def stop_grace(self, runtime: Version, grace: float) -> float:
+        return grace
+
+    # Volumes
+
+    def mount_tmpfs(self, files: Files, path: str, size: int) -> bool:
+        files.mkdir(path, 0o777)
+        tree = cast(_Mounting, files)
+        if not tree.is_mount(path):
+            tree.mount_tmpfs(path, size)
+        return True
+
+    def unmount(self, files: Files, path: str) -> None:
+        tree = cast(_Mounting, files)
+        if files.exists(path) and tree.is_mount(path):
+            tree.unmount(path)
+
+    def mount_huge_pages(self, files: Files, path: str, page_size: str) -> None:
+        files.mkdir(path, 0o777)
+
+    def mount_share(self, files: Files, source: str, target: str, kind: str, options: tuple[str, ...]) -> None:
+        return None
+
+    def block_devices(self) -> str:
+        return ""
+
+    def bind(self, files: Files, source: str, target: str) -> None:
+        files.mkdir(posixpath.dirname(target), 0o750)
+        if not _is_link(files, target):
+            files.symlink(source, target)
+
+    def set_ownership(self, files: Files, path: str, fs_group: int | None, read_only: bool = False) -> None:
+        if fs_group is not None:
+            _give_to_group(files, path, fs_group, _READ if read_only else _READ_WRITE)
+
+    def set_owner(self, files: Files, path: str, user: int) -> None:
+        files.chown(path, user, files.stat(path).gid)
+
+    def replace_link(self, files: Files, target: str, link: str) -> None:
+        fresh = link + "_tmp"
+        files.symlink(target, fresh)
+        files.rename(fresh, link)
+
+    def check_host_path(self, files: Files, path: str, kind: str) -> None:
+        check_host_path(files, path, kind, self.file_error)
+
+
+def error_text(problem: OSError) -> str:
+    """As Go words it."""
+    text = os.strerror(problem.errno or errno.EIO)
+    return text[:1].lower() + text[1:]
+
+
+def _cgroup_parent(pod: Object) -> str:
+    uid, qos = pod["metadata"]["uid"], podutil.qos_class(pod)
+    return f"/kubepods/pod{uid}" if qos == "Guaranteed" else f"/kubepods/{qos.lower()}/pod{uid}"
+
+
+def _verify_non_root(
+    pod: Object, container: Object, context: Mapping[str, Any], image: Image, config: KubeletConfig
+) -> None:
+    if context.get("runAsNonRoot"):
+        problem = root_problem(context, image)
+        if problem:
+            where = "" if config.release < (1, 20) else f" (pod: {go_quote(described(pod))}, container: {container['name']})"
+            raise ContainerFailure("CreateContainerConfigError", problem + where)
+
+
+def _resources(pod: Object, container: Object, host: Host) -> LinuxResources:
+    resources = container.get("resources") or {}
+    requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
+    milli_limit = quantity.parse(limits.get("cpu", "0")).milli_value()
+    milli = quantity.parse(requests.get("cpu", "0")).milli_value() or milli_limit
+    huge = {name.removeprefix("hugepages-"): amount for name, amount in limits.items() if name.startswith("hugepages-")}
+    pages = _HUGE_PAGES
+    if huge:
+        asked = {_PAGE_NAMES[size]: quantity.parse(text).value() for size, text in huge.items() if size in _PAGE_NAMES}
+        pages = {**_HUGE_PAGES, **asked}
+    return LinuxResources(
+        cpu_period=_PERIOD,
+        cpu_quota=max(milli_limit * _PERIOD // 1000, _MIN_QUOTA) if milli_limit else 0,
+        cpu_shares=max(milli * _SHARES_A_CPU // 1000, _MIN_SHARES),
+        memory_limit=quantity.parse(limits.get("memory", "0")).value(),
+        oom_score_adj=oom_score_adjustment(pod, container, host.hardware.memory),
+        hugepages=pages,
+    )
+
+
+def oom_score_adjustment(pod: Object, container: Object, memory: int) -> int:
+    if _is_critical(pod):
+        return _OOM_GUARANTEED
+    match podutil.qos_class(pod):
+        case "Guaranteed":
+            return _OOM_GUARANTEED
+        case "BestEffort":
+            return _OOM_BEST_EFFORT
+    requests = (container.get("resources") or {}).get("requests") or {}
+    score = 1000 - 1000 * quantity.parse(requests.get("memory", "0")).value() // memory
+    return min(max(score, 1000 + _OOM_GUARANTEED), _OOM_BEST_EFFORT - 1)
+
+
+def _is_critical(pod: Object) -> bool:
+    annotations = pod["metadata"].get("annotations") or {}
+    if annotations.get("kubernetes.io/config.source", "api") != "api" or "kubernetes.io/config.mirror" in annotations:
+        return True
+    return (pod["spec"].get("priority") or 0) >= _CRITICAL_PRIORITY
+
+
+def _seccomp(pod: Object, container: Object, annotations: Mapping[str, str], root: str) -> str:
+    field = (container.get("securityContext") or {}).get("seccompProfile")
+    if field is not None:
+        return _seccomp_field(field, root)
+    annotation = annotations.get(_SECCOMP_CONTAINER + container["name"])
+    if annotation is None:
+        field = pod_context(pod).get("seccompProfile")
+        if field is not None:
+            return _seccomp_field(field, root)
+        annotation = annotations.get(_SECCOMP_POD)
+    if annotation and annotation.startswith("localhost/"):
+        return "localhost/" + posixpath.join(root, annotation.removeprefix("localhost/"))
+    return annotation or ""
+
+
+def _seccomp_field(profile: Mapping[str, Any], root: str) -> str:
+    match profile.get("type"):
+        case "RuntimeDefault":
+            return "runtime/default"
+        case "Localhost" if profile.get("localhostProfile"):
+            return "localhost/" + posixpath.join(root, profile["localhostProfile"])
+        case "Unconfined":
+            return "unconfined"
+    return ""
+
+
+def _is_link(files: Files, path: str) -> bool:
+    try:
+        return files.stat(path, follow=False).kind == "symlink"
+    except OSError:
+        return False
+
+
+def _give_to_group(files: Files, path: str, group: int, mask: int) -> None:
+    """Children first, so that a directory shows by its own group that all below it is done."""
+    stat = files.stat(path, follow=False)
+    if stat.kind == "symlink":
+        return
+    if stat.kind == "directory":
+        for name in files.listdir(path):
+            _give_to_group(files, posixpath.join(path, name), group, mask)
+    files.chown(path, stat.uid, group)
+    files.chmod(path, stat.mode | mask | (_SET_GID | _SEARCH if stat.kind == "directory" else 0))

@@ -1,0 +1,229 @@
+"""Mounts the volumes of pods, keeps those up to date whose content changes, and takes them away.
+
+A volume that fails is tried again after half a second, then twice as long each time; who waits for a pod's volumes waits
+two minutes at most. What was tried and when is remembered from one wait to the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from transom.client.events import WARNING
+from transom.kubelet import paths
+from transom.kubelet.base import Env, VolumeFailure
+from transom.kubelet.referenced import FRESH, SHARED, ReferencedObjects
+from transom.kubelet.volumes import (
+    claims,
+    config_map,
+    csi,
+    downward_api,
+    empty_dir,
+    host_path,
+    in_tree,
+    local,
+    projected,
+    secret,
+)
+from transom.kubelet.volumes.block import map_device
+from transom.kubelet.volumes.plugin import Mounted, Plugin, SilentFailure, Spec, StageFailure, Tools
+from transom.kubelet.volumes.tokens import TokenManager
+from transom.machinery.objects import Object
+
+MOUNT_SECONDS: Final = 2 * 60 + 3.0
+_FIRST_WAIT, _LONGEST_WAIT = 0.5, 2 * 60 + 2.0
+_SET_UP = "MountVolume.SetUp failed"
+
+PLUGINS: Final[Mapping[str, Plugin]] = {
+    "secret": secret.PLUGIN,
+    "configMap": config_map.PLUGIN,
+    "projected": projected.PLUGIN,
+    "downwardAPI": downward_api.PLUGIN,
+    "emptyDir": empty_dir.PLUGIN,
+    "hostPath": host_path.PLUGIN,
+    "local": local.PLUGIN,
+    "csi": csi.PLUGIN,
+    **in_tree.PLUGINS,
+}
+
+
+class _Waiting:
+    """A volume that failed."""
+
+    __slots__ = ("at", "seconds")
+
+    def __init__(self) -> None:
+        self.at = 0.0
+        self.seconds = 0.0
+
+    def failed(self, now: float) -> None:
+        self.seconds = min(self.seconds * 2, _LONGEST_WAIT) or _FIRST_WAIT
+        self.at = now + self.seconds
+
+
+class _PodVolumes:
+    __slots__ = ("kept_up", "mounted", "waiting")
+
+    def __init__(self) -> None:
+        self.mounted: dict[str, Mounted] = {}
+        self.kept_up: tuple[Spec, ...] = ()  # those whose content may change
+        self.waiting: dict[str, _Waiting] | None = None
+
+
+class VolumeManager:
+    def __init__(self, env: Env, objects: ReferencedObjects) -> None:
+        self._env = env
+        self._tools = Tools(env, objects, TokenManager(env.client, env.clock, env.rng))
+        self._pods: dict[str, _PodVolumes] = {}
+
+    # What the pod workers ask
+
+    async def mount(self, pod: Object) -> None:
+        uid = pod["metadata"]["uid"]
+        state = self._pods.get(uid)
+        if state is None:
+            self._make_directories(uid)
+            state = self._pods[uid] = _PodVolumes()
+        expected, devices = claims.used_volumes(pod)
+        missing = [name for name in expected if name not in state.mounted]
+        for spec in state.kept_up:
+            await self._attempt(pod, spec, state, SHARED)
+        if missing:
+            await self._mount_missing(pod, state, expected, devices, missing)
+
+    async def unmount(self, uid: str) -> None:
+        """The containers of the pod have ended."""
+        env = self._env
+        files, directory = env.host.files, paths.pod_dir(env, uid)
+        try:
+            if files.exists(directory):
+                self._unmount_memory(uid)
+                files.remove(directory, recursive=True)
+        except OSError as problem:
+            raise VolumeFailure(env.os.file_error("remove", directory, problem)) from problem
+        self._pods.pop(uid, None)
+        self._tools.tokens.forget(uid)
+
+    def mounted(self, uid: str) -> bool:
+        return uid in self._pods or self._env.host.files.exists(paths.pod_dir(self._env, uid))
+
+    def pods(self) -> Sequence[str]:
+        files, directory = self._env.host.files, paths.pods_dir(self._env)
+        return files.listdir(directory) if files.exists(directory) else ()
+
+    # What containers are made of
+
+    def of(self, uid: str) -> Mapping[str, Mounted]:
+        """Volumes of the pod that are there, by their names in the pod."""
+        state = self._pods.get(uid)
+        return state.mounted if state is not None else {}
+
+    def groups(self, pod: Object) -> tuple[int, ...]:
+        """Supplementary groups that go with the pod's persistent volumes, beside those that it has anyway."""
+        asked = (pod["spec"].get("securityContext") or {}).get("supplementalGroups") or ()
+        texts = {m.group for m in self.of(pod["metadata"]["uid"]).values() if m.group}
+        return tuple(int(t) for t in sorted(texts) if t.isdigit() and int(t) not in asked)
+
+    # How
+
+    def _make_directories(self, uid: str) -> None:
+        env = self._env
+        directory = paths.pod_dir(env, uid)
+        try:
+            for below in ("volumes", "plugins"):
+                env.host.files.mkdir(env.os.join(directory, below), 0o750)
+        except OSError as problem:
+            raise VolumeFailure(env.os.file_error("mkdir", directory, problem)) from problem
+
+    async def _mount_missing(
+        self, pod: Object, state: _PodVolumes, expected: Mapping[str, None], devices: set[str], missing: list[str]
+    ) -> None:
+        clock = self._env.clock
+        end = clock.monotonic() + MOUNT_SECONDS
+        specs, problems = await self._specs(pod, devices, missing)
+        while True:
+            for spec in specs:
+                await self._attempt(pod, spec, state, FRESH)
+            specs = [spec for spec in specs if spec.outer not in state.mounted]
+            if problems:
+                raise self._failure(expected, state, "; ".join(problems))
+            if not specs:
+                state.waiting = None
+                return
+            now = clock.monotonic()
+            if now >= end:
+                raise self._failure(expected, state, "timed out waiting for the condition")
+            waiting = state.waiting or {}
+            due = min(waiting[spec.outer].at for spec in specs)
+            await clock.sleep(max(min(due, end) - now, 0.0))
+
+    async def _specs(self, pod: Object, devices: set[str], missing: list[str]) -> tuple[list[Spec], list[str]]:
+        by_name = {volume["name"]: volume for volume in pod["spec"].get("volumes") or ()}
+        specs, problems = [], []
+        for name in missing:
+            try:
+                spec = await claims.resolve(self._env.client, pod, by_name[name], name in devices)
+                if spec.kind not in PLUGINS:
+                    raise VolumeFailure(
+                        f'failed to get Plugin from volumeSpec for volume "{spec.name}" err=no volume plugin matched'
+                    )
+                specs.append(spec)
+            except VolumeFailure as problem:
+                problems.append(str(problem))
+        return specs, problems
+
+    @staticmethod
+    def _failure(expected: Mapping[str, None], state: _PodVolumes, why: str) -> VolumeFailure:
+        unmounted = " ".join(name for name in expected if name not in state.mounted)
+        return VolumeFailure(f"unmounted volumes=[{unmounted}], unattached volumes=[{' '.join(expected)}]: {why}")
+
+    async def _attempt(self, pod: Object, spec: Spec, state: _PodVolumes, max_age: float) -> None:
+        """One try, when its time has come."""
+        waiting = state.waiting.get(spec.outer) if state.waiting else None
+        if waiting is not None and self._env.clock.monotonic() < waiting.at:
+            return
+        plugin = PLUGINS[spec.kind]
+        try:
+            mounted = await self._set_up(pod, spec, plugin, state.mounted.get(spec.outer), max_age)
+        except VolumeFailure as problem:
+            self._failed(pod, spec, state, problem)
+        except OSError as problem:
+            path = problem.filename or spec.name
+            self._failed(pod, spec, state, VolumeFailure(self._env.os.file_error("open", path, problem)))
+        else:
+            mounted.group = spec.group
+            if plugin.refreshes and spec.outer not in state.mounted:
+                state.kept_up += (spec,)
+            state.mounted[spec.outer] = mounted
+            if waiting is not None and state.waiting is not None:
+                del state.waiting[spec.outer]
+
+    async def _set_up(self, pod: Object, spec: Spec, plugin: Plugin, before: Mounted | None, max_age: float) -> Mounted:
+        if spec.persistent is not None and not claims.fits_node(spec.persistent, self._node_labels()):
+            stage = "MapVolume" if spec.block else "MountVolume"
+            raise StageFailure(f"{stage}.NodeAffinity check failed", "no matching NodeSelectorTerms")
+        if spec.block:
+            return await map_device(self._tools, pod, spec, plugin.name)
+        return await plugin.set_up(self._tools, pod, spec, before, max_age)
+
+    def _node_labels(self) -> Mapping[str, str]:
+        node = self._env.node()
+        return (node["metadata"].get("labels") or {}) if node is not None else {}
+
+    def _failed(self, pod: Object, spec: Spec, state: _PodVolumes, problem: VolumeFailure) -> None:
+        if state.waiting is None:
+            state.waiting = {}
+        state.waiting.setdefault(spec.outer, _Waiting()).failed(self._env.clock.monotonic())
+        if isinstance(problem, SilentFailure):
+            return
+        stage, reason = (problem.stage, problem.reason) if isinstance(problem, StageFailure) else (_SET_UP, "FailedMount")
+        self._env.events.event(pod, WARNING, reason, f'{stage} for volume "{spec.name}" : {problem}')
+
+    def _unmount_memory(self, uid: str) -> None:
+        """Volumes in memory must be unmounted before their directories can go; also those of a kubelet before this one."""
+        env = self._env
+        files = env.host.files
+        top = env.os.join(paths.pod_dir(env, uid), "volumes")
+        for plugin in files.listdir(top) if files.exists(top) else ():
+            for name in files.listdir(env.os.join(top, plugin)):
+                env.os.unmount(files, env.os.join(top, plugin, name))
