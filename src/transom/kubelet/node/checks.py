@@ -5,6 +5,7 @@ from __future__ import annotations
 from transom.hosts.api import Host
 from transom.kubelet.admission.sysctls import Sysctls
 from transom.kubelet.config import KubeletConfig
+from transom.kubelet.eviction import thresholds
 from transom.kubelet.node import allocatable
 from transom.kubelet.osrules import OsRules
 
@@ -84,12 +85,7 @@ def _resources(config: KubeletConfig, rules: OsRules, host: Host) -> list[str]:
     try:
         for part in (config.kube_reserved, config.system_reserved):
             allocatable.parse_reserved(part)
-        for thresholds in (allocatable.hard_thresholds(config, rules), config.eviction_soft):
-            for signal, text in thresholds.items():
-                allocatable.parse_threshold(signal, text)
-        for signal in config.eviction_soft:
-            if signal not in config.eviction_soft_grace_period:
-                raise ValueError(f"grace period must be specified for the soft eviction threshold {signal}")
+        thresholds.configured(config, rules)
         Sysctls(config.allowed_unsafe_sysctls, config.release)
     except ValueError as problem:
         return [str(problem)]
