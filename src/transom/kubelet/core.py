@@ -168,8 +168,10 @@ class Core:
         task.add_done_callback(self._background.discard)
 
     def _happened(self, event: Event) -> None:
-        if event.kind != "removed":
-            self.workers.wake_uid(event.pod_uid)
+        worker = self.workers.get(event.pod_uid)
+        # While a worker is busy, what starts is its own doing.
+        if worker is not None and (event.kind == "died" or (event.kind != "removed" and worker.task is None)):
+            self.workers.wake(worker)
 
     def _probed(self, uid: str) -> None:
         worker = self.workers.get(uid)

@@ -1,0 +1,165 @@
+"""Nodes on virtual time: an API server on a memory store, and beside it the core of a kubelet with fakes around it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from transom.apiserver.context import User
+from transom.apiserver.inprocess import InProcessClient
+from transom.apiserver.server import ServerOptions, build
+from transom.client.events import EventRecorder
+from transom.client.resources import EVENTS, NODES, PODS, SERVICE_ACCOUNTS
+from transom.hosts.linux import LinuxHost
+from transom.kit.clock import VirtualClock
+from transom.kubelet import os_linux
+from transom.kubelet.base import Env
+from transom.kubelet.config import KubeletConfig
+from transom.kubelet.core import Core
+from transom.kubelet.parts import PodSource
+from transom.machinery.errors import ApiError
+from transom.machinery.objects import Object
+from transom.store.memory import MemoryStore
+
+from .fakes import FakeParts, FakeRuntime
+
+NODE = "node1"
+
+
+class NoServices:
+    async def synced(self) -> None: ...
+
+    def list(self, namespace: str) -> list[Object]:
+        return []
+
+
+async def no_dial(address: str, port: int) -> Any:
+    raise ConnectionRefusedError(address, port)
+
+
+class Cluster:
+    """An API server; `client` is the administrator's. Namespace default has its account, and node1 is registered."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.rng = random.Random(7)
+        self.api = build(ServerOptions(store=MemoryStore(self.clock), clock=self.clock, rng=self.rng))
+        self.client = InProcessClient(self.api, User("admin", ("system:masters", "system:authenticated")))
+
+    async def start(self) -> None:
+        await self.api.start()
+        await self.settle()
+        await self.client.create(SERVICE_ACCOUNTS, "default", {"metadata": {"name": "default", "namespace": "default"}})
+        await self.client.create(NODES, "", {"metadata": {"name": NODE}})
+
+    def node_client(self, name: str = NODE) -> InProcessClient:
+        user = User(f"system:node:{name}", ("system:nodes", "system:authenticated"))
+        return InProcessClient(self.api, user, user_agent="kubelet")
+
+    async def settle(self, seconds: float = 0.5) -> None:
+        """Let everybody do what there is to do, for so long on the clock."""
+        await self.clock.run_for(seconds, turns=100)
+
+    async def create(self, name: str, **spec: Any) -> Object:
+        """A pod on node1 with one container `c`, unless told otherwise."""
+        status: Mapping[str, Any] = spec.pop("metadata", {})
+        pod = {
+            "metadata": {"name": name, **status},
+            "spec": {
+                "nodeName": NODE, "automountServiceAccountToken": False,
+                "containers": [{"name": "c", "image": "image"}], **spec,
+            },
+        }
+        return await self.client.create(PODS, "default", pod)
+
+    async def pod(self, name: str) -> Object:
+        return await self.client.get(PODS, "default", name)
+
+    async def missing(self, name: str) -> bool:
+        with suppress(ApiError):
+            await self.pod(name)
+            return False
+        return True
+
+    async def events(self) -> list[tuple[str, str, str]]:
+        """All events as (type, reason, message), in the order in which they were told."""
+        found = (await self.client.list(EVENTS, "default")).items
+        found.sort(key=lambda e: int(e["metadata"]["name"].rpartition(".")[2], 16))
+        return [(e["type"], e["reason"], e["message"]) for e in found]
+
+
+class CoreNode(Cluster):
+    """A node with the core of a kubelet; everything around it is `parts`, and `runtime` does what it is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts = FakeParts()
+        self.runtime = FakeRuntime(self.clock)
+        self.host = LinuxHost(NODE, self.clock)
+        self.sources: dict[str, PodSource] = {}
+        self.writes: list[tuple[str, Any]] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        await super().start()
+        await self.start_kubelet()
+
+    async def start_kubelet(self) -> None:
+        client = self.node_client()
+        self._count_writes(client)
+        events = EventRecorder(client, "kubelet", self.clock, self.rng, host=NODE)
+        node = await self.client.get(NODES, "", NODE)
+        env = Env(
+            KubeletConfig(NODE, "192.168.0.1"), os_linux.RULES, client, self.clock, self.rng, events, self.host,
+            self.runtime, NoServices(), no_dial, lambda: node,  # type: ignore[arg-type]
+        )
+        parts = self.parts
+        self.core = Core(
+            env, images=parts, builder=parts, hooks=parts, volumes=parts, admission=parts, mirrors=parts,
+            prober=parts.prober, sources=self.sources,
+        )
+        self._tasks = [asyncio.create_task(self.core.run()), asyncio.create_task(events.run())]
+        await self.settle()
+
+    async def stop_kubelet(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _count_writes(self, client: InProcessClient) -> None:
+        patch = client.patch
+
+        async def counted(resource: Any, namespace: str, name: str, body: Any, *args: Any, **more: Any) -> Object:
+            if resource is PODS:
+                self.writes.append((name, body))
+            return await patch(resource, namespace, name, body, *args, **more)
+
+        client.patch = counted  # type: ignore[method-assign]
+
+    async def stop(self) -> None:
+        await self.stop_kubelet()
+        await self.api.stop()
+
+
+@pytest.fixture
+def core() -> Callable[[Callable[[CoreNode], Awaitable[None]]], None]:
+    """Runs a scenario against the core of a kubelet."""
+
+    def run(scenario: Callable[[CoreNode], Awaitable[None]]) -> None:
+        async def main() -> None:
+            node = CoreNode()
+            async with asyncio.timeout(30):
+                await node.start()
+                try:
+                    await scenario(node)
+                finally:
+                    await node.stop()
+
+        asyncio.run(main())
+
+    return run

@@ -1,0 +1,400 @@
+"""The core of a kubelet with everything around it faked: what becomes of pods, what is told, what is done again."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from transom.client.api import STRATEGIC_PATCH
+from transom.client.resources import PODS
+from transom.kubelet.base import ContainerFailure, Rejection, VolumeFailure
+from transom.kubelet.parts import HookFailure
+from transom.runtime.api import RuntimeFailure
+
+from .conftest import CoreNode
+
+
+def conditions(pod: Any) -> dict[str, str]:
+    return {c["type"]: c["status"] for c in pod["status"]["conditions"]}
+
+
+def state(pod: Any, name: str = "c", kind: str = "containerStatuses") -> Any:
+    return next(s for s in pod["status"][kind] if s["name"] == name)
+
+
+def test_a_pod_runs_is_deleted_and_leaves_nothing(core: Any) -> None:
+    async def scenario(node: CoreNode) -> None:
+        created = await node.create("p")
+        await node.settle()
+        pod = await node.pod("p")
+        status = pod["status"]
+        assert status["phase"] == "Running"
+        assert [c["type"] for c in status["conditions"]] == ["Initialized", "Ready", "ContainersReady", "PodScheduled"]
+        assert set(conditions(pod).values()) == {"True"}
+        assert status["podIP"] == "10.0.0.1" and status["podIPs"] == [{"ip": "10.0.0.1"}]
+        assert status["hostIP"] == "192.168.0.1" and status["startTime"] == "2020-01-02T03:04:06Z"
+        assert state(pod) == {
+            "name": "c", "state": {"running": {"startedAt": "2020-01-02T03:04:06Z"}}, "lastState": {}, "ready": True,
+            "restartCount": 0, "image": "image", "imageID": "sha256:1", "containerID": "docker://container2",
+            "started": True,
+        }
+        assert len(node.writes) == 1  # that it was being created was over before it was worth telling
+        assert node.core.statuses.get(pod["metadata"]["uid"]) == status
+
+        await node.client.delete(PODS, "default", "p")
+        await node.settle()
+        assert await node.missing("p")
+        assert not node.runtime.sandboxes() and not node.runtime.containers() and not node.parts.mounts
+        assert not node.parts.probed and node.core.workers.get(created["metadata"]["uid"]) is None
+        assert node.core.statuses.get(created["metadata"]["uid"]) is None
+        assert ("stop_container", "c", 30) in node.runtime.calls
+        assert await node.events() == [
+            ("Normal", "Created", "Created container c"),
+            ("Normal", "Started", "Started container c"),
+            ("Normal", "Killing", "Stopping container c"),
+        ]
+
+    core(scenario)
+
+
+def test_a_slow_start_is_told(core: Any) -> None:
+    async def scenario(node: CoreNode) -> None:
+        node.parts.mount_waits = asyncio.Event()
+        await node.create("p")
+        await node.settle()
+        pod = await node.pod("p")
+        assert pod["status"]["phase"] == "Pending"
+        assert state(pod)["state"] == {"waiting": {"reason": "ContainerCreating"}}
+        ready = next(c for c in pod["status"]["conditions"] if c["type"] == "Ready")
+        assert (ready["reason"], ready["message"]) == ("ContainersNotReady", "containers with unready status: [c]")
+        node.parts.mount_waits.set()
+        await node.settle()
+        assert (await node.pod("p"))["status"]["phase"] == "Running"
+        assert len(node.writes) == 2
+
+    core(scenario)
+
+
+def test_a_pod_that_waits_is_deleted_at_once(core: Any) -> None:
+    async def scenario(node: CoreNode) -> None:
+        node.parts.mount_waits = asyncio.Event()
+        await node.create("p")
+        await node.settle()
+        await node.client.delete(PODS, "default", "p")
+        await node.settle()
+        assert await node.missing("p")
+        assert not node.runtime.calls
+
+    core(scenario)
+
+
+def test_init_containers_run_in_order(core: Any) -> None:
+    async def scenario(node: CoreNode) -> None:
+        await node.create("p", initContainers=[{"name": "a", "image": "i"}, {"name": "b", "image": "i"}])
+        await node.settle()
+        pod = await node.pod("p")
+        assert pod["status"]["phase"] == "Pending"
+        assert state(pod, "b", "initContainerStatuses")["state"] == {"waiting": {"reason": "PodInitializing"}}
+        initialized = pod["status"]["conditions"][0]
+        assert initialized["message"] == "containers with incomplete status: [a b]"
+        node.runtime.exit_all("a", 0)
+        await node.settle()
+        assert state(await node.pod("p"), "a", "initContainerStatuses")["ready"]
+        node.runtime.exit_all("b", 0)
+        await node.settle()
+        pod = await node.pod("p")
+        assert pod["status"]["phase"] == "Running" and conditions(pod)["Initialized"] == "True"
+        assert [c[1] for c in node.runtime.calls if c[0] == "start_container"] == ["a", "b", "c"]
+
+    core(scenario)
+
+
+def test_an_init_container_that_fails_ends_a_pod_that_never_restarts(core: Any) -> None:
+    async def scenario(node: CoreNode) -> None:
+        await node.create("p", initContainers=[{"name": "a", "image": "i"}], restartPolicy="Never")
+        await node.settle()
+        node.runtime.exit_all("a", 3)
+        await node.settle()
+        pod = await node.pod("p")
+        assert pod["status"]["phase"] == "Failed"
+        assert state(pod, "a", "initContainerStatuses")["state"]["terminated"]["exitCode"] == 3
+        assert node.runtime.sandboxes()[0].state == "notready"
+
+    core(scenario)
+
+
+def test_a_container_that_crashes_waits_longer_and_longer(core: Any) -> None:
+    async def scenario(node: CoreNode) -> None:
+        node.runtime.start_exits["c"] = [1] * 20
+        pod = await node.create("p")
+        uid = pod["metadata"]["uid"]
+        await node.settle()
+        entry = state(await node.pod("p"))
+        assert entry["restartCount"] == 1  # the first restart comes at once
+        assert entry["state"] == {"waiting": {
+            "reason": "CrashLoopBackOff",
+            "message": f"back-off 10s restarting failed container=c pod=p_default({uid})",
+        }}
+        assert entry["lastState"]["terminated"]["exitCode"] == 1
+        assert (await node.pod("p"))["status"]["phase"] == "Running"
+        await node.settle(16)
+        entry = state(await node.pod("p"))
+        assert entry["restartCount"] == 2 and "back-off 20s" in entry["state"]["waiting"]["message"]
+        await node.settle(1000)
+        entry = state(await node.pod("p"))
+        assert "back-off 5m0s" in entry["state"]["waiting"]["message"]
+        assert len(node.runtime.containers()) <= 2
+        assert ("Warning", "BackOff", "Back-off restarting failed container") in await node.events()
+
+    core(scenario)
+
+
+def test_restart_policies(core: Any) -> None:
+    async def scenario(node: CoreNode) -> None:
+        await node.create("never", restartPolicy="Never", containers=[{"name": "x", "image": "i"}])
+        await node.create("failure", restartPolicy="OnFailure", containers=[{"name": "y", "image": "i"}])
+        await node.settle()
+        node.runtime.exit_all("x", 4)
+        node.runtime.exit_all("y", 4)
+        await node.settle()
+        assert (await node.pod("never"))["status"]["phase"] == "Failed"
+        assert state(await node.pod("failure"), "y")["restartCount"] == 1
+        node.runtime.exit_all("y", 0)
+        await node.settle()
+        pod = await node.pod("failure")
+        assert pod["status"]["phase"] == "Succeeded"
+        assert pod["status"]["podIP"]
+        ready = next(c for c in pod["status"]["conditions"] if c["type"] == "Ready")
+        assert (ready["status"], ready["reason"]) == ("False", "PodCompleted")
+        assert all(s.state == "notready" for s in node.runtime.sandboxes())
+        assert not node.parts.mounts
+        await node.client.delete(PODS, "default", "failure")
+        await node.settle()
+        assert await node.missing("failure")
+
+    core(scenario)
+
+
+def test_failures_on_the_way_up(core: Any) -> None:
+    async def scenario(node: CoreNode) -> None:
+        node.parts.mount_failures = [VolumeFailure("unmounted volumes=[v]")]
+        node.runtime.fail["run_sandbox"] = [RuntimeFailure("Unknown", "no network")]
+        node.parts.pull_failures["image"] = [ContainerFailure("ErrImagePull", "not found")]
+        node.parts.config_failures = [ContainerFailure("CreateContainerConfigError", 'secret "s" not found')]
+        node.runtime.fail["create_container"] = [RuntimeFailure("Unknown", "bad mount")]
+        node.runtime.fail["start_container"] = [RuntimeFailure("Unknown", "no such file")]
+        await node.create("p")
+        seen = []
+        for _ in range(30):
+            await node.settle(3)
+            waiting = state(await node.pod("p"))["state"].get("waiting") or {}
+            if waiting and (not seen or seen[-1] != waiting):
+                seen.append(waiting)
+        assert seen == [
+            {"reason": "ContainerCreating"},
+            {"reason": "ErrImagePull", "message": "not found"},
+            {"reason": "CreateContainerConfigError", "message": 'secret "s" not found'},
+            {"reason": "CreateContainerError", "message": "bad mount"},
+            {"reason": "RunContainerError", "message": "no such file"},
+        ]
+        assert (await node.pod("p"))["status"]["phase"] == "Running"
+        assert [e for e in await node.events() if e[0] == "Warning"] == [
+            ("Warning", "FailedMount", "Unable to attach or mount volumes: unmounted volumes=[v]"),
+            ("Warning", "FailedCreatePodSandBox",
+             "Failed to create pod sandbox: rpc error: code = Unknown desc = no network"),
+            ("Warning", "Failed", 'Error: secret "s" not found'),
+            ("Warning", "Failed", "Error: bad mount"),
+            ("Warning", "Failed", "Error: no such file"),
+        ]
+
+    core(scenario)
+
+
+def test_probes_change_readiness_and_restart(core: Any) -> None:
+    async def scenario(node: CoreNode) -> None:
+        probe = {"tcpSocket": {"port": 80}}
+        pod = await node.create("p", containers=[
+            {"name": "c", "image": "i", "readinessProbe": probe, "livenessProbe": probe, "startupProbe": probe}
+        ])
+        uid = pod["metadata"]["uid"]
+        await node.settle()
+        assert (state(await node.pod("p"))["ready"], state(await node.pod("p"))["started"]) == (False, False)
+        container = node.runtime.containers(uid)[0].id
+        node.parts.report(uid, "startup", container, True)
+        node.parts.report(uid, "readiness", container, True)
+        await node.settle()
+        pod = await node.pod("p")
+        assert state(pod)["ready"] and state(pod)["started"] and conditions(pod)["Ready"] == "True"
+        node.parts.report(uid, "liveness", container, False)
+        await node.settle()
+        pod = await node.pod("p")
+        assert state(pod)["restartCount"] == 1 and not state(pod)["ready"]
+        assert ("Normal", "Killing", "Container c failed liveness probe, will be restarted") in await node.events()
+
+    core(scenario)
+
+
+def test_another_image_restarts_the_container(core: Any) -> None:
+    async def scenario(node: CoreNode) -> None:
+        await node.create("p", restartPolicy="Never")
+        await node.settle()
+        await node.client.patch(
+            PODS, "default", "p", {"spec": {"containers": [{"name": "c", "image": "other"}]}}, STRATEGIC_PATCH
+        )
+        await node.settle()
+        entry = state(await node.pod("p"))
+        assert entry["image"] == "other" and entry["restartCount"] == 1
+        assert ("Normal", "Killing", "Container c definition changed, will be restarted") in await node.events()
+
+    core(scenario)
+
+
+def test_a_lost_sandbox_is_made_again(core: Any) -> None:
+    async def scenario(node: CoreNode) -> None:
+        await node.create("p")
+        await node.settle()
+        await node.stop_kubelet()
+        node.runtime.lose_sandboxes()
+        await node.start_kubelet()
+        await node.settle(20)
+        pod = await node.pod("p")
+        assert pod["status"]["phase"] == "Running" and state(pod)["restartCount"] == 1
+        assert node.runtime.sandboxes()[0].config.attempt == 1 and pod["status"]["podIP"] == "10.0.0.3"
+        assert ("Normal", "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.") in await node.events()
+
+    core(scenario)
+
+
+def test_a_new_kubelet_goes_on_with_what_runs(core: Any) -> None:
+    async def scenario(node: CoreNode) -> None:
+        await node.create("stays")
+        await node.create("goes")
+        await node.create("deleted")
+        await node.settle()
+        before = (await node.pod("stays"))["status"]
+        await node.stop_kubelet()
+        await node.client.delete(PODS, "default", "goes", grace=0)
+        await node.client.delete(PODS, "default", "deleted")
+        node.runtime.calls.clear()
+        await node.start_kubelet()
+        assert (await node.pod("stays"))["status"] == before
+        assert await node.missing("deleted")
+        assert [s.config.name for s in node.runtime.sandboxes()] == ["stays"]
+        assert len(node.parts.mounts) == 1
+        assert not [c for c in node.runtime.calls if c[0] in ("run_sandbox", "start_container")]
+
+    core(scenario)
+
+
+def test_the_deadline(core: Any) -> None:
+    async def scenario(node: CoreNode) -> None:
+        await node.create("p", activeDeadlineSeconds=20)
+        await node.settle(19)
+        assert (await node.pod("p"))["status"]["phase"] == "Running"
+        await node.settle(2)
+        status = (await node.pod("p"))["status"]
+        assert (status["phase"], status["reason"]) == ("Failed", "DeadlineExceeded")
+        assert status["message"] == "Pod was active on the node longer than the specified deadline"
+        assert "terminated" in status["containerStatuses"][0]["state"]
+        assert node.runtime.containers()[0].state != "running"
+
+    core(scenario)
+
+
+def test_a_refused_pod_fails_and_can_be_deleted(core: Any) -> None:
+    async def scenario(node: CoreNode) -> None:
+        node.parts.refused = Rejection("OutOfcpu", "Node didn't have enough resource: cpu")
+        await node.create("p")
+        await node.settle()
+        assert (await node.pod("p"))["status"] == {
+            "phase": "Failed", "reason": "OutOfcpu", "message": "Pod Node didn't have enough resource: cpu",
+            "startTime": "2020-01-02T03:04:06Z",
+        }
+        assert ("Warning", "OutOfcpu", "Node didn't have enough resource: cpu") in await node.events()
+        await node.client.delete(PODS, "default", "p")
+        await node.settle()
+        assert await node.missing("p") and not node.runtime.calls
+
+    core(scenario)
+
+
+def test_eviction_leaves_a_bare_status(core: Any) -> None:
+    async def scenario(node: CoreNode) -> None:
+        pod = await node.create("p")
+        await node.settle()
+        await node.core.kill_pod(pod, "Evicted", "The node was low on resource: memory. ", 0)
+        await node.settle()
+        status = (await node.pod("p"))["status"]
+        assert status == {
+            "phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory. ",
+            "startTime": status["startTime"],
+        }
+        assert ("stop_container", "c", 0) in node.runtime.calls
+        assert not node.runtime.containers() and not node.parts.mounts
+
+    core(scenario)
+
+
+def test_hooks(core: Any) -> None:
+    async def scenario(node: CoreNode) -> None:
+        handler = {"exec": {"command": ["x"]}}
+        node.parts.hook_failures = [HookFailure("Exec lifecycle hook ([x]) failed", "exited with 1")]
+        await node.create("p", restartPolicy="Never", containers=[
+            {"name": "c", "image": "i", "lifecycle": {"postStart": handler, "preStop": handler}}
+        ])
+        await node.settle()
+        assert ("Warning", "FailedPostStartHook", "Exec lifecycle hook ([x]) failed") in await node.events()
+        assert ("Normal", "Killing", "FailedPostStartHook") in await node.events()
+        assert [name for name, _ in node.parts.hooks] == ["c", "c"]
+
+    core(scenario)
+
+
+def test_a_finalizer_holds_the_object_only(core: Any) -> None:
+    async def scenario(node: CoreNode) -> None:
+        await node.create("p", metadata={"finalizers": ["x/y"]})
+        await node.settle()
+        await node.client.delete(PODS, "default", "p")
+        await node.settle(30)
+        pod = await node.pod("p")
+        assert "terminated" in state(pod)["state"] and "podIP" not in pod["status"]
+        assert not node.runtime.sandboxes()
+        writes = len(node.writes)
+        await node.settle(300)
+        assert len(node.writes) == writes
+        await node.client.patch(PODS, "default", "p", {"metadata": {"finalizers": None}})
+        await node.settle()
+        assert await node.missing("p") and not [*node.core.workers]
+
+    core(scenario)
+
+
+def test_others_may_not_change_the_status_for_long(core: Any) -> None:
+    async def scenario(node: CoreNode) -> None:
+        await node.create("p")
+        await node.settle()
+        body = {"status": {"podIP": "1.2.3.4", "phase": "Pending"}}
+        await node.client.patch(PODS, "default", "p", body, subresource="status")
+        await node.settle(11)
+        status = (await node.pod("p"))["status"]
+        assert (status["phase"], status["podIP"]) == ("Running", "10.0.0.1")
+
+    core(scenario)
+
+
+def test_readiness_gates(core: Any) -> None:
+    async def scenario(node: CoreNode) -> None:
+        await node.create("p", readinessGates=[{"conditionType": "x/y"}])
+        await node.settle()
+        pod = await node.pod("p")
+        ready = next(c for c in pod["status"]["conditions"] if c["type"] == "Ready")
+        assert ready["message"] == 'corresponding condition of pod readiness gate "x/y" does not exist.'
+        body = {"status": {"conditions": [{"type": "x/y", "status": "True"}]}}
+        await node.client.patch(PODS, "default", "p", body, STRATEGIC_PATCH, subresource="status")
+        await node.settle()
+        pod = await node.pod("p")
+        assert conditions(pod) == {
+            "x/y": "True", "Initialized": "True", "Ready": "True", "ContainersReady": "True", "PodScheduled": "True",
+        }
+
+    core(scenario)
