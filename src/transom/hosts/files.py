@@ -14,7 +14,7 @@ from sys import intern
 from typing import Final, Self
 
 from transom.hosts.api import Kind, Stat
-from transom.hosts.nodes import FORMAT, FORMAT_MASK, FROZEN, GONE, Data, Node, Space, Volume, freeze, length, shared
+from transom.hosts.nodes import FORMAT, FORMAT_MASK, FROZEN, GONE, MOUNT, Data, Node, Space, Volume, freeze, length, shared
 from transom.hosts.styles import READ, SEARCH, WRITE, Style, User
 
 _LINKS_FOLLOWED: Final = 40
@@ -202,10 +202,9 @@ class FileTree:
         self._detachable(place, node)
         if node.data and type(node.data) is dict and not recursive:
             raise self._style.error(errno.ENOTEMPTY, path)
-        if self._mounts or place.at.mounts:
-            for inner in _everything(node):
-                if self._mounted(inner, place.at) is not None:
-                    raise self._style.error(errno.EBUSY, path)
+        for inner in _everything(node):
+            if inner.mode & MOUNT and self._mounted(inner, place.at) is not None:
+                raise self._style.error(errno.EBUSY, path)
         directory = self._own_parent(place)
         del self._entries(directory, path)[place.keys[-1]]
         directory.mtime = self._now()
@@ -262,6 +261,7 @@ class FileTree:
             raise self._style.error(errno.ENOENT if node is None else errno.ENOTDIR, path)
         node = self._own(place, node)
         root = self._style.node("", _DIRECTORY | 0o1777, {}, self._now())
+        node.mode |= MOUNT
         self._mounts[node] = Attached(root, Volume(Space(size)), self._mounts)
 
     def unmount(self, path: str) -> None:
@@ -274,8 +274,10 @@ class FileTree:
         raise self._style.error(errno.EINVAL, path)
 
     def is_mount(self, path: str) -> bool:
-        node = self._there(path)
-        return any(attached.node is node for attached in self._mounts.values())
+        place = self._walk(path)
+        if place.node is None:
+            raise self._style.error(errno.ENOENT, path)
+        return place.at is not self._top and place.node is place.at.node
 
     def drop_memory(self) -> None:
         """Every tmpfs is gone, as after a reboot."""
@@ -302,6 +304,7 @@ class FileTree:
             node = self._add(place, _DIRECTORY | 0o755, {}, free=True)
         else:
             node = self._add(place, _FILE | 0o644, b"", free=True)
+        node.mode |= MOUNT
         self._mounts[node] = what
 
     # How it is done
@@ -318,7 +321,7 @@ class FileTree:
 
     def _try(self, path: str, names: list[str], follow: bool, make: int | None, free: bool) -> Place | list[str]:
         """Where they lead, or the names to try instead, because of a link or "..", neither before these."""
-        style, mounts, user = self._style, self._mounts, self._user
+        style, user = self._style, self._user
         keys = style.fold(names)
         at = self._top
         node, parent, start, last = at.node, None, 0, len(keys) - 1
@@ -326,31 +329,28 @@ class FileTree:
             data = node.data
             if type(data) is not dict:
                 raise style.error(errno.ENOTDIR, path)
-            if key == "..":
-                return names[: max(i - 1, 0)] + names[i + 1 :]
             if user is not None and not style.may(user, node, SEARCH):
                 raise style.error(errno.EACCES, path)
             parent = node
             child = data.get(key)
             if child is None:
+                if key == "..":
+                    return names[: max(i - 1, 0)] + names[i + 1 :]
                 place = Place(path, at, start, keys[: i + 1], names[i], parent, None)
                 if i == last:
                     return place
-                if make is None or names[i + 1] == "..":
+                if make is None or keys[i + 1] == "..":
                     raise style.error(errno.ENOENT, path, parent=True)
                 if free:
                     node = self._add(place, _DIRECTORY | make, {}, free=True)
                 else:
                     node = self._create(place, _DIRECTORY | make, {})
                 continue
-            if mounts or at.mounts:
-                mounted = mounts.get(child) or at.mounts.get(child)
-                while mounted is not None:
-                    at, child, start = mounted, mounted.node, i + 1
-                    mounted = mounts.get(child)
-            if type(child.data) is str and (i < last or follow):
-                return style.follow(names[:i], child.data) + names[i + 1 :]
+            while child.mode & MOUNT and (mounted := self._mounted(child, at)) is not None:
+                at, child, start = mounted, mounted.node, i + 1
             node = child
+            if type(node.data) is str and (follow or i < last):
+                return style.follow(names[:i], node.data) + names[i + 1 :]
         return Place(path, at, start, keys, names[-1] if names else "", parent, node)
 
     def _there(self, path: str, *, follow: bool = True) -> Node:
@@ -464,6 +464,8 @@ class FileTree:
         return node
 
     def _own_parent(self, place: Place, *, free: bool = False) -> Node:
+        if place.parent is not None and not place.parent.mode & FROZEN:
+            return place.parent
         return self._copy_up(place, len(place.keys) - 1, free=free)
 
     def _own(self, place: Place, node: Node, *, free: bool = False) -> Node:

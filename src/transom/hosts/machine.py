@@ -86,6 +86,10 @@ class Account:
         self._cores = cores
         host.add_cores(wanted)
 
+    def burn(self, seconds: float) -> None:
+        """So much processor time is used at once, beside the above."""
+        self._cpu += seconds
+
     def set_memory(self, size: int) -> bool:
         """Wants so many bytes from now on. False, and nothing has changed, if the system does not give them."""
         return self._host.resize(self, size)

@@ -17,6 +17,7 @@ from transom.hosts.api import Kind
 # Above the bits of st_mode.
 FROZEN: Final = 1 << 16
 GONE: Final = 1 << 17  # no name leads to it any more, but somebody may have it open
+MOUNT: Final = 1 << 18  # some tree may have something attached here
 
 FORMAT: Mapping[Kind, int] = {
     "file": stat.S_IFREG,

@@ -147,10 +147,8 @@ class Posix:
 _WINDOWS: dict[int, tuple[int, str]] = {
     errno.ENOENT: (2, "The system cannot find the file specified."),
     errno.EACCES: (5, "Access is denied."),
-    errno.EPERM: (5, "Access is denied."),
     errno.EISDIR: (5, "Access is denied."),
     errno.EXDEV: (17, "The system cannot move the file to a different disk drive."),
-    errno.EROFS: (5, "Access is denied."),
     errno.EBUSY: (32, "The process cannot access the file because it is being used by another process."),
     errno.ENOSPC: (112, "There is not enough space on the disk."),
     errno.EINVAL: (87, "The parameter is incorrect."),
@@ -226,6 +224,8 @@ class Windows:
         return self.split("\\".join([*directory, target]))
 
     def error(self, code: int, path: str, *, parent: bool = False) -> OSError:
+        if code in (errno.EROFS, errno.EPERM):  # neither is told apart
+            code = errno.EACCES
         text = _WINDOWS[code]
         if parent and code == errno.ENOENT:
             text = _BAD_NETWORK_PATH if path.replace("/", "\\").startswith("\\\\") else _PATH_NOT_FOUND
