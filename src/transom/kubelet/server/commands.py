@@ -145,7 +145,7 @@ class _Joint:
         self._early: list[Any] = []  # what came before the process was there
         self._task: asyncio.Task[None] | None = None
         self._gone = False
-        self._moved = 0.0
+        self._moved = clock.monotonic()
         self._idle: Timer | None = None
         self._waiting: Timer | None = None
 
@@ -167,10 +167,10 @@ class _Joint:
                 self._task = asyncio.get_running_loop().create_task(self._run())
             case remotecommand.Closed():
                 self._client_gone()
-            case _ if self._process is None:
-                self._early.append(event)
-            case _:
+            case _ if self._process is not None:
                 self._apply(self._process, event)
+            case _ if not self._session.closed:
+                self._early.append(event)
 
     def _apply(self, process: Process, event: remotecommand.Event) -> None:
         match event:
@@ -204,7 +204,11 @@ class _Joint:
             for event in self._early:
                 self._apply(process, event)
             self._early.clear()
-            status = self._outcome(await process.wait())
+            if self._driver.behind:
+                process.hold(True)
+            code = await process.wait()
+            self._process = None
+            status = self._outcome(code)
         except RuntimeFailure as problem:
             status = channels.internal_error(f"{self._complaint}: {problem.description}")
         self._session.finish(status)
@@ -227,7 +231,7 @@ class _Joint:
         self._driver.send()
 
     def _watch_idleness(self) -> None:
-        left = self._moved + channels.IDLE_TIMEOUT - self._clock.monotonic() if self._idle else channels.IDLE_TIMEOUT
+        left = self._moved + channels.IDLE_TIMEOUT - self._clock.monotonic()
         if left > 0:
             self._idle = self._clock.call_later(left, self._watch_idleness)
         else:

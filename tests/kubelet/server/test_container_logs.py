@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.kubelet.world import ADMIN, LOG, World
+
+from transom.http.messages import Request, StreamResponse
+from transom.kubelet.server.container_logs import choose
+
+LINE = "2020-01-02T03:04:0{}Z stdout F {}"
+TERMINATED = {"terminated": {"exitCode": 0, "containerID": "docker://old"}}
+
+
+def status(state: dict[str, Any], last: dict[str, Any] | None = None, **more: Any) -> dict[str, Any]:
+    return {"containerStatuses": [{"name": "c", "state": state, "lastState": last or {}, **more}]}
+
+
+@pytest.mark.parametrize(
+    ("found", "previous", "wanted"),
+    [
+        (status({"running": {}}, containerID="docker://x"), False, "docker://x"),
+        (status({"running": {}}, TERMINATED, containerID="docker://x"), True, "docker://old"),
+        (status({"waiting": {"reason": "CrashLoopBackOff"}}, TERMINATED), False, "docker://old"),
+        (status(TERMINATED), False, "docker://old"),
+        (status({"terminated": {"exitCode": 1}}, TERMINATED), False, "docker://old"),
+    ],
+)
+def test_whose_log_it_is(found: dict[str, Any], previous: bool, wanted: str) -> None:
+    assert choose("p", found, "c", previous) == wanted
+
+
+@pytest.mark.parametrize(
+    ("found", "previous", "why"),
+    [
+        ({}, False, 'container "c" in pod "p" is not available'),
+        (status({"running": {}}), True, 'previous terminated container "c" in pod "p" not found'),
+        (status({"terminated": {}}), False, 'container "c" in pod "p" is terminated'),
+        (status({"waiting": {"reason": "ContainerCreating"}}), False,
+         'container "c" in pod "p" is waiting to start: ContainerCreating'),
+        (status({"waiting": {"reason": "ErrImagePull"}}), False,
+         'container "c" in pod "p" is waiting to start: image can\'t be pulled'),
+        (status({"waiting": {"reason": "ImagePullBackOff"}}), False,
+         'container "c" in pod "p" is waiting to start: trying and failing to pull image'),
+        (status({}), False, 'container "c" in pod "p" is waiting to start - no logs yet'),
+    ],
+)  # fmt: skip
+def test_why_there_is_none(found: dict[str, Any], previous: bool, why: str) -> None:
+    with pytest.raises(LookupError) as raised:
+        choose("p", found, "c", previous)
+    assert raised.value.args[0] == why
+
+
+def test_over_http() -> None:
+    world = World()
+    world.write_log(LINE.format(1, "one"), LINE.format(2, "two"))
+    at = "/containerLogs/ns/p/c"
+    assert world.text(at) == (200, "one\ntwo\n")
+    assert world.text(f"{at}?tailLines=1&timestamps=true") == (200, "2020-01-02T03:04:02.000000000Z two\n")
+    assert world.text(f"{at}?sinceTime=2020-01-02T03:04:02Z") == (200, "two\n")
+    assert world.text(f"{at}?sinceSeconds=4") == (200, "one\ntwo\n")
+    assert world.text(f"{at}?sinceSeconds=3") == (200, "two\n")
+    assert world.text(f"{at}?tail=all&limitBytes=2") == (200, "on")
+    assert world.text(f"{at}?tailLines=x") == (400, '{"message": "Unable to decode query."}')
+    assert world.text(f"{at}?tailLines=-1") == (422, '{"message": "Invalid request."}')
+    assert world.text(f"{at}?previous=true") == (400, 'previous terminated container "c" in pod "p" not found')
+    assert world.text("/containerLogs/ns/x/c") == (404, 'pod "x" does not exist')
+    assert world.text("/containerLogs/ns/p/x") == (404, 'container "x" not found in pod "p"')
+    assert world.text(at, method="POST") == (405, "405: Method Not Allowed")
+    world.files.remove(LOG)
+    gone = f'failed to try resolving symlinks in path "{LOG}": lstat {LOG}: no such file or directory'
+    assert world.text(at) == (400, gone)
+
+
+class Sink:
+    def __init__(self) -> None:
+        self.data = b""
+        self.alive = True
+        self.on_close: Any = None
+        self.closed = asyncio.Event()
+
+    def write(self, data: bytes) -> None:
+        self.data += data
+
+    async def drained(self) -> None:
+        await asyncio.sleep(0)
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+async def follow(world: World, query: str = "") -> Sink:
+    target = f"/containerLogs/ns/p/c?follow=true{query}"
+    request = Request("GET", target.encode(), "/containerLogs/ns/p/c", {}, peer=ADMIN)
+    answer = await world.server.handler(request)
+    assert isinstance(answer, StreamResponse)
+    sink = Sink()
+    answer.start(sink)  # type: ignore[arg-type]
+    await turn()
+    return sink
+
+
+async def turn() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def test_following_to_the_end_of_the_container() -> None:
+    async def scenario() -> None:
+        world = World()
+        world.write_log(LINE.format(1, "one"))
+        sink = await follow(world)
+        assert sink.data == b"one\n"
+        world.write_log(LINE.format(2, "two"))
+        await turn()
+        assert sink.data == b"one\ntwo\n" and not sink.closed.is_set()
+        world.files.rename(LOG, LOG + ".1")
+        world.files.write(LOG, b"")
+        world.write_log(LINE.format(3, "three"))
+        await turn()
+        world.write_log(LINE.format(4, "four"))
+        world.runtime.exit()
+        await asyncio.wait_for(sink.closed.wait(), 5)
+        assert sink.data == b"one\ntwo\nthree\nfour\n"
+        assert not world.runtime.listeners and not world.runtime.log_listeners
+
+    asyncio.run(scenario())
+
+
+def test_following_ends_with_the_limit_and_with_the_client() -> None:
+    async def scenario() -> None:
+        world = World()
+        limited = await follow(world, "&limitBytes=6")
+        gone = await follow(world)
+        world.write_log(LINE.format(1, "one"), LINE.format(2, "two"))
+        await asyncio.wait_for(limited.closed.wait(), 5)
+        assert limited.data == b"one\ntw"
+        gone.alive = False
+        gone.on_close()
+        await turn()
+        assert not world.runtime.listeners and not world.runtime.log_listeners
+
+    asyncio.run(scenario())
