@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 
 from transom.client.events import WARNING
 from transom.kubelet.base import Env
+from transom.kubelet.labels import POD_UID, is_static
 from transom.kubelet.parts import Admission, ContainerBuilder, Hooks, Images, Mirrors, OnProbe, PodSource, Prober, Volumes
 from transom.kubelet.pods import Pods
-from transom.kubelet.podstate import TERMINAL, is_deleted, not_running, uid_of
+from transom.kubelet.podstate import uid_of
 from transom.kubelet.refs import pod_ref
 from transom.kubelet.starter import Starter
 from transom.kubelet.status import ready_condition
@@ -58,19 +59,20 @@ class Core:
 
     # ---- life ----------------------------------------------------------------------------------------------------
 
-    async def run(self) -> None:
-        """Until cancelled. The runtime keeps what it has then."""
+    async def run(self, node: Awaitable[None] | None = None) -> None:
+        """Until cancelled. The runtime keeps what it has then. Pods of the API are taken when `node` is known."""
         unsubscribe = self._env.runtime.subscribe(self._happened)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self.pods.informer.run())
                 for name, source in self._sources.items():
                     group.create_task(self.pods.follow(name, source))
+                if node is not None:
+                    await node
                 await self.pods.synced()
                 for name in self._sources:
-                    await self.pods.told(name)
+                    await self.pods.source_told(name)
                 self._clean_up()
-                self.workers.start()
                 self._ready.set()
         finally:
             unsubscribe()
@@ -96,11 +98,14 @@ class Core:
         static pods did."""
         runtime = self._env.runtime
         uids = {sandbox.config.uid for sandbox in runtime.sandboxes()}
-        uids |= {c.labels.get("io.kubernetes.pod.uid", "") for c in runtime.containers()}
+        uids |= {c.labels.get(POD_UID, "") for c in runtime.containers()}
         uids |= set(self._volumes.pods())
         for uid in uids:
-            if uid and uid not in self.pods:
-                self.workers.add(uid, None)
+            if uid and uid not in self.pods and self.workers.get(uid) is None:
+                self.workers.wake(self.workers.add(uid, None))
+        for pod in self.pods:
+            if is_static(pod):
+                self.workers.wake_uid(uid_of(pod))  # it can have its mirror now
         for mirror in self.pods.mirrors():
             if self.pods.pod(mirror["metadata"]["namespace"], mirror["metadata"]["name"]) is None:
                 self._delete_mirror(mirror)
@@ -109,8 +114,8 @@ class Core:
 
     def pod_added(self, pod: Object) -> None:
         uid = uid_of(pod)
-        if not self._terminated(pod):
-            active = [p for p in self.pods.raw() if uid_of(p) != uid and not self._terminated(p)]
+        if not self.pods.terminated(pod):
+            active = [p for p in self.pods if uid_of(p) != uid and not self.pods.terminated(p)]
             rejection = self._admission.admit(pod, active)
             if rejection is not None:
                 self._env.events.event(pod_ref(pod), WARNING, rejection.reason, rejection.message)
@@ -123,7 +128,7 @@ class Core:
         else:
             # Its remains were about to be cleared away.
             worker.pod, worker.gone, worker.finished = pod, False, False
-        if not self._terminated(pod):
+        if not self.pods.terminated(pod):
             self.prober.add_pod(pod)
         self.workers.wake(worker)
 
@@ -182,30 +187,8 @@ class Core:
 
     # ---- what others ask -----------------------------------------------------------------------------------------
 
-    def _terminated(self, pod: Object) -> bool:
-        """It has ended, or is to be deleted and nothing of it runs."""
-        status = self._sync.told(pod)
-        return status.get("phase") in TERMINAL or (is_deleted(pod) and not_running(status))
-
-    def active_pods(self) -> Sequence[Object]:
-        return [pod for pod in self.pods.pods() if not self._terminated(pod)]
-
-    def is_terminated(self, uid: str) -> bool:
-        pod = self.pods.get(uid)
-        return pod is None or self._terminated(pod)
-
-    def is_deleted(self, uid: str) -> bool:
-        """Gone, evicted, or to be deleted and not running: its dead containers are of no use to anybody."""
-        pod = self.pods.get(uid)
-        if pod is None:
-            return True
-        status = self._sync.told(pod)
-        evicted = status.get("phase") == "Failed" and status.get("reason") == "Evicted"
-        return evicted or (is_deleted(pod) and not_running(status))
-
     async def kill_pod(self, pod: Object, reason: str, message: str, grace: int | None = None) -> None:
-        """The pod becomes Failed with these; returns when it has stopped. Raises TimeoutError when that takes much
-        longer than it may."""
+        """The pod becomes Failed with these; returns when it has stopped, or when that takes much longer than it may."""
         worker = self.workers.get(uid_of(pod))
         if worker is None or worker.gone:
             return
@@ -224,7 +207,6 @@ class Core:
                 pod_ref(pod), WARNING, "ExceededGracePeriod",
                 "Container runtime did not kill the pod within specified grace period.",
             )
-            raise
         finally:
             timer.cancel()
 

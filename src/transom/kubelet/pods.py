@@ -6,7 +6,7 @@ Knows which pods there are, nothing of what becomes of them; a `PodListener` is 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from transom.client.informer import Informer
@@ -14,7 +14,7 @@ from transom.client.resources import PODS
 from transom.kubelet.base import Env
 from transom.kubelet.labels import is_mirror, is_static
 from transom.kubelet.parts import PodSource, PodUpdates
-from transom.kubelet.podstate import uid_of
+from transom.kubelet.podstate import TERMINAL, is_deleted, not_running, uid_of
 from transom.machinery.objects import Object
 
 Name = tuple[str, str]
@@ -34,7 +34,7 @@ class PodListener(Protocol):
 
 
 class Pods:
-    """`status` gives what is known of a pod's status by its uid, if that is newer than the pod has it."""
+    """A `PodView`. `status` gives what is known of a pod's status by its uid, if that is newer than the pod has it."""
 
     def __init__(self, env: Env, listener: PodListener, status: Callable[[str], Object | None]) -> None:
         self._listener = listener
@@ -63,12 +63,13 @@ class Pods:
     def __contains__(self, uid: str) -> bool:
         return uid in self._pods
 
+    def __iter__(self) -> Iterator[Object]:
+        """As their sources have them."""
+        return iter([*self._pods.values()])
+
     def get(self, uid: str) -> Object | None:
         """As its source has it."""
         return self._pods.get(uid)
-
-    def raw(self) -> Iterable[Object]:
-        return self._pods.values()
 
     def pods(self) -> Sequence[Object]:
         return [self._newest(pod) for pod in self._pods.values()]
@@ -84,6 +85,19 @@ class Pods:
                 if uid_of(mirror) == uid and name in self._uids:
                     pod = self._pods[self._uids[name]]
         return self._newest(pod) if pod else None
+
+    def active_pods(self) -> Sequence[Object]:
+        return [self._newest(pod) for pod in self._pods.values() if not self.terminated(pod)]
+
+    def told(self, pod: Object) -> Object:
+        """Its status as it is known here, or else to the API."""
+        uid = uid_of(pod)
+        return self._status(uid) or (self.api_pod(uid) or pod).get("status") or {}
+
+    def terminated(self, pod: Object) -> bool:
+        """It has ended, or is to be deleted and nothing of it runs."""
+        status = self.told(pod)
+        return status.get("phase") in TERMINAL or (is_deleted(pod) and not_running(status))
 
     def _newest(self, pod: Object) -> Object:
         status = self._status(uid_of(pod))
@@ -162,7 +176,7 @@ class Pods:
         """Take the pods of a source until cancelled."""
         await source.run(PodUpdates(lambda pods: self.set_static(name, pods)))
 
-    async def told(self, name: str) -> None:
+    async def source_told(self, name: str) -> None:
         """The source has said once what it has."""
         await self._told.setdefault(name, asyncio.Event()).wait()
 

@@ -15,6 +15,7 @@ from transom.kubelet import actions, podstate, status
 from transom.kubelet.base import Env, VolumeFailure
 from transom.kubelet.labels import is_static
 from transom.kubelet.mirrors import keep_mirror
+from transom.kubelet.node.status import network_problem
 from transom.kubelet.parts import Admission, Mirrors, Prober, Volumes
 from transom.kubelet.pods import Pods
 from transom.kubelet.podstate import TERMINAL, PodState, describe, is_deleted, is_host_network
@@ -68,28 +69,23 @@ class PodSync:
             return await self._fail(worker, pod)
         if is_deleted(pod):
             return await self._delete(worker, pod)
-        if self.told(pod).get("phase") in TERMINAL:
+        if self._pods.told(pod).get("phase") in TERMINAL:
             return await self._rest(worker, pod)
         if self._env.runtime.status().runtime_reason:
             return Outcome.SOON
         return await self._live(worker, pod)
 
-    def told(self, pod: Object) -> Object:
-        """The status as it is known here, or else to the API."""
-        uid = podstate.uid_of(pod)
-        return self._statuses.get(uid) or (self._pods.api_pod(uid) or pod).get("status") or {}
-
     def refresh(self, worker: Worker) -> None:
         """Tell what has changed while a look is under way: a probe has another result."""
         pod = worker.pod
-        if pod is not None and not worker.gone and self.told(pod).get("phase") not in TERMINAL:
+        if pod is not None and not worker.gone and self._pods.told(pod).get("phase") not in TERMINAL:
             self._statuses.set(pod, self._generate(worker, pod, self._read(worker)))
 
     def _read(self, worker: Worker) -> PodState:
         return podstate.read(self._env.runtime, worker.uid)
 
     def _generate(self, worker: Worker, pod: Object, state: PodState) -> Object:
-        return status.generate(pod, state, self.told(pod), worker.reasons, self._around)
+        return status.generate(pod, state, self._pods.told(pod), worker.reasons, self._around)
 
     def _tell(self, pod: Object, kind: str, reason: str, message: str) -> None:
         self._env.events.event(pod_ref(pod), kind, reason, message)
@@ -138,15 +134,10 @@ class PodSync:
         return Outcome.OK
 
     def _network_ready(self, pod: Object) -> bool:
-        now = self._env.runtime.status()
-        if not now.network_reason:
-            return True
-        self._tell(
-            pod, WARNING, "NetworkNotReady",
-            f"{_NETWORK}: runtime network not ready: NetworkReady=false reason:{now.network_reason} "
-            f"message:{now.network_message}",
-        )
-        return False
+        problem = network_problem(self._env.runtime.status(), self._env.config.release)
+        if problem:
+            self._tell(pod, WARNING, "NetworkNotReady", f"{_NETWORK}: {problem}")
+        return not problem
 
     async def _mount(self, worker: Worker, pod: Object) -> bool:
         try:
@@ -163,7 +154,7 @@ class PodSync:
     # ---- the deadline --------------------------------------------------------------------------------------------
 
     def _remaining(self, pod: Object) -> float:
-        start = self.told(pod).get("startTime")
+        start = self._pods.told(pod).get("startTime")
         if start is None:
             return float("inf")
         return float(parse_rfc3339(start) + pod["spec"]["activeDeadlineSeconds"] - self._env.clock.time())
@@ -185,7 +176,7 @@ class PodSync:
         return await self._rest(worker, pod)
 
     def _fail_by_deadline(self, worker: Worker, pod: Object, state: PodState) -> None:
-        now = status.containers_only(pod, state, self.told(pod), {}, self._around)
+        now = status.containers_only(pod, state, self._pods.told(pod), {}, self._around)
         self._statuses.set(pod, {**now, "phase": "Failed", "reason": "DeadlineExceeded", "message": _DEADLINE})
 
     # ---- a pod that is to end ------------------------------------------------------------------------------------
@@ -237,7 +228,7 @@ class PodSync:
     async def _delete(self, worker: Worker, pod: Object) -> Outcome:
         if worker.finished:
             return Outcome.DONE  # only a finalizer holds it
-        ended = self.told(pod).get("phase") in TERMINAL
+        ended = self._pods.told(pod).get("phase") in TERMINAL
         state = self._read(worker)
         if not ended:
             self._statuses.set(pod, self._generate(worker, pod, state))

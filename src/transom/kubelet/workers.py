@@ -99,19 +99,13 @@ class Workers:
         self._resync = resync
         self._sync = sync
         self._workers: dict[str, Worker] = {}
-        self._paused = True
+        self._stopped = False
 
     def __iter__(self) -> Iterator[Worker]:
         return iter([*self._workers.values()])
 
     def get(self, uid: str) -> Worker | None:
         return self._workers.get(uid)
-
-    def start(self) -> None:
-        """Nothing is done before: all sources of pods have to be known first."""
-        self._paused = False
-        for worker in self._workers.values():
-            self.wake(worker)
 
     def add(self, uid: str, pod: Object | None) -> Worker:
         worker = self._workers[uid] = Worker(uid, pod)
@@ -132,7 +126,7 @@ class Workers:
             if worker.waits and worker.ends and not worker.interrupted:
                 worker.interrupted = True
                 worker.task.cancel()
-        elif not self._paused:
+        elif not self._stopped:
             self._rest(worker)
             worker.task = asyncio.get_running_loop().create_task(self._run(worker))
 
@@ -143,7 +137,7 @@ class Workers:
 
     async def stop(self) -> None:
         """As if the process had died: what is under way is given up, the runtime keeps what it has."""
-        self._paused = True
+        self._stopped = True
         tasks = [worker.task for worker in self._workers.values() if worker.task is not None]
         for worker in [*self._workers.values()]:
             self.drop(worker)
@@ -169,7 +163,7 @@ class Workers:
             self._schedule(worker, outcome)
 
     def _schedule(self, worker: Worker, outcome: Outcome) -> None:
-        if outcome is Outcome.DONE or self._paused:
+        if outcome is Outcome.DONE or self._stopped:
             return
         seconds = {Outcome.OK: self._resync, Outcome.FAILED: _FAILED_SECONDS, Outcome.SOON: _SOON_SECONDS}[outcome]
         worker.timer = self._clock.call_later(seconds * (1 + _JITTER * self._rng.random()), self._due, worker)

@@ -48,6 +48,7 @@ class NodeAgent:
         self._informer.add_handler(add=self._see, update=lambda _, new: self._see(new), delete=self._lost)
         self._node: Object | None = None
         self._registered = False
+        self._known = asyncio.Event()
         self._reported_at = float("-inf")
         self._leased_at = float("-inf")
         self._first: Object | None = None  # as it was going to be registered
@@ -60,6 +61,10 @@ class NodeAgent:
     def node(self) -> Object | None:
         """The Node as last seen."""
         return self._node
+
+    async def known(self) -> None:
+        """The Node was seen in the API."""
+        await self._known.wait()
 
     def node_anyway(self) -> Object:
         """The Node as last seen, or as it is going to be registered."""
@@ -145,6 +150,7 @@ class NodeAgent:
         if old is not None and int(node["metadata"]["resourceVersion"]) < int(old["metadata"]["resourceVersion"]):
             return
         self._node = node
+        self._known.set()
         if old is None or old["spec"].get("podCIDRs") != node["spec"].get("podCIDRs"):
             self.changed()
 
