@@ -200,8 +200,8 @@ class StatsProvider:
         files = self._env.host.files
         folder = container.log_path[: max(container.log_path.rfind("/"), container.log_path.rfind("\\"))]
         used, inodes = files.usage(folder) if folder and files.exists(folder) else (0, 0)
-        if self._by_cadvisor:
-            inodes = disk.inodes_used
+        if self._by_cadvisor or not disk.inodes:
+            inodes = disk.inodes_used if disk.inodes else 0
         return shapes.filesystem(time, disk, used, inodes)
 
 

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tests.kubelet.world import World
+
+INODES = {"inodesFree", "inodes", "inodesUsed"}
+DISK = {"time", "availableBytes", "capacityBytes", "usedBytes"}
+CPU = {"time", "usageNanoCores", "usageCoreNanoSeconds"}
+MEMORY = {"time", "availableBytes", "usageBytes", "workingSetBytes", "rssBytes", "pageFaults", "majorPageFaults"}
+
+
+def summary(world: World, query: str = "") -> Any:
+    return json.loads(world.text(f"/stats/summary{query}")[1])
+
+
+def fill(world: World) -> None:
+    join = world.env.os.join
+    volumes = join(world.env.config.root_dir, "pods", "u1", "volumes")
+    for plugin, name, size in (("kubernetes.io~empty-dir", "cache", 1000), ("kubernetes.io~secret", "keys", 10)):
+        folder = join(volumes, plugin, name)
+        world.files.mkdir(folder)
+        world.files.write(join(folder, "file"), b"x" * size)
+    world.write_log("2020-01-02T03:04:05Z stdout F hello")
+
+
+@pytest.mark.parametrize("runtime", ["docker", "containerd"])
+def test_linux(runtime: str) -> None:
+    world = World(runtime=runtime)
+    fill(world)
+    shown = summary(world)
+    node = shown["node"]
+    assert list(node) == ["nodeName", "systemContainers", "startTime", "cpu", "memory", "network", "fs", "runtime", "rlimit"]
+    assert set(node["cpu"]) == CPU and set(node["memory"]) == MEMORY
+    assert node["network"]["name"] == "eth0" and node["network"]["rxBytes"] == 100
+    assert set(node["fs"]) == DISK | INODES and set(node["runtime"]["imageFs"]) == DISK | INODES
+    assert [c["name"] for c in node["systemContainers"]] == ["kubelet", "runtime", "pods"]
+    assert node["rlimit"]["maxpid"] == 32768
+    [pod] = shown["pods"]
+    assert pod["podRef"] == {"name": "p", "namespace": "ns", "uid": "u1"}
+    assert pod["startTime"] == "2020-01-02T03:04:05Z"
+    [container] = pod["containers"]
+    assert list(container) == ["name", "startTime", "cpu", "memory", "rootfs", "logs"]
+    assert container["cpu"]["usageCoreNanoSeconds"] == 5_000_000_000
+    assert container["memory"]["availableBytes"] == 56 << 20 and container["memory"]["workingSetBytes"] == 8 << 20
+    assert container["rootfs"]["usedBytes"] == 4096 and container["rootfs"]["inodesUsed"] == 2
+    logs = container["logs"]
+    assert logs["usedBytes"] == world.files.usage("/var/log/pods/ns_p_u1/c")[0] > 0
+    assert pod["memory"]["availableBytes"] == 56 << 20 and pod["process_stats"] == {"process_count": 3}
+    assert set(pod["network"]) == {"time", "name", "rxBytes", "rxErrors", "txBytes", "txErrors", "interfaces"}
+    cache, keys = pod["volume"]
+    assert (cache["name"], keys["name"]) == ("cache", "keys") and cache["usedBytes"] >= 1000
+    assert keys["capacityBytes"] == world.env.host.hardware.memory // 2
+    storage = pod["ephemeral-storage"]
+    assert storage["usedBytes"] == 4096 + logs["usedBytes"] + cache["usedBytes"]
+    counted = 2 + cache["inodesUsed"] + (0 if runtime == "docker" else logs["inodesUsed"])
+    assert storage["inodesUsed"] == counted
+
+
+def test_windows_and_its_gaps() -> None:
+    world = World("windows")
+    world.runtime.layer = None
+    world.runtime.nano_cores = None
+    fill(world)
+    node = summary(world)["node"]
+    assert "rlimit" not in node and set(node["fs"]) == DISK and set(node["runtime"]["imageFs"]) == DISK
+    assert node["network"]["name"] == "" and "rxBytes" not in node["network"] and node["network"]["interfaces"]
+    assert (node["memory"]["rssBytes"], node["memory"]["pageFaults"]) == (0, 0)
+    [pods] = node["systemContainers"]
+    assert pods["name"] == "pods" and "usageNanoCores" not in pods["cpu"] and "availableBytes" not in pods["memory"]
+    [pod] = summary(world)["pods"]
+    [container] = pod["containers"]
+    assert set(container["memory"]) == {"time", "workingSetBytes"}
+    assert "usageNanoCores" not in container["cpu"]
+    assert set(container["rootfs"]) == DISK and container["rootfs"]["usedBytes"] == 0
+    assert {**pod["memory"], "time": ""} == {**dict.fromkeys(MEMORY, 0), "workingSetBytes": 8 << 20, "time": ""}
+    assert set(pod["network"]) == {"time", "name", "rxBytes", "txBytes", "interfaces"}
+    assert "process_stats" not in pod
+    assert all((v["inodes"], v["inodesFree"], v["inodesUsed"]) == (0, 0, 0) for v in pod["volume"])
+    assert {v["capacityBytes"] for v in pod["volume"]} == {world.env.host.hardware.disk}
+
+
+def test_rates_are_measured_where_the_runtime_gives_none() -> None:
+    world = World("windows", "containerd")
+    world.runtime.nano_cores = None
+    stats = world.runtime.container_stats
+
+    def cores() -> int | None:
+        return summary(world)["pods"][0]["containers"][0]["cpu"].get("usageNanoCores")
+
+    assert cores() is None
+    world.clock.advance(10)
+    world.runtime.container_stats = lambda uid="": [  # type: ignore[method-assign]
+        s._replace(cpu=s.cpu._replace(core_nanoseconds=10_000_000_000)) for s in stats() if s.cpu
+    ]
+    assert cores() == 500_000_000
+    world.clock.advance(3)
+    assert cores() == 500_000_000  # until the next period
+
+
+def test_the_short_form_and_what_has_ended() -> None:
+    world = World()
+    short = summary(world, "?only_cpu_and_memory=true")
+    assert set(short["node"]) == {"nodeName", "systemContainers", "startTime", "cpu", "memory"}
+    assert set(short["pods"][0]) == {"podRef", "startTime", "containers", "cpu", "memory"}
+    world.runtime.exit()
+    assert summary(world)["pods"][0]["containers"] is None
+    world = World(runtime="containerd")
+    world.runtime.exit()
+    assert summary(world)["pods"] == []
