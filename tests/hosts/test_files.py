@@ -192,6 +192,18 @@ def test_posix_permissions() -> None:
     with pytest.raises(PermissionError, match="Operation not permitted"):
         user.chmod("/group", 0o777)
     user.chmod("/home/app/x", 0o600)
+    root.mkdir("/tmp")
+    root.chmod("/tmp", 0o1777)
+    user.write("/tmp/mine", b"")
+    root.write("/tmp/roots", b"", 0o666)
+    user.write("/tmp/roots", b"changed")
+    with pytest.raises(PermissionError, match="Operation not permitted"):
+        user.remove("/tmp/roots")
+    user.remove("/tmp/mine")
+    root.mkdir("/home/app/roots/in")
+    with pytest.raises(PermissionError, match="Permission denied"):
+        user.remove("/home/app/roots", recursive=True)
+    root.as_user(User(0)).remove("/home/app/roots", recursive=True)
 
 
 def test_posix_rename() -> None:

@@ -122,6 +122,10 @@ def test_linux_kills_by_size_and_score() -> None:
     assert not account("greedy", 1000, 9 * GIB)
     assert dead == ["burstable", "greedy"]
     assert host.memory().working_set == 6 * GIB + host.system_memory
+    assert host.fill_memory(2 * GIB)
+    assert dead == ["burstable", "greedy", "best effort"]
+    assert host.fill_memory(0)
+    assert host.memory().working_set == 5 * GIB + host.system_memory
 
 
 def test_windows_pages_and_refuses_but_never_kills() -> None:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from transom.hosts.api import Mounted
-from transom.hosts.files import Attached, FileTree, Place
+from transom.hosts.files import FileTree
 from transom.hosts.nodes import Node, Space
+from transom.hosts.places import Attached, Place
 from transom.hosts.styles import Style
 
 

@@ -15,6 +15,7 @@ from typing import Final, Self
 
 from transom.hosts.api import Kind, Stat
 from transom.hosts.nodes import FORMAT, FORMAT_MASK, FROZEN, GONE, MOUNT, Data, Node, Space, Volume, freeze, length, shared
+from transom.hosts.places import Attached, Place
 from transom.hosts.styles import READ, SEARCH, WRITE, Style, User
 
 _LINKS_FOLLOWED: Final = 40
@@ -22,39 +23,8 @@ _DIRECTORY: Final = FORMAT["directory"]
 _FILE: Final = FORMAT["file"]
 _LINK: Final = FORMAT["symlink"]
 _SOCKET: Final = FORMAT["socket"]
+_STICKY: Final = 0o1000  # as /tmp is: only owners take things out
 _GROWS_IN_PLACE: Final = 1024  # shorter content is replaced when it is added to, which takes less memory
-
-
-class Attached:
-    """A tree that is seen somewhere. `mounts` are those of where it comes from: they are seen through it."""
-
-    __slots__ = ("mounts", "node", "read_only", "volume")
-
-    def __init__(self, node: Node, volume: Volume, mounts: dict[Node, Attached], read_only: bool = False) -> None:
-        self.node = node
-        self.volume = volume
-        self.mounts = mounts
-        self.read_only = read_only
-
-
-class Place:
-    """Where a path leads: the node, if it is there, and the directory that has or would have it under the last key.
-
-    `keys[start:]` lead from the top of what is attached there, without links.
-    """
-
-    __slots__ = ("at", "keys", "name", "node", "parent", "path", "start")
-
-    def __init__(
-        self, path: str, at: Attached, start: int, keys: list[str], name: str, parent: Node | None, node: Node | None
-    ) -> None:
-        self.path = path
-        self.at = at
-        self.start = start
-        self.keys = keys
-        self.name = name
-        self.parent = parent
-        self.node = node
 
 
 class FileTree:
@@ -68,9 +38,9 @@ class FileTree:
         self._top = Attached(root, Volume(space), self._mounts, read_only)
 
     def as_user(self, user: User | None) -> Self:
-        """The same files as somebody else sees them. None may do everything."""
+        """The same files as somebody else sees them. None, and user 0, may do everything."""
         other = copy(self)
-        other._user = user
+        other._user = user if user is not None and user.uid else None
         return other
 
     # Reading
@@ -205,6 +175,8 @@ class FileTree:
         for inner in _everything(node):
             if inner.mode & MOUNT and self._mounted(inner, place.at) is not None:
                 raise self._style.error(errno.EBUSY, path)
+            if self._user is not None and inner.data and type(inner.data) is dict:
+                self._allowed(inner, WRITE | SEARCH, path)
         directory = self._own_parent(place)
         del self._entries(directory, path)[place.keys[-1]]
         directory.mtime = self._now()
@@ -378,6 +350,9 @@ class FileTree:
         if place.at.read_only:
             raise self._style.error(errno.EROFS, place.path)
         self._allowed(place.parent, WRITE | SEARCH, place.path)
+        user, owns = self._user, self._style.owns
+        if user is not None and place.parent.mode & _STICKY and not owns(user, node) and not owns(user, place.parent):
+            raise self._style.error(errno.EPERM, place.path)
 
     def _writable(self, place: Place, node: Node) -> bool:
         """Its content may be changed; False where writing has no effect that a file system knows of."""

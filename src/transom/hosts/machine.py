@@ -209,6 +209,10 @@ class Machine:
         """How many bytes are in physical memory of somebody who wants so many."""
         raise NotImplementedError
 
+    def fill_memory(self, size: int) -> bool:
+        """A fault: the system itself wants so many bytes more than usual; 0 for an end. False if it does not get them."""
+        return self.system.set_memory(self.system_memory + size)
+
     def slowdown(self) -> float:
         """How many times longer everything takes, because of memory."""
         return 1.0
