@@ -70,7 +70,7 @@ class Kubelet:
         )
         self._housekeeping = Housekeeping(env, evictions, containers, images)
         self.agent.set_pressures(evictions)
-        self.server = KubeletServer(env, self.core.pods, tls=tls)
+        self.server = KubeletServer(env, self.core.pods, tls=tls, mounted=volumes.of)
         self._running: asyncio.Task[None] | None = None
 
     @property

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tests.kubelet.world import World
+
+from transom.kubelet.stats.prometheus import number
 
 INODES = {"inodesFree", "inodes", "inodesUsed"}
 DISK = {"time", "availableBytes", "capacityBytes", "usedBytes"}
@@ -110,3 +113,16 @@ def test_the_short_form_and_what_has_ended() -> None:
     world = World(runtime="containerd")
     world.runtime.exit()
     assert summary(world)["pods"] == []
+
+
+def test_claims_are_measured_by_their_file_system() -> None:
+    world = World()
+    claim = {"name": "data", "persistentVolumeClaim": {"claimName": "claim"}}
+    world.pod["spec"]["volumes"] = [claim, {"name": "host", "persistentVolumeClaim": {"claimName": "other"}}]
+    places = {"data": "/var/lib/kubelet/pods/u1/volumes/kubernetes.io~local-volume/pv", "host": "/srv"}
+    world.server.stats.mounted = lambda uid: {name: SimpleNamespace(path=path) for name, path in places.items()}
+    [row] = summary(world)["pods"][0]["volume"]
+    disk = world.env.host.disk()
+    assert row["pvcRef"] == {"name": "claim", "namespace": "ns"} and row["usedBytes"] == disk.used
+    line = f'kubelet_volume_stats_capacity_bytes{{namespace="ns",persistentvolumeclaim="claim"}} {number(disk.capacity)}\n'
+    assert line in world.text("/metrics")[1]

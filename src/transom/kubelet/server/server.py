@@ -23,7 +23,7 @@ from transom.kubelet.server.configz import kubelet_configuration
 from transom.kubelet.stats.metrics import Metrics, kubelet_metrics, probe_metrics
 from transom.kubelet.stats.prometheus import resource_metrics, volume_metrics
 from transom.kubelet.stats.summary import StatsProvider
-from transom.kubelet.stats.volumes import pod_volumes
+from transom.kubelet.stats.volumes import Mounted, pod_volumes
 
 _METHODS: Final = frozenset(("OPTIONS", "GET", "HEAD", "POST", "PUT", "DELETE", "TRACE", "CONNECT"))
 _LONG: Final = frozenset(("exec", "attach", "portforward", "debug"))  # as Kubernetes spells them, which is not its path
@@ -35,7 +35,7 @@ TlsContext = Callable[[], ssl.SSLContext]
 class KubeletServer:
     """`tls` makes the context when the first listener is opened; without one the listener speaks plain HTTP.
 
-    `alive` is whether the sync loop moves, for /healthz.
+    `alive` is whether the sync loop moves, for /healthz; `mounted` tells where claimed volumes are.
     """
 
     __slots__ = ("_alive", "_auth", "_env", "_http", "_started", "_tls", "_view", "metrics", "stats")
@@ -47,7 +47,7 @@ class KubeletServer:
         *,
         tls: TlsContext | None = None,
         metrics: Metrics | None = None,
-        stats: StatsProvider | None = None,
+        mounted: Mounted | None = None,
         alive: Callable[[], bool] = lambda: True,
     ) -> None:
         self._env = env
@@ -58,7 +58,7 @@ class KubeletServer:
         self._http: HttpServer | None = None
         self._started = env.clock.time()
         self.metrics = metrics if metrics is not None else Metrics()
-        self.stats = stats if stats is not None else StatsProvider(env, view)
+        self.stats = StatsProvider(env, view, mounted)
 
     async def serve(self, listener: socket) -> HttpServer:
         """Serves a bound socket; may be called for several."""
@@ -140,7 +140,7 @@ class KubeletServer:
             volume
             for pod in self._view.active_pods()
             if any("persistentVolumeClaim" in v for v in pod["spec"].get("volumes") or ())
-            for volume in pod_volumes(env, pod, pod["metadata"]["uid"], now)[1]
+            for volume in pod_volumes(env, pod, pod["metadata"]["uid"], now, self.stats.mounted)[1]
         ]
         return kubelet_metrics(env, self.metrics, self._started, volume_metrics(claims))
 

@@ -13,7 +13,7 @@ from transom.kit.clock import rfc3339
 from transom.kubelet.base import Env
 from transom.kubelet.parts import PodView
 from transom.kubelet.stats import shapes
-from transom.kubelet.stats.volumes import pod_volumes
+from transom.kubelet.stats.volumes import Mounted, pod_volumes
 from transom.machinery.objects import Object
 from transom.machinery.quantity import parse
 from transom.runtime.api import Container, ContainerStats, Sandbox
@@ -57,11 +57,14 @@ class Measured(NamedTuple):
 
 
 class StatsProvider:
-    __slots__ = ("_env", "_rates", "_started", "_view")
+    """`mounted` knows where claimed volumes are."""
 
-    def __init__(self, env: Env, view: PodView) -> None:
+    __slots__ = ("_env", "_rates", "_started", "_view", "mounted")
+
+    def __init__(self, env: Env, view: PodView, mounted: Mounted | None = None) -> None:
         self._env = env
         self._view = view
+        self.mounted = mounted
         self._started = env.clock.time()
         self._rates = _Rates()
 
@@ -163,7 +166,7 @@ class StatsProvider:
             out["network"] = network
         ephemeral: list[Object] = []
         if each.pod is not None:
-            ephemeral, persistent = pod_volumes(env, each.pod, config.uid, now)
+            ephemeral, persistent = pod_volumes(env, each.pod, config.uid, now, self.mounted)
             if ephemeral or persistent:
                 out["volume"] = ephemeral + persistent
         out["ephemeral-storage"] = shapes.ephemeral_storage(now, disk, rows, ephemeral, not self._by_cadvisor)
