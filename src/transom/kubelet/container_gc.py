@@ -70,20 +70,10 @@ class ContainerGC:
         try:
             if container.state == "unknown":
                 await self._env.runtime.stop_container(container.id, 2)
-            self._remove_log(container)
+            remove_log(self._env, container)
             await self._env.runtime.remove_container(container.id)
         except (RuntimeFailure, OSError) as problem:
             log.warning("the container %s was not removed: %s", container.id, problem)
-
-    def _remove_log(self, container: Container) -> None:
-        files = self._env.host.files
-        if container.log_path:
-            remove_all(files, container.log_path)
-        link = self._env.os.join(_links_directory(self._env), log_link(container))
-        try:
-            files.remove(link)
-        except FileNotFoundError:
-            return  # not every runtime makes one
 
     # ---- sandboxes -----------------------------------------------------------------------------------------------
 
@@ -153,6 +143,28 @@ def _links_directory(env: Env) -> str:
     root = env.config.pod_logs_dir
     cut = max(root.rfind("/"), root.rfind("\\"))
     return env.os.join(root[:cut], "containers")
+
+
+def link_log(env: Env, container: Container) -> None:
+    """Programs that collect logs look for them by the names of links."""
+    files, directory = env.host.files, _links_directory(env)
+    try:
+        if container.log_path and files.exists(container.log_path):
+            files.mkdir(directory)
+            files.symlink(container.log_path, env.os.join(directory, log_link(container)))
+    except OSError as problem:
+        log.warning("no link to the log %s: %s", container.log_path, problem)
+
+
+def remove_log(env: Env, container: Container) -> None:
+    """With what was rotated, and the link to it."""
+    if container.log_path:
+        remove_all(env.host.files, container.log_path)
+    link = env.os.join(_links_directory(env), log_link(container))
+    try:
+        env.host.files.remove(link)
+    except FileNotFoundError:
+        return  # not every runtime makes one
 
 
 def _listed(files: Files, path: str) -> Sequence[str]:

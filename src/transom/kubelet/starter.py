@@ -12,9 +12,10 @@ from transom.client.events import NORMAL, WARNING
 from transom.kubelet.actions import PodActions
 from transom.kubelet.backoff import Backoff
 from transom.kubelet.base import ContainerFailure, Env
+from transom.kubelet.container_gc import link_log
 from transom.kubelet.labels import container_hash
 from transom.kubelet.parts import ContainerBuilder, HookFailure, Hooks, Images
-from transom.kubelet.podstate import PodState, container_spec, describe, read, uid_of
+from transom.kubelet.podstate import PodState, container_spec, describe, uid_of
 from transom.kubelet.refs import pod_ref
 from transom.kubelet.status import Waiting
 from transom.kubelet.termination import KillFailure, Terminator
@@ -129,7 +130,7 @@ class Starter:
             self._back_off(worker, pod, spec, place.state)
             image = await worker.interruptible(self._images.ensure(pod, spec, place.config))
             container_id = await self._create(pod, spec, place, image)
-            await self._post_start(worker, pod, spec, container_id)
+            await self._post_start(pod, spec, container_id)
         except ContainerFailure as failure:
             worker.reasons[name] = Waiting(failure.reason, str(failure))
             return False
@@ -178,9 +179,12 @@ class Starter:
             self._end.event(pod, name, WARNING, "Failed", f"Error: {failure.description}", container_id)
             raise ContainerFailure("RunContainerError", failure.description) from failure
         self._end.event(pod, name, NORMAL, "Started", f"Started container {name}", container_id)
+        started = runtime.container(container_id)
+        if started is not None:
+            link_log(self._env, started)
         return container_id
 
-    async def _post_start(self, worker: Worker, pod: Object, spec: Object, container_id: str) -> None:
+    async def _post_start(self, pod: Object, spec: Object, container_id: str) -> None:
         handler = (spec.get("lifecycle") or {}).get("postStart")
         if handler is None:
             return
@@ -188,7 +192,7 @@ class Starter:
             await self._hooks.run(pod, spec, container_id, handler)
         except HookFailure as failure:
             self._end.event(pod, spec["name"], WARNING, "FailedPostStartHook", str(failure), container_id)
-            container = next((c for c in read(self._env.runtime, worker.uid).containers if c.id == container_id), None)
+            container = self._env.runtime.container(container_id)
             if container is not None:
                 try:
                     await self._end.kill_container(pod, container, "FailedPostStartHook")

@@ -17,6 +17,7 @@ from transom.client.events import NORMAL, WARNING
 from transom.kit.clock import Clock
 from transom.kubelet import labels
 from transom.kubelet.base import Env
+from transom.kubelet.container_gc import remove_log
 from transom.kubelet.parts import HookFailure, Hooks
 from transom.kubelet.podstate import PodState, container_spec, describe, read
 from transom.kubelet.refs import container_ref
@@ -111,19 +112,30 @@ class Terminator:
             await self.remove_container(container)
         for sandbox in state.sandboxes:
             await runtime.stop_sandbox(sandbox.id)
-            await runtime.remove_sandbox(sandbox.id)
-            self._remove_file(sandbox.config.log_directory, recursive=True)
+            try:
+                await runtime.remove_sandbox(sandbox.id)
+            except RuntimeFailure as failure:
+                if failure.code != "NotFound":  # garbage collection was here
+                    raise
+            self._remove_directory(sandbox.config.log_directory)
 
     async def remove_container(self, container: Container) -> None:
         """With its log. Raises RuntimeFailure."""
-        await self._env.runtime.remove_container(container.id)
-        self._remove_file(container.log_path)
+        try:
+            await self._env.runtime.remove_container(container.id)
+        except RuntimeFailure as failure:
+            if failure.code != "NotFound":
+                raise
+        try:
+            remove_log(self._env, container)
+        except OSError as problem:
+            log.warning("the log of %s could not be removed: %s", container.id, problem)
 
-    def _remove_file(self, path: str, *, recursive: bool = False) -> None:
+    def _remove_directory(self, path: str) -> None:
         files = self._env.host.files
         try:
             if path and files.exists(path):
-                files.remove(path, recursive=recursive)
+                files.remove(path, recursive=True)
         except OSError as problem:
             log.warning("%s could not be removed: %s", path, problem)
 
