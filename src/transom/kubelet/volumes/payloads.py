@@ -17,8 +17,9 @@ from transom.machinery.objects import Object
 _NO_MODE = "No defaultMode used, not even the default value for it"
 _REMEMBERED = 512
 
-# Most pods mount whole objects, and the same ones: all of a process share what was made of them.
-_whole: OrderedDict[tuple[str, str, str, int], Payload] = OrderedDict()
+# Most pods mount whole objects, and the same ones: all of a process share what was made of them. The content is compared,
+# because a process may have seen several clusters that count alike.
+_whole: OrderedDict[tuple[str, str, int], tuple[object, object, Payload]] = OrderedDict()
 
 
 async def of_secret(
@@ -66,15 +67,15 @@ def _project(
     meta = obj.get("metadata")
     if meta is None:
         return {}
-    key = (kind, meta.get("uid", ""), meta.get("resourceVersion", ""), mode)
+    key, texts, binary = (kind, meta.get("uid", ""), mode), obj.get("data"), obj.get("binaryData")
     known = _whole.get(key)
-    if known is None:
-        known = {name: Projection(data, mode) for name, data in values().items()}
-        if all(key[1:3]):
-            _whole[key] = known
-            if len(_whole) > _REMEMBERED:
-                _whole.popitem(last=False)
-    return known
+    if known is not None and known[0] == texts and known[1] == binary:
+        return known[2]
+    payload = {name: Projection(data, mode) for name, data in values().items()}
+    _whole[key] = texts, binary, payload
+    if len(_whole) > _REMEMBERED:
+        _whole.popitem(last=False)
+    return payload
 
 
 def _chosen(values: dict[str, bytes], items: Sequence[Object], mode: int, optional: bool, missing: str) -> Payload:

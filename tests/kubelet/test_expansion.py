@@ -1,0 +1,40 @@
+import pytest
+
+from transom.kubelet.expansion import MissingValue, expand, expand_strictly, mapping
+
+VALUES = {"A": "a", "B": "$(A)", "EMPTY": "", "C-D": "dash"}
+
+
+@pytest.mark.parametrize(("text", "expanded"), [
+    ("plain", "plain"),
+    ("$(A)", "a"),
+    ("x$(A)y$(A)z", "xayaz"),
+    ("$(B)", "$(A)"),  # once only
+    ("$(NOBODY)", "$(NOBODY)"),
+    ("$(EMPTY)|", "|"),
+    ("$(C-D)", "dash"),
+    ("$$(A)", "$(A)"),
+    ("$$$(A)", "$a"),
+    ("$$$$(A)", "$$(A)"),
+    ("$$A", "$A"),
+    ("$A", "$A"),
+    ("$(A", "$(A"),
+    ("$((A))", "$((A))"),
+    ("end$", "end$"),
+    ("$", "$"),
+    ("$$", "$"),
+    ("$()", "$()"),
+    ("$.$(A)", "$.a"),
+])
+def test_references(text: str, expanded: str) -> None:
+    assert expand(text, mapping(VALUES)) == expanded
+
+
+def test_the_first_source_wins() -> None:
+    assert expand("$(A) $(X)", mapping({"A": "own"}, {"A": "service", "X": "x"})) == "own x"
+
+
+def test_sub_paths_need_every_value() -> None:
+    assert expand_strictly("logs/$(A)", VALUES) == "logs/a"
+    with pytest.raises(MissingValue, match=r"^missing value for EMPTY, Z$"):
+        expand_strictly("$(Z)/$(EMPTY)/$(A)", VALUES)
