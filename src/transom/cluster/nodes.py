@@ -17,7 +17,8 @@ from transom.kit.files import write_atomic
 from transom.machinery.quantity import QuantityError, parse
 from transom.windows import builds
 
-DEFAULT_BUILD = 17763
+DEFAULT_BUILD = builds.DEFAULT.number
+NODE_BUILDS = tuple(number for number in builds.BUILDS if 17763 <= number <= 20348)  # that nodes are made of
 NETWORK_MODES = ("l2bridge", "l2tunnel", "overlay", "transparent", "nat")
 # Runtime -> the version a node has when none is named.
 RUNTIMES = {"docker": "19.3.14", "containerd": "1.4.3"}
@@ -87,7 +88,7 @@ def settle(config: ClusterConfig, nodes: Iterable[NodeSpec], taken: Iterable[int
         if not node.number:
             while free in used:
                 free += 1
-            node = replace(node, number=free)  # noqa: PLW2901
+            node = replace(node, number=free)
             used.add(free)
         runtime = node.runtime or ("docker" if node.windows else "containerd")
         out.append(replace(
@@ -107,8 +108,8 @@ def _check(config: ClusterConfig, node: NodeSpec) -> None:
         raise refuse("this cannot be the name of a node", "use lower case letters, digits, dashes and dots")
     if node.os not in ("linux", "windows"):
         raise refuse(f"unknown operating system {node.os!r}", "choose linux or windows")
-    if node.windows and node.build and builds.find(node.build) is None:
-        raise refuse(f"unknown Windows build {node.build}", f"choose one of {', '.join(map(str, builds.NODE_BUILDS))}")
+    if node.windows and node.build and node.build not in NODE_BUILDS:
+        raise refuse(f"unknown Windows build {node.build}", f"choose one of {', '.join(map(str, NODE_BUILDS))}")
     if not node.windows and node.build:
         raise refuse("only Windows nodes have a build", "leave it out, or set os: windows")
     if node.runtime and node.runtime not in RUNTIMES:

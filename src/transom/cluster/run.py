@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("transom.cluster")
 
 STOP_GRACE = 5.0
+FIRST_LOOK = 0.05
 RESTART_MOST = 60.0
 # Bootstrap tokens are at home in every cluster that nodes may join.
 _CONTROLLERS = ("*", "bootstrapsigner", "tokencleaner")
@@ -82,6 +83,8 @@ async def serve(
     gc.freeze()  # what start-up made stays for good; the collector need not look at it again
     log.info("cluster %s serves Kubernetes %s on %s", config.name, config.git_version, config.url)
     ready()
+    # Whoever waits for the cluster looks now; the imports of the other components would keep them waiting.
+    await asyncio.sleep(FIRST_LOOK)
     async with asyncio.TaskGroup() as components:
         running = [
             components.create_task(supervised(name, start)) for name, start in _components(api, config, pki).items()

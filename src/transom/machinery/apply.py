@@ -12,7 +12,7 @@ from typing import NamedTuple, NoReturn
 
 import orjson
 
-from transom.machinery import goyaml, schema
+from transom.machinery import schema
 from transom.machinery.errors import ApiError, apply_conflict, bad_request
 from transom.machinery.field import go_quote
 from transom.machinery.fieldset import (
@@ -93,6 +93,8 @@ class _Request(NamedTuple):
 
 def parse_config(raw: bytes) -> Object:
     """The body of an apply request, YAML or JSON."""
+    from transom.machinery import goyaml
+
     try:
         config = goyaml.load(raw)
     except goyaml.YamlError as e:

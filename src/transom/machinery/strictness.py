@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from transom.machinery import gojson, goyaml, schema
+from transom.machinery import gojson, schema
 from transom.machinery.field import go_quote
 from transom.machinery.schema import Type, Value
 
@@ -25,6 +25,8 @@ def problems(of: Type | None, raw: bytes, is_yaml: bool) -> list[str]:
     duplicates and unknown metadata."""
     out: dict[str, None] = {}
     if is_yaml:
+        from transom.machinery import goyaml
+
         repeated = goyaml.duplicate_keys(raw)
         if repeated:
             out["yaml: unmarshal errors:\n" + "\n".join(f"  {line}" for line in repeated)] = None

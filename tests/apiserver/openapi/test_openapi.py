@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from transom.apiserver import discovery, openapi
+from transom.apiserver import discovery
+from transom.apiserver.openapi import documents as openapi
 from transom.machinery.kinds import KINDS, STATUS, Kind
 
 VERSION = "v1.20.15"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from types import ModuleType
 from typing import TYPE_CHECKING
 
-from transom.apiserver import discovery, openapi
+from transom.apiserver import discovery
 from transom.apiserver.openapi.custom import CustomSchema
 from transom.http.messages import Answer, Headers, Request, Response
 from transom.machinery import errors
@@ -14,6 +15,14 @@ from transom.machinery.kinds import Kind
 
 if TYPE_CHECKING:
     from transom.apiserver.server import ApiServer
+
+
+def _documents() -> ModuleType:
+    """Comes when the first client asks: a cluster's start has no use for it."""
+    from transom.apiserver.openapi import documents
+
+    return documents
+
 
 _IMMUTABLE = b"public, max-age=31536000, immutable"
 
@@ -51,7 +60,7 @@ class OpenApi:
     def v2(self, request: Request) -> Answer | Awaitable[Answer]:
         if request.method != "GET":
             raise errors.generic_method_not_allowed()
-        offer = openapi.accepted(request.header(b"accept"), openapi.V2_OFFERS)
+        offer = _documents().accepted(request.header(b"accept"), _documents().V2_OFFERS)
         if offer is None:
             return Response(406, [])
         return self._v2(request, offer)
@@ -59,11 +68,11 @@ class OpenApi:
     async def _v2(self, request: Request, offer: str) -> Answer:
         kinds, customs = self._kinds()
         version = self._version()
-        if offer == openapi.V2_PROTOBUF:
-            found = await self._document("v2+protobuf", lambda: openapi.v2_protobuf(kinds, customs, version=version))
+        if offer == _documents().V2_PROTOBUF:
+            found = await self._document("v2+protobuf", lambda: _documents().v2_protobuf(kinds, customs, version=version))
             media = b"application/octet-stream"
         else:
-            found = await self._document("v2", lambda: openapi.v2_json(kinds, customs, version=version))
+            found = await self._document("v2", lambda: _documents().v2_json(kinds, customs, version=version))
             media = b"text/plain; charset=utf-8"
         return _answer(request, found, [(b"Content-Type", media), (b"Cache-Control", b"no-cache, private")])
 
@@ -75,7 +84,7 @@ class OpenApi:
         parts = [p for p in request.path.split("/") if p][2:]
         json_type = (b"Content-Type", b"application/json")
         if not parts:
-            found = await self._document("v3", lambda: openapi.v3_index(kinds, customs, version=version))
+            found = await self._document("v3", lambda: _documents().v3_index(kinds, customs, version=version))
             return _answer(request, found, [json_type, (b"Cache-Control", b"no-cache, private")])
         if parts[0] == "api" and len(parts) == 2:
             group, group_version = "", parts[1]
@@ -86,7 +95,7 @@ class OpenApi:
         if not self._server.resources.has_version(group, group_version):
             return Response(404, [(b"Content-Type", b"text/plain; charset=utf-8")], b"404 page not found\n")
         found = await self._document(
-            (group, group_version), lambda: openapi.v3_json(group, group_version, kinds, customs, version=version)
+            (group, group_version), lambda: _documents().v3_json(group, group_version, kinds, customs, version=version)
         )
         cache = _IMMUTABLE if "hash" in request.query else b"no-cache, private"
         return _answer(request, found, [json_type, (b"Cache-Control", cache)])

@@ -1,0 +1,80 @@
+"""The OpenAPI documents as bytes, and which of their forms a client wants.
+
+Pure functions from `Kind` rows and schemas of custom resources to documents. They take a fraction of a second and some
+megabytes: call them in a thread, keep the bytes (`discovery.DocumentCache`), not the documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import orjson
+
+from transom.apiserver.openapi import protobuf, v2, v3
+from transom.apiserver.openapi.custom import CustomSchema
+from transom.machinery.kinds import Kind
+
+__all__ = [
+    "V2_OFFERS", "V2_PROTOBUF", "CustomSchema", "accepted", "v2", "v2_json", "v2_protobuf", "v3", "v3_index", "v3_json",
+]
+
+V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+V2_OFFERS = ("application/json", V2_PROTOBUF)
+
+
+def v2_json(
+    kinds: Iterable[Kind], customs: Iterable[CustomSchema] = (), *, version: str, field_validation: bool = True
+) -> bytes:
+    return orjson.dumps(v2.build(kinds, customs, version=version, field_validation=field_validation))
+
+
+def v2_protobuf(
+    kinds: Iterable[Kind], customs: Iterable[CustomSchema] = (), *, version: str, field_validation: bool = True
+) -> bytes:
+    return protobuf.document(v2.build(kinds, customs, version=version, field_validation=field_validation))
+
+
+def v3_index(kinds: Iterable[Kind], customs: Iterable[CustomSchema] = (), *, version: str) -> bytes:
+    return orjson.dumps(v3.index(v3.group_versions(kinds, customs, version=version)))
+
+
+def v3_json(
+    group: str,
+    group_version: str,
+    kinds: Iterable[Kind],
+    customs: Iterable[CustomSchema] = (),
+    *,
+    version: str,
+    field_validation: bool = True,
+) -> bytes:
+    document = v3.build(group, group_version, kinds, customs, version=version, field_validation=field_validation)
+    return orjson.dumps(document)
+
+
+def accepted(accept: str, offers: Iterable[str]) -> str | None:
+    """The first offer that the client's best clause allows; None is answered with 406 and an empty body.
+
+    `/openapi/v2` has `V2_OFFERS`. Its answers carry no media type of their own: Kubernetes lets the content
+    speak, so clients see `text/plain; charset=utf-8` for JSON and `application/octet-stream` for protobuf.
+    """
+    offers = list(offers)
+    for kind, subtype in _clauses(accept or "*/*"):
+        for offer in offers:
+            offered, _, offered_subtype = offer.partition("/")
+            if kind in (offered, "*") and subtype in (offered_subtype, "*"):
+                return offer
+    return None
+
+
+def _clauses(accept: str) -> list[tuple[str, str]]:
+    clauses = []
+    for text in accept.split(","):
+        media, *parameters = [piece.strip() for piece in text.split(";")]
+        kind, _, subtype = media.partition("/")
+        quality = next((p[2:] for p in parameters if p.startswith("q=")), "1")
+        try:
+            weight = float(quality)
+        except ValueError:
+            weight = 1.0
+        clauses.append((-weight, kind == "*", subtype == "*", kind, subtype or "*"))
+    return [clause[3:] for clause in sorted(clauses, key=lambda clause: clause[:3])]
