@@ -28,6 +28,8 @@ from transom.kubelet.prober import ProbeManager
 from transom.kubelet.referenced import ReferencedObjects
 from transom.kubelet.server.server import KubeletServer, TlsContext
 from transom.kubelet.static_pods import ApiMirrors, Folder, StaticPods
+from transom.kubelet.stats.counting import counted
+from transom.kubelet.stats.metrics import Metrics
 from transom.kubelet.volumes.manager import VolumeManager
 from transom.machinery.objects import Object
 
@@ -46,7 +48,8 @@ class Kubelet:
         problems = checks.check(env.config, env.os, env.host)
         if problems:
             raise BadConfiguration("\n".join(problems))
-        env = replace(env, node=self.node)
+        metrics = Metrics()
+        env = replace(env, node=self.node, runtime=counted(env.runtime, metrics, env.clock, self._pod))
         self.env = env
         self.agent = NodeAgent(env)
         objects = ReferencedObjects(env.client, env.clock)
@@ -70,7 +73,7 @@ class Kubelet:
         )
         self._housekeeping = Housekeeping(env, evictions, containers, images)
         self.agent.set_pressures(evictions)
-        self.server = KubeletServer(env, self.core.pods, tls=tls, mounted=volumes.of)
+        self.server = KubeletServer(env, self.core.pods, tls=tls, metrics=metrics, mounted=volumes.of)
         self._running: asyncio.Task[None] | None = None
 
     @property
