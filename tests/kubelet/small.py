@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from tests.kubelet.fakes import FakeRuntime
+
 from transom.hosts.linux import LinuxHost
 from transom.hosts.windows import WindowsHost
 from transom.kit.clock import VirtualClock

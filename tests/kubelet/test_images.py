@@ -8,8 +8,8 @@ from typing import Any
 
 import orjson
 import pytest
-
 from tests.kubelet.small import Node, make_pod, play
+
 from transom.kubelet import credentials, imagenames
 from transom.kubelet.base import ContainerFailure
 from transom.kubelet.imagenames import ImageNameError

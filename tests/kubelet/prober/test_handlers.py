@@ -7,8 +7,8 @@ import socket
 from typing import Any
 
 import pytest
-
 from tests.kubelet.small import Node, play
+
 from transom.kubelet.prober.handlers import Outcome, ProbeError, Target, build
 from transom.machinery.objects import Object
 from transom.runtime.api import ExecResult, RuntimeFailure
@@ -192,7 +192,8 @@ def test_tcp() -> None:
 
 
 @pytest.mark.parametrize(("port", "problem"), [
-    ("none", 'strconv.Atoi: parsing "none": invalid syntax'), (0, "invalid port number: 0"), ("70000", "invalid port number: 70000"),
+    ("none", 'strconv.Atoi: parsing "none": invalid syntax'), (0, "invalid port number: 0"),
+    ("70000", "invalid port number: 70000"),
 ])
 def test_ports_that_are_none(port: int | str, problem: str) -> None:
     async def scenario(node: Node) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-
 from tests.kubelet.small import Node, make_pod, play
+
 from transom.kubelet.prober import ProbeManager
 from transom.machinery.objects import Object
 from transom.runtime.api import ExecResult, RuntimeFailure

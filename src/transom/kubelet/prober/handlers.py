@@ -148,7 +148,7 @@ def _tcp_socket(env: Env, action: Object, container: Object, seconds: float) -> 
 
 
 def _grpc(env: Env, action: Object, container: Object, seconds: float) -> Handler:
-    from transom.kubelet.prober import grpc  # few pods have one
+    from transom.kubelet.prober import grpchealth  # few pods have one
 
     dial = from_node(env)
     service = action.get("service") or ""
@@ -158,8 +158,8 @@ def _grpc(env: Env, action: Object, container: Object, seconds: float) -> Handle
     async def run(target: Target) -> Outcome:
         port = resolve_port(action.get("port", 0), container)
         try:
-            return Outcome(SUCCESS, await grpc.check(dial, env.clock, target.pod_ip, port, service, agent, seconds))
-        except grpc.Unhealthy as problem:
+            return Outcome(SUCCESS, await grpchealth.check(dial, env.clock, target.pod_ip, port, service, agent, seconds))
+        except grpchealth.Unhealthy as problem:
             return Outcome(FAILURE, str(problem))
 
     return run

@@ -1,0 +1,107 @@
+"""Health checks over gRPC, against a server of a few frames."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+from tests.kubelet.small import Node, play
+
+from transom.kubelet.prober import hpack
+from transom.kubelet.prober.handlers import Outcome, Target, build
+
+
+def frame(kind: int, flags: int, payload: bytes, stream: int = 1) -> bytes:
+    return len(payload).to_bytes(3, "big") + bytes((kind, flags)) + stream.to_bytes(4, "big") + payload
+
+
+SETTINGS, PING = frame(4, 0, b"", 0), frame(6, 0, b"12345678", 0)
+HEAD = frame(1, 0x4, b"\x88" + hpack.literal("content-type", "application/grpc"))  # 0x88: :status 200
+# The same code word that gRPC servers write: grpc-status in Huffman's code, then the plain value.
+STATUS = b"\x40\x88\x9a\xca\xc8\xb2\x12\x34\xda\x8f"
+
+
+def trailers(status: str, message: str = "") -> bytes:
+    block = STATUS + bytes((len(status),)) + status.encode()
+    return frame(1, 0x5, block + (hpack.literal("grpc-message", message) if message else b""))
+
+
+def serving(value: int) -> bytes:
+    message = bytes((8, value)) if value else b""
+    return HEAD + frame(0, 0, b"\0" + len(message).to_bytes(4, "big") + message) + trailers("0")
+
+
+class Server:
+    def __init__(self, node: Node, greeting: bytes, answer: bytes | None) -> None:
+        self.seen = b""
+        self._open: list[socket.socket] = []
+        self._tasks: list[asyncio.Task[None]] = []
+        self._greeting, self._answer = greeting, answer
+        node.net.listen("10.244.1.5", 9090, self._accept)
+
+    def _accept(self, sock: socket.socket) -> None:
+        self._open.append(sock)
+        self._tasks.append(asyncio.get_running_loop().create_task(self._serve(sock)))
+
+    async def _serve(self, sock: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        await loop.sock_sendall(sock, self._greeting)
+        while b"/grpc.health.v1.Health/Check" not in self.seen:
+            data = await loop.sock_recv(sock, 65536)
+            if not data:
+                return
+            self.seen += data
+        if self._answer is not None:
+            await loop.sock_sendall(sock, self._answer)
+
+
+def outcome(greeting: bytes, answer: bytes | None, service: str = "", listening: bool = True) -> tuple[Outcome, bytes]:
+    result: list[tuple[Outcome, bytes]] = []
+
+    async def scenario(node: Node) -> None:
+        server = Server(node, greeting, answer) if listening else None
+        probe = {"grpc": {"port": 9090, "service": service}, "timeoutSeconds": 2}
+        task = asyncio.ensure_future(build(node.env, probe, {"name": "app"}, "p")(Target("c", "10.244.1.5")))
+        for _ in range(300):
+            await asyncio.sleep(0)
+        await node.clock.run_for(2)
+        result.append((await task, server.seen if server else b""))
+
+    play(scenario, version="v1.27.0")
+    return result[0]
+
+
+@pytest.mark.parametrize(("answer", "wanted"), [
+    (serving(1), Outcome("success", "service healthy")),
+    (PING + serving(2), Outcome("failure", 'service unhealthy (responded with "NOT_SERVING")')),
+    (serving(0), Outcome("failure", 'service unhealthy (responded with "UNKNOWN")')),
+    (frame(1, 0x5, b"\x88" + STATUS + b"\x0212"), Outcome(
+        "failure", "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): ")),
+    (HEAD + trailers("5", "unknown%20service"), Outcome(
+        "failure", "error: health rpc probe failed: rpc error: code = NotFound desc = unknown service")),
+    (frame(7, 0, b"\0" * 8, 0), Outcome(
+        "failure", "error: health rpc probe failed: rpc error: code = Unavailable desc = error reading from server: EOF")),
+    (None, Outcome("failure", "timeout: health rpc did not complete within 2s")),
+])
+def test_answers(answer: bytes | None, wanted: Outcome) -> None:
+    assert outcome(SETTINGS, answer)[0] == wanted
+
+
+def test_the_service_is_named() -> None:
+    _, seen = outcome(SETTINGS, serving(1), "my.Service")
+    assert seen.startswith(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+    assert b"\0\0\0\0\x0c\x0a\x0amy.Service" in seen and b"kube-probe/1.27" in seen
+
+
+@pytest.mark.parametrize(("greeting", "listening"), [(b"", False), (b"HTTP/1.1 400 Bad Request\r\n\r\n", True)])
+def test_nobody_who_speaks_it(greeting: bytes, listening: bool) -> None:
+    assert outcome(greeting, None, listening=listening)[0] == Outcome(
+        "failure", 'timeout: failed to connect service "10.244.1.5:9090" within 2s: context deadline exceeded')
+
+
+@pytest.mark.parametrize(("packed", "text"), [
+    ("f1e3c2e5f23a6ba0ab90f4ff", "www.example.com"), ("a8eb10649cbf", "no-cache"), ("9acac8b21234da8f", "grpc-status"),
+])
+def test_huffman(packed: str, text: str) -> None:
+    assert hpack.unpack(bytes.fromhex(packed)) == text
