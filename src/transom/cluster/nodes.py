@@ -187,7 +187,7 @@ def from_file(config: ClusterConfig, rows: Sequence[Any]) -> list[NodeSpec]:
 
 
 def _row(where: str, row: Mapping[str, Any]) -> list[NodeSpec]:
-    values = {_FILE_FIELDS[k]: _value(where, k, v) for k, v in row.items() if k in _FILE_FIELDS}
+    values: dict[str, Any] = {_FILE_FIELDS[k]: _value(where, k, v) for k, v in row.items() if k in _FILE_FIELDS}
     if row.get("role") == "control-plane":
         values["labels"] = {**_CONTROL_PLANE_LABELS, **values.get("labels", {})}
         values.setdefault("taints", (_CONTROL_PLANE_TAINT,))
@@ -252,4 +252,8 @@ def load(config: ClusterConfig) -> list[NodeSpec] | None:
     except ValueError as error:
         raise ClusterError(f"{path} is damaged: {error}", "repair it, or remove it to start with new nodes") from error
     known = {f.name for f in fields(NodeSpec)}
-    return [NodeSpec(**{k: tuple(v) if k == "taints" else v for k, v in row.items() if k in known}) for row in rows]
+    out = []
+    for row in rows:
+        values: dict[str, Any] = {k: tuple(v) if k == "taints" else v for k, v in row.items() if k in known}
+        out.append(NodeSpec(**values))
+    return out

@@ -9,6 +9,7 @@ import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 from time import monotonic
+from typing import Any
 
 from transom.http.connection import Connection
 from transom.http.encode import Date
@@ -69,20 +70,29 @@ class HttpServer:
         """Serves on sockets that are bound already. Returns the port of the first."""
         self.loop = asyncio.get_running_loop()
         self.port = sockets[0].getsockname()[1]
-        tls = self._ssl is not None
         for sock in sockets:
-            listener = await self.loop.create_server(
-                lambda: Connection(self),
-                sock=sock,
-                ssl=self._ssl,
-                backlog=1024,
-                ssl_handshake_timeout=self.limits.handshake_timeout if tls else None,
-                # uvloop's TLS close waits for the peer, for thirty seconds unless told otherwise.
-                ssl_shutdown_timeout=0.5 if tls else None,
-            )
+            listener = await self.loop.create_server(lambda: Connection(self), sock=sock, backlog=1024, **self._tls())
             self._listeners.append(listener)
-        self._tick()
+        if self._timer is None:
+            self._tick()
         return self.port
+
+    async def adopt(self, sock: socket.socket) -> None:
+        """Serves a connection that somebody else has accepted; returns when TLS is agreed upon."""
+        self.loop = asyncio.get_running_loop()
+        if self._timer is None:
+            self._tick()
+        await self.loop.connect_accepted_socket(lambda: Connection(self), sock, **self._tls())
+
+    def _tls(self) -> dict[str, Any]:
+        if self._ssl is None:
+            return {}
+        return {
+            "ssl": self._ssl,
+            "ssl_handshake_timeout": self.limits.handshake_timeout,
+            # uvloop's TLS close waits for the peer, for thirty seconds unless told otherwise.
+            "ssl_shutdown_timeout": 0.5,
+        }
 
     async def stop(self, grace: float = 10.0) -> None:
         """Stops accepting, ends streams with their last chunk, lets running requests finish, then closes."""

@@ -62,9 +62,17 @@ class KubeletServer:
 
     async def serve(self, listener: socket) -> HttpServer:
         """Serves a bound socket; may be called for several."""
+        http = self._server()
+        await http.serve([listener])
+        return http
+
+    async def adopt(self, connection: socket) -> None:
+        """Serves a connection that was accepted elsewhere."""
+        await self._server().adopt(connection)
+
+    def _server(self) -> HttpServer:
         if self._http is None:
             self._http = HttpServer(self.handler, self._tls() if self._tls is not None else None)
-        await self._http.serve([listener])
         return self._http
 
     async def stop(self, grace: float = 0.0) -> None:
