@@ -13,6 +13,7 @@ import pytest
 from transom.apiserver.context import User
 from transom.apiserver.inprocess import InProcessClient
 from transom.apiserver.server import ServerOptions, build
+from transom.client.api import Unreachable
 from transom.client.events import EventRecorder
 from transom.client.resources import EVENTS, NODES, PODS, SERVICE_ACCOUNTS
 from transom.hosts.linux import LinuxHost
@@ -103,6 +104,7 @@ class CoreNode(Cluster):
         self.host = LinuxHost(NODE, self.clock)
         self.sources: dict[str, PodSource] = {}
         self.writes: list[tuple[str, Any]] = []
+        self.fail_writes = 0
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
@@ -119,6 +121,7 @@ class CoreNode(Cluster):
             self.runtime, NoServices(), no_dial, lambda: node,  # type: ignore[arg-type]
         )
         parts = self.parts
+        parts.clock = self.clock
         self.core = Core(
             env, images=parts, builder=parts, hooks=parts, volumes=parts, admission=parts, mirrors=parts,
             prober=parts.prober, sources=self.sources,
@@ -137,6 +140,9 @@ class CoreNode(Cluster):
         async def counted(resource: Any, namespace: str, name: str, body: Any, *args: Any, **more: Any) -> Object:
             if resource is PODS:
                 self.writes.append((name, body))
+                if self.fail_writes:
+                    self.fail_writes -= 1
+                    raise Unreachable("the server is away")
             return await patch(resource, namespace, name, body, *args, **more)
 
         client.patch = counted  # type: ignore[method-assign]

@@ -57,7 +57,7 @@ class FakeRuntime:
         self._call("run_sandbox", config.name)
         number = next(self._count)
         sandbox_id = f"sandbox{number}"
-        ips = () if config.linux.host_network else (f"10.0.0.{number}",)
+        ips = () if config.linux.host_network else (f"10.0.{number >> 8}.{number & 255}",)
         self._sandboxes[sandbox_id] = Sandbox(sandbox_id, config, "ready", self.clock.time(), handler, ips)
         self._tell("sandbox", config.uid)
         return sandbox_id
@@ -152,6 +152,8 @@ class FakeParts:
         self.mount_failures: list[VolumeFailure] = []
         self.mount_waits: Any = None
         self.hooks: list[tuple[str, Object]] = []
+        self.hook_seconds = 0.0
+        self.clock: Clock | None = None
         self.mounts: dict[str, int] = {}
         self.refused: Rejection | None = None
         self.blocked: Rejection | None = None
@@ -168,6 +170,8 @@ class FakeParts:
 
     async def run(self, pod: Object, container: Object, container_id: str, handler: Object) -> None:
         self.hooks.append((container["name"], handler))
+        if self.hook_seconds and self.clock is not None:
+            await self.clock.sleep(self.hook_seconds)
         if self.hook_failures:
             raise self.hook_failures.pop(0)
 

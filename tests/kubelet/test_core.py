@@ -9,7 +9,7 @@ from transom.client.api import STRATEGIC_PATCH
 from transom.client.resources import PODS
 from transom.kubelet.base import ContainerFailure, Rejection, VolumeFailure
 from transom.kubelet.parts import HookFailure
-from transom.runtime.api import RuntimeFailure
+from transom.runtime.api import RuntimeFailure, RuntimeStatus
 
 from .conftest import CoreNode
 
@@ -396,5 +396,133 @@ def test_readiness_gates(core: Any) -> None:
         assert conditions(pod) == {
             "x/y": "True", "Initialized": "True", "Ready": "True", "ContainersReady": "True", "PodScheduled": "True",
         }
+
+    core(scenario)
+
+
+class Folder:
+    """A source whose pods a test sets."""
+
+    def __init__(self) -> None:
+        self.updates: Any = None
+
+    async def run(self, updates: Any) -> None:
+        self.updates = updates
+        updates.set([])
+        await asyncio.get_running_loop().create_future()
+
+
+def static(uid: str) -> Any:
+    return {
+        "kind": "Pod", "apiVersion": "v1",
+        "metadata": {
+            "name": "s-node1", "namespace": "default", "uid": uid,
+            "annotations": {"kubernetes.io/config.source": "file", "kubernetes.io/config.hash": uid},
+        },
+        "spec": {"nodeName": "node1", "restartPolicy": "Always", "containers": [{"name": "c", "image": "image"}]},
+        "status": {"phase": "Pending"},
+    }
+
+
+def test_static_pods_run_and_are_shown_by_mirrors(core: Any) -> None:
+    async def scenario(node: CoreNode) -> None:
+        await node.stop_kubelet()
+        folder = node.sources["file"] = Folder()
+        await node.start_kubelet()
+        folder.updates.set([static("one")])
+        await node.settle()
+        assert node.parts.mirrors[0] == ("create", "s-node1")
+        assert [s.config.uid for s in node.runtime.sandboxes()] == ["one"]
+        mirror = {
+            "metadata": {"name": "s-node1", "annotations": {"kubernetes.io/config.mirror": "one"}},
+            "spec": {"nodeName": "node1", "containers": [{"name": "c", "image": "image"}],
+                     "automountServiceAccountToken": False},
+        }
+        created = await node.client.create(PODS, "default", mirror)
+        await node.settle()
+        shown = await node.pod("s-node1")
+        assert shown["status"]["phase"] == "Running"
+        assert node.core.pods.pod_by_uid(created["metadata"]["uid"])["metadata"]["uid"] == "one"  # type: ignore[index]
+        folder.updates.set([static("two")])
+        await node.settle()
+        assert [s.config.uid for s in node.runtime.sandboxes()] == ["two"]
+        assert ("delete", "s-node1") not in node.parts.mirrors
+        folder.updates.set([])
+        await node.settle()
+        assert not node.runtime.sandboxes() and node.parts.mirrors[-1] == ("delete", "s-node1")
+
+    core(scenario)
+
+
+def test_a_status_that_could_not_be_written_is_written_later(core: Any) -> None:
+    async def scenario(node: CoreNode) -> None:
+        node.fail_writes = 2
+        await node.create("p")
+        await node.settle()
+        assert (await node.pod("p"))["status"]["phase"] == "Pending"
+        await node.settle(25)
+        assert (await node.pod("p"))["status"]["phase"] == "Running"
+
+    core(scenario)
+
+
+def test_the_network_is_waited_for(core: Any) -> None:
+    async def scenario(node: CoreNode) -> None:
+        node.runtime.state = RuntimeStatus(network_reason="NetworkPluginNotReady", network_message="docker: no cni")
+        await node.create("p")
+        await node.create("h", hostNetwork=True)
+        await node.settle()
+        assert (await node.pod("p"))["status"]["phase"] == "Pending"
+        host = (await node.pod("h"))["status"]
+        assert (host["phase"], host["podIP"]) == ("Running", "192.168.0.1")
+        text = (
+            "network is not ready: runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady "
+            "message:docker: no cni"
+        )
+        assert ("Warning", "NetworkNotReady", text) in await node.events()
+        node.runtime.state = RuntimeStatus()
+        await node.settle(2)
+        assert (await node.pod("p"))["status"]["phase"] == "Running"
+
+    core(scenario)
+
+
+def test_grace_and_pre_stop(core: Any) -> None:
+    async def scenario(node: CoreNode) -> None:
+        slow = {"exec": {"command": ["sleep"]}}
+        await node.create("p", terminationGracePeriodSeconds=20, containers=[
+            {"name": "c", "image": "i", "lifecycle": {"preStop": slow}}
+        ])
+        await node.create("q", terminationGracePeriodSeconds=20, containers=[{"name": "d", "image": "i"}])
+        await node.settle()
+        node.parts.hook_seconds = 15
+        await node.client.delete(PODS, "default", "p")
+        await node.client.delete(PODS, "default", "q", grace=1)
+        await node.settle(14)
+        assert "running" in state(await node.pod("p"))["state"]
+        await node.settle(2)
+        assert await node.missing("p") and await node.missing("q")
+        assert ("stop_container", "c", 5) in node.runtime.calls
+        assert ("stop_container", "d", 2) in node.runtime.calls  # nobody is killed without a moment to end
+
+    core(scenario)
+
+
+def test_a_runtime_that_cannot_stop_a_pod_is_asked_again(core: Any) -> None:
+    async def scenario(node: CoreNode) -> None:
+        uid = (await node.create("p"))["metadata"]["uid"]
+        await node.settle()
+        node.runtime.fail["stop_container"] = node.runtime.fail["stop_sandbox"] = [RuntimeFailure("Unknown", "stuck")] * 2
+        await node.client.delete(PODS, "default", "p")
+        await node.settle()
+        text = (
+            'error killing pod: [failed to "KillContainer" for "c" with KillContainerError: '
+            '"rpc error: code = Unknown desc = stuck", '
+            f'failed to "KillPodSandbox" for "{uid}" with KillPodSandboxError: "rpc error: code = Unknown desc = stuck"]'
+        )
+        assert ("Warning", "FailedKillPod", text) in await node.events()
+        assert not await node.missing("p")
+        await node.settle(16)
+        assert await node.missing("p")
 
     core(scenario)
