@@ -6,6 +6,7 @@ It keeps nothing that could not be found again: a new one on the same machine an
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from socket import socket
@@ -68,12 +69,14 @@ class Kubelet:
             volumes=volumes,
             admission=PodAdmission(env, self.agent.node_anyway, self.kill_pod, evictions.admit),
             mirrors=ApiMirrors(env),
-            prober=lambda changed: ProbeManager(env, changed),
+            prober=self._make_prober,
             sources={"file": source} if source is not None else {},
         )
         self._housekeeping = Housekeeping(env, evictions, containers, images)
         self.agent.set_pressures(evictions)
-        self.server = KubeletServer(env, self.core.pods, tls=tls, metrics=metrics, mounted=volumes.of)
+        self.server = KubeletServer(
+            env, self.core.pods, tls=tls, metrics=metrics, mounted=volumes.of, probes=lambda: self._probes.counts()
+        )
         self._running: asyncio.Task[None] | None = None
 
     @property
@@ -109,6 +112,10 @@ class Kubelet:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
+
+    def _make_prober(self, changed: Callable[[str], None]) -> ProbeManager:
+        self._probes = ProbeManager(self.env, changed)
+        return self._probes
 
     def _pod(self, uid: str) -> Object | None:
         return self.core.pods.pod_by_uid(uid)

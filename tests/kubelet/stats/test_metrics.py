@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from tests.kubelet.world import World
 
+from transom.kubelet.prober.manager import Count
 from transom.kubelet.stats.metrics import Metrics, probe_metrics
 from transom.kubelet.stats.prometheus import number
 
@@ -47,10 +48,8 @@ def test_histograms_and_probes() -> None:
     metrics = Metrics()
     for seconds in (0.004, 0.3, 20):
         metrics.observe("kubelet_pod_start_duration_seconds", seconds)
-    metrics.count("prober_probe_total", "c", "ns", "p", "u1", "Liveness", "failed")
-    said = probe_metrics(metrics, 12.0)
+    said = probe_metrics([Count("liveness", {"name": "p", "namespace": "ns", "uid": "u1"}, "c", "failed", 1)], 12.0)
     assert 'pod_uid="u1",probe_type="Liveness",result="failed"} 1\n' in said and "process_start_time_seconds 12\n" in said
-    assert "kubelet_pod_start" not in said
     world = World()
     world.server.metrics = metrics
     said = world.text("/metrics")[1]

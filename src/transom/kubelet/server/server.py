@@ -7,7 +7,7 @@ to make: a cluster has a thousand of them, and nobody ever asks most.
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from socket import socket
 from time import monotonic
 from typing import Final
@@ -20,7 +20,7 @@ from transom.kubelet.server import answers, commands, container_logs, forward, h
 from transom.kubelet.server.answers import Failure
 from transom.kubelet.server.auth import Auth
 from transom.kubelet.server.configz import kubelet_configuration
-from transom.kubelet.stats.metrics import Metrics, kubelet_metrics, probe_metrics
+from transom.kubelet.stats.metrics import Metrics, ProbeCount, kubelet_metrics, probe_metrics
 from transom.kubelet.stats.prometheus import resource_metrics, volume_metrics
 from transom.kubelet.stats.summary import StatsProvider
 from transom.kubelet.stats.volumes import Mounted, pod_volumes
@@ -35,10 +35,11 @@ TlsContext = Callable[[], ssl.SSLContext]
 class KubeletServer:
     """`tls` makes the context when the first listener is opened; without one the listener speaks plain HTTP.
 
-    `alive` is whether the sync loop moves, for /healthz; `mounted` tells where claimed volumes are.
+    `alive` is whether the sync loop moves, for /healthz; `mounted` tells where claimed volumes are, `probes` what came of
+    probes.
     """
 
-    __slots__ = ("_alive", "_auth", "_env", "_http", "_started", "_tls", "_view", "metrics", "stats")
+    __slots__ = ("_alive", "_auth", "_env", "_http", "_probes", "_started", "_tls", "_view", "metrics", "stats")
 
     def __init__(
         self,
@@ -48,12 +49,14 @@ class KubeletServer:
         tls: TlsContext | None = None,
         metrics: Metrics | None = None,
         mounted: Mounted | None = None,
+        probes: Callable[[], Iterable[ProbeCount]] = tuple,
         alive: Callable[[], bool] = lambda: True,
     ) -> None:
         self._env = env
         self._view = view
         self._tls = tls
         self._alive = alive
+        self._probes = probes
         self._auth = Auth(env.client, env.clock, env.config.node_name, env.config.anonymous_auth)
         self._http: HttpServer | None = None
         self._started = env.clock.time()
@@ -142,7 +145,7 @@ class KubeletServer:
 
                 return cadvisor_metrics(env, self.stats)
             case "probes":
-                return probe_metrics(self.metrics, self._started)
+                return probe_metrics(self._probes(), self._started)
         now = env.clock.time()
         claims = [
             volume

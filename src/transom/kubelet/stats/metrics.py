@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from transom.kubelet.base import Env
 from transom.kubelet.stats.prometheus import Family, Kind, Labels, Sample, histogram, render
+from transom.machinery.objects import Object
 
 BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 _COUNTS: Final = (1, 2, 4, 8, 16)
@@ -54,9 +55,6 @@ TABLE: Final[dict[str, Metric]] = {
         "counter", "Cumulative number of runtime operation errors by operation type.", ("operation_type",)),
     "kubelet_runtime_operations_total": Metric(
         "counter", "Cumulative number of runtime operations by operation type.", ("operation_type",)),
-    "prober_probe_total": Metric(
-        "counter", "Cumulative number of a liveness, readiness or startup probe for a container by result.",
-        ("container", "namespace", "pod", "pod_uid", "probe_type", "result")),
 }  # fmt: skip
 
 
@@ -108,16 +106,39 @@ def _named(name: str, values: tuple[str, ...]) -> Labels:
 
 def kubelet_metrics(env: Env, metrics: Metrics, started: float, others: Iterable[Family]) -> str:
     return render([
-        *(family for family in metrics.families() if not family.name.startswith("prober_")),
+        *metrics.families(),
         *_gauges(env),
         *_process(started),
         *others,
     ])
 
 
-def probe_metrics(metrics: Metrics, started: float) -> str:
-    probes = [family for family in metrics.families() if family.name.startswith("prober_")]
-    return render([*probes, _process(started)[0]])
+class ProbeCount(Protocol):
+    """How often a probe ended so; `prober.manager.Count` is one. `pod` is a reference."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def pod(self) -> Object: ...
+    @property
+    def container(self) -> str: ...
+    @property
+    def result(self) -> str: ...
+    @property
+    def times(self) -> int: ...
+
+
+def probe_metrics(counts: Iterable[ProbeCount], started: float) -> str:
+    samples = [
+        Sample((
+            ("container", count.container), ("namespace", count.pod.get("namespace", "")),
+            ("pod", count.pod.get("name", "")), ("pod_uid", count.pod.get("uid", "")),
+            ("probe_type", count.kind.capitalize()), ("result", count.result),
+        ), count.times)
+        for count in counts
+    ]  # fmt: skip
+    text = "[ALPHA] Cumulative number of a liveness, readiness or startup probe for a container by result."
+    return render([Family("prober_probe_total", "counter", text, samples), _process(started)[0]])
 
 
 def _gauges(env: Env) -> list[Family]:
