@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Final
 
 from transom.client.events import WARNING
@@ -22,6 +23,7 @@ _MISSING: Final = (
 )
 
 
+@lru_cache(maxsize=64)  # the same file for every pod, and on most nodes
 def parse_resolv_conf(text: str) -> DnsConfig:
     """Raises ValueError. Name servers add up; of several search and options lines the last one counts."""
     servers: list[str] = []
@@ -57,7 +59,7 @@ def pod_dns(env: Env, pod: Object, reason: str) -> DnsConfig:
     if policy == "None":
         dns = DnsConfig()
     elif policy != "Default" and env.config.cluster_dns:
-        dns = _of_cluster(env, pod, dns)
+        dns = _of_cluster(pod["metadata"]["namespace"], env.config.cluster_domain, env.config.cluster_dns, dns)
     else:
         if policy != "Default":
             _say_missing(env, pod)
@@ -86,13 +88,12 @@ def _of_host(env: Env, reason: str) -> DnsConfig:
         raise ContainerFailure(reason, str(problem)) from problem
 
 
-def _of_cluster(env: Env, pod: Object, host: DnsConfig) -> DnsConfig:
-    domain = env.config.cluster_domain
+@lru_cache(maxsize=1024)  # all pods of a namespace share it
+def _of_cluster(namespace: str, domain: str, servers: tuple[str, ...], host: DnsConfig) -> DnsConfig:
     searches = host.searches
     if domain:
-        own = (f"{pod['metadata']['namespace']}.svc.{domain}", f"svc.{domain}", domain)
-        searches = _unique((*own, *searches))
-    return DnsConfig(env.config.cluster_dns, searches, _CLUSTER_OPTIONS)
+        searches = _unique((f"{namespace}.svc.{domain}", f"svc.{domain}", domain, *searches))
+    return DnsConfig(servers, searches, _CLUSTER_OPTIONS)
 
 
 def _say_missing(env: Env, pod: Object) -> None:

@@ -120,7 +120,7 @@ class LinuxPods:
         return path.startswith("/")
 
     def join(self, *parts: str) -> str:
-        return posixpath.join(*parts)
+        return "/".join(parts)
 
     def split(self, path: str) -> list[str]:
         return path.split("/")

@@ -16,12 +16,13 @@ _DATA = "..data"
 _MAX_NAME, _MAX_PATH = 255, 4096
 
 
-def write(env: Env, directory: str, payload: Payload) -> bool:
-    """The directory exists. Whether anything was written. Raises VolumeFailure and OSError."""
+def write(env: Env, directory: str, payload: Payload, *, empty: bool = False) -> bool:
+    """The directory exists; `empty` when it was made just now. Whether anything was written. Raises VolumeFailure and
+    OSError."""
     files, join = env.host.files, env.os.join
     clean = {_checked(env, path): projection for path, projection in payload.items()}
     data = join(directory, _DATA)
-    old = _link(env, data)
+    old = "" if empty else _link(env, data)
     stale: set[str] = set()
     if old:
         had = _tree(env, join(directory, old))
@@ -34,9 +35,12 @@ def write(env: Env, directory: str, payload: Payload) -> bool:
     try:
         _fill(env, fresh, clean)
         for top in sorted({path.split("/", 1)[0] for path in clean}):
-            if not _link(env, join(directory, top)):
-                files.symlink(env.os.join(_DATA, top), join(directory, top))
-        env.os.replace_link(files, stamp, data)
+            if empty or not _link(env, join(directory, top)):
+                files.symlink(join(_DATA, top), join(directory, top))
+        if old:
+            env.os.replace_link(files, stamp, data)
+        else:
+            files.symlink(stamp, data)
     except (OSError, VolumeFailure):
         files.remove(fresh, recursive=True)
         raise

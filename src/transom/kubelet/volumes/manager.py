@@ -130,8 +130,7 @@ class VolumeManager:
         env = self._env
         directory = paths.pod_dir(env, uid)
         try:
-            for below in ("volumes", "plugins"):
-                env.host.files.mkdir(env.os.join(directory, below), 0o750)
+            env.host.files.mkdir(env.os.join(directory, "volumes"), 0o750)
         except OSError as problem:
             raise VolumeFailure(env.os.file_error("mkdir", directory, problem)) from problem
 

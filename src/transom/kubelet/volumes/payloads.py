@@ -99,14 +99,16 @@ def put(
     env = tools.env
     files = env.host.files
     directory = paths.volume_dir(env, pod["metadata"]["uid"], plugin, spec.name)
+    empty = before is None and not files.exists(directory)
     if before is None:
         if in_memory:
             env.os.mount_tmpfs(files, directory, env.host.hardware.memory // 2)
         else:
             files.mkdir(directory, 0o777)
     try:
+        written = write(env, directory, payload, empty=empty)
         make_nested_mount_points(env, pod, spec.outer, directory)
-        if write(env, directory, payload):
+        if written:
             env.os.set_ownership(files, directory, fs_group(pod), read_only=True)
     except (OSError, VolumeFailure):
         if before is None:
