@@ -1,0 +1,168 @@
+"""What is dead goes: containers, sandboxes, logs, images; and logs that grow too long are cut."""
+
+from __future__ import annotations
+
+import gzip
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.kubelet.small import Node, make_pod, play
+
+from transom.kubelet.container_gc import ContainerGC
+from transom.kubelet.image_gc import ImageGC, ImageGCFailure
+from transom.kubelet.logrotate import LogRotator
+from transom.machinery.objects import Object
+from transom.runtime.api import Image, RuntimeFailure, Version
+
+
+def gc(node: Node, *pods: Object, ready: bool = True) -> ContainerGC:
+    known = {pod["metadata"]["uid"]: pod for pod in pods}
+    return ContainerGC(node.env, known.get, lambda: ready)
+
+
+async def dead(node: Node, pod: Object, times: int) -> list[str]:
+    """A pod whose container ended so many times and whose sandbox is down."""
+    sandbox = (await node.start(pod)) and node.runtime.sandboxes(pod["metadata"]["uid"])[0].id
+    for attempt in range(1, times):
+        node.clock.advance(1)
+        await node.start_container(pod, pod["spec"]["containers"][0], sandbox, attempt)
+    ids = []
+    for container in node.runtime.containers(pod["metadata"]["uid"]):
+        node.runtime.exit(container.id, 1)
+        log = f"/var/log/pods/default_{pod['metadata']['name']}_{pod['metadata']['uid']}/app/{container.attempt}.log"
+        node.host.files.mkdir(log.rpartition("/")[0])
+        node.host.files.write(log, b"x")
+        node.runtime._containers[container.id] = replace(node.runtime._containers[container.id], log_path=log)
+        ids.append(container.id)
+    await node.runtime.stop_sandbox(sandbox)
+    return ids
+
+
+def status(pod: Object, **fields: Any) -> Object:
+    return {**pod, "status": {**pod["status"], **fields}}
+
+
+@pytest.mark.parametrize(("fields", "deleted", "terminated_too", "left"), [
+    ({}, False, False, 1),
+    ({"phase": "Succeeded"}, False, False, 1),
+    ({"phase": "Succeeded"}, False, True, 0),
+    ({"phase": "Failed", "reason": "Evicted"}, False, False, 0),
+    ({"containerStatuses": [{"state": {"terminated": {}}}]}, True, False, 0),
+    ({"containerStatuses": [{"state": {"running": {}}}]}, True, False, 1),
+])
+def test_the_newest_dead_container_of_a_pod_stays(fields: Any, deleted: bool, terminated_too: bool, left: int) -> None:
+    async def scenario(node: Node) -> None:
+        pod = status(make_pod("web"), **fields)
+        if deleted:
+            pod["metadata"]["deletionTimestamp"] = "2020-01-01T00:00:00Z"
+        newest, *_ = await dead(node, pod, 3)
+        await gc(node, pod).collect(terminated_too=terminated_too)
+        assert [c.id for c in node.runtime.containers()] == [newest][:left]
+        assert len(node.runtime.sandboxes()) == left
+
+    play(scenario)
+
+
+def test_nothing_is_left_of_a_pod_that_is_gone_once_all_pods_are_known() -> None:
+    async def scenario(node: Node) -> None:
+        await dead(node, make_pod("web"), 2)
+        node.host.files.symlink("/var/log/pods/gone", "/var/log/containers/web_default_app-container2.log")
+        await gc(node, ready=False).collect()
+        assert len(node.runtime.containers()) == 1 and node.host.files.listdir("/var/log/pods")
+        await gc(node).collect()
+        assert not node.runtime.containers() and not node.runtime.sandboxes()
+        assert node.host.files.listdir("/var/log/pods") == []
+        assert node.host.files.listdir("/var/log/containers") == []
+
+    play(scenario)
+
+
+def test_older_remains_of_a_container_go_when_it_dies() -> None:
+    async def scenario(node: Node) -> None:
+        newest, *_ = ids = await dead(node, make_pod("web"), 3)
+        await gc(node, make_pod("web")).clean_up_pod("uid-web", newest)
+        assert [c.id for c in node.runtime.containers()] == [newest]
+        assert node.host.files.listdir("/var/log/pods/default_web_uid-web/app") == ["2.log"]
+        await gc(node).clean_up_pod("uid-web", everything=True)
+        assert not node.runtime.containers() and len(ids) == 3
+
+    play(scenario)
+
+
+def image(name: str, size: int) -> Image:
+    return Image(f"sha256:{name}", (f"{name}:1",), (), size)
+
+
+GIB = 1 << 30
+
+
+def test_images_go_when_the_disk_is_full_the_longest_unused_first() -> None:
+    async def scenario(node: Node) -> None:
+        for name in ("old", "used", "older", "fresh"):
+            node.runtime.store[f"{name}:1"] = image(name, 4 * GIB)
+        del node.runtime.store["fresh:1"]
+        images = ImageGC(node.env)
+        await node.start(make_pod("a", {"name": "app"}), image_ref="sha256:used")
+        old_id, = await node.start(make_pod("b", {"name": "app"}), image_ref="sha256:old")
+        images.detect()
+        await node.runtime.remove_container(old_id)
+        node.clock.advance(300)
+        images.detect()
+        node.runtime.store["fresh:1"] = image("fresh", 4 * GIB)
+        await images.free_by_policy()
+        assert not node.told.all and len(node.runtime.store) == 4  # 12 % used
+        node.host.fill_disk(73 * GIB)  # 85 %: five of a hundred have to go
+        await images.free_by_policy()
+        assert list(node.runtime.store) == ["used:1", "fresh:1"]
+        assert [c[1] for c in node.runtime.calls if c[0] == "remove_image"] == ["sha256:older", "sha256:old"]
+
+    play(scenario)
+
+
+def test_images_that_do_not_free_enough() -> None:
+    async def scenario(node: Node) -> None:
+        images = ImageGC(node.env)
+        node.host.fill_disk()
+        wanted = 100 * GIB * 20 // 100
+        text = (f"failed to garbage collect required amount of images. Wanted to free {wanted} bytes, but freed 0 bytes")
+        await images.collect()
+        assert node.told.take() == [("FreeDiskSpaceFailed", text)]
+        await images.collect()
+        assert node.told.take() == [("FreeDiskSpaceFailed", text), ("ImageGCFailed", text)]
+        node.runtime.store["a:1"] = image("a", 5)
+        images.detect()
+        node.clock.advance(1000)
+        node.runtime.fail["remove_image"] = [RuntimeFailure("Unknown", "in use")]
+        with pytest.raises(ImageGCFailure, match="with errors in image deletion: rpc error: code = Unknown desc = in use"):
+            await images.delete_unused()
+
+    play(scenario)
+
+
+def test_logs_are_rotated_and_compressed() -> None:
+    async def scenario(node: Node) -> None:
+        node.runtime.version = Version("containerd", "1.4.3-sim")
+        container, = await node.start(make_pod("web"))
+        path = "/var/log/pods/p/app/0.log"
+        node.host.files.mkdir("/var/log/pods/p/app")
+        node.runtime._containers[container] = replace(node.runtime._containers[container], log_path=path)
+        rotator = LogRotator(node.env)
+        for number in range(4):
+            node.host.files.write(path, b"%d" % number * 100)
+            rotator.rotate()
+            node.clock.advance(10)
+        # The newest as it is, an older one compressed, none older than three files in all allow.
+        names = node.host.files.listdir("/var/log/pods/p/app")
+        assert sorted(names) == ["0.log.20200102-030425.gz", "0.log.20200102-030435"]
+        assert gzip.decompress(node.host.files.read(f"/var/log/pods/p/app/{min(names)}")) == b"2" * 100
+        assert sum(call[0] == "reopen_log" for call in node.runtime.calls) == 4
+        node.host.files.write(path, b"short")
+        rotator.rotate()
+        assert node.host.files.exists(path)
+
+    async def docker(node: Node) -> None:
+        assert not LogRotator(node.env).enabled
+
+    play(scenario, container_log_max_size=100, container_log_max_files=3)
+    play(docker)
