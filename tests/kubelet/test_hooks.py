@@ -61,7 +61,8 @@ def test_http_get_takes_any_answer_and_doubles_the_slash() -> None:
         await node.start(make_pod("web", CONTAINER))  # its address is 10.0.0.1
         seen: list[bytes] = []
         serve(node, 8080, seen)
-        await HookRunner(node.env).run(make_pod("web", CONTAINER), CONTAINER, "c1", {"httpGet": {"path": "/bye", "port": "web"}})
+        handler = {"httpGet": {"path": "/bye", "port": "web"}}
+        await HookRunner(node.env).run(make_pod("web", CONTAINER), CONTAINER, "c1", handler)
         assert seen[0].startswith(b"GET //bye HTTP/1.1\r\nHost: 10.0.0.1:8080\r\nUser-Agent: Go-http-client/1.1\r\n")
 
     play(scenario)
