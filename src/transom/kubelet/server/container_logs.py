@@ -56,7 +56,7 @@ def parse_options(query: Query) -> Object:
                 options[name] = True
         for name in ("sinceSeconds", "tailLines", "limitBytes"):
             if name in query and query[name][0] != "":
-                options[name] = int(query[name][0])
+                options[name] = _integer(query[name][0])
         since = query.get("sinceTime", [""])[0]
         if since not in ("", "null"):
             parse_rfc3339(since)
@@ -65,10 +65,16 @@ def parse_options(query: Query) -> Object:
         if old == "all":
             options.pop("tailLines", None)
         elif old:
-            options["tailLines"] = int(old)
+            options["tailLines"] = _integer(old)
     except ValueError as problem:
         raise Failure(400, '{"message": "Unable to decode query."}') from problem
     return options
+
+
+def _integer(text: str) -> int:
+    if not (text.isascii() and text.removeprefix("-").removeprefix("+").isdecimal()):
+        raise ValueError(text)
+    return int(text)
 
 
 def log_options(options: Object, now: float) -> LogOptions:

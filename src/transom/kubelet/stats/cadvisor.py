@@ -20,6 +20,7 @@ from transom.runtime.api import Interface
 _DEVICE: Final = "/dev/sda1"
 _PERIOD: Final = 100_000
 _NO_LIMIT: Final = 0
+_TIMELESS: Final = ("container_spec_", "container_start_time_")  # not measured, so at no time
 _STATES: Final = ("iowaiting", "running", "sleeping", "stopped", "uninterruptible")
 
 
@@ -167,8 +168,11 @@ def cadvisor_metrics(env: Env, stats: StatsProvider) -> str:
     if env.os.cadvisor_containers():
         rows = _rows(env, stats)
         for name, kind, text, read in _METRICS:
+            timeless = name.startswith(_TIMELESS)
             samples = [
-                Sample(_merged(row.labels, more), value, row.time) for row in rows for more, value in read(row, env)
+                Sample(_merged(row.labels, more), value, None if timeless else row.time)
+                for row in rows
+                for more, value in read(row, env)
             ]
             families.append(Family(name, kind, text, samples))
     return render(families)
