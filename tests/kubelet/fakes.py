@@ -15,13 +15,17 @@ from transom.machinery.objects import Object
 from transom.runtime.api import (
     Container,
     ContainerConfig,
+    ContainerStats,
     Event,
+    ExecResult,
+    Filesystem,
     Image,
     LinuxSandbox,
     RuntimeFailure,
     RuntimeStatus,
     Sandbox,
     SandboxConfig,
+    SandboxStats,
     Version,
 )
 
@@ -36,6 +40,7 @@ class FakeRuntime:
         self.calls: list[tuple[Any, ...]] = []
         self.fail: dict[str, list[RuntimeFailure]] = {}
         self.start_exits: dict[str, list[int]] = {}  # exit codes of containers that end as soon as they are started
+        self.present: dict[str, Image] = {}
         self._sandboxes: dict[str, Sandbox] = {}
         self._containers: dict[str, Container] = {}
         self._listeners: list[Callable[[Event], None]] = []
@@ -113,6 +118,30 @@ class FakeRuntime:
 
     def container(self, container_id: str) -> Container | None:
         return self._containers.get(container_id)
+
+    def image(self, image: str) -> Image | None:
+        return self.present.get(image)
+
+    def images(self) -> Sequence[Image]:
+        return [*self.present.values()]
+
+    async def pull_image(self, image: str, auth: Any = None, sandbox: SandboxConfig | None = None) -> str:
+        self._call("pull_image", image)
+        self.present[image] = Image(f"sha256:{len(self.present)}", (image,), (), 1 << 20)
+        return self.present[image].id
+
+    def image_filesystem(self) -> Filesystem:
+        return Filesystem("/var/lib/docker", 0, 0)
+
+    def container_stats(self, uid: str = "") -> Sequence[ContainerStats]:
+        return ()
+
+    def sandbox_stats(self, uid: str = "") -> Sequence[SandboxStats]:
+        return ()
+
+    async def exec_sync(self, container_id: str, command: Sequence[str], seconds: float = 0) -> ExecResult:
+        self._call("exec_sync", *command)
+        return ExecResult(b"", b"", 0)
 
     def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:
         self._listeners.append(listener)

@@ -382,6 +382,18 @@ def test_others_may_not_change_the_status_for_long(core: Any) -> None:
     core(scenario)
 
 
+def test_a_pod_that_others_declare_failed_is_stopped(core: Any) -> None:
+    async def scenario(node: CoreNode) -> None:
+        await node.create("p")
+        await node.settle()
+        await node.client.patch(PODS, "default", "p", {"status": {"phase": "Failed"}}, subresource="status")
+        await node.settle(11)
+        assert (await node.pod("p"))["status"]["phase"] == "Failed"
+        assert all(s.state == "notready" for s in node.runtime.sandboxes())
+
+    core(scenario)
+
+
 def test_readiness_gates(core: Any) -> None:
     async def scenario(node: CoreNode) -> None:
         await node.create("p", readinessGates=[{"conditionType": "x/y"}])

@@ -14,7 +14,7 @@ from transom.kubelet.base import Env
 from transom.kubelet.labels import POD_UID, is_static
 from transom.kubelet.parts import Admission, ContainerBuilder, Hooks, Images, Mirrors, OnProbe, PodSource, Prober, Volumes
 from transom.kubelet.pods import Pods
-from transom.kubelet.podstate import uid_of
+from transom.kubelet.podstate import TERMINAL, uid_of
 from transom.kubelet.refs import pod_ref
 from transom.kubelet.starter import Starter
 from transom.kubelet.status import ready_condition
@@ -139,9 +139,15 @@ class Core:
         worker.pod = pod
         if _only_status(old, pod):
             self.statuses.check(pod)
-            if not _gates_moved(pod):
+            if not _gates_moved(pod) and not self._ended_by_others(pod):
                 return
+        else:
+            worker.resync = True  # volumes may show labels and annotations
         self.workers.wake(worker)
+
+    def _ended_by_others(self, pod: Object) -> bool:
+        """Somebody says that it has ended, and here it has not: so be it."""
+        return (pod.get("status") or {}).get("phase") in TERMINAL and self.pods.told(pod).get("phase") not in TERMINAL
 
     def pod_removed(self, pod: Object) -> None:
         worker = self.workers.get(uid_of(pod))

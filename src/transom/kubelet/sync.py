@@ -260,6 +260,8 @@ class PodSync:
             return Outcome.FAILED
         if not await self._clear(worker):
             return Outcome.FAILED
+        if not worker.gone:
+            return Outcome.SOON  # a source has it again
         if worker.kill is not None and not worker.kill.done.done():
             worker.kill.done.set_result(None)
         self._statuses.forget(worker.uid)
