@@ -139,6 +139,22 @@ def test_startup_holds_the_others_back() -> None:
     play(failing)
 
 
+def test_a_container_that_has_ended_is_left_alone_whoever_says_so() -> None:
+    async def scenario(node: Node) -> None:
+        node.runtime.commands = [GOOD]
+        web = Watched(node, readinessProbe=probe())
+        await web.start()
+        await node.clock.run_for(10)
+        node.runtime.exit(web.id, 0)
+        await node.clock.run_for(100)
+        assert web.times == 1
+        await web.restart()
+        await node.clock.run_for(10)
+        assert web.times == 2
+
+    play(scenario)
+
+
 def test_a_probe_that_cannot_be_made_is_tried_three_times_and_does_not_count() -> None:
     async def scenario(node: Node) -> None:
         node.runtime.commands = [GOOD, RuntimeFailure("Unknown", "gone")]

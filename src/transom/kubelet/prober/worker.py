@@ -98,7 +98,8 @@ class Worker:
 
     def _begin(self) -> None:
         self._timer = None
-        self._task = asyncio.get_running_loop().create_task(self._probe())
+        if self._running() is not None:
+            self._task = asyncio.get_running_loop().create_task(self._probe())
 
     async def _probe(self) -> None:
         try:
@@ -124,9 +125,13 @@ class Worker:
             self._due = following
 
     def _rearm(self) -> None:
-        container = self._env.runtime.container(self.container_id)
-        if container is not None and container.state == "running" and not self.hold and self._task is None:
+        container = self._running()
+        if container is not None and not self.hold and self._task is None:
             self.arm(container)
+
+    def _running(self) -> Container | None:
+        container = self._env.runtime.container(self.container_id)
+        return container if container is not None and container.state == "running" else None
 
     async def _attempt(self) -> Outcome | None:
         """The outcome, None when there is none that counts. Tells the events."""
