@@ -8,6 +8,7 @@ from typing import Final
 
 from transom.client.events import WARNING
 from transom.kubelet.base import ContainerFailure, Env
+from transom.kubelet.refs import node_ref
 from transom.kubelet.security import described
 from transom.machinery.field import go_quote
 from transom.machinery.objects import Object
@@ -97,14 +98,8 @@ def _of_cluster(namespace: str, domain: str, servers: tuple[str, ...], host: Dns
 
 
 def _say_missing(env: Env, pod: Object) -> None:
-    env.events.event(node_reference(env), WARNING, "MissingClusterDNS", _MISSING)
+    env.events.event(node_ref(env.config.node_name), WARNING, "MissingClusterDNS", _MISSING)
     env.events.event(pod, WARNING, "MissingClusterDNS", f"pod: {go_quote(described(pod))}. {_MISSING}")
-
-
-def node_reference(env: Env) -> Object:
-    """The node as kubelets name it in events: its name stands for its uid."""
-    name = env.config.node_name
-    return {"kind": "Node", "name": name, "uid": name}
 
 
 def _unique(values: Iterable[str]) -> tuple[str, ...]:
@@ -143,8 +138,10 @@ def _within_limits(env: Env, pod: Object, dns: DnsConfig) -> DnsConfig:
 
 
 def check_node_limits(env: Env) -> None:
-    """Tells once, at the kubelet's start and now and then, when the node's own search line is too long for pods."""
+    """Tells, when the kubelet starts, that the node's own search line is too long for pods."""
     path = env.config.resolv_conf
+    if not path:
+        return
     try:
         searches = _of_host(env, "").searches
     except ContainerFailure as problem:
@@ -162,4 +159,4 @@ def check_node_limits(env: Env) -> None:
 
 
 def _say_limits(env: Env, message: str) -> None:
-    env.events.event(node_reference(env), WARNING, "CheckLimitsForResolvConf", message)
+    env.events.event(node_ref(env.config.node_name), WARNING, "CheckLimitsForResolvConf", message)

@@ -17,6 +17,7 @@ from transom.kubelet.base import Env
 from transom.kubelet.container_gc import ContainerGC
 from transom.kubelet.containers import ContainerBuilder
 from transom.kubelet.core import Core
+from transom.kubelet.dns import check_node_limits
 from transom.kubelet.eviction import EvictionManager
 from transom.kubelet.hooks import HookRunner
 from transom.kubelet.housekeeping import Housekeeping
@@ -97,6 +98,7 @@ class Kubelet:
         try:
             if listener is not None:
                 await self.server.serve(listener)
+            check_node_limits(self.env)
             async with asyncio.TaskGroup() as group:
                 group.create_task(self.agent.run())
                 group.create_task(self.core.run(self.agent.known()))
