@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 
 from transom.client.events import WARNING
 from transom.kit.clock import Timer
@@ -17,7 +18,7 @@ from transom.kubelet.eviction import EvictionManager
 from transom.kubelet.image_gc import ImageGC
 from transom.kubelet.logrotate import LogRotator
 from transom.kubelet.refs import node_ref
-from transom.runtime.api import Event, RuntimeFailure
+from transom.runtime.api import Container, Event, RuntimeFailure
 
 log = logging.getLogger("transom.kubelet")
 
@@ -74,16 +75,16 @@ class Housekeeping:
     def _round(self) -> None:
         self._timer = None
         now = self._env.clock.monotonic()
-        if self._rotator.enabled:
-            self._rotator.rotate()
+        long = self._rotator.due() if self._rotator.enabled else []
         # Most rounds find nothing, and then need no task.
-        if self._evictions.observe() or now >= min(self._next_containers, self._next_images) or not self._busy():
-            self._task = asyncio.get_running_loop().create_task(self._work(now))
+        if self._evictions.observe() or long or now >= min(self._next_containers, self._next_images) or not self._busy():
+            self._task = asyncio.get_running_loop().create_task(self._work(now, long))
         else:
             self._arm()
 
-    async def _work(self, now: float) -> None:
+    async def _work(self, now: float, long_logs: Sequence[Container]) -> None:
         try:
+            await self._rotator.rotate(long_logs)
             while evicted := await self._evictions.act():
                 await self._evictions.wait_for_cleanup(evicted)
                 self._evictions.observe()

@@ -6,6 +6,7 @@ their order is that of the alphabet. Docker rotates its own logs, so the kubelet
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import logging
 import time
@@ -19,64 +20,79 @@ log = logging.getLogger("transom.kubelet")
 
 PERIOD = 10.0
 _COMPRESSED, _TEMPORARY = ".gz", ".tmp"
+_MUCH = 1 << 18
 _OWN_ROTATION = frozenset(("docker",))
 
 
 class LogRotator:
-    __slots__ = ("_env", "_files")
+    __slots__ = ("_env",)
 
     def __init__(self, env: Env) -> None:
         self._env = env
-        self._files = env.host.files
 
     @property
     def enabled(self) -> bool:
         return self._env.config.container_log_max_size >= 0 and self._env.runtime.version.name not in _OWN_ROTATION
 
-    def rotate(self) -> None:
-        """Look at the logs of all running containers."""
-        for container in self._env.runtime.containers():
-            if container.state == "running" and container.log_path:
-                try:
-                    self._look_at(container)
-                except (OSError, RuntimeFailure) as problem:
-                    log.warning("the log %s was not rotated: %s", container.log_path, problem)
+    def due(self) -> list[Container]:
+        """Running containers whose logs have grown too long."""
+        return [
+            container for container in self._env.runtime.containers()
+            if container.state == "running" and container.log_path and self._is_long(container)
+        ]
 
-    def _look_at(self, container: Container) -> None:
+    async def rotate(self, containers: Sequence[Container]) -> None:
+        for container in containers:
+            try:
+                await self._rotate(container)
+            except (OSError, RuntimeFailure) as problem:
+                log.warning("the log %s was not rotated: %s", container.log_path, problem)
+
+    def _is_long(self, container: Container) -> bool:
+        files, path = self._env.host.files, container.log_path
         try:
-            size = self._files.stat(container.log_path).size
-        except FileNotFoundError:
-            self._env.runtime.reopen_log(container.id)
-            size = self._files.stat(container.log_path).size
-        if size >= self._env.config.container_log_max_size:
-            self._rotate(container)
+            try:
+                size = files.stat(path).size
+            except FileNotFoundError:  # lost by a rotation that was interrupted
+                self._env.runtime.reopen_log(container.id)
+                size = files.stat(path).size
+        except (OSError, RuntimeFailure) as problem:
+            log.debug("the log %s cannot be looked at: %s", path, problem)
+            return False
+        return size >= self._env.config.container_log_max_size
 
-    def _rotate(self, container: Container) -> None:
-        path = container.log_path
-        in_use, unused = split(rotated(self._files, path))
-        for name in unused:
-            self._files.remove(name)
-        # The file written next and the one rotated now come on top of these.
+    async def _rotate(self, container: Container) -> None:
+        files, path = self._env.host.files, container.log_path
+        in_use, unused = split(rotated(files, path))
+        # The file written next and the one rotated now come on top of those that are kept.
         keep = max(0, self._env.config.container_log_max_files - 2)
-        for name in in_use[: max(0, len(in_use) - keep)]:
-            self._files.remove(name)
-        for name in in_use[max(0, len(in_use) - keep):]:
+        excess = max(0, len(in_use) - keep)
+        for name in (*unused, *in_use[:excess]):
+            files.remove(name)
+        for name in in_use[excess:]:
             if not name.endswith(_COMPRESSED):
-                self._compress(name)
+                await self._compress(name)
         stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(self._env.clock.time()))
         newest = f"{path}.{stamp}"
-        self._files.rename(path, newest)
+        files.rename(path, newest)
         try:
             self._env.runtime.reopen_log(container.id)
         except RuntimeFailure:
-            self._files.rename(newest, path)  # tried again in the next round
+            files.rename(newest, path)  # tried again in the next round
             raise
 
-    def _compress(self, name: str) -> None:
-        temporary = name + _TEMPORARY
-        self._files.write(temporary, gzip.compress(self._files.read(name), mtime=0))
-        self._files.rename(temporary, name + _COMPRESSED)
-        self._files.remove(name)
+    async def _compress(self, name: str) -> None:
+        files = self._env.host.files
+        data = files.read(name)
+        # A long log takes too long for the event loop.
+        packed = await asyncio.to_thread(_pack, data) if len(data) > _MUCH else _pack(data)
+        files.write(name + _TEMPORARY, packed)
+        files.rename(name + _TEMPORARY, name + _COMPRESSED)
+        files.remove(name)
+
+
+def _pack(data: bytes) -> bytes:
+    return gzip.compress(data, mtime=0)
 
 
 def rotated(files: Files, path: str) -> list[str]:
