@@ -53,6 +53,9 @@ class ContainerBuilder:
         if not spec.get("hostNetwork"):
             short, domain = hostsfile.hostname_and_domain(pod, env.config.cluster_domain, _SANDBOX)
             hostname = hostsfile.kernel_hostname(pod, short, domain, _SANDBOX)
+        linux = env.os.sandbox_options(pod, env.config)
+        if groups := self._volumes.groups(pod):
+            linux = replace(linux, supplemental_groups=(*linux.supplemental_groups, *groups))
         return SandboxConfig(
             name=meta["name"],
             namespace=meta["namespace"],
@@ -64,7 +67,7 @@ class ContainerBuilder:
             ports=tuple(port for container in spec.get("containers") or () for port in port_mappings(container)),
             labels=labels.pod_labels(pod),
             annotations=meta.get("annotations") or {},
-            linux=env.os.sandbox_options(pod, env.config),
+            linux=linux,
         )
 
     async def container_config(

@@ -8,7 +8,7 @@ import posixpath
 from collections.abc import Mapping
 from typing import Any, Final, Literal, Protocol, cast
 
-from transom.hosts.api import Files, Host
+from transom.hosts.api import Files, Host, Stat
 from transom.kubelet.base import ContainerFailure
 from transom.kubelet.config import KubeletConfig
 from transom.kubelet.hostpath import check_host_path
@@ -173,9 +173,17 @@ class LinuxPods:
         if not _is_link(files, target):
             files.symlink(source, target)
 
-    def set_ownership(self, files: Files, path: str, fs_group: int | None, read_only: bool = False) -> None:
-        if fs_group is not None:
-            _give_to_group(files, path, fs_group, _READ if read_only else _READ_WRITE)
+    def set_ownership(
+        self, files: Files, path: str, fs_group: int | None, read_only: bool = False, policy: str | None = None
+    ) -> None:
+        if fs_group is None:
+            return
+        mask = _READ if read_only else _READ_WRITE
+        if policy != "OnRootMismatch" or not _is_given(files.stat(path), fs_group, mask):
+            _give_to_group(files, path, fs_group, mask)
+
+    def owner_group(self, files: Files, path: str) -> int | None:
+        return files.stat(path).gid
 
     def set_owner(self, files: Files, path: str, user: int) -> None:
         files.chown(path, user, files.stat(path).gid)
@@ -281,6 +289,12 @@ def _is_link(files: Files, path: str) -> bool:
         return files.stat(path, follow=False).kind == "symlink"
     except OSError:
         return False
+
+
+def _is_given(stat: Stat, group: int, mask: int) -> bool:
+    """By its top, which is done last."""
+    wanted = mask | _SEARCH | _SET_GID
+    return stat.kind == "directory" and stat.gid == group and stat.mode & wanted == wanted
 
 
 def _give_to_group(files: Files, path: str, group: int, mask: int) -> None:

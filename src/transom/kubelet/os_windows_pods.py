@@ -7,8 +7,10 @@ a Windows node: nothing of it ever reaches the runtime, and nobody is told.
 from __future__ import annotations
 
 import errno
+import logging
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final, Literal
 
 from transom.hosts.api import Files, Host
@@ -27,6 +29,8 @@ from transom.machinery import quantity
 from transom.machinery.field import go_quote
 from transom.machinery.objects import Object
 from transom.runtime.api import Image, LinuxContainer, LinuxSandbox, Version, WindowsContainer, WindowsResources
+
+log = logging.getLogger("transom.kubelet")
 
 ROOT_USER: Final = "ContainerAdministrator"
 _MAX_CPUS = 64  # of one processor group: a process sees no more
@@ -147,7 +151,8 @@ class WindowsPods:
     # Volumes
 
     def mount_tmpfs(self, files: Files, path: str, size: int) -> bool:
-        # There is no file system in memory: secrets lie on the disk, in clear text.
+        # There is no file system in memory.
+        _warn_of_clear_text()
         files.mkdir(path, 0o777)
         return False
 
@@ -178,7 +183,12 @@ class WindowsPods:
         if not files.exists(target):
             files.symlink(self.join(source) + "\\", target)
 
-    def set_ownership(self, files: Files, path: str, fs_group: int | None, read_only: bool = False) -> None:
+    def set_ownership(
+        self, files: Files, path: str, fs_group: int | None, read_only: bool = False, policy: str | None = None
+    ) -> None:
+        return None
+
+    def owner_group(self, files: Files, path: str) -> int | None:
         return None
 
     def set_owner(self, files: Files, path: str, user: int) -> None:
@@ -195,6 +205,14 @@ class WindowsPods:
 
     def check_host_path(self, files: Files, path: str, kind: str) -> None:
         check_host_path(files, path, kind, self.file_error)
+
+
+@lru_cache(maxsize=1)  # once in a process: there may be a thousand kubelets
+def _warn_of_clear_text() -> None:
+    log.warning(
+        "Secrets are written in clear text on the node's volume (as compared to tmpfs/in-memory on linux): use file ACLs to "
+        "secure their location, and volume-level encryption"
+    )
 
 
 def _there(files: Files, path: str) -> bool:

@@ -97,8 +97,13 @@ class OsRules(Protocol):
     def block_devices(self) -> str:
         """Why raw devices cannot be given to containers; empty when they can."""
 
-    def set_ownership(self, files: Files, path: str, fs_group: int | None, read_only: bool = False) -> None:
-        """Gives a volume to the pod's group."""
+    def set_ownership(
+        self, files: Files, path: str, fs_group: int | None, read_only: bool = False, policy: str | None = None
+    ) -> None:
+        """Gives a volume to the pod's group. `policy` is the pod's fsGroupChangePolicy where that counts."""
+
+    def owner_group(self, files: Files, path: str) -> int | None:
+        """None where groups mean nothing."""
 
     def set_owner(self, files: Files, path: str, user: int) -> None:
         """Raises VolumeFailure."""

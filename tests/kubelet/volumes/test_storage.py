@@ -180,3 +180,35 @@ def test_csi_without_a_driver(driver: dict[str, Any] | None, expected: list[tupl
         'MountVolume.SetUp failed for volume "v" : kubernetes.io/csi: mounter.SetUpAt failed to get CSI client: driver name d '
         "not found in the list of registered CSI drivers",
     )]
+
+
+def test_ownership_is_set_once_when_the_pod_says_so() -> None:
+    machine = Machine()
+    claim(machine, {"local": {"path": "/data"}})
+    machine.files.mkdir("/data")
+    wanted = using()
+    wanted["spec"]["securityContext"] = {"fsGroup": 2000, "fsGroupChangePolicy": "OnRootMismatch"}
+    machine.run(machine.volumes.mount(wanted))
+    assert machine.files.stat("/data").gid == 2000
+    machine.files.write("/data/file", b"", 0o600)
+    machine.files.chown("/data/file", 0, 0)
+    for policy, group in (("OnRootMismatch", 0), ("Always", 2000)):
+        machine.run(machine.volumes.unmount(UID))
+        wanted["spec"]["securityContext"]["fsGroupChangePolicy"] = policy
+        machine.run(machine.volumes.mount(wanted))
+        assert machine.files.stat("/data/file").gid == group
+
+
+def test_two_pods_with_different_groups_on_one_volume() -> None:
+    machine = Machine()
+    claim(machine, {"local": {"path": "/data"}})
+    machine.files.mkdir("/data")
+    first, second = using(), using()
+    second["metadata"] = {**second["metadata"], "uid": "other"}
+    first["spec"]["securityContext"], second["spec"]["securityContext"] = {"fsGroup": 1}, {"fsGroup": 2}
+    machine.run(machine.volumes.mount(first), machine.volumes.mount(second))
+    assert machine.events.told == [(
+        "AlreadyMountedVolume",
+        "The requested fsGroup is 2, but the volume pv1 has GID 1. The volume may not be shareable.",
+    )]
+    assert machine.builder.sandbox_config(first, 0).linux.supplemental_groups == (1, 77)

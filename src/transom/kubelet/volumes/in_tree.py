@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from transom.kubelet import paths
-from transom.kubelet.volumes.plugin import Mounted, Plugin, SetUp, Spec, Tools, fs_group
+from transom.kubelet.volumes.plugin import Mounted, Plugin, SetUp, Spec, Tools, change_policy, fs_group
 from transom.machinery.objects import Object
 
 Source = Mapping[str, Any]
@@ -94,7 +94,7 @@ def _set_up(kind: _Kind) -> SetUp:
         files.mkdir(backing, 0o755)
         env.os.bind(files, backing, directory)
         if not read_only:
-            env.os.set_ownership(files, backing, fs_group(pod))
+            env.os.set_ownership(files, backing, fs_group(pod), policy=change_policy(pod))
         return Mounted(spec.name, directory, read_only=read_only)
 
     return set_up

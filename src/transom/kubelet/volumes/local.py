@@ -6,7 +6,7 @@ from transom.client.events import WARNING
 from transom.kubelet import paths
 from transom.kubelet.base import VolumeFailure
 from transom.kubelet.volumes.host_path import steps_back
-from transom.kubelet.volumes.plugin import Mounted, Plugin, Spec, StageFailure, Tools, fs_group
+from transom.kubelet.volumes.plugin import Mounted, Plugin, Spec, StageFailure, Tools, change_policy, fs_group
 from transom.machinery.field import go_quote
 from transom.machinery.objects import Object
 
@@ -30,8 +30,8 @@ async def set_up(tools: Tools, pod: Object, spec: Spec, before: Mounted | None, 
     group = fs_group(pod)
     others = _other_pods(tools, pod, spec.name) if group is not None else 0
     if others:
-        owner = files.stat(path).gid
-        if owner != group:
+        owner = env.os.owner_group(files, path)
+        if owner is not None and owner != group:
             env.events.event(
                 pod, WARNING, "AlreadyMountedVolume",
                 f"The requested fsGroup is {group}, but the volume {spec.name} has GID {owner}. The volume may not be "
@@ -39,7 +39,7 @@ async def set_up(tools: Tools, pod: Object, spec: Spec, before: Mounted | None, 
             )
     env.os.bind(files, path, directory)
     if not spec.read_only and not others:
-        env.os.set_ownership(files, path, group)
+        env.os.set_ownership(files, path, group, policy=change_policy(pod))
     return Mounted(spec.name, directory, read_only=spec.read_only)
 
 

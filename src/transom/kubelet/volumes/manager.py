@@ -71,6 +71,8 @@ class _PodVolumes:
 
 
 class VolumeManager:
+    __slots__ = ("_env", "_pods", "_tools")
+
     def __init__(self, env: Env, objects: ReferencedObjects) -> None:
         self._env = env
         self._tools = Tools(env, objects, TokenManager(env.client, env.clock, env.rng))

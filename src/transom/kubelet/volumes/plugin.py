@@ -84,6 +84,12 @@ class Plugin(NamedTuple):
     refreshes: bool = False
 
 
+def change_policy(pod: Object) -> str | None:
+    """When the ownership of a volume that outlives its pods is set."""
+    policy: str | None = (pod["spec"].get("securityContext") or {}).get("fsGroupChangePolicy")
+    return policy
+
+
 def fs_group(pod: Object) -> int | None:
     group = (pod["spec"].get("securityContext") or {}).get("fsGroup")
     return None if group is None else int(group)
