@@ -1,6 +1,7 @@
 """Work in the background: things about one object one after the other, things about several at the same time.
 
-Adding never waits; when a lane has too much to do, what comes is dropped.
+Adding never waits; when a lane has too much to do, what comes is dropped. A lane without work has no task: a process may
+hold thousands of these.
 """
 
 from __future__ import annotations
@@ -20,31 +21,51 @@ _QUEUED = 1000
 
 
 class Lanes(Generic[Thing]):
+    __slots__ = ("_handle", "_queues", "_running", "_tasks")
+
     def __init__(self, handle: Callable[[Thing], Awaitable[None]]) -> None:
         self._handle = handle
-        self._queues: list[deque[Thing]] = [deque() for _ in range(_LANES)]
-        self._wake = [asyncio.Event() for _ in range(_LANES)]
+        self._queues: dict[int, deque[Thing]] = {}
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._running = False
 
     def add(self, key: str, thing: Thing) -> None:
         """Things with the same key keep their order."""
         lane = zlib.crc32(key.encode()) % _LANES
-        if len(self._queues[lane]) < _QUEUED:
-            self._queues[lane].append(thing)
-            self._wake[lane].set()
+        queue = self._queues.get(lane)
+        if queue is None:
+            queue = self._queues[lane] = deque()
+        if len(queue) < _QUEUED:
+            queue.append(thing)
+            if self._running and lane not in self._tasks:
+                self._start(lane)
 
     async def run(self) -> None:
         """Work until cancelled."""
-        async with asyncio.TaskGroup() as group:
-            for queue, wake in zip(self._queues, self._wake, strict=True):
-                group.create_task(self._run_lane(queue, wake))
+        self._running = True
+        for lane in self._queues:
+            self._start(lane)
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self._running = False
+            tasks = [*self._tasks.values()]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _run_lane(self, queue: deque[Thing], wake: asyncio.Event) -> None:
-        while True:
+    def _start(self, lane: int) -> None:
+        self._tasks[lane] = asyncio.get_running_loop().create_task(self._run_lane(lane))
+
+    async def _run_lane(self, lane: int) -> None:
+        queue = self._queues[lane]
+        try:
             while queue:
                 try:
                     await self._handle(queue.popleft())
                 except Exception:
                     # What one thing does must not stop the others, nor whoever runs beside this.
                     log.exception("work in the background failed")
-            wake.clear()
-            await wake.wait()
+            del self._queues[lane]
+        finally:
+            del self._tasks[lane]
