@@ -5,14 +5,14 @@ Stands in front of a runtime and hands everything on; statistics and lists, whic
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final, cast
 
 from transom.kit.clock import Clock, parse_rfc3339
 from transom.kubelet.stats.metrics import Metrics
 from transom.machinery.objects import Object
-from transom.runtime.api import Container, Runtime, RuntimeFailure, SandboxConfig
+from transom.runtime.api import Container, Runtime, RuntimeFailure, RuntimeStatus, Sandbox, SandboxConfig
 
 _OPERATIONS: Final = {
     "stop_sandbox": "stop_podsandbox",
@@ -44,6 +44,17 @@ class _CountedRuntime:
         self._metrics = metrics
         self._clock = clock
         self._pod = pod
+
+    # These are asked for at every look at a pod, and `__getattr__` is slow.
+
+    def status(self) -> RuntimeStatus:
+        return self._runtime.status()
+
+    def sandboxes(self, uid: str = "") -> Sequence[Sandbox]:
+        return self._runtime.sandboxes(uid)
+
+    def containers(self, uid: str = "") -> Sequence[Container]:
+        return self._runtime.containers(uid)
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._runtime, name)
