@@ -386,6 +386,7 @@ class Connection(asyncio.Protocol):
         if (
             size > GZIP_THRESHOLD
             and may_pack
+            and request.method != "HEAD"
             and wants_gzip(request.headers.get(b"accept-encoding"))
             and not any(name.lower() == b"content-encoding" for name, _ in response.headers)
         ):

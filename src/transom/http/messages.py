@@ -107,6 +107,20 @@ class Response:
         self.on_end = on_end
 
 
+class Unsent(bytes):
+    """The body of an answer to HEAD: it has a size, and that is all."""
+
+    def __new__(cls, size: int) -> Unsent:
+        unsent = super().__new__(cls)
+        unsent.size = size
+        return unsent
+
+    size: int
+
+    def __len__(self) -> int:
+        return self.size
+
+
 class StreamResponse:
     """An answer without end, a watch for instance: `start` gets the stream once the head is written."""
 

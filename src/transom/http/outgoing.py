@@ -1,4 +1,4 @@
-"""The server as a client: one HTTPS connection to a webhook or to an aggregated API server.
+"""The server as a client: one connection to a webhook, an aggregated API server, a kubelet or a pod.
 
 Whatever goes wrong ends in `CallError`, whose text is Go's. A connection carries one exchange at a time; the body of an
 answer is read piece by piece, and the peer waits when nobody reads. Knows nothing of Kubernetes.
@@ -11,7 +11,7 @@ import contextlib
 import socket
 import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -44,6 +44,11 @@ class Target(NamedTuple):
     ca_bundle: bytes = b""  # PEM; the machine's own authorities when empty
     insecure: bool = False
     pair: ClientPair | None = None
+    tls: bool = True
+
+
+Connect = Callable[[str, int], Awaitable[socket.socket]]
+"""A host and port to a connected, non-blocking socket; OSError when there is no way."""
 
 
 class Head(NamedTuple):
@@ -52,6 +57,14 @@ class Head(NamedTuple):
 
     def header(self, name: bytes) -> str:
         return next((v.decode("latin-1") for k, v in self.headers if k.lower() == name), "")
+
+    @property
+    def length(self) -> int | None:
+        """Of the body, as far as it was told."""
+        if self.status in (204, 304):
+            return 0
+        told = self.header(b"content-length")
+        return int(told) if told.isdigit() else None
 
 
 @lru_cache(maxsize=256)
@@ -169,6 +182,17 @@ class Outgoing(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
+    def detach(self) -> tuple[Any, bytes]:
+        """After an upgrade: the transport, for a protocol of its own, and the bytes that have come already."""
+        transport, early = self._transport, b"".join(self._parts)
+        if transport is None:
+            raise self._lost or CallError("EOF")
+        self._transport, self._parts = None, []
+        self._fail(CallError("use of closed network connection"))
+        if self.on_lost is not None:
+            self.on_lost(self)
+        return transport, early
+
     # ---- asyncio.Protocol ----------------------------------------------------------------------------------------
 
     def connection_made(self, transport: Any) -> None:  # uvloop's transports are none of asyncio's classes
@@ -276,25 +300,41 @@ class Outgoing(asyncio.Protocol):
             self._transport.close()
 
 
-async def dial(target: Target) -> Outgoing:
-    """Connect and shake hands; CallError when that fails."""
-    sock, address = await _connect(target.host, target.port)
-    local = join_host_port(*sock.getsockname()[:2])
-    context = client_context(target.ca_bundle, target.insecure, target.pair)
+async def dial(target: Target, connect: Connect | None = None) -> Outgoing:
+    """Connect, by TCP unless told how, and shake hands; CallError when that fails."""
+    sock, address = await _socket(target, connect)
+    name = sock.getsockname()
+    local = join_host_port(*name[:2]) if isinstance(name, tuple) else ""  # a socket pair has no address
+    context = client_context(target.ca_bundle, target.insecure, target.pair) if target.tls else None
     loop = asyncio.get_running_loop()
     try:
         _, connection = await loop.create_connection(
-            lambda: Outgoing(local, address), sock=sock, ssl=context, server_hostname=target.server_name,
-            ssl_shutdown_timeout=_SHUTDOWN,
+            lambda: Outgoing(local, address), sock=sock, ssl=context,
+            server_hostname=target.server_name if target.tls else None,
+            ssl_shutdown_timeout=_SHUTDOWN if target.tls else None,
         )
         return connection
     except ssl.SSLCertVerificationError as problem:
-        raise CallError(await _explain(target, problem)) from problem
+        raise CallError(await _explain(target, connect, problem)) from problem
     except ssl.SSLError as problem:
         raise CallError(goerrors.tls(problem)) from problem
     except OSError as problem:
         text = "EOF" if problem.errno is None else goerrors.read(local, address, problem)
         raise CallError(text) from problem
+
+
+async def _socket(target: Target, connect: Connect | None) -> tuple[socket.socket, str]:
+    if connect is None:
+        return await _connect(target.host, target.port)
+    address = join_host_port(target.host, target.port)
+    try:
+        return await connect(target.host, target.port), address
+    except socket.gaierror as problem:
+        raise CallError(goerrors.lookup(target.host, problem)) from problem
+    except TimeoutError as problem:
+        raise CallError(f"dial tcp {address}: i/o timeout") from problem
+    except OSError as problem:
+        raise CallError(goerrors.dial(address, problem)) from problem
 
 
 async def _connect(host: str, port: int) -> tuple[socket.socket, str]:
@@ -322,9 +362,9 @@ async def _connect(host: str, port: int) -> tuple[socket.socket, str]:
     raise first
 
 
-async def _explain(target: Target, problem: ssl.SSLCertVerificationError) -> str:
+async def _explain(target: Target, connect: Connect | None, problem: ssl.SSLCertVerificationError) -> str:
     """The certificate once more, this time to look at it."""
-    sock, _ = await _connect(target.host, target.port)
+    sock, _ = await _socket(target, connect)
     loop = asyncio.get_running_loop()
     context = client_context(b"", True, target.pair)
     try:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 
-from transom.http.outgoing import CallError, Head, Outgoing, Target, dial
+from transom.http.outgoing import CallError, Connect, Head, Outgoing, Target, dial
 
 _IDLE_KEPT = 25  # connections to one place
 _IDLE_SECONDS = 90.0
 
 
 class Pool:
-    def __init__(self) -> None:
+    """`connect` opens sockets, where plain TCP does not lead there."""
+
+    def __init__(self, connect: Connect | None = None) -> None:
+        self._connect = connect
         self._idle: dict[Target, list[Outgoing]] = {}
         self._targets: dict[Outgoing, Target] = {}  # of all that are open
 
@@ -28,10 +31,15 @@ class Pool:
                 return kept, await kept.send(request, bodiless=bodiless)
             except CallError:
                 kept.abort()  # a new one gets its chance
-        connection = await dial(target)
+        connection = await self.open(target)
+        return connection, await connection.send(request, bodiless=bodiless)
+
+    async def open(self, target: Target) -> Outgoing:
+        """A new connection; CallError when there is no way."""
+        connection = await dial(target, self._connect)
         self._targets[connection] = target
         connection.on_lost = self._forget
-        return connection, await connection.send(request, bodiless=bodiless)
+        return connection
 
     def give_back(self, connection: Outgoing) -> None:
         """The answer is read; the connection may serve another request."""
