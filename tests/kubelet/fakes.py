@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -31,13 +32,15 @@ from transom.runtime.api import (
 
 
 class FakeRuntime:
-    """Containers run until `exit`; `calls` tells what was asked, `fail` makes the next such call fail."""
+    """Containers run until `exit`; `calls` tells what was asked, `fail` makes the next such call fail. With `delay` a
+    call takes that long, and takes place also when nobody waits for it any more."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.version = Version("docker", "19.3.14-sim")
         self.state = RuntimeStatus()
         self.calls: list[tuple[Any, ...]] = []
+        self.delay = 0.0
         self.fail: dict[str, list[RuntimeFailure]] = {}
         self.start_exits: dict[str, list[int]] = {}  # exit codes of containers that end as soon as they are started
         self.present: dict[str, Image] = {}
@@ -54,11 +57,24 @@ class FakeRuntime:
         if self.fail.get(what[0]):
             raise self.fail[what[0]].pop(0)
 
+    async def _do(self, effect: Callable[[], str]) -> str:
+        if not self.delay:
+            return effect()
+
+        async def later() -> str:
+            await self.clock.sleep(self.delay)
+            return effect()
+
+        return await asyncio.shield(asyncio.ensure_future(later()))
+
     def _tell(self, kind: Any, uid: str, container_id: str = "") -> None:
         for listener in [*self._listeners]:
             listener(Event(kind, uid, container_id))
 
     async def run_sandbox(self, config: SandboxConfig, handler: str = "") -> str:
+        return await self._do(lambda: self._run_sandbox(config, handler))
+
+    def _run_sandbox(self, config: SandboxConfig, handler: str) -> str:
         self._call("run_sandbox", config.name)
         number = next(self._count)
         sandbox_id = f"sandbox{number}"
@@ -68,6 +84,9 @@ class FakeRuntime:
         return sandbox_id
 
     async def stop_sandbox(self, sandbox_id: str) -> None:
+        await self._do(lambda: self._stop_sandbox(sandbox_id))
+
+    def _stop_sandbox(self, sandbox_id: str) -> str:
         self._call("stop_sandbox", sandbox_id)
         sandbox = self._sandboxes.get(sandbox_id)
         if sandbox is not None and sandbox.state == "ready":
@@ -76,15 +95,23 @@ class FakeRuntime:
                     self.exit(container.id, 137)
             self._sandboxes[sandbox_id] = replace(sandbox, state="notready", ips=())
             self._tell("sandbox", sandbox.config.uid)
+        return ""
 
     async def remove_sandbox(self, sandbox_id: str) -> None:
+        await self._do(lambda: self._remove_sandbox(sandbox_id))
+
+    def _remove_sandbox(self, sandbox_id: str) -> str:
         self._call("remove_sandbox", sandbox_id)
         self._sandboxes.pop(sandbox_id, None)
+        return ""
 
     def sandboxes(self, uid: str = "") -> Sequence[Sandbox]:
         return [s for s in reversed(self._sandboxes.values()) if not uid or s.config.uid == uid]
 
     async def create_container(self, sandbox_id: str, config: ContainerConfig) -> str:
+        return await self._do(lambda: self._create_container(sandbox_id, config))
+
+    def _create_container(self, sandbox_id: str, config: ContainerConfig) -> str:
         self._call("create_container", config.name)
         container_id = f"container{next(self._count)}"
         self._containers[container_id] = Container(
@@ -94,22 +121,34 @@ class FakeRuntime:
         return container_id
 
     async def start_container(self, container_id: str) -> None:
+        await self._do(lambda: self._start_container(container_id))
+
+    def _start_container(self, container_id: str) -> str:
         container = self._containers[container_id]
         self._call("start_container", container.name)
         self._containers[container_id] = replace(container, state="running", started_at=self.clock.time())
         self._tell("started", container.labels["io.kubernetes.pod.uid"], container_id)
         if self.start_exits.get(container.name):
             self.exit(container_id, self.start_exits[container.name].pop(0))
+        return ""
 
     async def stop_container(self, container_id: str, grace: float) -> None:
+        await self._do(lambda: self._stop_container(container_id, grace))
+
+    def _stop_container(self, container_id: str, grace: float) -> str:
         container = self._containers[container_id]
         self._call("stop_container", container.name, grace)
         if container.state == "running":
             self.exit(container_id, 0)
+        return ""
 
     async def remove_container(self, container_id: str) -> None:
+        await self._do(lambda: self._remove_container(container_id))
+
+    def _remove_container(self, container_id: str) -> str:
         self._call("remove_container", container_id)
-        del self._containers[container_id]
+        self._containers.pop(container_id, None)
+        return ""
 
     def containers(self, uid: str = "") -> Sequence[Container]:
         return [

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from typing import Any
+
+import pytest
 
 from transom.client.api import STRATEGIC_PATCH
 from transom.client.resources import PODS
@@ -536,5 +539,35 @@ def test_a_runtime_that_cannot_stop_a_pod_is_asked_again(core: Any) -> None:
         assert not await node.missing("p")
         await node.settle(16)
         assert await node.missing("p")
+
+    core(scenario)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_kubelet_that_crashes_loses_and_doubles_nothing(core: Any, seed: int) -> None:
+    async def scenario(node: CoreNode) -> None:
+        chance = random.Random(seed)
+        node.runtime.delay = 0.3
+        for round in range(6):
+            await node.create(f"p{round}", terminationGracePeriodSeconds=2)
+            await node.settle(chance.random() * 2)
+            if round and chance.random() < 0.7 and not await node.missing(f"p{round - 1}"):
+                await node.client.delete(PODS, "default", f"p{round - 1}", grace=chance.choice((None, 0)))
+                await node.settle(chance.random())
+            await node.stop_kubelet()
+            if chance.random() < 0.3:
+                node.runtime.lose_sandboxes()
+            await node.settle(chance.random())
+            await node.start_kubelet()
+        await node.settle(60)
+        pods = (await node.client.list(PODS, "default")).items
+        assert {p["status"]["phase"] for p in pods} <= {"Running"}
+        assert not [p for p in pods if "deletionTimestamp" in p["metadata"]]
+        uids = sorted(p["metadata"]["uid"] for p in pods)
+        assert sorted(s.config.uid for s in node.runtime.sandboxes() if s.state == "ready") == uids
+        assert sorted(c.labels["io.kubernetes.pod.uid"] for c in node.runtime.containers() if c.state == "running") == uids
+        assert {s.config.uid for s in node.runtime.sandboxes()} == set(uids) == set(node.parts.mounts)
+        for pod in pods:
+            assert state(pod)["containerID"] == f"docker://{node.runtime.containers(pod['metadata']['uid'])[0].id}"
 
     core(scenario)
