@@ -14,6 +14,7 @@ from transom.machinery.objects import Object, controller_of
 from transom.machinery.selectors import from_object
 
 from .kubelets import WINDOWS_TAINT, Machine
+from .script import BULK
 from .watchdog import cpu_of, is_healthy, is_ready, milli, usage
 
 _ENDED = ("Succeeded", "Failed")
@@ -52,6 +53,17 @@ class State:
                 if used["pods"] + 1000 > milli(hard["pods"]):
                     return True
                 if used["requests.cpu"] + cpu > milli(hard["requests.cpu"]):
+                    return True
+        return False
+
+    def has_room(self, pod: Object) -> bool:
+        """Whether a node could take the pod, if those that matter less made way."""
+        os, rank = pod["spec"]["nodeSelector"]["kubernetes.io/os"], pod["spec"].get("priority", 0)
+        for machine in self.machines:
+            if machine.windows == (os == "windows"):
+                kept = (p for p in _active(self.pods)
+                        if p["spec"].get("nodeName") == machine.name and p["spec"].get("priority", 0) >= rank)
+                if sum(map(cpu_of, kept)) + cpu_of(pod) <= machine.cpu * 1000:
                     return True
         return False
 
@@ -101,12 +113,18 @@ def _nodes(state: State) -> Iterator[str]:
         taints = [t for t in node["spec"].get("taints") or () if t["key"] != WINDOWS_TAINT["key"]]
         if taints:
             yield f"node {_name(node)} has the taints {taints}"
+    ranges = Counter(node["spec"].get("podCIDR", "") for node in state.kinds["Node"])
+    for given, count in ranges.items():
+        if count > 1 or not given:
+            yield f"{count} nodes have the range {given or 'of nobody'}"
 
 
 def _pods(state: State) -> Iterator[str]:
     for pod in state.pods:
         phase = (pod.get("status") or {}).get("phase")
-        if phase not in _ENDED and not (phase == "Running" and is_ready(pod)):
+        if phase in _ENDED or (phase == "Running" and is_ready(pod)):
+            continue
+        if "nodeName" in pod["spec"] or pod["spec"].get("priorityClassName") != BULK or state.has_room(pod):
             yield f"pod {_name(pod)} is {phase} on {pod['spec'].get('nodeName', 'no node')}, and not ready"
 
 
@@ -127,11 +145,14 @@ def _active(pods: Iterable[Object]) -> list[Object]:
 
 
 def _replica_sets(state: State) -> Iterator[str]:
-    for replica_set in state.kinds["ReplicaSet"]:
-        wanted, active = replica_set["spec"].get("replicas", 0), len(_active(state.pods_of(replica_set)))
-        if active > wanted or (active < wanted and not state.full(replica_set)):
-            yield f"replica set {_name(replica_set)} has {active} pods, not {wanted}"
-        yield from _differences("replica set", replica_set, {"replicas": active, "readyReplicas": active})
+    """And replication controllers, which are the same."""
+    for replica_set in (*state.kinds["ReplicaSet"], *state.kinds["ReplicationController"]):
+        active = _active(state.pods_of(replica_set))
+        wanted, found = replica_set["spec"].get("replicas", 0), len(active)
+        if found > wanted or (found < wanted and not state.full(replica_set)):
+            yield f"replica set {_name(replica_set)} has {found} pods, not {wanted}"
+        counts = {"replicas": found, "readyReplicas": sum(map(is_ready, active))}
+        yield from _differences("replica set", replica_set, counts)
 
 
 def _deployments(state: State) -> Iterator[str]:
@@ -204,6 +225,10 @@ def _jobs(state: State) -> Iterator[str]:
             yield f"job {_name(job)} is {ended[0]}, with {active} pods, of which it knows {status.get('active')}"
         if ended == ["Complete"] and status.get("succeeded", 0) < spec["completions"]:
             yield f"job {_name(job)} is complete with {status.get('succeeded')} of {spec['completions']}"
+        if ended == ["Complete"] and spec.get("completionMode") == "Indexed":
+            every = f"0-{spec['completions'] - 1}" if spec["completions"] > 2 else ",".join("01"[:spec["completions"]])
+            if status.get("completedIndexes") != every:
+                yield f"job {_name(job)} is complete with the indexes {status.get('completedIndexes')}, not {every}"
     for cron_job in state.kinds["CronJob"]:
         for ref in (cron_job.get("status") or {}).get("active") or ():
             job = next((j for j in state.kinds["Job"] if j["metadata"]["uid"] == ref["uid"]), None)
@@ -244,7 +269,17 @@ def _services(state: State) -> Iterator[str]:
         service = (each["metadata"].get("labels") or {}).get("kubernetes.io/service-name")
         slices[each["metadata"]["namespace"], service].append(each)
     endpoints = {_name(e): e for e in state.kinds["Endpoints"]}
+    addresses = Counter(
+        row["ip"] for service in state.kinds["Service"]
+        for row in ((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
+    )
+    for address, count in addresses.items():
+        if count > 1:
+            yield f"{count} services have the address {address}"
     for service in state.kinds["Service"]:
+        balancer = (service.get("status") or {}).get("loadBalancer") or {}
+        if (service["spec"]["type"] == "LoadBalancer") != bool(balancer.get("ingress")):
+            yield f"service {_name(service)} of type {service['spec']['type']} has the addresses {balancer}"
         if not service["spec"].get("selector"):
             continue
         labels, namespace = service["spec"]["selector"].items(), service["metadata"]["namespace"]

@@ -16,6 +16,10 @@ _UNWIND_SECONDS = 60.0
 Component = Callable[[Line, random.Random], Awaitable[None]]
 
 
+class Resigned(Exception):
+    """A component that may not go on, and is started again: it has lost the lead to another."""
+
+
 class Process:
     """Runs `component` again and again until stopped. The component gets a line that dies with it."""
 
@@ -91,7 +95,10 @@ class Process:
             died = self.line.dead
             self.line.dead = True
             if not self._task.cancelled() and (problem := self._task.exception()) is not None:
-                raise RuntimeError(f"{self.name} fell: {problem!r}") from problem
+                if not isinstance(problem, Resigned):
+                    raise RuntimeError(f"{self.name} fell: {problem!r}") from problem
+                self._tell(f"{self.name} does not lead any more")
+                died = True
             if not died:
                 raise RuntimeError(f"{self.name} has ended")
             await asyncio.sleep(self._rng.choice((0.0, 0.1, 1.0, 15.0)) * self._rng.random())

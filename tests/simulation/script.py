@@ -21,7 +21,9 @@ from transom.client.resources import (
     NODES,
     POD_DISRUPTION_BUDGETS,
     PODS,
+    PRIORITY_CLASSES,
     REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
     RESOURCE_QUOTAS,
     SERVICES,
     STATEFUL_SETS,
@@ -36,6 +38,7 @@ from transom.machinery.objects import Object, copy_object
 from .kubelets import FAILS, RUNS, WINDOWS_TAINT
 
 APP, SMALL = "app", "small"  # the second has a quota
+BULK = "bulk"  # the priority of pods that are large, and make way for all others
 PROVISIONER = "simulation/disk"
 _MOST_PODS = 6
 _QUARANTINE = "quarantine"
@@ -57,7 +60,8 @@ class Script:
         self._makers: list[tuple[Step, int]] = [
             (self._create_deployment, 6), (self._create_stateful_set, 6), (self._create_daemon_set, 2),
             (self._create_job, 3), (self._create_cron_job, 1), (self._create_budget, 3), (self._create_service, 2),
-            (self._create_replica_set, 1), (self._create_namespace, 1),
+            (self._create_replica_set, 1), (self._create_replication_controller, 1), (self._create_bulk, 1),
+            (self._create_namespace, 1),
         ]
         self._changers: list[tuple[Step, int]] = [
             (self._scale, 8), (self._update, 8), (self._evict, 6), (self._drain, 2), (self._kill, 4), (self._relabel, 1),
@@ -69,6 +73,7 @@ class Script:
         """What is there before the faults begin."""
         storage_class = {"metadata": {"name": "disk"}, "provisioner": PROVISIONER, "reclaimPolicy": "Delete"}
         await self._client.create(STORAGE_CLASSES, "", storage_class)
+        await self._client.create(PRIORITY_CLASSES, "", {"metadata": {"name": BULK}, "value": -10})
         for name in (APP, SMALL):
             await self._client.create(NAMESPACES, "", {"metadata": {"name": name}})
         hard = {"pods": str(self._rng.randrange(3, 9)), "requests.cpu": self._rng.choice(("600m", "2"))}
@@ -180,6 +185,19 @@ class Script:
     async def _create_replica_set(self) -> None:
         await self._create(REPLICA_SETS, self._workload(self._name("set"), replicas=self._rng.randrange(_MOST_PODS)))
 
+    async def _create_replication_controller(self) -> None:
+        name = self._name("rc")
+        spec = {"replicas": self._rng.randrange(_MOST_PODS), "selector": {"app": name}, "template": self._template(name)}
+        await self._create(REPLICATION_CONTROLLERS, {"metadata": {"name": name}, "spec": spec})
+
+    async def _create_bulk(self) -> None:
+        """More than there is room for, so that others have to push it aside."""
+        name = self._name("bulk")
+        template = self._template(name, priorityClassName=BULK)
+        template["spec"]["containers"][0]["resources"] = {"requests": {"cpu": self._rng.choice(("2", "3500m"))}}
+        spec = {"replicas": self._rng.randrange(2, 9), "template": template}
+        await self._create(REPLICA_SETS, self._workload(name, **spec), APP)
+
     async def _create_stateful_set(self) -> None:
         rng = self._rng
         spec: Object = {
@@ -212,8 +230,11 @@ class Script:
         template = self._template(name, restartPolicy=rng.choice(("Never", "OnFailure")))
         template["metadata"]["annotations"] = {RUNS: rng.choice(("1", "10", "60")), FAILS: rng.choice(("0", "0", "0.3"))}
         completions = rng.randrange(1, 5)
-        return {"template": template, "completions": completions, "parallelism": rng.randrange(1, completions + 1),
+        spec = {"template": template, "completions": completions, "parallelism": rng.randrange(1, completions + 1),
                 "backoffLimit": rng.choice((1, 6))}
+        if rng.random() < 0.3:
+            spec["completionMode"] = "Indexed"
+        return spec
 
     async def _create_job(self) -> None:
         name = self._name("job")
@@ -251,7 +272,8 @@ class Script:
         meta = found[1]["metadata"]
         taken = {(b["metadata"]["namespace"], b["metadata"]["name"]) for b in await self._all(SERVICES)}
         if (meta["namespace"], meta["name"]) not in taken:
-            spec = {"selector": {"app": meta["name"]}, "ports": [{"port": 80}]}
+            spec = {"selector": {"app": meta["name"]}, "ports": [{"port": 80}],
+                    "type": self._rng.choice(("ClusterIP", "NodePort", "LoadBalancer"))}
             await self._create(SERVICES, {"metadata": {"name": meta["name"]}, "spec": spec}, meta["namespace"])
 
     async def _create_namespace(self) -> None:
@@ -262,7 +284,7 @@ class Script:
     # ---- changing ------------------------------------------------------------------------------------------------
 
     async def _scale(self) -> None:
-        found = await self._any(DEPLOYMENTS, STATEFUL_SETS)
+        found = await self._any(DEPLOYMENTS, STATEFUL_SETS, REPLICATION_CONTROLLERS)
         if found is not None:
             await self._patch(*found, {"spec": {"replicas": self._rng.randrange(_MOST_PODS)}})
 
@@ -312,7 +334,10 @@ class Script:
     # ---- taking away ---------------------------------------------------------------------------------------------
 
     async def _delete(self) -> None:
-        found = await self._any(DEPLOYMENTS, STATEFUL_SETS, DAEMON_SETS, JOBS, CRON_JOBS, POD_DISRUPTION_BUDGETS, SERVICES)
+        found = await self._any(
+            DEPLOYMENTS, STATEFUL_SETS, DAEMON_SETS, JOBS, CRON_JOBS, POD_DISRUPTION_BUDGETS, SERVICES,
+            REPLICATION_CONTROLLERS, REPLICA_SETS,
+        )
         if found is None:
             return
         resource, obj = found

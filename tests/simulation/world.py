@@ -13,6 +13,7 @@ from transom.apiserver.context import User
 from transom.apiserver.inprocess import InProcessClient
 from transom.apiserver.server import ServerOptions, build
 from transom.client.api import Client, is_not_found
+from transom.client.leaderelection import LeaderElector
 from transom.client.resources import NAMESPACES, NODES
 from transom.controllers.base import Settings
 from transom.controllers.manager import CONTROLLERS, USER, USER_AGENT, ControllerManager
@@ -27,7 +28,7 @@ from .faults import Faults, Line
 from .goals import complaints
 from .kubelets import LEASE_NAMESPACE, Container, Kubelet, Machine
 from .loop import LoopClock, run
-from .processes import Process
+from .processes import Component, Process, Resigned
 from .script import PROVISIONER, Script
 from .watchdog import Watchdog
 
@@ -72,7 +73,7 @@ class World:
         self.faults = Faults(self._random())
         self._settings = Settings(
             root_ca="-", sign=lambda claims: "token of " + claims["sub"], provisioners={PROVISIONER: _Disk()},
-            node_grace=self.rng.choice((20.0, 40.0)),
+            node_grace=self.rng.choice((20.0, 40.0)), pod_cidrs=("10.244.0.0/16",), load_balancers="127.8.0.0/24",
         )
         self.machines: list[Machine] = []
         for number in range(self.rng.randrange(3, 6)):
@@ -115,7 +116,7 @@ class World:
     def _line(self, name: str) -> Line:
         return Line(self.faults, name, self._tell_call if self._listen is not None else None)
 
-    def _process(self, name: str, component: Callable[[Line, random.Random], Coroutine[Any, Any, None]]) -> Process:
+    def _process(self, name: str, component: Component) -> Process:
         def line() -> Line:
             made = self._line(name)
             made.cut = name in self._cut
@@ -124,16 +125,32 @@ class World:
         return Process(name, component, self.faults, self._random(), self.tell, line)
 
     def _components(self) -> list[Process]:
-        """The scheduler, and the controllers in one process or in several."""
+        """The scheduler, and the controllers in one process or in several; some have another that stands by."""
         groups: list[list[str]] = [[] for _ in range(self.rng.randrange(1, 4))]
         for row in CONTROLLERS:
             self.rng.choice(groups).append(row.name)
-        made = [self._process("scheduler", self._run_scheduler)]
+        wanted: dict[str, Component] = {"scheduler": self._run_scheduler}
         for number, names in enumerate(filter(None, groups)):
-            made.append(self._process(f"controllers-{number}", self._manager(names)))
+            wanted[f"controllers-{number}"] = self._manager(names)
+        made = []
+        for name, component in wanted.items():
+            if self.rng.random() < 0.7:
+                made.append(self._process(name, component))
+            else:
+                made += [self._process(f"{name}-{twin}", self._elected(name, component)) for twin in "ab"]
         return made
 
-    def _manager(self, names: list[str]) -> Callable[[Line, random.Random], Coroutine[Any, Any, None]]:
+    def _elected(self, name: str, component: Component) -> Component:
+        async def run_elected(line: Line, rng: random.Random) -> None:
+            client = line.client(InProcessClient(self.api, ADMIN), line.name)
+            identity = f"{line.name}_{rng.getrandbits(32):08x}"
+            elector = LeaderElector(client, "kube-system", name, identity, self.clock, rng)
+            await elector.run(lambda: component(line, rng))
+            raise Resigned
+
+        return run_elected
+
+    def _manager(self, names: list[str]) -> Component:
         async def run_manager(line: Line, rng: random.Random) -> None:
             def client(identity: str) -> Client:
                 if not identity:
