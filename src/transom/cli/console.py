@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +59,7 @@ def start_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--nodes", action=argparse.BooleanOptionalAction, help="with nodes (default), or the control plane alone"
     )
+    _node_options(parser)
     parser.add_argument(
         "--kubeconfig",
         type=absolute,
@@ -84,13 +86,36 @@ def start_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _node_options(parser: argparse.ArgumentParser) -> None:
+    """At the first start, and whenever one of them is given: then the cluster's nodes are made anew."""
+    nodes = parser.add_argument_group("nodes")
+    nodes.add_argument("--linux", type=_count, metavar="N", help="Linux workers (default: 1)")
+    nodes.add_argument("--windows", type=_count, metavar="N", help="Windows workers (default: 2)")
+    nodes.add_argument("--build", type=int, metavar="N", help="their Windows build (default: 17763, Windows Server 2019)")
+    nodes.add_argument(
+        "--taint-windows", action="store_true", help="give Windows nodes the taint os=windows:NoSchedule"
+    )
+    nodes.add_argument(
+        "--runtime", choices=("sim", "auto"), metavar="ENGINE", help="what runs containers: sim (default), auto"
+    )
+    nodes.add_argument("--config", type=absolute, metavar="FILE", help="a cluster file that says what each node is")
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if not 0 <= value <= 5000:
+        raise argparse.ArgumentTypeError("a cluster has 0 to 5000 nodes of a kind")
+    return value
+
+
 def wanted(args: argparse.Namespace) -> Wanted:
     """What the options say."""
-    from transom.cluster.lifecycle import Wanted
+    from transom.cluster.lifecycle import Wanted, WantedNodes
     from transom.cluster.protection import Protection
 
     protection = Protection(args.audit_policy, args.audit_log, args.no_audit, args.encrypt, args.encryption_key_file)
-    return Wanted(args.name, args.port, args.release, args.nodes, args.kubeconfig, protection, args.feature_gates)
+    return Wanted(args.name, args.port, args.release, args.nodes, args.kubeconfig, protection, args.feature_gates,
+                  WantedNodes(args.linux, args.windows, args.build, args.taint_windows, args.config))
 
 
 def port(text: str) -> int:
@@ -112,6 +137,24 @@ def show(value: Any, output: str) -> None:
         import yaml
 
         print(yaml.safe_dump(value, sort_keys=False, default_flow_style=False), end="")
+
+
+def table(rows: Sequence[Sequence[str]]) -> None:
+    """Columns as kubectl has them; the first row is the head."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    for row in rows:
+        print("   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def duration(seconds: int | None) -> str:
+    """As kubectl prints ages: the largest two units at most."""
+    if seconds is None:
+        return "-"
+    for size, unit, smaller, smaller_unit in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
+        if seconds >= size:
+            rest = seconds % size // smaller
+            return f"{seconds // size}{unit}" + (f"{rest}{smaller_unit}" if rest else "")
+    return f"{seconds}s"
 
 
 def tell(text: str) -> None:

@@ -19,6 +19,8 @@ VERBS = {
     "down": "stop a cluster, keeping its objects",
     "delete": "stop a cluster and remove all it has",
     "status": "show whether a cluster runs, where, and what is in it",
+    "node": "list, add, stop, start, reboot, cordon or delete nodes",
+    "ps": "show the containers on all nodes",
     "logs": "show a cluster's log",
     "kubeconfig": "print a kubeconfig for a cluster",
     "apiserver": "run the control plane in the foreground",
@@ -30,14 +32,14 @@ VERBS = {
 }
 
 _OVERVIEW = """\
-A complete Kubernetes cluster in one Python package.
+A complete Kubernetes cluster, Windows nodes included, in one Python package.
 
 verbs:
 {verbs}
 
 examples:
   transom up                        start the cluster "transom"; kubectl uses it from now on
-  kubectl get namespaces
+  kubectl get nodes --output wide
   transom up --name blue            start a second one beside it
   transom status --all
   transom down

@@ -41,10 +41,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _table(reports: list[dict[str, Any]]) -> None:
     rows = [("NAME", "STATE", "VERSION", "UPTIME", "URL")]
-    rows += [(r["name"], _state(r), r["version"], _duration(r["uptimeSeconds"]), r["url"]) for r in reports]
-    widths = [max(len(row[i]) for row in rows) for i in range(5)]
-    for row in rows:
-        print("   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    rows += [(r["name"], _state(r), r["version"], console.duration(r["uptimeSeconds"]), r["url"]) for r in reports]
+    console.table(rows)
 
 
 def _page(report: dict[str, Any]) -> None:
@@ -55,7 +53,7 @@ def _page(report: dict[str, Any]) -> None:
         "url": report["url"],
         "version": report["version"],
         "nodes": "" if report["nodes"] else "none (control plane alone)",
-        "uptime": _duration(report["uptimeSeconds"]) if report["pid"] else "",
+        "uptime": console.duration(report["uptimeSeconds"]) if report["pid"] else "",
         "pid": str(report["pid"] or ""),
         "objects": ", ".join(f"{count} {kind}" for kind, count in (report["objects"] or {}).items()),
         "kubeconfig": f"{report['kubeconfig']}, context {report['context']}" if report["pid"] else "",
@@ -73,14 +71,3 @@ def _page(report: dict[str, Any]) -> None:
 def _state(report: dict[str, Any]) -> str:
     state: str = report["state"]
     return "running, not ready" if state == "running" and not report["ready"] else state
-
-
-def _duration(seconds: int | None) -> str:
-    """As kubectl prints ages: the largest two units at most."""
-    if seconds is None:
-        return "-"
-    for size, unit, smaller, smaller_unit in ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 1, "s")):
-        if seconds >= size:
-            rest = seconds % size // smaller
-            return f"{seconds // size}{unit}" + (f"{rest}{smaller_unit}" if rest else "")
-    return f"{seconds}s"

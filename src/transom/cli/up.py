@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import argparse
 import time
+from typing import TYPE_CHECKING
 
 from transom.cli import console
+
+if TYPE_CHECKING:
+    from transom.cluster.config import ClusterConfig
 
 HELP = """\
 Start a cluster in the background and return when it is ready.
 
-The cluster's context is put into your kubeconfig (--kubeconfig, else the first file of $KUBECONFIG, else
-~/.kube/config) and made current. A cluster that was stopped with `transom down` comes back with all its objects, on the
-same port and with the options of its last start."""
+By default it has a Linux control-plane node, a Linux worker and two Windows workers (Windows Server 2019). The cluster's
+context is put into your kubeconfig (--kubeconfig, else the first file of $KUBECONFIG, else ~/.kube/config) and made
+current. A cluster that was stopped with `transom down` comes back with all its objects and nodes, on the same port and with
+the options of its last start."""
 EXAMPLES = """\
   transom up
+  transom up --linux 3 --windows 1 --build 20348
+  transom up --taint-windows              Linux manifests need no node selector then
+  transom up --config cluster.yaml        each node in detail, see docs/nodes.md
   transom up --name blue --port 7443
   transom up --kubeconfig /tmp/kubeconfig --no-nodes
   transom up --encrypt --audit-policy ./policy.yaml
@@ -38,4 +46,37 @@ def run(args: argparse.Namespace) -> int:
     print(f"Cluster {console.paint(config.name, 'bold')} is {console.paint('ready', 'green')} after {took:.2f} s:"
           f" Kubernetes {config.git_version} at {config.url}")  # fmt: skip
     print(f'kubectl context "{config.name}" is current in {config.kubeconfig}')
+    if not config.no_nodes:
+        _nodes(config)
     return 0
+
+
+def _nodes(config: ClusterConfig) -> None:
+    """What there is and what to try, for somebody who sees it for the first time."""
+    from transom.cluster import lifecycle, nodes
+
+    found = lifecycle.control(config)("GET", "/transom/nodes")["items"]
+    kinds = [
+        (sum(n["os"] == name for n in found), text)
+        for name, text in (("linux", "Linux"), ("windows", "Windows"))
+    ]
+    late = [n["name"] for n in found if not n["ready"] and n["state"] != "stopped"]
+    told = " and ".join(f"{count} {text}" for count, text in kinds if count)
+    print(f"{len(found)} nodes, {told}, on the simulated runtime:" if found else "no nodes; add some: transom node add NAME")
+    for node in found[:8]:
+        system = f"Windows 10.0.{node['build']}" if node["build"] else "Linux"
+        print(f"  {node['name']:<16}{system:<20}{node['cpus']} CPUs, {node['memory']:<8}{node['runtime']}")
+    if len(found) > 8:
+        print(f"  ... and {len(found) - 8} more: transom node list")
+    if late:
+        print(console.paint(f"not ready yet: {', '.join(late[:8])}", "yellow") + "; see kubectl describe node")
+    untainted = any(spec.windows and nodes.WINDOWS_TAINT not in spec.taints for spec in nodes.load(config) or ())
+    print("\nTry:")
+    print("  kubectl get nodes --output wide")
+    print("  kubectl run web --image=mcr.microsoft.com/windows/servercore/iis:windowsservercore-ltsc2019 \\")
+    print("""    --overrides '{"spec":{"nodeSelector":{"kubernetes.io/os":"windows"}}}'""")
+    print("  kubectl exec web -- cmd /c ver")
+    print("  transom ps")
+    if untainted:
+        print("\nThe Windows nodes have no taint: as in Kubernetes, a Linux pod without a node selector may land on one and"
+              "\nfail there. With `transom up --taint-windows` Linux manifests need no change.")

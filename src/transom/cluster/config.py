@@ -40,6 +40,7 @@ class ClusterConfig:
     service_cidr: str = "10.96.0.0/16"
     node_ports: tuple[int, int] = (30000, 32767)
     pod_cidr: str = "10.244.0.0/16"  # each node gets a /24 of it
+    node_cidr: str = "172.20.0.0/16"  # addresses of nodes, known to the modelled network alone
     load_balancer_cidr: str = "127.100.0.0/16"  # loopback: no service of ours is ever announced to a network
     no_nodes: bool = False
     audit_policy: str = ""  # what is audited, "" for nothing
@@ -47,6 +48,7 @@ class ClusterConfig:
     encryption_key_file: str = ""
     encrypt: bool = False  # Secrets on disk; with a key file and without this they are decrypted again
     feature_gates: tuple[str, ...] = ()  # "Name=true", as Kubernetes' flag has them
+    images: str = ""  # a catalogue of images beside our own
     kubeconfig: str = ""  # the file that holds the cluster's context, "" for none
 
     @property

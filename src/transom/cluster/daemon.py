@@ -6,6 +6,7 @@ caller opens the listening sockets before the fork, so a port that is taken is a
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import select
@@ -72,11 +73,12 @@ def start(
     config: ClusterConfig,
     lock: Lock,
     sockets: Sequence[socket.socket],
-    serve: Callable[[Callable[[], None]], None],
+    serve: Callable[[Callable[[str], None]], None],
 ) -> int:
-    """Forks the cluster into the background; returns the end of a pipe on which it says that it is ready.
+    """Forks the cluster into the background; returns the end of a pipe on which it says how far it is.
 
-    `serve` runs there until the cluster stops, and calls what it is given once it is ready.
+    `serve` runs there until the cluster stops; it calls what it is given with a line for the user as it gets on, and with
+    the empty text once it is ready.
     """
     read_end, write_end = os.pipe()
     sys.stdout.flush()
@@ -97,7 +99,7 @@ def start(
 
 
 def _run(
-    config: ClusterConfig, lock: Lock, write_end: int, serve: Callable[[Callable[[], None]], None]
+    config: ClusterConfig, lock: Lock, write_end: int, serve: Callable[[Callable[[str], None]], None]
 ) -> NoReturn:
     code = 1
     try:
@@ -108,11 +110,13 @@ def _run(
             os.dup2(source, target)
         lock.claim()
 
-        def ready() -> None:
-            os.write(write_end, _READY)
-            os.close(write_end)
+        def report(text: str) -> None:
+            with contextlib.suppress(BrokenPipeError):  # nobody waits any more
+                os.write(write_end, text.encode() + b"\n" if text else _READY)
+            if not text:
+                os.close(write_end)
 
-        serve(ready)
+        serve(report)
         code = 0
     except ClusterError as error:
         print(f"error: {error.message}\n{error.hint}", file=sys.stderr)  # noqa: T201
@@ -124,9 +128,11 @@ def _run(
 
 
 def wait_ready(pipe: int, config: ClusterConfig, timeout: float, tell: Callable[[str], None]) -> None:
-    """Returns when the cluster says it is ready; an error with the end of its log when it does not."""
+    """Returns when the cluster says it is ready; an error with the end of its log when it does not. What it says before
+    is passed on."""
     started = time.monotonic()
     told = False
+    heard = b""
     try:
         while True:
             left = started + timeout - time.monotonic()
@@ -137,8 +143,15 @@ def wait_ready(pipe: int, config: ClusterConfig, timeout: float, tell: Callable[
                     "it goes on starting in the background; see transom logs and transom status",
                 )
             if select.select([pipe], [], [], min(left, 1.0))[0]:
-                if os.read(pipe, 64) == _READY:
-                    return
+                piece = os.read(pipe, 65536)
+                if piece:
+                    *lines, heard = (heard + piece).split(b"\n")
+                    for line in lines:
+                        if line + b"\n" == _READY:
+                            return
+                        tell(line.decode())
+                        told = True
+                    continue
                 raise ClusterError(
                     f"cluster {config.name!r} failed to start; the end of its log:\n{tail(config.log, 15)}",
                     f"the whole log is {config.log}",

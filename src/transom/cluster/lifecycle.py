@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
@@ -13,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from transom.cluster import config as configs
-from transom.cluster import daemon, kubeconfig, protection
+from transom.cluster import daemon, kubeconfig, nodes, protection
 from transom.cluster.config import RELEASES, ClusterConfig
 from transom.cluster.errors import ClusterError
 from transom.cluster.features import gates
+from transom.cluster.file import ClusterFile
 from transom.cluster.pki import ClusterPki, ensure
 from transom.cluster.protection import Protection
 from transom.kit.files import write_atomic
@@ -36,6 +38,21 @@ Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
+class WantedNodes:
+    """Nothing said: the nodes of the last start, or those of the demo."""
+
+    linux: int | None = None
+    windows: int | None = None
+    build: int | None = None
+    taint_windows: bool = False
+    file: Path | None = None
+
+    @property
+    def said(self) -> bool:
+        return self != WantedNodes()
+
+
+@dataclass(frozen=True, slots=True)
 class Wanted:
     """What the user said; None leaves it as it was, or at its default."""
 
@@ -46,6 +63,7 @@ class Wanted:
     kubeconfig: Path | None = None
     protection: Protection = field(default_factory=Protection)
     feature_gates: tuple[str, ...] | None = None
+    machines: WantedNodes = field(default_factory=WantedNodes)
 
 
 def up(wanted: Wanted, tell: Tell) -> ClusterConfig:
@@ -53,12 +71,12 @@ def up(wanted: Wanted, tell: Tell) -> ClusterConfig:
     target = wanted.kubeconfig or kubeconfig.default_path()
     lock, config, sockets, pki = _prepare(wanted, str(target))
 
-    def serve(ready: Callable[[], None]) -> None:
+    def serve(report: Callable[[str], None]) -> None:
         from transom.cluster.run import run
         from transom.kit import logs
 
         logs.setup()
-        run(config, pki, sockets, ready)
+        run(config, pki, sockets, report)
 
     entries = kubeconfig.entries(config, pki)
     pipe = daemon.start(config, lock, sockets, serve)
@@ -89,7 +107,7 @@ def foreground(wanted: Wanted, tell: Tell) -> None:
     logs.setup()
     tell(f"use it with: kubectl --kubeconfig {target or config.own_kubeconfig} get namespaces")
     try:
-        run(config, pki, sockets, lambda: None)
+        run(config, pki, sockets, lambda _: None)
     finally:
         lock.release()
         if target is not None:
@@ -102,18 +120,25 @@ def _prepare(
     from transom.cluster.run import open_sockets
 
     config = configs.load(wanted.name) or ClusterConfig(name=configs.check_name(wanted.name))
-    if wanted.release is not None:
-        if wanted.release not in RELEASES:
-            raise ClusterError(f"unknown release {wanted.release!r}", f"choose one of {', '.join(RELEASES)}")
-        config = replace(config, release=wanted.release)
+    file = _cluster_file(wanted)
+    release = wanted.release or file.release
+    if release is not None:
+        if release not in RELEASES:
+            raise ClusterError(f"unknown release {release!r}", f"choose one of {', '.join(RELEASES)}")
+        config = replace(config, release=release)
     if wanted.port is not None:
         config = replace(config, port=wanted.port)
     if wanted.nodes is not None:
         config = replace(config, no_nodes=not wanted.nodes)
-    if wanted.feature_gates is not None:
-        gates(wanted.feature_gates)
-        config = replace(config, feature_gates=wanted.feature_gates)
-    config = replace(config, kubeconfig=kubeconfig_file)
+    feature_gates = wanted.feature_gates if wanted.feature_gates is not None else file.feature_gates
+    if feature_gates is not None:
+        gates(feature_gates)
+        config = replace(config, feature_gates=feature_gates)
+    config = replace(
+        config, kubeconfig=kubeconfig_file, pod_cidr=file.pod_cidr or config.pod_cidr,
+        service_cidr=file.service_cidr or config.service_cidr, images=str(file.images or config.images),
+    )
+    machines = _machines(config, wanted.machines, file)
     lock = daemon.Lock(config)
     try:
         config = protection.choose(config, wanted.protection)
@@ -122,10 +147,77 @@ def _prepare(
         config = replace(config, port=sockets[0].getsockname()[1])
         pki = ensure(config)
         configs.save(config)
+        if machines is not None:
+            nodes.save(config, machines)
+        if file.scheduler is not None:
+            _save_scheduler(config, file.scheduler)
     except BaseException:
         lock.release()
         raise
     return lock, config, sockets, pki
+
+
+def _cluster_file(wanted: Wanted) -> ClusterFile:
+    if wanted.machines.file is None:
+        return ClusterFile()
+    from transom.cluster.file import read
+
+    return read(wanted.machines.file)
+
+
+def _machines(config: ClusterConfig, wanted: WantedNodes, file: ClusterFile) -> list[nodes.NodeSpec] | None:
+    """The nodes to start with, when they are not those of the last start."""
+    if config.no_nodes:
+        return None
+    counted = wanted.linux is not None or wanted.windows is not None or wanted.build is not None
+    if file.nodes is not None:
+        if counted:
+            raise ClusterError("the cluster file lists the nodes already", "leave out --linux, --windows and --build")
+        return nodes.from_file(config, file.nodes)
+    if wanted.said or nodes.load(config) is None:
+        return nodes.demo(config, wanted.linux, wanted.windows, wanted.build, wanted.taint_windows)
+    return None
+
+
+def _save_scheduler(config: ClusterConfig, content: dict[str, Any]) -> None:
+    import yaml
+
+    from transom.cluster.scheduling import config_file
+    from transom.scheduler.config import load
+    from transom.scheduler.framework import ConfigError
+
+    path = config_file(config)
+    write_atomic(path, yaml.safe_dump(content).encode(), 0o600)
+    try:
+        load(path)
+    except ConfigError as problem:
+        path.unlink()
+        raise ClusterError(f"the scheduler's part of the cluster file is wrong: {problem}") from problem
+
+
+def control(config: ClusterConfig) -> Callable[..., Any]:
+    """`call(method, path, body=None, media=...)`: asks the running cluster as its admin; the answer as a value."""
+    from transom.cluster.probe import Probe, Unreachable
+
+    if daemon.running_pid(config) is None:
+        option = "" if config.name == configs.DEFAULT_NAME else f" --name {config.name}"
+        raise ClusterError(f"cluster {config.name!r} does not run", f"start it with: transom up{option}")
+    probe = Probe(config)
+
+    def call(method: str, path: str, body: Any = None, media: str = "application/json") -> Any:
+        try:
+            status, content = probe.request(method, path, body, media)
+        except Unreachable as error:
+            raise ClusterError(f"cluster {config.name!r} does not answer: {error}", "see transom logs") from error
+        value = json.loads(content) if content else None
+        if status == 404 and path.startswith("/transom"):
+            raise ClusterError(f"cluster {config.name!r} has no nodes of its own", "it runs with --no-nodes")
+        if status >= 300:
+            problem = value if isinstance(value, dict) else {}
+            raise ClusterError(problem.get("message") or f"answer {status}", problem.get("hint", ""))
+        return value
+
+    return call
 
 
 def _check_ready(config: ClusterConfig) -> None:

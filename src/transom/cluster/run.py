@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from transom.cluster.config import ClusterConfig
 from transom.cluster.errors import ClusterError
 from transom.cluster.features import gates
+from transom.cluster.nodespart import NodesPart
 from transom.cluster.pki import ClusterPki
 from transom.http import HttpServer, server_context
 from transom.http.server import listen
@@ -57,23 +58,26 @@ def open_sockets(config: ClusterConfig) -> list[socket.socket]:
     return sockets
 
 
-def run(config: ClusterConfig, pki: ClusterPki, sockets: Sequence[socket.socket], ready: Callable[[], None]) -> None:
+Report = Callable[[str], None]
+"""Takes a line for whoever waits for the cluster; the empty one says that it is ready."""
+
+
+def run(config: ClusterConfig, pki: ClusterPki, sockets: Sequence[socket.socket], report: Report) -> None:
     """Serves until SIGTERM or SIGINT."""
     import uvloop
 
     tune_process()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve(config, pki, sockets, ready))
+        runner.run(serve(config, pki, sockets, report))
 
 
-async def serve(
-    config: ClusterConfig, pki: ClusterPki, sockets: Sequence[socket.socket], ready: Callable[[], None]
-) -> None:
+async def serve(config: ClusterConfig, pki: ClusterPki, sockets: Sequence[socket.socket], report: Report) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    api = _build(config, pki)
+    nodes = None if config.no_nodes else NodesPart(config, pki)
+    api = _build(config, pki, nodes)
     try:
         await api.start()
     except StoreError as error:
@@ -82,13 +86,22 @@ async def serve(
     await server.serve(sockets)
     gc.freeze()  # what start-up made stays for good; the collector need not look at it again
     log.info("cluster %s serves Kubernetes %s on %s", config.name, config.git_version, config.url)
-    ready()
-    # Whoever waits for the cluster looks now; the imports of the other components would keep them waiting.
-    await asyncio.sleep(FIRST_LOOK)
+    if nodes is None:
+        report("")
+        # Whoever waits for the cluster looks now; the imports of the other components would keep them waiting.
+        await asyncio.sleep(FIRST_LOOK)
     async with asyncio.TaskGroup() as components:
-        running = [
-            components.create_task(supervised(name, start)) for name, start in _components(api, config, pki).items()
-        ]
+
+        def start(name: str, life: Callable[[], Coroutine[None, None, None]]) -> None:
+            running.append(components.create_task(supervised(name, life)))
+
+        running: list[asyncio.Task[None]] = []
+        start("controller-manager", lambda: _controllers(api, config, pki).run())
+        if nodes is not None:
+            running.append(components.create_task(nodes.run(api, report)))
+            await nodes.ready_or(stopping)
+            report("")
+        start("scheduler", lambda: _scheduler(api, config))
         await stopping.wait()
         log.info("stopping")
         for component in running:
@@ -112,16 +125,6 @@ async def supervised(name: str, start: Callable[[], Coroutine[None, None, None]]
             pause = 1.0
         await asyncio.sleep(pause)
         pause = min(pause * 2, RESTART_MOST)
-
-
-def _components(
-    api: ApiServer, config: ClusterConfig, pki: ClusterPki
-) -> dict[str, Callable[[], Coroutine[None, None, None]]]:
-    """What runs beside the API server, as its clients."""
-    return {
-        "controller-manager": lambda: _controllers(api, config, pki).run(),
-        "scheduler": lambda: _scheduler(api, config),
-    }
 
 
 def _data_hint(config: ClusterConfig) -> str:
@@ -154,13 +157,14 @@ def _tune_malloc() -> None:
         mallopt(m_mmap_threshold, 32 * 1024 * 1024)
 
 
-def _build(config: ClusterConfig, pki: ClusterPki) -> ApiServer:
+def _build(config: ClusterConfig, pki: ClusterPki, nodes: NodesPart | None) -> ApiServer:
     from transom.apiserver.server import ServerOptions, build
     from transom.cluster import protection
     from transom.http.outgoing import ClientPair
     from transom.store.sqlite import SqliteStore
 
     return build(ServerOptions(
+        more_paths={} if nodes is None else {"/transom": nodes.control},
         store=SqliteStore(config.database, sealing=protection.sealing(config)),
         audit=protection.auditor(config, random.SystemRandom()),
         address=f"{config.bind}:{config.port}",

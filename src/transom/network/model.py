@@ -82,6 +82,10 @@ class NodeNetwork:
         self._held: dict[str, list[Callable[[], None]]] = {}
         self.fault = ""  # while set, nothing works, and this says why
 
+    @property
+    def cidr(self) -> str:
+        return "" if self._range is None else str(self._range)
+
     def use(self, cidr: str) -> None:
         """The node's share, once it is known."""
         self._range = ipaddress.ip_network(cidr)

@@ -1,0 +1,373 @@
+"""The nodes of a cluster in this process: machines, runtimes, networks and kubelets, made from their descriptions.
+
+Each kubelet is a client of the API with the identity of its node. What they share is what real nodes would each have for
+themselves and what is the same for all: the list of services, and a look at the Node objects (which tells each network its
+range of addresses, as the agent of a network plugin does).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import socket
+import ssl
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from transom.client.api import STRATEGIC_PATCH, is_not_found
+from transom.client.events import EventRecorder
+from transom.client.informer import Informer
+from transom.client.resources import NODES
+from transom.cluster import nodes as specs
+from transom.cluster.config import ClusterConfig
+from transom.cluster.errors import ClusterError
+from transom.cluster.nodes import NodeSpec
+from transom.cluster.pki import ClusterPki
+from transom.cluster.services import ServiceNetwork
+from transom.hosts.api import Hardware
+from transom.hosts.linux import LinuxHost
+from transom.hosts.windows.host import WindowsHost
+from transom.kubelet.base import Env
+from transom.kubelet.config import KubeletConfig
+from transom.kubelet.kubelet import BadConfiguration, Kubelet
+from transom.kubelet.os_linux import RULES as LINUX
+from transom.kubelet.os_windows import RULES as WINDOWS
+from transom.kubelet.static_pods import RealFolder
+from transom.machinery.errors import ApiError
+from transom.machinery.objects import Object
+from transom.machinery.quantity import parse
+from transom.network.model import ModelDataplane, NodeNetwork
+from transom.runtime.sim.engine import SimRuntime
+from transom.windows import builds
+
+if TYPE_CHECKING:
+    from transom.apiserver.server import ApiServer
+    from transom.client.api import Client
+
+log = logging.getLogger("transom.cluster")
+
+KUBELET_PORT = 10250
+_LISTENERS = 16  # clusters up to this size have a port of this machine for each kubelet
+_RESTRICTED = ("node-role.kubernetes.io/", "node-restriction.kubernetes.io/")
+
+
+Life = Callable[[], Coroutine[None, None, None]]
+Supervise = Callable[[str, Life], Coroutine[None, None, None]]
+
+
+class Machine:
+    """One node: what stays while it is off (host, runtime) and the kubelet that runs while it is on."""
+
+    __slots__ = ("close", "host", "kubelet", "listener", "network", "runtime", "spec", "task")
+
+    def __init__(self, spec: NodeSpec, host: Any, runtime: SimRuntime, network: NodeNetwork) -> None:
+        self.spec = spec
+        self.host = host
+        self.runtime = runtime
+        self.network = network
+        self.kubelet: Kubelet | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.listener: socket.socket | None = None
+        self.close: Callable[[], None] | None = None
+
+
+class _Services:
+    """Services by namespace, for the environment of containers."""
+
+    def __init__(self, informer: Informer) -> None:
+        self._informer = informer
+
+    async def synced(self) -> None:
+        await self._informer.synced()
+
+    def list(self, namespace: str) -> Sequence[Object]:
+        return self._informer.list(namespace)
+
+
+class Fleet:
+    """`run` keeps the nodes going until it is cancelled. `client` makes a client for a user and its groups."""
+
+    def __init__(
+        self, api: ApiServer, config: ClusterConfig, pki: ClusterPki, nodes: Iterable[NodeSpec],
+        dataplane: ModelDataplane, supervise: Supervise,
+    ) -> None:
+        self._api = api
+        self._config = config
+        self._pki = pki
+        self._supervise = supervise
+        self.dataplane = dataplane
+        self._rng = random.SystemRandom()
+        self._machines: dict[str, Machine] = {}
+        self._tasks: asyncio.TaskGroup | None = None
+        viewer = self._client("system:transom:nodes", ("system:masters", "system:authenticated"))
+        self._admin = viewer
+        self._nodes = Informer(viewer, NODES, api.clock, random.Random(self._rng.getrandbits(64)))
+        self._nodes.add_handler(add=self._seen, update=lambda _, new: self._seen(new))
+        self._services = ServiceNetwork(viewer, api.clock, random.Random(self._rng.getrandbits(64)), dataplane)
+        self._ready: set[str] = set()
+        self.on_ready: Callable[[str, int, int], None] = lambda _name, _ready, _all: None
+        for spec in nodes:
+            self._machines[spec.name] = self._make(spec)
+
+    # ---- what there is -------------------------------------------------------------------------------------------
+
+    def machine(self, name: str) -> Machine:
+        found = self._machines.get(name)
+        if found is None:
+            known = ", ".join(self._machines) or "none"
+            raise ClusterError(f"there is no node {name!r}", f"the nodes of this cluster: {known}")
+        return found
+
+    def machines(self) -> list[Machine]:
+        return list(self._machines.values())
+
+    def all_ready(self) -> bool:
+        return all(m.spec.stopped or m.spec.name in self._ready for m in self._machines.values())
+
+    def is_ready(self, name: str) -> bool:
+        return name in self._ready
+
+    def ip(self, spec: NodeSpec) -> str:
+        import ipaddress
+
+        return str(ipaddress.ip_network(self._config.node_cidr)[spec.number + 1])
+
+    # ---- life ----------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        unpublish = await self._publish()
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._tasks = group
+                group.create_task(self._nodes.run())
+                group.create_task(self._services.run())
+                for machine in self._machines.values():
+                    if not machine.spec.stopped:
+                        self._start(machine)
+        finally:
+            unpublish()
+            self._tasks = None
+            for machine in self._machines.values():
+                self._forget_kubelet(machine)
+
+    async def _publish(self) -> Callable[[], None]:
+        """Where the service `kubernetes` leads: the first node, which is the control plane's."""
+        bind = "127.0.0.1" if self._config.bind in ("0.0.0.0", "::") else self._config.bind
+        first = min(self._machines.values(), key=lambda m: m.spec.number, default=None)
+        if first is None:
+            return lambda: None
+        return await self._services.publish_api_server(self.ip(first.spec), (bind, self._config.port))
+
+    def _start(self, machine: Machine) -> None:
+        assert self._tasks is not None, "the fleet is not running"
+        name = machine.spec.name
+
+        async def life() -> None:
+            kubelet, events = self._kubelet(machine)
+            machine.kubelet = kubelet
+            address = self.ip(machine.spec)
+            held = self.dataplane.hold(address)
+            self._services.table.node_addresses.add(address)
+            close = self.dataplane.listen(address, KUBELET_PORT, lambda sock: self._accepted(kubelet, sock))
+            try:
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(events.run())
+                    group.create_task(kubelet.run(machine.listener.dup() if machine.listener is not None else None))
+                    group.create_task(self._roles(machine))
+            finally:
+                close()
+                held()
+                self._services.table.node_addresses.discard(address)
+                machine.kubelet = None
+
+        machine.task = self._tasks.create_task(self._supervise(f"kubelet of {name}", life))
+
+    def _accepted(self, kubelet: Kubelet, sock: socket.socket) -> None:
+        async def serve() -> None:
+            try:
+                await kubelet.server.adopt(sock)
+            except (OSError, ssl.SSLError) as problem:
+                log.info("a connection to the kubelet of %s failed: %s", kubelet.env.config.node_name, problem)
+
+        if self._tasks is not None:
+            self._tasks.create_task(serve())
+
+    def _forget_kubelet(self, machine: Machine) -> None:
+        machine.kubelet = None
+        if machine.listener is not None:
+            machine.listener.close()
+            machine.listener = None
+
+    async def _roles(self, machine: Machine) -> None:
+        """Labels that a kubelet may not give itself are given by whoever makes the cluster, as kubeadm does."""
+        labels = {k: v for k, v in machine.spec.labels.items() if k.startswith(_RESTRICTED)}
+        if not labels:
+            return
+        name = machine.spec.name
+        await self._nodes.synced()
+        while (node := self._nodes.get("", name)) is None:
+            await self._api.clock.sleep(0.01)
+        if not labels.items() <= (node["metadata"].get("labels") or {}).items():
+            await self._admin.patch(NODES, "", name, {"metadata": {"labels": labels}}, STRATEGIC_PATCH)
+
+    # ---- what people do with nodes -------------------------------------------------------------------------------
+
+    async def add(self, specs_: Sequence[NodeSpec]) -> None:
+        for spec in specs_:
+            if spec.name in self._machines:
+                raise ClusterError(f"there is a node {spec.name!r} already", "choose another name")
+        for spec in specs_:
+            machine = self._machines[spec.name] = self._make(spec)
+            self._start(machine)
+        self._save()
+
+    async def stop(self, name: str) -> None:
+        """As if its plug was pulled: the kubelet says nothing, everything that ran has ended."""
+        machine = self.machine(name)
+        if machine.task is not None:
+            machine.task.cancel()
+            await asyncio.wait([machine.task])
+            machine.task = None
+        machine.host.reboot()
+        machine.spec = replace(machine.spec, stopped=True)
+        self._ready.discard(name)
+        self._save()
+
+    async def start(self, name: str) -> None:
+        machine = self.machine(name)
+        if machine.task is not None and not machine.task.done():
+            return
+        machine.spec = replace(machine.spec, stopped=False)
+        self._start(machine)
+        self._save()
+
+    async def reboot(self, name: str) -> None:
+        await self.stop(name)
+        await self.start(name)
+
+    async def delete(self, name: str) -> None:
+        machine = self.machine(name)
+        await self.stop(name)
+        self._forget_kubelet(machine)
+        del self._machines[name]
+        self._save()
+        try:
+            await self._admin.delete(NODES, "", name)
+        except ApiError as problem:
+            if not is_not_found(problem):
+                raise
+
+    def numbers(self) -> list[int]:
+        return [m.spec.number for m in self._machines.values()]
+
+    def _save(self) -> None:
+        specs.save(self._config, [m.spec for m in self._machines.values()])
+
+    # ---- how a node is made --------------------------------------------------------------------------------------
+
+    def _client(self, user: str, groups: tuple[str, ...], agent: str = "transom") -> Client:
+        from transom.apiserver.context import User
+        from transom.apiserver.inprocess import InProcessClient
+
+        return InProcessClient(self._api, User(user, groups), user_agent=agent)
+
+    def _make(self, spec: NodeSpec) -> Machine:
+        hardware = Hardware(cpus=spec.cpus, memory=parse(spec.memory).value(), disk=parse(spec.disk).value())
+        host: Any
+        if spec.windows:
+            host = WindowsHost(spec.name, self._api.clock, hardware, build=builds.BUILDS[spec.build], seed=self._config.name)
+        else:
+            host = LinuxHost(spec.name, self._api.clock, hardware, seed=self._config.name)
+        address = self.ip(spec)
+        network = NodeNetwork(self.dataplane, address, reserved=3 if spec.windows else 2)
+        runtime = SimRuntime(
+            host, self._api.clock, random.Random(self._rng.getrandbits(64)), network, self.dataplane,
+            flavour=spec.runtime, version=spec.runtime_version, infra_image=self._pause_image(spec), node_ip=address,
+            lookup=self._services.table.lookup,
+        )
+        return Machine(spec, host, runtime, network)
+
+    def _pause_image(self, spec: NodeSpec) -> str:
+        if spec.pause_image:
+            return spec.pause_image
+        return "mcr.microsoft.com/oss/kubernetes/pause:1.4.1" if spec.windows else "k8s.gcr.io/pause:3.2"
+
+    def _kubelet(self, machine: Machine) -> tuple[Kubelet, EventRecorder]:
+        spec = machine.spec
+        version = specs.kubelet_version(self._config, spec)
+        agent = f"kubelet/{version} ({spec.os}/amd64) kubernetes/kubelet"
+        client = self._client(f"system:node:{spec.name}", ("system:nodes", "system:authenticated"), agent)
+        rng = random.Random(self._rng.getrandbits(64))
+        events = EventRecorder(client, "kubelet", machine.host.clock, rng, host=spec.name)
+        address = self.ip(spec)
+        env = Env(
+            config=self._settings(spec, version, address),
+            os=WINDOWS if spec.windows else LINUX,
+            client=client, clock=machine.host.clock, rng=rng, events=events, host=machine.host, runtime=machine.runtime,
+            services=_Services(self._services.services),
+            dial=lambda host, port: self.dataplane.connect(host, port, address),
+            node=lambda: None,
+        )
+        static = RealFolder(spec.static_pods) if spec.static_pods else None
+        try:
+            kubelet = Kubelet(env, tls=lambda: self._tls(spec, address), static=static)
+        except BadConfiguration as problem:
+            raise ClusterError(f"the kubelet of {spec.name} refuses to start: {problem}") from problem
+        if machine.listener is None and len(self._machines) <= _LISTENERS:
+            machine.listener = socket.create_server(("127.0.0.1", 0))
+        return kubelet, events
+
+    def _settings(self, spec: NodeSpec, version: str, address: str) -> KubeletConfig:
+        import ipaddress
+
+        dns = str(ipaddress.ip_network(self._config.service_cidr)[10])
+        common = KubeletConfig(
+            node_name=spec.name, node_ip=address, version=version, max_pods=spec.max_pods,
+            node_labels={k: v for k, v in spec.labels.items() if not k.startswith(_RESTRICTED)},
+            register_with_taints=spec.taints, cluster_dns=(dns,), kube_reserved=spec.kube_reserved,
+            system_reserved=spec.system_reserved, eviction_hard=spec.eviction_hard, eviction_soft=spec.eviction_soft,
+            eviction_soft_grace_period=spec.eviction_soft_grace_period, feature_gates=spec.feature_gates,
+            pod_infra_image=self._pause_image(spec),
+        )
+        if not spec.windows:
+            return common
+        # What the guides for Windows nodes start a kubelet with: it refuses, or fails later, without these.
+        return replace(
+            common, resolv_conf="", cgroups_per_qos=False, enforce_node_allocatable=(),
+            root_dir="C:\\var\\lib\\kubelet", pod_logs_dir="C:\\var\\log\\pods",
+            windows_priorityclass=spec.priority_class or common.windows_priorityclass,
+        )
+
+    def _tls(self, spec: NodeSpec, address: str) -> ssl.SSLContext:
+        from transom.http import server_context
+        from transom.kit import pki as kit
+
+        folder = self._config.state / "nodes" / spec.name
+        certificate, key = folder / "kubelet.crt", folder / "kubelet.key"
+        if not (certificate.exists() and key.exists()):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            authority = kit.load(self._pki.ca, self._pki.ca_key)
+            kit.save(kit.issue_server(authority, f"system:node:{spec.name}", [spec.name, "localhost"],
+                                      [address, "127.0.0.1"]), certificate, key)  # fmt: skip
+        return server_context(certificate, key, self._pki.ca)
+
+    def _seen(self, node: Object) -> None:
+        name = node["metadata"]["name"]
+        machine = self._machines.get(name)
+        if machine is None:
+            return
+        cidr = (node.get("spec") or {}).get("podCIDR")
+        if cidr and machine.network.cidr != cidr:
+            machine.network.use(cidr)
+            if machine.kubelet is not None:
+                machine.kubelet.agent.changed()
+        ready = any(
+            c["type"] == "Ready" and c["status"] == "True" for c in (node.get("status") or {}).get("conditions") or ()
+        )
+        if not ready:
+            self._ready.discard(name)
+        elif name not in self._ready and machine.task is not None:
+            self._ready.add(name)
+            self.on_ready(name, len(self._ready), sum(not m.spec.stopped for m in self._machines.values()))

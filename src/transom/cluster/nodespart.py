@@ -1,0 +1,79 @@
+"""The nodes as a part of a running cluster: brought up beside the API server, and reached through it.
+
+Imports of kubelets and runtimes come late here: the API server is up before they are needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from transom.cluster.config import ClusterConfig
+from transom.cluster.pki import ClusterPki
+from transom.http.messages import Answer, Request
+from transom.network.model import ModelDataplane
+
+if TYPE_CHECKING:
+    from transom.apiserver.server import ApiServer
+    from transom.cluster.control import Control
+    from transom.cluster.fleet import Fleet
+
+READY_SECONDS = 20.0
+_TOLD_SINGLY = 8  # clusters with more nodes tell of them in steps
+
+
+class NodesPart:
+    def __init__(self, config: ClusterConfig, pki: ClusterPki) -> None:
+        self._config = config
+        self._pki = pki
+        self.dataplane = ModelDataplane()
+        self._fleet: Fleet | None = None
+        self._control: Control | None = None
+        self._ready = asyncio.Event()
+
+    async def run(self, api: ApiServer, report: Callable[[str], None]) -> None:
+        from transom.cluster import nodes as specs
+        from transom.cluster.control import Control
+        from transom.cluster.fleet import Fleet
+        from transom.cluster.run import supervised
+
+        wanted = specs.load(self._config) or []
+
+        def told(name: str, ready: int, of: int) -> None:
+            if self._ready.is_set():
+                return
+            if of <= _TOLD_SINGLY or ready == of or ready % 100 == 0:
+                of_all = f" ({ready} of {of})" if of > _TOLD_SINGLY else ""
+                report(f"node {name} is ready{of_all}")
+            if ready >= of:
+                self._ready.set()
+
+        fleet = Fleet(api, self._config, self._pki, wanted, self.dataplane, supervised)
+        fleet.on_ready = told
+        self._fleet = fleet
+        self._control = Control(self._config, fleet)
+        if fleet.all_ready():  # there are none, or all are switched off
+            self._ready.set()
+        report(f"the control plane is up; starting {len(wanted)} nodes")
+        await supervised("nodes", fleet.run)
+
+    async def ready_or(self, stopping: asyncio.Event) -> None:
+        """Until all nodes are ready, the cluster is told to stop, or patience is at its end."""
+        waiting = [asyncio.ensure_future(self._ready.wait()), asyncio.ensure_future(stopping.wait())]
+        try:
+            await asyncio.wait(waiting, timeout=READY_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waiting:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
+            self._ready.set()
+
+    async def control(self, request: Request) -> Answer:
+        if self._control is None:
+            from transom.apiserver.respond import plain_text
+
+            return plain_text(503, "the nodes are not there yet\n")
+        return await self._control(request)
