@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 
 from transom.apiserver.inprocess import InProcessClient
-from transom.client.resources import ENDPOINT_SLICES, ENDPOINTS, EVENTS, NODES, PODS, SERVICE_ACCOUNTS, SERVICES
+from transom.client.resources import (
+    ENDPOINT_SLICES,
+    ENDPOINTS,
+    EVENTS,
+    NODES,
+    PODS,
+    RESOURCE_QUOTAS,
+    SERVICE_ACCOUNTS,
+    SERVICES,
+)
 from transom.controllers.endpoints import subsets, truncate
 from transom.machinery.errors import conflict
 from transom.machinery.objects import Object
@@ -351,3 +360,22 @@ def test_no_more_than_a_thousand_are_mirrored(play: Play) -> None:
             "A max of 1000 addresses can be mirrored to EndpointSlices per Endpoints subset. 10 addresses were skipped")
 
     play(scenario, "endpointslicemirroring")
+
+
+def test_what_failed_too_often_is_looked_at_again_later(play: Play) -> None:
+    """Nothing that is watched changes when the obstacle goes."""
+
+    async def scenario(plane: Plane) -> None:
+        await begin(plane)
+        quota = {"metadata": {"name": "q"}, "spec": {"hard": {"count/endpoints": "0"}}}
+        await plane.client.create(RESOURCE_QUOTAS, NS, quota)
+        await plane.settle(3)
+        await add_service(plane)
+        await plane.settle(400)  # 15 failures take less than 200 s
+        await plane.client.delete(RESOURCE_QUOTAS, NS, "q")
+        await plane.settle(400)
+        assert await plane.missing(ENDPOINTS, NS, "s")
+        await plane.settle(600)
+        assert not await plane.missing(ENDPOINTS, NS, "s")
+
+    play(scenario, "endpoint", "resourcequota")

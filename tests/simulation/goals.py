@@ -218,6 +218,8 @@ def _jobs(state: State) -> Iterator[str]:
             if not state.full(job):
                 yield f"job {_name(job)} has not ended"
             continue
+        if "ttlSecondsAfterFinished" in spec:
+            yield f"job {_name(job)} has ended, and its time is over"
         if len(ended) > 1:
             yield f"job {_name(job)} is {' and '.join(ended)}"
         if active or (ended == ["Failed"] and status.get("active")):

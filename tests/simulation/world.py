@@ -68,7 +68,9 @@ class World:
         self.clock = clock
         self._listen = listen  # to every write, too
         self.story: list[str] = []
-        self.api = build(ServerOptions(store=MemoryStore(clock), clock=clock, rng=self._random()))
+        self.api = build(ServerOptions(
+            store=MemoryStore(clock), clock=clock, rng=self._random(), feature_gates={"TTLAfterFinished": True},
+        ))
         self.client = InProcessClient(self.api, ADMIN, user_agent="kubectl")
         self.faults = Faults(self._random())
         self._settings = Settings(

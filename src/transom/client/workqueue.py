@@ -17,6 +17,7 @@ from transom.kit.clock import Clock, Timer
 
 log = logging.getLogger("transom.client")
 Item = TypeVar("Item", bound=Hashable)
+_ASIDE_SECONDS = 1000.0  # as long as the longest back-off
 
 
 class ShutDown(Exception):
@@ -75,6 +76,11 @@ class WorkQueue(Generic[Item]):
     def add_rate_limited(self, item: Item) -> None:
         """Add again after a failure, when the rate limiter says so."""
         self.add_after(item, self._limiter.when(item))
+
+    def set_aside(self, item: Item) -> None:
+        """It failed too often: it is let alone for long, unless something changes. What stood in the way may go without a
+        change of anything that is watched, so it cannot be for ever."""
+        self.add_after(item, _ASIDE_SECONDS)
 
     def forget(self, item: Item) -> None:
         """The item is fine, or given up: its next failure is its first."""

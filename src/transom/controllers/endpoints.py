@@ -67,7 +67,8 @@ class Endpoints:
         except ApiError as problem:
             if self._queue.failures(key) < _TRIES:
                 raise
-            log.warning("endpoints of %s are given up: %s", key, problem)
+            log.warning("endpoints of %s are set aside: %s", key, problem)
+            self._queue.set_aside(key)
 
     async def _try(self, key: str) -> None:
         namespace, name = split_key(key)

@@ -67,7 +67,8 @@ class Deployments:
                 return
             if self._queue.failures(key) < _TRIES:
                 raise
-            log.warning("the deployment %s is given up until it changes: %s", key, problem)
+            log.warning("the deployment %s is set aside: %s", key, problem)
+            self._queue.set_aside(key)
 
     async def _look(self, key: str) -> None:
         deployment = self._deployments.by_key(key)

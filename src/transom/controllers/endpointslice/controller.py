@@ -71,7 +71,8 @@ class EndpointSlices:
         except (ApiError, RetryLater) as problem:
             if self._queue.failures(key) < common.TRIES:
                 raise
-            log.warning("endpoint slices of %s are given up: %s", key, problem)
+            log.warning("endpoint slices of %s are set aside: %s", key, problem)
+            self._queue.set_aside(key)
 
     async def _try(self, key: str) -> None:
         service = self._services.by_key(key)

@@ -87,7 +87,8 @@ class EndpointSliceMirroring:
         except (ApiError, RetryLater) as problem:
             if self._queue.failures(key) < common.TRIES:
                 raise
-            log.warning("mirroring of the endpoints %s is given up: %s", key, problem)
+            log.warning("mirroring of the endpoints %s is set aside: %s", key, problem)
+            self._queue.set_aside(key)
 
     async def _try(self, key: str) -> None:
         endpoints, service = self._endpoints.by_key(key), self._services.by_key(key)
