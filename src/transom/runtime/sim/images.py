@@ -171,6 +171,10 @@ class ImageStore:
             return hyperv_isolation(rules.build, platform.build)
         return process_isolation(rules.build, platform.build, stable_abi=rules.stable_abi)
 
+    def runs_as_process(self, build: int) -> bool:
+        """Whether an image of the build runs on this node's own kernel."""
+        return process_isolation(self._rules.build, build, stable_abi=self._rules.stable_abi)
+
     def _platform_text(self) -> str:
         rules = self._rules
         return f"{rules.os}/{rules.architecture}" + (f" 10.0.{rules.build}" if rules.build else "")

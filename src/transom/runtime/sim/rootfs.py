@@ -12,17 +12,23 @@ from transom.runtime.sim.users import GROUP_FILE, PASSWORD_FILE
 
 _ELF = File(b"\x7fELF", 0o755)
 _EXE = File(b"MZ", 0o755)
-_BUSYBOX = ("cat", "cp", "date", "echo", "env", "false", "grep", "hostname", "kill", "ln", "ls", "mkdir", "mv", "nslookup", "ping",
-            "printenv", "ps", "pwd", "rm", "sed", "sh", "sleep", "stat", "sync", "tar", "touch", "true", "uname", "wget")  # fmt: skip
-_GNU = ("bash", "cat", "chmod", "chown", "cp", "date", "echo", "false", "grep", "hostname", "kill", "ln", "ls", "mkdir", "mv", "ps",
-        "pwd", "rm", "sed", "sh", "sleep", "sync", "tar", "touch", "true", "uname")  # fmt: skip
+_BUSYBOX = (
+    "cat", "cp", "date", "echo", "env", "false", "grep", "hostname", "kill", "ln", "ls", "mkdir", "mv", "nslookup",
+    "ping", "printenv", "ps", "pwd", "rm", "sed", "sh", "sleep", "stat", "sync", "tar", "touch", "true", "uname", "wget",
+)  # fmt: skip
+_GNU = (
+    "bash", "cat", "chmod", "chown", "cp", "date", "echo", "false", "grep", "hostname", "kill", "ln", "ls", "mkdir",
+    "mv", "ps", "pwd", "rm", "sed", "sh", "sleep", "sync", "tar", "touch", "true", "uname",
+)  # fmt: skip
 _DEBIAN = File(
     b'PRETTY_NAME="Debian GNU/Linux 10 (buster)"\nNAME="Debian GNU/Linux"\nVERSION_ID="10"\nVERSION="10 (buster)"\n'
     b'VERSION_CODENAME=buster\nID=debian\nHOME_URL="https://www.debian.org/"\n'
 )
 _ALPINE = File(b'NAME="Alpine Linux"\nID=alpine\nVERSION_ID=3.12.3\nPRETTY_NAME="Alpine Linux v3.12"\n')
-_SYSTEM32 = ("cmd", "curl", "find", "findstr", "hostname", "ipconfig", "more", "nslookup", "ping", "tar", "tasklist", "timeout",
-             "whoami", "xcopy")  # fmt: skip
+_SYSTEM32 = (
+    "cmd", "curl", "find", "findstr", "hostname", "ipconfig", "more", "nslookup", "ping", "tar", "tasklist", "timeout",
+    "whoami", "xcopy",
+)  # fmt: skip
 _HOSTS = File(b"# This is a sample HOSTS file used by Microsoft TCP/IP for Windows.\r\n")
 
 _LINUX: dict[str, Entry] = {

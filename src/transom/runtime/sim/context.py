@@ -1,0 +1,284 @@
+"""`ProgramContext` as the engine gives it to programs. What few of them ask for is made when it is asked for."""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+from transom.hosts.container_files import LayeredFiles
+from transom.hosts.machine import HostClock
+from transom.network.api import Accept, DnsConfig, PortMapping
+from transom.runtime.sim import environment, files
+from transom.runtime.sim.core import Core
+from transom.runtime.sim.meter import Share, memory_limit
+from transom.runtime.sim.program_api import ImageInfo, Program, Stdin
+from transom.runtime.sim.records import ContainerRecord
+from transom.runtime.sim.resolve import is_address, resolve
+from transom.runtime.sim.sockets import is_loopback
+from transom.runtime.sim.streams import Client, Stream
+from transom.runtime.sim.table import Table
+from transom.runtime.sim.terminal import Terminal
+from transom.windows.builds import BUILDS
+
+_NO_WISHES: Mapping[str, str] = {}
+_LOW_PORTS = 1024
+
+
+class Context:
+    __slots__ = (
+        "_closers", "_container", "_core", "_env", "_files", "_on_exit", "_share", "_sink", "argv", "client", "done",
+        "main", "pid", "program", "ready_delay", "sim", "started", "stdin", "terminal", "user",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        core: Core,
+        container: ContainerRecord,
+        argv: tuple[str, ...],
+        *,
+        sink: Callable[[Stream, bytes], None],
+        on_exit: Callable[[Context, int], None],
+        stdin: Stdin,
+        terminal: Terminal | None = None,
+        main: bool = False,
+        client: Client | None = None,
+        sim: Mapping[str, str] = _NO_WISHES,
+        ready_delay: float = 0.0,
+    ) -> None:
+        self._core = core
+        self._container = container
+        self._sink = sink
+        self._on_exit = on_exit
+        self._closers: list[Callable[[], None]] = []
+        self._env: dict[str, str] | None = None
+        self._files: LayeredFiles | None = None
+        self._share: Share | None = None
+        self.argv = argv
+        self.main = main
+        self.stdin = stdin
+        self.terminal = terminal
+        self.client = client
+        self.sim = sim
+        self.ready_delay = ready_delay
+        self.done = False
+        self.program: Program | None = None
+        self.user = container.identity.name
+        self.started = core.host.time()
+        self.pid = self.processes.enter(self)
+
+    # What it sees
+
+    @property
+    def env(self) -> dict[str, str]:
+        if self._env is None:
+            c = self._container
+            if self._core.windows:
+                self._env = environment.windows(c.config, c.spec, c.identity, self.hostname, self.cpus)
+            else:
+                tty = c.config.tty or self.terminal is not None
+                self._env = environment.linux(c.config, c.spec, c.identity, self.hostname, tty)
+        return self._env
+
+    @property
+    def cwd(self) -> str:
+        config, spec = self._container.config, self._container.spec
+        return config.working_dir or spec.working_dir or ("C:\\" if self._core.windows else "/")
+
+    @property
+    def os(self) -> Literal["linux", "windows"]:
+        return "windows" if self._core.windows else "linux"
+
+    @property
+    def uid(self) -> int:
+        return self._container.identity.uid
+
+    @property
+    def gid(self) -> int:
+        return self._container.identity.gid
+
+    @property
+    def groups(self) -> Sequence[int]:
+        return self._container.identity.groups
+
+    @property
+    def privileged(self) -> bool:
+        linux = self._container.config.linux
+        return linux is not None and linux.privileged and not self._core.windows
+
+    @property
+    def image(self) -> ImageInfo:
+        return self._container.spec.info
+
+    @property
+    def ports(self) -> Sequence[PortMapping]:
+        return self._container.config.ports
+
+    @property
+    def hostname(self) -> str:
+        return self._core.hostname_in(self._container.sandbox)
+
+    @property
+    def ips(self) -> Sequence[str]:
+        namespace = self._container.sandbox.namespace
+        return namespace.addresses if namespace is not None else ()
+
+    @property
+    def dns(self) -> DnsConfig:
+        return self._container.sandbox.config.dns
+
+    @property
+    def build(self) -> str:
+        build = BUILDS.get(self._container.spec.platform.build)
+        return build.full_version if build is not None else self._core.host.identity.kernel_version
+
+    @property
+    def cpus(self) -> int:
+        windows = self._container.config.windows
+        return (windows.resources.cpu_count if windows is not None else 0) or self._core.host.hardware.cpus
+
+    @property
+    def memory_limit(self) -> int:
+        return memory_limit(self._container.config) or self._core.host.hardware.memory
+
+    @property
+    def container_id(self) -> str:
+        return self._container.id
+
+    @property
+    def credential_spec(self) -> str:
+        windows = self._container.config.windows
+        return windows.credential_spec if windows is not None else ""
+
+    @property
+    def files(self) -> LayeredFiles:
+        if self._files is None:
+            files.prepare(self._container, self.hostname)
+            self._files = self._container.files.as_user(self._container.identity.file_user(self._core.windows))
+        return self._files
+
+    @property
+    def clock(self) -> HostClock:
+        return self._core.host.clock
+
+    @property
+    def rng(self) -> random.Random:
+        return self._core.rng
+
+    @property
+    def tty(self) -> bool:
+        return self.terminal is not None
+
+    @property
+    def tty_size(self) -> tuple[int, int]:
+        return self.terminal.size if self.terminal is not None else (80, 24)
+
+    @property
+    def processes(self) -> Table:
+        return self._core.table_of(self._container)
+
+    @property
+    def usage(self) -> Share:
+        if self._share is None:
+            meter = self._container.meter
+            assert meter is not None, "a program runs in a running container"
+            self._share = Share(meter, None if self._core.windows else self._out_of_memory)
+        return self._share
+
+    @property
+    def memory(self) -> int:
+        own = self._share.size if self._share is not None else 0
+        return own or (self._container.meter.memory if self.main and self._container.meter is not None else 0)
+
+    # What it does
+
+    def out(self, data: bytes) -> None:
+        self._say("stdout", data)
+
+    def err(self, data: bytes) -> None:
+        self._say("stderr", data)
+
+    def _say(self, stream: Stream, data: bytes) -> None:
+        if self.done or not data:
+            return
+        if self.terminal is not None:
+            self._sink("stdout", self.terminal.printed(data))
+        else:
+            self._sink(stream, data)
+
+    async def drain(self) -> None:
+        if self.client is not None:
+            await self.client.caught_up()
+        elif self.main:
+            for client in self._container.attached:
+                await client.caught_up()
+
+    def exit(self, code: int) -> None:
+        if not self.done:
+            self.release()
+            self._on_exit(self, code)
+
+    def listen(self, port: int, accept: Accept, address: str = "") -> Callable[[], None]:
+        namespace = self._container.sandbox.namespace
+        assert namespace is not None, "a container runs in a ready sandbox"
+        if 0 < port < _LOW_PORTS and not self._may_bind_low(port):
+            raise PermissionError(13, "Permission denied")
+        close = namespace.listen(port, accept, address, self.ready_delay)
+        self._closers.append(close)
+        return close
+
+    def _may_bind_low(self, port: int) -> bool:
+        if self._core.windows or self.uid == 0:
+            return True
+        sysctls = self._container.sandbox.config.linux.sysctls
+        return port >= int(sysctls.get("net.ipv4.ip_unprivileged_port_start", _LOW_PORTS))
+
+    async def connect(self, host: str, port: int) -> socket.socket:
+        namespace = self._container.sandbox.namespace
+        assert namespace is not None, "a container runs in a ready sandbox"
+        if is_address(host) or is_loopback(host):
+            return await namespace.connect(host, port)
+        failure: OSError | None = None
+        for address in await self.resolve(host):
+            try:
+                return await namespace.connect(address, port)
+            except OSError as error:
+                failure = error
+        raise failure or socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    async def resolve(self, name: str) -> list[str]:
+        return await resolve(name, self.os, lambda: self.files, (self.hostname, self.ips), self.dns, self._core.lookup)
+
+    # What is done with it
+
+    def signalled(self, name: str) -> None:
+        """By another process."""
+        if name == "SIGKILL":
+            self._on_exit_killed()
+        elif self.program is not None:
+            self.program.signal(name)
+
+    def _on_exit_killed(self) -> None:
+        if not self.done:
+            self.kill()
+            self._on_exit(self, 137)
+
+    def _out_of_memory(self) -> None:
+        self._core.out_of_memory(self._container, self)
+
+    def kill(self) -> None:
+        """It is gone, without a word."""
+        if not self.done:
+            self.release()
+            if self.program is not None:
+                self.program.kill()
+
+    def release(self) -> None:
+        self.done = True
+        for close in self._closers:
+            close()
+        self._closers.clear()
+        self.processes.leave(self.pid)
+        if self._share is not None:
+            self._share.give_back()

@@ -1,0 +1,113 @@
+"""A container's files: the image's tree, mounts of the host, and the few files that a runtime writes itself."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+
+from transom.hosts.api import Mounted
+from transom.hosts.container_files import LayeredFiles
+from transom.hosts.linux import LinuxHost
+from transom.hosts.styles import POSIX
+from transom.hosts.trees import File, tree
+from transom.hosts.windows.host import WindowsHost
+from transom.runtime.api import ContainerConfig, RuntimeFailure
+from transom.runtime.sim.records import ContainerRecord
+from transom.runtime.sim.rootfs import root_of
+from transom.runtime.sim.texts import Texts
+
+PIPES = "\\\\.\\pipe\\"
+
+
+def make(
+    host: LinuxHost | WindowsHost, container: ContainerRecord, hostname: str, texts: Texts, *, docker: bool
+) -> LayeredFiles:
+    """Raises RuntimeFailure."""
+    config, identity = container.config, container.id
+    root = root_of(container.spec.info)
+    read_only = _read_only(container)
+    if read_only:  # nobody can write them later
+        root = tree(POSIX, {path: File(text.encode()) for path, text in _etc(container, hostname).items()}, root)
+    files = host.container_files(root, read_only=read_only)
+    for mount in config.mounts:
+        if isinstance(host, WindowsHost) and docker:
+            _check_docker_mount(host, mount.host_path, mount.container_path, mount.read_only, texts, identity)
+        where = Mounted(mount.container_path, mount.host_path, mount.read_only)
+        try:
+            files.add_mounts((where,))
+        except OSError as error:
+            if error.errno != errno.ENOENT or mount.host_path.startswith(PIPES):
+                raise texts.create_failed(identity, f"failed to mount {mount.host_path}: {error.strerror}") from error
+            host.files.mkdir(mount.host_path)  # both runtimes make what is not there
+            files.add_mounts((where,))
+    return files
+
+
+def _check_docker_mount(
+    host: WindowsHost, source: str, target: str, read_only: bool, texts: Texts, identity: str
+) -> None:
+    """Docker on Windows takes directories and pipes that exist."""
+    if source.startswith(PIPES):
+        return
+    volume = f"{source}:{target}" + (":ro" if read_only else "")
+    start = f"invalid volume specification: '{volume}': invalid mount config for type \"bind\": "
+    if not host.files.exists(source):
+        raise texts.create_failed(identity, f"{start}bind source path does not exist: {source}")
+    if host.files.stat(source).kind != "directory":
+        raise texts.create_failed(identity, f"{start}source path must be a directory")
+
+
+def check_seccomp(host: LinuxHost | WindowsHost, config: ContainerConfig, texts: Texts, *, docker: bool) -> None:
+    """A profile of the node must be there. Raises RuntimeFailure."""
+    profile = config.linux.seccomp if config.linux is not None else ""
+    path = profile.removeprefix("localhost/")
+    if path == profile or isinstance(host, WindowsHost) or host.files.exists(path):
+        return
+    missing = f"open {path}: no such file or directory"
+    if docker:
+        start = f'failed to generate security options for container "{config.name}": '
+        problem = f'failed to generate seccomp security options for container: cannot load seccomp profile "{path}": {missing}'
+        raise RuntimeFailure("Unknown", start + problem)
+    raise texts.create_failed(config.name, f"failed to generate seccomp spec opts: failed to load seccomp profile: {missing}")
+
+
+def prepare(container: ContainerRecord, hostname: str) -> None:
+    """Writes what a Linux runtime puts into /etc, once, when somebody first looks at the files."""
+    if container.prepared:
+        return
+    container.prepared = True
+    if _read_only(container):
+        return
+    if container.spec.platform.os == "linux":
+        mounted = {mount.container_path for mount in container.config.mounts}
+        for path, text in _etc(container, hostname).items():
+            if path not in mounted:
+                container.files.write(path, text.encode())
+    path = container.config.working_dir or container.spec.working_dir
+    if path and not container.files.exists(path):
+        container.files.mkdir(path)
+
+
+def _read_only(container: ContainerRecord) -> bool:
+    linux = container.config.linux
+    return linux is not None and linux.read_only_root and container.spec.platform.os == "linux"
+
+
+def _etc(container: ContainerRecord, hostname: str) -> dict[str, str]:
+    sandbox = container.sandbox
+    dns = sandbox.config.dns
+    own = sandbox.addresses[0] if sandbox.addresses else "127.0.1.1"
+    return {
+        "/etc/hostname": f"{hostname}\n",
+        "/etc/resolv.conf": _resolv_conf(dns.servers, dns.searches, dns.options),
+        "/etc/hosts": f"127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n{own}\t{hostname}\n",
+    }
+
+
+def _resolv_conf(servers: Sequence[str], searches: Sequence[str], options: Sequence[str]) -> str:
+    rows = [f"nameserver {server}\n" for server in servers]
+    if searches:
+        rows.append(f"search {' '.join(searches)}\n")
+    if options:
+        rows.append(f"options {' '.join(options)}\n")
+    return "".join(rows)

@@ -1,0 +1,132 @@
+"""What a container uses of its machine, within its limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from transom.hosts.machine import Account
+from transom.runtime.api import ContainerConfig, CpuUsage
+
+_STARTUP_SECONDS = 0.03  # of processor time that the start of any process takes
+_SAMPLE = 10.0
+_BASE_MEMORY = {"busybox": 1 << 20, "gnu": 3 << 20, "none": 1 << 20, "nanoserver": 14 << 20, "servercore": 38 << 20}
+_BASE_WINDOWS, _BASE_LINUX = 42 << 20, 4 << 20
+
+
+def base_memory(windows: bool, userland: str) -> int:
+    """What a container holds when its program says nothing of it: on Windows its system processes, too."""
+    return _BASE_MEMORY.get(userland, _BASE_WINDOWS if windows else _BASE_LINUX)
+
+
+def cpu_cap(config: ContainerConfig, cpus: int) -> float:
+    """Cores that it gets at most."""
+    if config.linux is not None:
+        resources = config.linux.resources
+        if resources.cpu_quota > 0 and resources.cpu_period > 0:
+            return min(cpus, resources.cpu_quota / resources.cpu_period)
+    if config.windows is not None:
+        limits = config.windows.resources
+        of = limits.cpu_count or cpus
+        return min(cpus, of * limits.cpu_maximum / 10000 if limits.cpu_maximum else of)
+    return cpus
+
+
+def memory_limit(config: ContainerConfig) -> int:
+    """0 for none."""
+    if config.linux is not None:
+        return config.linux.resources.memory_limit
+    return config.windows.resources.memory_limit if config.windows is not None else 0
+
+
+class Meter:
+    __slots__ = ("_account", "_base", "_cap", "_cores", "_limit", "_memory", "_rate", "_sampled", "_sampled_cpu")
+
+    def __init__(self, account: Account, cap: float, limit: int, base: int) -> None:
+        self._account = account
+        self._cap = cap
+        self._limit = limit
+        self._base = base
+        self._cores = 0.0
+        self._memory = 0
+        self._rate: int | None = None
+        self._sampled = -1.0
+        self._sampled_cpu = 0.0
+        account.burn(_STARTUP_SECONDS)
+        account.set_memory(min(base, limit) if limit else base)
+
+    def change_cores(self, more: float) -> None:
+        self._cores = max(0.0, self._cores + more)
+        self._account.set_cpu(min(self._cores, self._cap))
+
+    def burn(self, seconds: float) -> None:
+        self._account.burn(seconds)
+
+    def change_memory(self, more: int) -> bool:
+        """False, and nothing has changed, when it does not get it: the limit, or the machine, is in the way."""
+        wanted = self._memory + more
+        total = max(wanted, self._base)
+        if more > 0 and self._limit and wanted > self._limit:
+            return False
+        if not self._account.set_memory(min(total, self._limit) if self._limit else total):
+            return False
+        self._memory = wanted
+        return True
+
+    def cpu(self, now: float) -> CpuUsage:
+        """The rate is over the time since an earlier look, at least ten seconds ago; at first there is none."""
+        used = self._account.cpu_seconds()
+        if self._sampled < 0:
+            self._sampled, self._sampled_cpu = now, used
+        elif now - self._sampled >= _SAMPLE:
+            self._rate = int((used - self._sampled_cpu) / (now - self._sampled) * 1e9)
+            self._sampled, self._sampled_cpu = now, used
+        return CpuUsage(int(used * 1e9), self._rate)
+
+    @property
+    def working_set(self) -> int:
+        return self._account.working_set
+
+    @property
+    def memory(self) -> int:
+        return self._account.memory
+
+    @property
+    def paged(self) -> int:
+        return self._account.paged
+
+    def close(self) -> None:
+        self._account.close()
+
+
+class Share:
+    """`Usage` of one program: its part of what its container uses. `out_of_memory` ends it on Linux."""
+
+    __slots__ = ("_cores", "_meter", "_out_of_memory", "size")
+
+    def __init__(self, meter: Meter, out_of_memory: Callable[[], None] | None) -> None:
+        self._meter = meter
+        self._out_of_memory = out_of_memory
+        self._cores = 0.0
+        self.size = 0
+
+    def cpu(self, cores: float) -> None:
+        self._meter.change_cores(cores - self._cores)
+        self._cores = cores
+
+    def burn(self, seconds: float) -> None:
+        self._meter.burn(seconds)
+
+    def memory(self, size: int) -> bool:
+        before, self.size = self.size, size
+        if self._meter.change_memory(size - before):
+            return True
+        if self._out_of_memory is not None:
+            self._out_of_memory()
+        self.size = before
+        return False
+
+    def give_back(self) -> None:
+        self._meter.change_cores(-self._cores)
+        self._meter.change_memory(-self.size)
+        self._cores = 0.0
+        self.size = 0

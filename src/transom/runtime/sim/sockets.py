@@ -1,0 +1,132 @@
+"""Who listens in a network namespace (a sandbox's, or the machine's own), and connections from inside it.
+
+Listeners on all addresses are also made known to the dataplane; those on the loopback address are reached from inside only.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from collections.abc import Callable, Sequence
+
+from transom.kit.clock import Clock
+from transom.network.api import Accept, Dataplane
+
+_FIRST_EPHEMERAL = 32768
+_LOOPBACK = ("127.", "::1", "localhost")
+_PACKETS = 640  # bytes that a connection is counted with, each way
+
+
+def is_loopback(address: str) -> bool:
+    return address.startswith(_LOOPBACK)
+
+
+class _Listener:
+    __slots__ = ("accept", "address", "closers", "open", "port")
+
+    def __init__(self, port: int, address: str, accept: Accept) -> None:
+        self.port = port
+        self.address = address
+        self.accept = accept
+        self.open = False
+        self.closers: list[Callable[[], object]] = []
+
+
+class NetworkNamespace:
+    __slots__ = ("_clock", "_dataplane", "_listeners", "_slowness", "addresses", "received", "sent")
+
+    def __init__(self, dataplane: Dataplane, clock: Clock, addresses: Sequence[str], slowness: Callable[[], float]) -> None:
+        """`slowness` says how many times longer than usual everything takes on the machine."""
+        self._dataplane = dataplane
+        self._clock = clock
+        self._slowness = slowness
+        self._listeners: list[_Listener] = []
+        self.addresses = addresses
+        self.received = 0
+        self.sent = 0
+
+    def listen(self, port: int, accept: Accept, address: str = "", delay: float = 0.0) -> Callable[[], None]:
+        """`delay`: so long nobody gets a connection although the port is taken."""
+        address = "" if address in ("0.0.0.0", "::", "*") else address
+        taken = {one.port for one in self._listeners if not address or not one.address or one.address == address}
+        if port == 0:
+            port = next(number for number in range(_FIRST_EPHEMERAL, 65536) if number not in taken)
+        elif port in taken:
+            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+        listener = _Listener(port, address, accept)
+        if delay > 0:
+            listener.closers.append(self._clock.call_later(delay, self._open, listener).cancel)
+        else:
+            self._open(listener)
+        self._listeners.append(listener)
+
+        def close() -> None:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+                for closer in listener.closers:
+                    closer()
+
+        return close
+
+    def _open(self, listener: _Listener) -> None:
+        def arrived(connection: socket.socket) -> None:
+            self._arrived(listener, connection)
+
+        reachable = [a for a in self.addresses if listener.address in ("", a)] if not is_loopback(listener.address) else []
+        try:
+            for address in reachable:
+                listener.closers.append(self._dataplane.listen(address, listener.port, arrived))
+        except OSError:
+            for closer in listener.closers:
+                closer()
+            raise
+        listener.open = True
+
+    def _arrived(self, listener: _Listener, connection: socket.socket) -> None:
+        self.received += _PACKETS
+        self.sent += _PACKETS
+        slowness = self._slowness()
+        if slowness > 1.0:
+            self._clock.call_later(0.02 * (slowness - 1.0), self._late, listener, connection)
+        else:
+            listener.accept(connection)
+
+    def _late(self, listener: _Listener, connection: socket.socket) -> None:
+        if listener in self._listeners:
+            listener.accept(connection)
+        else:
+            connection.close()
+
+    def connect_inside(self, port: int, address: str = "127.0.0.1") -> socket.socket | None:
+        """To a listener of this namespace; None when there is none."""
+        for listener in self._listeners:
+            if listener.port == port and listener.open and self._answers(listener, address):
+                near, far = socket.socketpair()
+                near.setblocking(False)
+                far.setblocking(False)
+                self._arrived(listener, far)
+                return near
+        return None
+
+    def _answers(self, listener: _Listener, address: str) -> bool:
+        return not listener.address or listener.address == address or (is_loopback(listener.address) and is_loopback(address))
+
+    async def connect(self, address: str, port: int) -> socket.socket:
+        """Raises as `Dataplane.connect`."""
+        own = is_loopback(address) or address in self.addresses
+        found = self.connect_inside(port, address) if own else None
+        if found is not None:
+            return found
+        if is_loopback(address):
+            raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+        self.sent += _PACKETS
+        self.received += _PACKETS
+        return await self._dataplane.connect(address, port, self.addresses[0] if self.addresses else "")
+
+    def close(self) -> None:
+        """Nobody listens any more."""
+        for listener in self._listeners:
+            for closer in listener.closers:
+                closer()
+        self._listeners.clear()
