@@ -4,6 +4,7 @@
     apiserver               what the API server shows
     sa.key, sa.pub          sign service account tokens
     front-proxy-ca, -client how the API server shows itself to aggregated API servers
+    kubelet-client          how the API server shows itself to kubelets
     admin                   the user of the kubeconfig, in system:masters
 """
 
@@ -15,7 +16,7 @@ from pathlib import Path
 
 from transom.cluster.config import ClusterConfig
 from transom.kit import pki as kit
-from transom.kit.files import write_atomic
+from transom.kit.files import sync_directory, write_atomic
 
 _RENEW_AFTER = (kit.LEAF_DAYS - 30) * 86400.0
 
@@ -63,6 +64,14 @@ class ClusterPki:
         return self.folder / "front-proxy-client.key"
 
     @property
+    def kubelet_client_cert(self) -> Path:
+        return self.folder / "apiserver-kubelet-client.crt"
+
+    @property
+    def kubelet_client_key(self) -> Path:
+        return self.folder / "apiserver-kubelet-client.key"
+
+    @property
     def admin_cert(self) -> Path:
         return self.folder / "admin.crt"
 
@@ -82,16 +91,21 @@ def ensure(config: ClusterConfig) -> ClusterPki:
     if not _fresh(made.server_cert, made.server_key) or _text(listed) != " ".join(names):
         dns = [n for n in names if not _is_address(n)]
         pair = kit.issue_server(ca, "kube-apiserver", dns, [n for n in names if _is_address(n)])
-        kit.save(pair, made.server_cert, made.server_key)
-        write_atomic(listed, " ".join(names).encode(), 0o644)
+        kit.save(pair, made.server_cert, made.server_key, sync_names=False)
+        write_atomic(listed, " ".join(names).encode(), 0o644, sync_name=False)
     if not _fresh(made.admin_cert, made.admin_key):
-        kit.save(kit.issue_client(ca, "admin", ["system:masters"]), made.admin_cert, made.admin_key)
+        admin = kit.issue_client(ca, "admin", ["system:masters"])
+        kit.save(admin, made.admin_cert, made.admin_key, sync_names=False)
+    if not config.no_nodes and not _fresh(made.kubelet_client_cert, made.kubelet_client_key):
+        pair = kit.issue_client(ca, "kube-apiserver-kubelet-client", ["system:masters"])
+        kit.save(pair, made.kubelet_client_cert, made.kubelet_client_key, sync_names=False)
     proxy_ca = _authority(folder, "front-proxy-ca", "front-proxy-ca")
     if not _fresh(made.front_proxy_client_cert, made.front_proxy_client_key):
         pair = kit.issue_client(proxy_ca, "front-proxy-client")
-        kit.save(pair, made.front_proxy_client_cert, made.front_proxy_client_key)
+        kit.save(pair, made.front_proxy_client_cert, made.front_proxy_client_key, sync_names=False)
     if not (made.service_account_key.exists() and made.service_account_public.exists()):
         _service_account_key(made)
+    sync_directory(folder)
     return made
 
 
@@ -139,5 +153,5 @@ def _service_account_key(made: ClusterPki) -> None:
     public = key.public_key().public_bytes(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     )
-    write_atomic(made.service_account_public, public, 0o644)
-    write_atomic(made.service_account_key, private, 0o600)
+    write_atomic(made.service_account_public, public, 0o644, sync_name=False)
+    write_atomic(made.service_account_key, private, 0o600, sync_name=False)

@@ -16,8 +16,9 @@ def sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
-def write_atomic(path: Path, data: bytes, mode: int = 0o600) -> None:
-    """Replace `path` by `data`, durably. The file has `mode` (less the umask) from its first moment."""
+def write_atomic(path: Path, data: bytes, mode: int = 0o600, *, sync_name: bool = True) -> None:
+    """Replace `path` by `data`, durably. The file has `mode` (less the umask) from its first moment. Who writes several
+    files may leave out `sync_name`, and call `sync_directory` after the last."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
@@ -29,4 +30,5 @@ def write_atomic(path: Path, data: bytes, mode: int = 0o600) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    sync_directory(path.parent)
+    if sync_name:
+        sync_directory(path.parent)

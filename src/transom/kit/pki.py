@@ -82,10 +82,11 @@ def issue_client(
     return _issue(ca, cn, organizations, ExtendedKeyUsageOID.CLIENT_AUTH, [], days, now)
 
 
-def save(pair: KeyPair, certificate: Path, key: Path) -> None:
-    """Write both files; the key is readable by its owner only from the moment it exists."""
-    write_atomic(key, pair.key, 0o600)
-    write_atomic(certificate, pair.certificate, 0o644)
+def save(pair: KeyPair, certificate: Path, key: Path, *, sync_names: bool = True) -> None:
+    """Write both files; the key is readable by its owner only from the moment it exists. `sync_names` as in
+    `files.write_atomic`."""
+    write_atomic(key, pair.key, 0o600, sync_name=False)
+    write_atomic(certificate, pair.certificate, 0o644, sync_name=sync_names)
 
 
 def load(certificate: Path, key: Path) -> KeyPair:
