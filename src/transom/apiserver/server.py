@@ -71,6 +71,8 @@ class ServerOptions:
     resolve_service: Resolve | None = None  # by stored endpoints, when nothing else is given
     audit: Auditor | None = None
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
+    # Whether admission does what the webhooks of windows-gmsa do; for clusters that may have Windows nodes.
+    gmsa: bool = False
     # Path -> who answers it and everything below; authorized like any path that is not a resource.
     more_paths: Mapping[str, Callable[[Request], Answer | Awaitable[Answer]]] = field(default_factory=dict)
 

@@ -15,6 +15,7 @@ from transom.apiserver.admission.default_ingress_class import DefaultIngressClas
 from transom.apiserver.admission.default_storage_class import DefaultStorageClass
 from transom.apiserver.admission.default_tolerations import DefaultTolerationSeconds
 from transom.apiserver.admission.escalation import RoleEscalation
+from transom.apiserver.admission.gmsa import WindowsGmsa
 from transom.apiserver.admission.limit_ranger import LimitRanger
 from transom.apiserver.admission.mutating_webhooks import MutatingAdmissionWebhook
 from transom.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
@@ -56,7 +57,9 @@ def plugins(server: ApiServer) -> list[Plugin]:
         CertificateSubjectRestriction(),
         DefaultIngressClass(storage, resource("networking.k8s.io", "v1", "ingressclasses")),
         MutatingAdmissionWebhook(server.admission_webhooks.mutating, server.admission_webhooks.dispatch),
-        # No plugin of Kubernetes: its storage of roles checks the object as admission has left it.
+        # No plugin of Kubernetes: it stands where its webhook would, behind those that may still name an account.
+        *([WindowsGmsa(server)] if server.options.gmsa else []),
+        # Nor is this: Kubernetes' storage of roles checks the object as admission has left it.
         RoleEscalation(security.rbac, security.decide),
         ValidatingAdmissionWebhook(server.admission_webhooks.validating, server.admission_webhooks.dispatch),
         # Last of all: what is charged here must be what is written, in the same turn of the loop.

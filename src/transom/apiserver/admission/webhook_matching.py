@@ -136,6 +136,10 @@ class Hooks:
     def any(self) -> bool:
         return bool(self._hooks)
 
+    def has(self, name: str) -> bool:
+        """Whether a webhook of this name is configured, in whatever configuration."""
+        return any(hook.name == name for hook in self._hooks)
+
     def plan(self, attributes: Attributes) -> tuple[Invocation, ...]:
         """The hooks whose rules match this sort of request. Selectors are still to be asked."""
         if self._generation != self._resources.generation or len(self._plans) >= _REMEMBERED:
