@@ -14,6 +14,7 @@ import socket
 import ssl
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transom.client.api import STRATEGIC_PATCH, is_not_found
@@ -39,6 +40,7 @@ from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 from transom.machinery.quantity import parse
 from transom.network.model import ModelDataplane, NodeNetwork
+from transom.runtime.sim.catalogue import Catalogue, CatalogueError, catalogue_with
 from transom.runtime.sim.engine import SimRuntime
 from transom.windows import builds
 
@@ -86,6 +88,17 @@ class _Services:
         return self._informer.list(namespace)
 
 
+def catalogue(file: str) -> Catalogue | None:
+    """Images beside our own, from a file of the user's."""
+    if not file:
+        return None
+    try:
+        return catalogue_with(Path(file).read_text(), file)
+    except (OSError, CatalogueError) as problem:
+        raise ClusterError(f"the catalogue of images cannot be used: {problem}", "docs/images.md says how it is written") \
+            from problem
+
+
 class Fleet:
     """`run` keeps the nodes going until it is cancelled. `client` makes a client for a user and its groups."""
 
@@ -99,6 +112,7 @@ class Fleet:
         self._supervise = supervise
         self.dataplane = dataplane
         self._rng = random.SystemRandom()
+        self._catalogue = catalogue(config.images)
         self._machines: dict[str, Machine] = {}
         self._tasks: asyncio.TaskGroup | None = None
         viewer = self._client("system:transom:nodes", ("system:masters", "system:authenticated"))
@@ -284,8 +298,9 @@ class Fleet:
         network = NodeNetwork(self.dataplane, address, reserved=3 if spec.windows else 2)
         runtime = SimRuntime(
             host, self._api.clock, random.Random(self._rng.getrandbits(64)), network, self.dataplane,
-            flavour=spec.runtime, version=spec.runtime_version, infra_image=self._pause_image(spec), node_ip=address,
-            lookup=self._services.table.lookup,
+            "docker" if spec.runtime == "docker" else "containerd", spec.runtime_version, self._catalogue,
+            sandbox_image=self._pause_image(spec), addresses=(address,), lookup=self._services.table.lookup,
+            hyperv_gate=spec.feature_gates.get("HyperVContainer", False),
         )
         return Machine(spec, host, runtime, network)
 

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 
 class OsRules(Protocol):
-    name: Literal["linux", "windows"]
+    @property
+    def name(self) -> Literal["linux", "windows"]: ...
 
     # The node
     def check_config(self, config: KubeletConfig) -> list[str]:
