@@ -48,6 +48,10 @@ def execute(
         fault: Fault = "not-a-path" if posixpath.dirname(command[0]) else "not-found"
     except (PermissionError, IsADirectoryError):
         fault = "denied"
+    except BaseException:
+        _leave(c, context)
+        context.release()
+        raise
     else:
         client.on_close = lambda: _abandoned(c, context)
         client.on_resize = lambda: context.signalled("SIGWINCH") if not core.windows else None

@@ -110,6 +110,8 @@ def start(core: Core, c: ContainerRecord) -> None:
     early, c.starting = c.early_exit, False
     core.emit("started", c.sandbox, c.id)
     if early is not None:
+        if c.context is not None:
+            c.context.kill()
         finish(core, c, early)
     else:
         _follow(core, c, plan)
@@ -183,16 +185,24 @@ def _launch(core: Core, c: ContainerRecord, plan: Plan, wishes: Mapping[str, str
         fault: Fault = "not-a-path" if posixpath.dirname(c.argv[0]) else "not-found"
     except (PermissionError, IsADirectoryError):
         fault = "denied"
+    except BaseException:
+        _undo_launch(c, context)
+        c.state = "created"
+        raise
     else:
-        if context.done and c.early_exit is None and context.program is not None:
-            context.program.kill()
         return None
-    context.release()
-    c.context = None
-    c.meter.close()
-    c.meter = None
-    c.starting = False
+    _undo_launch(c, context)
     return _broken(core, c, fault)
+
+
+def _undo_launch(c: ContainerRecord, context: Context) -> None:
+    context.release()
+    c.context = c.input = c.terminal = None
+    if c.meter is not None:
+        c.meter.close()
+        c.meter = None
+    c.starting = False
+    c.changed()
 
 
 def _output_of(c: ContainerRecord) -> Callable[[Stream, bytes], None]:
@@ -287,7 +297,7 @@ def out_of_memory(core: Core, c: ContainerRecord, context: Context) -> None:
 def kill(core: Core, c: ContainerRecord, reason: str = "", code: int | None = None) -> None:
     if c.state != "running":
         return
-    if c.context is not None:
+    if c.context is not None and not c.starting:  # a program that is just being made ends when it is there
         c.context.kill()
     if code is None:
         code = _TERMINATED if core.windows else _KILLED

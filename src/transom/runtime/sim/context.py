@@ -154,7 +154,9 @@ class Context:
     @property
     def files(self) -> LayeredFiles:
         if self._files is None:
-            files.prepare(self._container, self.hostname)
+            config = self._container.config
+            if not self.main or config.command or config.args or not self.image.program:
+                files.prepare(self._container, self.hostname)  # an image's own server does not look there
             self._files = self._container.files.as_user(self._container.identity.file_user(self._core.windows))
         return self._files
 

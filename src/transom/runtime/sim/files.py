@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+from functools import lru_cache
 
 from transom.hosts.api import Mounted
 from transom.hosts.container_files import LayeredFiles
 from transom.hosts.linux import LinuxHost
+from transom.hosts.nodes import Node
 from transom.hosts.styles import POSIX
 from transom.hosts.trees import File, tree
 from transom.hosts.windows.host import WindowsHost
+from transom.network.api import DnsConfig
 from transom.runtime.api import ContainerConfig, RuntimeFailure
 from transom.runtime.sim.records import ContainerRecord
 from transom.runtime.sim.rootfs import root_of
@@ -26,6 +28,8 @@ def make(
     config, identity = container.config, container.id
     root = root_of(container.spec.info)
     read_only = _read_only(container)
+    if container.spec.platform.os == "linux":
+        root = _with_resolv_conf(root, container.sandbox.config.dns)
     if read_only:  # nobody can write them later
         root = tree(POSIX, {path: File(text.encode()) for path, text in _etc(container, hostname).items()}, root)
     files = host.container_files(root, read_only=read_only)
@@ -72,7 +76,7 @@ def check_seccomp(host: LinuxHost | WindowsHost, config: ContainerConfig, texts:
 
 
 def prepare(container: ContainerRecord, hostname: str) -> None:
-    """Writes what a Linux runtime puts into /etc, once, when somebody first looks at the files."""
+    """Writes what a Linux runtime puts into /etc for this pod, once, when somebody first looks at the files."""
     if container.prepared:
         return
     container.prepared = True
@@ -95,19 +99,19 @@ def _read_only(container: ContainerRecord) -> bool:
 
 def _etc(container: ContainerRecord, hostname: str) -> dict[str, str]:
     sandbox = container.sandbox
-    dns = sandbox.config.dns
     own = sandbox.addresses[0] if sandbox.addresses else "127.0.1.1"
     return {
         "/etc/hostname": f"{hostname}\n",
-        "/etc/resolv.conf": _resolv_conf(dns.servers, dns.searches, dns.options),
         "/etc/hosts": f"127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n{own}\t{hostname}\n",
     }
 
 
-def _resolv_conf(servers: Sequence[str], searches: Sequence[str], options: Sequence[str]) -> str:
-    rows = [f"nameserver {server}\n" for server in servers]
-    if searches:
-        rows.append(f"search {' '.join(searches)}\n")
-    if options:
-        rows.append(f"options {' '.join(options)}\n")
-    return "".join(rows)
+@lru_cache(maxsize=256)
+def _with_resolv_conf(root: Node, dns: DnsConfig) -> Node:
+    """Shared by the pods of a namespace."""
+    rows = [f"nameserver {server}\n" for server in dns.servers]
+    if dns.searches:
+        rows.append(f"search {' '.join(dns.searches)}\n")
+    if dns.options:
+        rows.append(f"options {' '.join(dns.options)}\n")
+    return tree(POSIX, {"/etc/resolv.conf": File("".join(rows).encode())}, root)
