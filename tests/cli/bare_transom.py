@@ -15,6 +15,8 @@ from transom.http import Request, Response
 
 class Bare:
     def handler(self, request: Request) -> Response:
+        if request.path == "/transom/nodes":
+            return Response(200, [(b"Content-Type", b"application/json")], b'{"items": []}')
         found = request.path == "/readyz"
         return Response(200 if found else 404, [(b"Content-Type", b"text/plain")], b"ok" if found else b"not found")
 
@@ -27,6 +29,7 @@ class Bare:
 
 
 if __name__ == "__main__":
-    run._build = lambda config, pki: Bare()
-    run._components = lambda api, config, pki: {}
+    run._build = lambda config, pki, nodes: Bare()
+    run._components = lambda api, config, pki: ({}, {})
+    run._nodes = lambda config, pki: None
     sys.exit(main())

@@ -8,41 +8,30 @@ import random
 import signal
 import socket
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 
 from transom.client.http import HttpClient
 from transom.client.kubeconfig import KubeconfigError, load
 from transom.client.leaderelection import LeaderElector
 from transom.cluster.errors import ClusterError
-from transom.controllers.base import Settings
+from transom.cluster.manager_options import BadOption, Manager, settings_of
 from transom.controllers.manager import USER_AGENT, ControllerManager, UnknownController
 from transom.kit.clock import RealClock
 
 log = logging.getLogger("transom.cluster")
 
 
-@dataclass(frozen=True, slots=True)
-class Manager:
-    """Options of `transom controller-manager`."""
-
-    kubeconfig: Path | None = None
-    context: str = ""
-    controllers: Sequence[str] = ("*",)
-    leader_elect: bool = True
-    root_ca: Path | None = None
-    service_account_key: Path | None = None
-
-
 def controller_manager(wanted: Manager) -> None:
     """Runs until SIGTERM or SIGINT; an error when the lead is lost."""
     try:
         target = load(wanted.kubeconfig, wanted.context)
-        settings = _settings(wanted)
     except (KubeconfigError, OSError, ValueError) as problem:
         raise ClusterError(str(problem)) from problem
     clock, rng = RealClock(), random.SystemRandom()
+    try:
+        settings = settings_of(wanted, target.authority, clock)
+    except BadOption as problem:
+        raise ClusterError(str(problem), "see docs/controller-manager.md for what each option means") from problem
 
     async def main() -> None:
         client = HttpClient(target, clock, user_agent=USER_AGENT)
@@ -62,17 +51,11 @@ def controller_manager(wanted: Manager) -> None:
 
     import uvloop
 
+    from transom.cluster.run import tune_process
+
+    tune_process()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(main())
-
-
-def _settings(wanted: Manager) -> Settings:
-    sign = None
-    if wanted.service_account_key is not None:
-        from transom.kit.jws import Signer
-
-        sign = Signer(wanted.service_account_key.read_bytes()).sign
-    return Settings(root_ca=wanted.root_ca.read_text() if wanted.root_ca is not None else "", sign=sign)
 
 
 def leading(elector: LeaderElector, work: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:

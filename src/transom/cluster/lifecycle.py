@@ -209,7 +209,10 @@ def control(config: ClusterConfig) -> Callable[..., Any]:
             status, content = probe.request(method, path, body, media)
         except Unreachable as error:
             raise ClusterError(f"cluster {config.name!r} does not answer: {error}", "see transom logs") from error
-        value = json.loads(content) if content else None
+        try:
+            value = json.loads(content) if content else None
+        except ValueError:
+            value = None  # a text about something else that went wrong
         if status == 404 and path.startswith("/transom"):
             raise ClusterError(f"cluster {config.name!r} has no nodes of its own", "it runs with --no-nodes")
         if status >= 300:

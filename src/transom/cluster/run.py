@@ -71,12 +71,15 @@ def run(config: ClusterConfig, pki: ClusterPki, sockets: Sequence[socket.socket]
         runner.run(serve(config, pki, sockets, report))
 
 
+Life = Callable[[], Coroutine[None, None, None]]
+
+
 async def serve(config: ClusterConfig, pki: ClusterPki, sockets: Sequence[socket.socket], report: Report) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    nodes = None if config.no_nodes else NodesPart(config, pki)
+    nodes = _nodes(config, pki)
     api = _build(config, pki, nodes)
     try:
         await api.start()
@@ -92,16 +95,19 @@ async def serve(config: ClusterConfig, pki: ClusterPki, sockets: Sequence[socket
         await asyncio.sleep(FIRST_LOOK)
     async with asyncio.TaskGroup() as components:
 
-        def start(name: str, life: Callable[[], Coroutine[None, None, None]]) -> None:
+        def start(name: str, life: Life) -> None:
             running.append(components.create_task(supervised(name, life)))
 
         running: list[asyncio.Task[None]] = []
-        start("controller-manager", lambda: _controllers(api, config, pki).run())
+        before, after = _components(api, config, pki)
+        for name, life in before.items():
+            start(name, life)
         if nodes is not None:
             running.append(components.create_task(nodes.run(api, report)))
             await nodes.ready_or(stopping)
             report("")
-        start("scheduler", lambda: _scheduler(api, config))
+        for name, life in after.items():
+            start(name, life)
         await stopping.wait()
         log.info("stopping")
         for component in running:
@@ -111,7 +117,7 @@ async def serve(config: ClusterConfig, pki: ClusterPki, sockets: Sequence[socket
     log.info("stopped")
 
 
-async def supervised(name: str, start: Callable[[], Coroutine[None, None, None]]) -> None:
+async def supervised(name: str, start: Life) -> None:
     """Runs a component for ever: one that falls is started again, a little later each time."""
     pause = 1.0
     while True:
@@ -125,6 +131,17 @@ async def supervised(name: str, start: Callable[[], Coroutine[None, None, None]]
             pause = 1.0
         await asyncio.sleep(pause)
         pause = min(pause * 2, RESTART_MOST)
+
+
+def _components(api: ApiServer, config: ClusterConfig, pki: ClusterPki) -> tuple[dict[str, Life], dict[str, Life]]:
+    """What runs beside the API server, as its clients: what nodes need to get ready, and what can come after them."""
+    before: dict[str, Life] = {"controller-manager": lambda: _controllers(api, config, pki).run()}
+    after: dict[str, Life] = {"scheduler": lambda: _scheduler(api, config)}
+    return before, after
+
+
+def _nodes(config: ClusterConfig, pki: ClusterPki) -> NodesPart | None:
+    return None if config.no_nodes else NodesPart(config, pki)
 
 
 def _data_hint(config: ClusterConfig) -> str:

@@ -1,0 +1,91 @@
+"""What nodes may be: the demo, the cluster file, and what is refused with which words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from transom.cluster import nodes
+from transom.cluster.config import ClusterConfig
+from transom.cluster.errors import ClusterError
+from transom.cluster.file import read
+
+CONFIG = ClusterConfig(name="c")
+
+
+def test_the_demo_has_one_of_each_and_two_of_windows() -> None:
+    made = nodes.demo(CONFIG, None, None, None, taint=False)
+    assert [(n.name, n.os, n.build, n.runtime, n.number) for n in made] == [
+        ("control-plane", "linux", 0, "containerd", 1), ("linux-1", "linux", 0, "containerd", 2),
+        ("windows-1", "windows", 17763, "docker", 3), ("windows-2", "windows", 17763, "docker", 4),
+    ]  # fmt: skip
+    assert not made[2].taints
+    assert nodes.demo(CONFIG, 0, 1, 20348, taint=True)[1].taints == (nodes.WINDOWS_TAINT,)
+
+
+def test_a_row_of_the_file_can_stand_for_many() -> None:
+    rows: list[Any] = [
+        {"name": "cp", "role": "control-plane"},
+        {"name": "w", "count": 2, "os": "windows", "taints": ["os=windows:NoSchedule"], "kubeReserved": {"memory": "1Gi"},
+         "kubeletVersion": "1.19", "runtime": "containerd"},
+    ]  # fmt: skip
+    control_plane, first, second = nodes.from_file(CONFIG, rows)
+    assert control_plane.taints[0]["key"] == "node-role.kubernetes.io/master"
+    assert (first.name, second.name, first.runtime_version, first.build) == ("w-1", "w-2", "1.4.3", 17763)
+    assert first.taints == ({"key": "os", "value": "windows", "effect": "NoSchedule"},)
+    assert nodes.kubelet_version(CONFIG, first) == "v1.19.16"
+    assert nodes.kubelet_version(CONFIG, control_plane) == "v1.20.15"
+
+
+@pytest.mark.parametrize(("row", "words"), [
+    ({"name": "a", "os": "plan9"}, "unknown operating system 'plan9'"),
+    ({"name": "A"}, "cannot be the name"),
+    ({"name": "a", "os": "windows", "build": 1}, "unknown Windows build 1"),
+    ({"name": "a", "build": 17763}, "only Windows nodes have a build"),
+    ({"name": "a", "runtime": "rkt"}, "unknown runtime 'rkt'"),
+    ({"name": "a", "kubeletVersion": "1.21"}, "it must not be newer"),
+    ({"name": "a", "kubeletVersion": "v1.17.4"}, "at most two minor versions older"),
+    ({"name": "a", "kubeletVersion": "new"}, "is not the version of a kubelet"),
+    ({"name": "a", "memory": "lots"}, "memory: "),
+    ({"name": "a", "os": "windows", "priorityClass": "FAST"}, "unknown priority class FAST, valid ones are available at"),
+    ({"name": "a", "taints": ["os:windows"]}, "is not a taint"),
+    ({"name": "a", "colour": "red"}, "unknown field 'colour'"),
+    ({"name": "a", "cpus": "four"}, "cpus of the cluster file must be a number"),
+    ({"os": "linux"}, "has no name"),
+])  # fmt: skip
+def test_what_cannot_be_is_refused_with_the_reason(row: dict[str, Any], words: str) -> None:
+    with pytest.raises(ClusterError) as caught:
+        nodes.from_file(CONFIG, [row])
+    assert words in caught.value.message
+
+
+def test_two_nodes_cannot_have_one_name() -> None:
+    with pytest.raises(ClusterError, match="two nodes have the name 'a'"):
+        nodes.from_file(CONFIG, [{"name": "a"}, {"name": "a"}])
+
+
+def test_what_is_saved_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    assert nodes.load(CONFIG) is None
+    made = [replace(n, stopped=n.windows) for n in nodes.demo(CONFIG, 2, 1, None, taint=True)]
+    nodes.save(CONFIG, made)
+    assert nodes.load(CONFIG) == made
+
+
+@pytest.mark.parametrize(("text", "words"), [
+    ("nodes: []", "must have apiVersion: transom.dev/v1 and kind: Cluster"),
+    ("apiVersion: transom.dev/v1\nkind: Cluster\nrelease: 1.20", 'put it in quotes: release: "1.2"'),
+    ("apiVersion: transom.dev/v1\nkind: Cluster\nnodes: {}", "nodes must be a list"),
+    ("apiVersion: transom.dev/v1\nkind: Cluster\nnode: []", "unknown field 'node'"),
+    ("a: [", "is not YAML"),
+    ("- a", "is not a cluster file"),
+])  # fmt: skip
+def test_a_wrong_cluster_file_says_what_is_wrong(text: str, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "cluster.yaml"
+    path.write_text(text)
+    with pytest.raises(ClusterError) as caught:
+        read(path)
+    assert words in f"{caught.value.message} {caught.value.hint}"
