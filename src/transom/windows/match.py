@@ -16,7 +16,7 @@ from transom.windows.records import Field, Limit, Record, Support, Target
 Steps = tuple[str | int, ...]  # keys and indexes from the root of an object
 
 _ELEMENTS: Final = "[*]"
-_PART: Final = re.compile(r"\[\*\]|\['([^']*)'\]|\.?([^.\[]+)")
+_PART: Final = re.compile(r"(\[(?:\*|\d+)\])|\['([^']*)'\]|\.?([^.\[]+)")
 _CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
 
 # Where objects of other kinds hold a pod or a template of pods.
@@ -54,31 +54,31 @@ def holds(record: Record, target: Target) -> bool:
         return False
     if target.network is not None and target.network not in record.networks:
         return False
+    if not target.features.issuperset(record.needs):
+        return False
     if isinstance(record, Support):
-        return _build_has(record, target) and target.features.issuperset(record.needs)
-    return _build_lacks(record, target) and target.features.isdisjoint(record.lifted_by)
+        return _has(record.builds, target) and _updated(record, target) is not False
+    if not target.features.isdisjoint(record.lifted_by):
+        return False
+    updated = _updated(record, target)
+    return _has(record.builds, target) and not updated
 
 
-def _build_has(record: Support, target: Target) -> bool:
-    first, last = record.builds
+def _has(builds: tuple[int, int | None], target: Target) -> bool:
     if target.build is None:
         return True
-    if target.build < first or (last is not None and target.build > last):
-        return False
-    old = record.patched is not None and target.build == first and target.revision is not None
-    return not old or target.revision >= record.patched  # type: ignore[operator]
+    first, last = builds
+    return first <= target.build and (last is None or target.build <= last)
 
 
-def _build_lacks(record: Limit, target: Target) -> bool:
-    first, last = record.builds
-    build = target.build
-    if build is None:
-        return record.patched is None
-    if build < first or (last is not None and build > last):
-        return False
-    if record.patched is None or build != last:
-        return True
-    return target.revision is not None and target.revision < record.patched
+def _updated(record: Record, target: Target) -> bool | None:
+    """Whether the node has the update that made a difference; None if there is none for its build."""
+    if target.build is None:
+        return True if record.patches else None
+    for build, revision in record.patches:
+        if build == target.build:
+            return target.revision is None or target.revision >= revision
+    return None
 
 
 def select(records: Iterable[Record], target: Target) -> list[Record]:
@@ -104,7 +104,7 @@ def parts_of(path: str) -> tuple[str, ...]:
         match = _PART.match(path, at)
         if match is None:
             raise ValueError(f"not a path: {path}")
-        found.append(match[1] or match[2] or _ELEMENTS)
+        found.append(match[1] or match[2] or match[3])
         at = match.end()
     return tuple(found)
 
@@ -187,11 +187,11 @@ def _spread(field: Field) -> Iterator[tuple[str, ...]]:
 
 def _walk(node: _Node, value: Any, steps: Steps, hits: list[Hit], kind: str, whole: Mapping[str, Any]) -> None:
     for limit, field in node.ends:
-        if _meets(field, value) and all(met(other, kind, whole) for other in limit.given):
+        if _meets(field, value) and _applies(limit, kind, whole):
             hits.append(Hit(limit, field, steps, value))
     if isinstance(value, Mapping):
         for key, limit, field in node.absent:
-            if value.get(key) is None and all(met(other, kind, whole) for other in limit.given):
+            if value.get(key) is None and _applies(limit, kind, whole):
                 hits.append(Hit(limit, field, (*steps, key), None))
         if not node.children and not node.prefixes:
             return
@@ -203,10 +203,19 @@ def _walk(node: _Node, value: Any, steps: Steps, hits: list[Hit], kind: str, who
                 if isinstance(key, str) and key.startswith(prefix):
                     _walk(child, inner, (*steps, key), hits, kind, whole)
     elif isinstance(value, list):
-        child = node.children.get(_ELEMENTS)
-        if child is not None:
-            for i, inner in enumerate(value):
-                _walk(child, inner, (*steps, i), hits, kind, whole)
+        every = node.children.get(_ELEMENTS)
+        for i, inner in enumerate(value):
+            if every is not None:
+                _walk(every, inner, (*steps, i), hits, kind, whole)
+            one = node.children.get(f"[{i}]")
+            if one is not None:
+                _walk(one, inner, (*steps, i), hits, kind, whole)
+
+
+def _applies(limit: Limit, kind: str, whole: Mapping[str, Any]) -> bool:
+    return all(met(field, kind, whole) for field in limit.given) and not any(
+        met(field, kind, whole) for field in limit.unless
+    )
 
 
 def met(field: Field, kind: str, obj: Mapping[str, Any]) -> bool:
@@ -220,8 +229,11 @@ def _met(field: Field, parts: tuple[str, ...], value: Any) -> bool:
     if not parts:
         return _meets(field, value)
     part, rest = parts[0], parts[1:]
-    if part == _ELEMENTS:
-        return isinstance(value, list) and any(_met(field, rest, inner) for inner in value)
+    if part.startswith("["):
+        if not isinstance(value, list):
+            return False
+        inside = value if part == _ELEMENTS else value[int(part[1:-1]) :][:1]
+        return any(_met(field, rest, inner) for inner in inside)
     if not isinstance(value, Mapping):
         return False
     if field.test == "absent" and not rest:

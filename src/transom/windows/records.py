@@ -4,7 +4,7 @@ Records are data. They hold no functions and decide nothing: `match.py` says whi
 they concern; kubelet, proxy, admission, lint and the documentation do the rest.
 
 A path names what a record concerns from the root of the object: `spec.containers[*].securityContext.privileged`.
-- `[*]` stands for every element of a list, `['a.b/c']` for a key with dots in it.
+- `[*]` stands for every element of a list, `[0]` for its first, `['a.b/c']` for a key with dots in it.
 - A name or quoted key that ends in `*` stands for every key that begins so: `resources.limits.hugepages-*`.
 - Kind "Pod" means pods and everything with a template of pods, and the path starts at the pod or template.
 - `spec.containers` of a pod means its `initContainers` and `ephemeralContainers` too.
@@ -77,12 +77,14 @@ class Limit:
     since: Release = FIRST_RELEASE
     until: Release | None = None  # the last release where it holds
     builds: tuple[int, int | None] = (0, None)  # the first and the last build where it holds
-    patched: int | None = None  # the first revision of the last build where it no longer holds
+    patches: tuple[tuple[int, int], ...] = ()  # builds in which an update ended it, and its revision: (17763, 1817)
     runtimes: tuple[Runtime, ...] = ALL_RUNTIMES
     networks: tuple[Network, ...] = ALL_NETWORKS
+    needs: tuple[str, ...] = ()  # features of a node, without which nobody can meet the limit
     lifted_by: tuple[str, ...] = ()  # features of a node, any of which ends the limit
     fields: tuple[Field, ...] = ()  # each by itself shows that the limit is met
-    given: tuple[Field, ...] = ()  # as long as all of these are met too
+    given: tuple[Field, ...] = ()  # as long as all of these are met too,
+    unless: tuple[Field, ...] = ()  # and none of these
     check: str = ""  # the rule of lint that finds what no single field shows
     severity: Severity = "none"
     fix: Fix = "none"
@@ -105,7 +107,7 @@ class Support:
     since: Release = FIRST_RELEASE
     until: Release | None = None
     builds: tuple[int, int | None] = (0, None)
-    patched: int | None = None  # the first revision of the first build where it holds
+    patches: tuple[tuple[int, int], ...] = ()  # builds in which it takes an update, and its revision
     runtimes: tuple[Runtime, ...] = ALL_RUNTIMES
     networks: tuple[Network, ...] = ALL_NETWORKS
     needs: tuple[str, ...] = ()  # features of a node, all of which it takes
