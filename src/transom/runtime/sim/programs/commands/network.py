@@ -1,0 +1,362 @@
+"""Commands over the container's network: nc, ping, nslookup and their like."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+
+from transom.runtime.sim.programs import netclient
+from transom.runtime.sim.programs.commands.options import parse
+from transom.runtime.sim.programs.fileview import problem
+from transom.runtime.sim.programs.launch import Command
+from transom.runtime.sim.programs.process import Process
+
+
+def is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
+def why(error: OSError) -> str:
+    if isinstance(error, ConnectionRefusedError):
+        return "Connection refused"
+    if isinstance(error, TimeoutError):
+        return "Connection timed out"
+    return problem(error)
+
+
+async def nc(process: Process) -> int:
+    options = parse(process, "wpqis")
+    operands = options.operands
+    if "l" in options:
+        return await _nc_listen(process, options.value("p") or (operands[-1] if operands else ""))
+    if len(operands) < 2 or not operands[1].split("-")[0].isdigit():
+        process.complain(
+            "nc: missing port number" if operands else "BusyBox v1.31.1 () multi-call binary.\n\nUsage: nc [OPTIONS] HOST PORT"
+        )
+        return 1
+    host, port = operands[0], int(operands[1].split("-")[0])
+    context = process.context
+    limit = float(options.value("w", "0")) or None
+    try:
+        connection = await netclient.limited(context, limit, context.connect(host, port))
+    except socket.gaierror:
+        return process.fail(f"bad address '{host}'")
+    except TimeoutError:
+        if "v" in options or "z" not in options:
+            process.complain(
+                f"nc: connect to {host} port {port} (tcp) timed out: Operation in progress"
+                if process.gnu
+                else f"nc: {host} ({host}:{port}): Connection timed out"
+            )
+        return 1
+    except OSError as error:
+        process.complain(f"nc: {host} ({host}:{port}): {why(error)}")
+        return 1
+    if "v" in options:
+        process.complain(f"{host} ({host}:{port}) open")
+    if "z" in options:
+        connection.close()
+        return 0
+    await _relay(process, connection)
+    return 0
+
+
+async def _relay(process: Process, connection: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    connection.setblocking(False)
+
+    async def send() -> None:
+        try:
+            while chunk := await process.stdin.read():
+                await loop.sock_sendall(connection, chunk)
+            connection.shutdown(socket.SHUT_WR)
+        except OSError:
+            return
+
+    sending = process.program.spawn(send())
+    try:
+        while chunk := await loop.sock_recv(connection, 65536):
+            process.stdout.write(chunk)
+    except ConnectionError:
+        return
+    finally:
+        sending.cancel()
+        connection.close()
+
+
+async def _nc_listen(process: Process, port: str) -> int:
+    if not port.isdigit():
+        return process.fail("missing port number")
+    arrived: asyncio.Future[socket.socket] = asyncio.get_running_loop().create_future()
+
+    def accept(connection: socket.socket) -> None:
+        if arrived.done():
+            connection.close()
+        else:
+            arrived.set_result(connection)
+
+    try:
+        close = process.context.listen(int(port), accept)
+    except OSError as error:
+        return process.fail(f"bind: {problem(error)}")
+    try:
+        connection = await arrived
+    finally:
+        close()
+    await _relay(process, connection)
+    return 0
+
+
+async def nslookup(process: Process) -> int:
+    context = process.context
+    names = [argument for argument in process.argv[1:] if not argument.startswith("-")]
+    if not names:
+        return process.fail("missing operand")
+    server = names[1] if len(names) > 1 else (context.dns.servers[0] if context.dns.servers else "127.0.0.1")
+    if not context.dns.servers and len(names) < 2:
+        process.write(";; connection timed out; no servers could be reached\n\n")
+        return 1
+    process.write(f"Server:\t\t{server}\nAddress:\t{server}{'#53' if process.gnu else ':53'}\n\n")
+    try:
+        addresses = await context.resolve(names[0])
+    except socket.gaierror:
+        process.write(f"** server can't find {names[0]}: NXDOMAIN\n\n")
+        return 1
+    full = _qualified(process, names[0])
+    for address in addresses:
+        process.write(f"Name:\t{full}\nAddress: {address}\n")
+    process.write("\n")
+    return 0
+
+
+def _qualified(process: Process, name: str) -> str:
+    """The name as the server knows it: found through the search list when it has few dots."""
+    if name.endswith(".") or is_address(name) or name.count(".") >= 4 or name.endswith("cluster.local"):
+        return name.rstrip(".")
+    searches = process.context.dns.searches
+    if not searches:
+        return name
+    if name.endswith(".svc"):
+        return f"{name}.{searches[-1]}" if len(searches) >= 3 else name
+    dots = name.count(".")
+    return f"{name}.{searches[min(dots, len(searches) - 1)]}" if dots < 2 else name
+
+
+async def dig(process: Process) -> int:
+    names = [
+        argument
+        for argument in process.argv[1:]
+        if not argument.startswith(("+", "-", "@")) and argument.upper() not in ("A", "AAAA", "IN", "SRV")
+    ]
+    short = "+short" in process.argv
+    if not names:
+        return process.fail("missing operand")
+    try:
+        addresses = await process.context.resolve(names[0])
+    except socket.gaierror:
+        addresses = []
+    name = names[0].rstrip(".") + "."
+    if "+search" in process.argv:
+        name = _qualified(process, names[0]) + "."
+    if short:
+        process.write("".join(address + "\n" for address in addresses))
+        return 0
+    status = "NOERROR" if addresses else "NXDOMAIN"
+    server = process.context.dns.servers[0] if process.context.dns.servers else "127.0.0.1"
+    process.write(f"\n; <<>> DiG 9.14.8 <<>> {' '.join(process.argv[1:])}\n;; global options: +cmd\n;; Got answer:\n")
+    process.write(
+        f";; ->>HEADER<<- opcode: QUERY, status: {status}, id: 4711\n;; flags: qr aa rd; QUERY: 1, ANSWER: {len(addresses)}, AUTHORITY: 0, ADDITIONAL: 1\n\n"
+    )
+    process.write(f";; QUESTION SECTION:\n;{name}\t\tIN\tA\n\n")
+    if addresses:
+        process.write(";; ANSWER SECTION:\n" + "".join(f"{name}\t30\tIN\tA\t{address}\n" for address in addresses) + "\n")
+    process.write(f";; Query time: 0 msec\n;; SERVER: {server}#53({server})\n\n")
+    return 0
+
+
+async def getent(process: Process) -> int:
+    if len(process.argv) < 3:
+        return process.fail("wrong number of arguments")
+    database, key = process.argv[1], process.argv[2]
+    if database in ("hosts", "ahosts", "ahostsv4"):
+        try:
+            addresses = await process.context.resolve(key)
+        except socket.gaierror:
+            return 2
+        for address in addresses:
+            process.write(f"{address:<15} {key}\n" if database == "hosts" else f"{address:<15} STREAM {key}\n")
+        return 0
+    path = f"/etc/{database}"
+    if not process.files.exists(path):
+        return 1
+    for line in process.files.text(path).splitlines():
+        fields = line.split(":")
+        if key == fields[0] or (len(fields) > 2 and key == fields[2]):
+            process.write(line + "\n")
+            return 0
+    return 2
+
+
+async def ping(process: Process) -> int:
+    options = parse(process, "cwWiIst")
+    if not options.operands:
+        process.complain("BusyBox v1.31.1 () multi-call binary.\n\nUsage: ping [OPTIONS] HOST")
+        return 1
+    host = options.operands[0]
+    context = process.context
+    try:
+        address = (await context.resolve(host))[0]
+    except socket.gaierror:
+        return process.fail(
+            f"bad address '{host}'" if not process.gnu else f"{host}: Name or service not known", 2 if process.gnu else 1
+        )
+    size = int(options.value("s", "56"))
+    process.write(
+        f"PING {host} ({address}): {size} data bytes\n"
+        if not process.gnu
+        else f"PING {host} ({address}) {size}({size + 28}) bytes of data.\n"
+    )
+    count = int(options.value("c", "0"))
+    deadline = float(options.value("w", "0"))
+    interval = float(options.value("i", "1"))
+    started = context.clock.monotonic()
+    sent = received = 0
+    try:
+        while (not count or sent < count) and (not deadline or context.clock.monotonic() - started < deadline):
+            if await reachable(process, address, float(options.value("W", "1"))):
+                process.write(
+                    f"{size + 8} bytes from {address}: seq={sent} ttl=64 time=0.072 ms\n"
+                    if not process.gnu
+                    else f"{size + 8} bytes from {address}: icmp_seq={sent + 1} ttl=64 time=0.072 ms\n"
+                )
+                received += 1
+            sent += 1
+            if not count or sent < count:
+                await process.sleep(interval)
+    finally:
+        lost = (sent - received) * 100 // sent if sent else 0
+        process.write(
+            f"\n--- {host} ping statistics ---\n{sent} packets transmitted, {received} packets received, {lost}% packet loss\n"
+        )
+        if received:
+            process.write("round-trip min/avg/max = 0.072/0.072/0.072 ms\n")
+    return int(received == 0)
+
+
+async def reachable(process: Process, address: str, wait: float) -> bool:
+    """Whether a packet would come back: a refused connection is an answer too."""
+    context = process.context
+    if address in context.ips or address.startswith("127.") or address == "::1":
+        return True
+    try:
+        connection = await netclient.limited(context, wait, context.connect(address, 7))
+        connection.close()
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def ip(process: Process) -> int:
+    context = process.context
+    words = [argument for argument in process.argv[1:] if not argument.startswith("-")]
+    what = words[0] if words else ""
+    address = context.ips[0] if context.ips else "127.0.0.1"
+    if what.startswith("a"):
+        process.write(
+            "1: lo: <LOOPBACK,UP,LOWER_UP> mtu 65536 qdisc noqueue state UNKNOWN qlen 1000\n"
+            "    link/loopback 00:00:00:00:00:00 brd 00:00:00:00:00:00\n    inet 127.0.0.1/8 scope host lo\n"
+            "       valid_lft forever preferred_lft forever\n"
+            "3: eth0@if7: <BROADCAST,MULTICAST,UP,LOWER_UP,M-DOWN> mtu 1450 qdisc noqueue state UP\n"
+            f"    link/ether {mac_address(address)} brd ff:ff:ff:ff:ff:ff\n    inet {address}/24 brd {address.rpartition('.')[0]}.255 scope global eth0\n"
+            "       valid_lft forever preferred_lft forever\n"
+        )
+        return 0
+    if what.startswith("r"):
+        net = address.rpartition(".")[0]
+        process.write(f"default via {net}.1 dev eth0\n{net}.0/24 dev eth0 scope link  src {address}\n")
+        return 0
+    if what.startswith("l"):
+        process.write(
+            "1: lo: <LOOPBACK,UP,LOWER_UP> mtu 65536 qdisc noqueue state UNKNOWN qlen 1000\n3: eth0@if7: <BROADCAST,MULTICAST,UP,LOWER_UP,M-DOWN> mtu 1450 qdisc noqueue state UP\n"
+        )
+        return 0
+    process.complain("Usage: ip [OPTIONS] address|route|link|neigh|rule [ARGS]")
+    return 1
+
+
+def mac_address(address: str) -> str:
+    """One that belongs to an IPv4 address, as overlay networks make it."""
+    pieces = address.split(".")
+    numbers = (
+        [int(piece) for piece in pieces] if len(pieces) == 4 and all(piece.isdigit() for piece in pieces) else [0, 0, 0, 1]
+    )
+    return "0a:58:" + ":".join(f"{number:02x}" for number in numbers)
+
+
+def ifconfig(process: Process) -> int:
+    address = process.context.ips[0] if process.context.ips else "127.0.0.1"
+    process.write(
+        f"eth0      Link encap:Ethernet  HWaddr {mac_address(address).upper()}\n          inet addr:{address}  Bcast:{address.rpartition('.')[0]}.255  "
+        "Mask:255.255.255.0\n          UP BROADCAST RUNNING MULTICAST  MTU:1450  Metric:1\n\n"
+        "lo        Link encap:Local Loopback\n          inet addr:127.0.0.1  Mask:255.0.0.0\n          UP LOOPBACK RUNNING  MTU:65536  Metric:1\n\n"
+    )
+    return 0
+
+
+async def redis_cli(process: Process) -> int:
+    options = parse(process, "hpan", stop_at_operand=True)
+    host, port = options.value("h", "127.0.0.1"), int(options.value("p", "6379"))
+    try:
+        connection = await process.context.connect(host, port)
+    except OSError as error:
+        process.complain(f"Could not connect to Redis at {host}:{port}: {why(error)}")
+        return 1
+    reader, writer = await asyncio.open_connection(sock=connection)
+    try:
+        commands = (
+            [options.operands]
+            if options.operands
+            else [line.split() for line in (await process.read_all()).decode().splitlines()]
+        )
+        for command in commands:
+            parts = b"".join(b"$%d\r\n%s\r\n" % (len(argument.encode()), argument.encode()) for argument in command)
+            writer.write(b"*%d\r\n%s" % (len(command), parts))
+            process.write(await _redis_answer(reader) + "\n")
+    finally:
+        writer.close()
+    return 0
+
+
+async def _redis_answer(reader: asyncio.StreamReader, depth: str = "") -> str:
+    line = (await reader.readline()).decode().rstrip("\r\n")
+    kind, rest = line[:1], line[1:]
+    if kind == "$":
+        if rest == "-1":
+            return ""
+        data = await reader.readexactly(int(rest) + 2)
+        return data[:-2].decode("utf-8", "surrogateescape")
+    if kind == "*":
+        return "\n".join([await _redis_answer(reader) for _ in range(int(rest))])
+    return rest
+
+
+COMMANDS: dict[str, Command] = {
+    "dig": dig,
+    "getent": getent,
+    "host": nslookup,
+    "ifconfig": ifconfig,
+    "ip": ip,
+    "nc": nc,
+    "ncat": nc,
+    "netcat": nc,
+    "nslookup": nslookup,
+    "ping": ping,
+    "redis-cli": redis_cli,
+}

@@ -1,0 +1,1 @@
+"""Windows PowerShell and pwsh, as far as manifests and their scripts go."""

@@ -1,0 +1,1 @@
+"""Programs that wait for connections, and those that just wait."""

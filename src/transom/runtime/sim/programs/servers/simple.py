@@ -1,0 +1,234 @@
+"""Small servers of the documentation's examples, and the one that stands in for programs that nobody knows."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import Iterable
+
+from transom.runtime.sim.program_api import Program, ProgramContext
+from transom.runtime.sim.programs.servers.base import Server, why_not
+from transom.runtime.sim.programs.servers.http import Request, Response, text
+
+
+async def echo_back(first: bytes, connection: socket.socket) -> None:
+    """Everything that comes goes back."""
+    loop = asyncio.get_running_loop()
+    chunk = first
+    while chunk:
+        await loop.sock_sendall(connection, chunk)
+        chunk = await loop.sock_recv(connection, 65536)
+
+
+def flag(context: ProgramContext, name: str, default: str = "") -> str:
+    """`--name value`, `--name=value`, with one dash or two."""
+    arguments = list(context.argv[1:])
+    for index, argument in enumerate(arguments):
+        bare = argument.lstrip("-") if argument.startswith("-") else ""
+        if bare == name:
+            following = arguments[index + 1] if index + 1 < len(arguments) else ""
+            return following if following and not following.startswith("-") else "true"
+        if bare.startswith(name + "="):
+            return bare[len(name) + 1 :]
+    return default
+
+
+def ports_of(context: ProgramContext) -> Iterable[int]:
+    options = context.image.options
+    named = options.get("ports") or options.get("port")
+    if context.ports:
+        return dict.fromkeys(mapping.container_port for mapping in context.ports if mapping.protocol == "TCP")
+    return [int(port) for port in named.split(",")] if named else []
+
+
+def generic(context: ProgramContext) -> Program:
+    """Any HTTP request is answered with 200, anything else comes back, on each port that is declared."""
+    server = Server(context)
+    body = context.image.options.get("body")
+
+    def handle(request: Request) -> Response:
+        if body is not None:
+            return text(body)
+        return text(f"{context.hostname}\n")
+
+    for port in ports_of(context):
+        try:
+            server.serve(port, handle, raw=echo_back)
+        except OSError as error:
+            server.err(f"listen tcp :{port}: bind: {why_not(error)}")
+            server.exit(1)
+            break
+    return server
+
+
+def _one_port(context: ProgramContext, port: int, server: Server, handler: object, signature: str = "") -> Program:
+    try:
+        server.serve(port, handler, server=signature)  # type: ignore[arg-type]
+    except OSError as error:
+        server.go_log(f"listen tcp :{port}: bind: {why_not(error)}")
+        server.exit(1)
+    return server
+
+
+def hello_app(context: ProgramContext) -> Program:
+    server = Server(context)
+    server.on_signal = server.as_go
+    port = int(context.env.get("PORT") or 8080)
+    version = "2.0.0" if context.image.name.endswith(":2.0") else "1.0.0"
+    server.go_log(f"Server listening on port {port}")
+
+    def handle(request: Request) -> Response:
+        server.go_log(f"Serving request: {request.path}")
+        return text(f"Hello, world!\nVersion: {version}\nHostname: {context.hostname}\n")
+
+    return _one_port(context, port, server, handle)
+
+
+def http_echo(context: ProgramContext) -> Program:
+    server = Server(context)
+    said = flag(context, "text")
+    port = int((flag(context, "listen", ":5678")).rpartition(":")[2])
+    if not said:
+        server.err("Missing -text option!")
+        server.exit(127)
+        return server
+    server.go_log(f"Server is listening on :{port}")
+
+    def handle(request: Request) -> Response:
+        if request.path == "/health":
+            return text('{"status":"ok"}', 200, "application/json; charset=utf-8")
+        return text(said + "\n")
+
+    return _one_port(context, port, server, handle)
+
+
+def echo_server(context: ProgramContext) -> Program:
+    server = Server(context)
+    port = int(context.image.options.get("port", "8080"))
+
+    def handle(request: Request) -> Response:
+        headers = "".join(f"\t{name}={value}\n" for name, value in sorted(request.headers.items()))
+        body = request.body.decode("utf-8", "replace") or "-no body in request-"
+        client = request.peer.rpartition(":")[0] or "127.0.0.1"
+        return text(
+            f"\n\nHostname: {context.hostname}\n\nPod Information:\n\t-no pod information available-\n\n"
+            f"Server values:\n\tserver_version=nginx: 1.13.3 - lua: 10008\n\nRequest Information:\n"
+            f"\tclient_address={client}\n\tmethod={request.method}\n\treal path={request.target}\n\tquery="
+            f"{request.target.partition('?')[2]}\n\trequest_version={request.version.removeprefix('HTTP/')}\n"
+            f"\trequest_scheme=http\n\trequest_uri=http://{request.headers.get('host', '')}{request.target}\n\n"
+            f"Request Headers:\n{headers}\nRequest Body:\n\t{body}\n\n",
+            kind="text/plain",
+        )
+
+    return _one_port(context, port, server, handle, "echoserver")
+
+
+def aspnet(context: ProgramContext) -> Program:
+    server = Server(context)
+    urls = context.env.get("ASPNETCORE_URLS", "http://+:80")
+    port = int(urls.split(";")[0].rpartition(":")[2].strip("/") or 80)
+
+    def handle(request: Request) -> Response:
+        page = (
+            '<!DOCTYPE html>\n<html lang="en">\n<head><title>Home page - aspnetapp</title></head>\n<body>\n'
+            "<h1>Welcome to .NET</h1>\n<table>\n"
+            f"<tr><td>Host name</td><td>{context.hostname}</td></tr>\n</table>\n</body>\n</html>\n"
+        )
+        return text(page, 200, "text/html; charset=utf-8")
+
+    for line in (
+        "info: Microsoft.Hosting.Lifetime[0]", f"      Now listening on: http://[::]:{port}",
+        "info: Microsoft.Hosting.Lifetime[0]", "      Application started. Press Ctrl+C to shut down.",
+        "info: Microsoft.Hosting.Lifetime[0]", "      Hosting environment: Production",
+        "info: Microsoft.Hosting.Lifetime[0]", f"      Content root path: {context.cwd}",
+    ):  # fmt: skip
+        server.out(line)
+
+    def signalled(name: str) -> bool:
+        if name in ("SIGTERM", "SIGINT") or name.startswith("CTRL_"):
+            server.out("info: Microsoft.Hosting.Lifetime[0]\n      Application is shutting down...")
+        return server.as_handled(name)
+
+    server.on_signal = signalled
+    return _one_port(context, port, server, handle, "Kestrel")
+
+
+def hpa_example(context: ProgramContext) -> Program:
+    """A page that takes a while to compute, for the autoscaler's walkthrough."""
+    server = Server(context)
+    server.on_signal = lambda name: server.as_handled("SIGTERM" if name == "SIGWINCH" else name)
+
+    async def handle(request: Request) -> Response:
+        context.usage.burn(0.05)
+        await context.clock.sleep(0.05)
+        return text("OK!", kind="text/html; charset=UTF-8")
+
+    return _one_port(context, 80, server, handle, "Apache/2.4.10 (Debian)")
+
+
+def liveness(context: ProgramContext) -> Program:
+    """Well for ten seconds, then unwell for ever."""
+    server = Server(context)
+    server.on_signal = server.as_go
+    started = context.clock.monotonic()
+
+    def handle(request: Request) -> Response:
+        age = context.clock.monotonic() - started
+        if request.path == "/healthz":
+            return text("ok") if age <= 10 else text(f"error: {age:.9g}", 500)
+        if request.path == "/started":
+            return text(f"{age:.9g}s")
+        if request.path == "/redirect":
+            return redirect(request.query.get("loc", ""))
+        return text("404 page not found\n", 404)
+
+    return _one_port(context, 8080, server, handle)
+
+
+def redirect(location: str, code: int = 302) -> Response:
+    said = {301: "Moved Permanently", 302: "Found", 303: "See Other", 307: "Temporary Redirect", 308: "Permanent Redirect"}
+    body = f'<a href="{location}">{said.get(code, "")}</a>.\n\n'
+    return Response(code, body.encode(), (("Content-Type", "text/html; charset=utf-8"), ("Location", location)))
+
+
+def serve_hostname(context: ProgramContext) -> Program:
+    server = Server(context)
+    port = int(flag(context, "port", "9376"))
+    tcp = flag(context, "tcp") == "true"
+
+    def handle(request: Request) -> Response:
+        server.go_log(f"HTTP request from {request.peer}")
+        return text(context.hostname)._replace(close=flag(context, "close") == "true")
+
+    async def raw(connection: socket.socket) -> None:
+        try:
+            await asyncio.get_running_loop().sock_sendall(connection, context.hostname.encode())
+        finally:
+            connection.close()
+
+    def signalled(name: str) -> bool:
+        if name != "SIGTERM" and not name.startswith("CTRL_"):
+            return server.as_go(name)
+        server.go_log("Shutting down after receiving signal: terminated.")
+        server.go_log("Awaiting pod deletion.")
+        server.later(60, server.exit, 0)
+        return True
+
+    server.on_signal = signalled
+    try:
+        if tcp:
+            server.listen(port, raw)
+        else:
+            server.serve(port, handle)
+    except OSError as error:
+        server.go_log(f"listen tcp :{port}: bind: {why_not(error)}")
+        server.exit(1)
+        return server
+    server.go_log(f"Serving on port {port}.")
+    return server
+
+
+def as_json(value: object) -> str:
+    """As Go's encoder writes it."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)

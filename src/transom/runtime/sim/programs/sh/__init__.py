@@ -1,0 +1,1 @@
+"""POSIX shells: ash, dash and bash, as far as manifests and their scripts go."""
