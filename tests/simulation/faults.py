@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from transom.client.api import BatchedWatch, Client, Unreachable, Watch, WatchEvent
@@ -35,6 +35,7 @@ class Faults:
     watch_delay: float = 0.0
     long_delay: float = 0.0  # the likelihood of a delay a thousand times as long
     outage: bool = False  # nobody reaches the server
+    unheard: set[str] = field(default_factory=set)  # pods that were bound, and whose scheduler did not hear of it
 
     @classmethod
     def drawn(cls, rng: random.Random) -> Faults:
@@ -49,6 +50,10 @@ class Faults:
             watch_delay=rng.choice((0.0, 0.002, 0.02, 0.2)), long_delay=rate(0.01),
         )
 
+    def begin(self, rates: Faults) -> None:
+        for name in _RATES:
+            setattr(self, name, getattr(rates, name))
+
     def heal(self) -> None:
         """No more faults. Delays stay, short ones: they are part of life."""
         self.lost_call = self.lost_answer = self.conflict = self.busy = self.watch_cut = self.watch_expired = 0.0
@@ -56,8 +61,7 @@ class Faults:
         self.outage = False
 
     def __str__(self) -> str:
-        names = [name for name in self.__dataclass_fields__ if name not in ("rng", "outage")]
-        return ", ".join(f"{name} {value:.3g}" for name in names if (value := getattr(self, name)))
+        return ", ".join(f"{name} {value:.3g}" for name in _RATES if (value := getattr(self, name)))
 
     def happens(self, likelihood: float) -> bool:
         return likelihood > 0 and self.rng.random() < likelihood
@@ -69,6 +73,9 @@ class Faults:
         if self.happens(self.long_delay):
             seconds = min(seconds * 1000, 30.0)
         await asyncio.sleep(seconds)
+
+
+_RATES = [name for name in Faults.__dataclass_fields__ if name not in ("rng", "outage", "unheard")]
 
 
 class Line:
@@ -203,8 +210,9 @@ class FaultyClient:
             raise faults.rng.choice(_BUSY)()
         result = await call(*args, **options)
         await faults.delay(faults.call_delay)
-        line.check()
-        if faults.happens(faults.lost_answer):
+        if not line.up or faults.happens(faults.lost_answer):
+            if verb == "create_subresource" and args[3] == "binding":
+                faults.unheard.add(f"{args[1]}/{args[2]}")
             raise Unreachable("the answer is lost")
         return result
 

@@ -13,9 +13,9 @@ from transom.kit.clock import Clock
 from transom.machinery.objects import Object, controller_of
 from transom.machinery.selectors import from_object
 
-from .kubelets import WINDOWS_TAINT, Machine
+from .kubelets import WINDOWS_TAINT, Machine, cpu_of, milli
 from .script import BULK
-from .watchdog import cpu_of, is_healthy, is_ready, milli, usage
+from .watchdog import is_healthy, is_ready, usage
 
 _ENDED = ("Succeeded", "Failed")
 

@@ -18,6 +18,7 @@ from transom.client.resources import LEASES, NODES, PODS
 from transom.client.store import key_of
 from transom.client.workqueue import RetryLater, WorkQueue
 from transom.kit.clock import Clock, rfc3339, rfc3339_micro
+from transom.machinery import quantity
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, controller_of
 
@@ -28,6 +29,19 @@ ZONE = "topology.kubernetes.io/zone"
 RUNS, FAILS = "simulation/runs", "simulation/fails"
 _RENEW = 10.0
 _ENDED = ("Succeeded", "Failed")
+
+
+def milli(text: str) -> int:
+    return quantity.parse(text).milli_value()
+
+
+def cpu_of(pod: Object) -> int:
+    """Requested thousandths."""
+    total = 0
+    for container in pod["spec"]["containers"]:
+        text = ((container.get("resources") or {}).get("requests") or {}).get("cpu")
+        total += milli(text) if text else 0
+    return total
 
 
 @dataclass(frozen=True)
@@ -84,6 +98,7 @@ class Kubelet:
         self._clock = clock
         self._rng = rng
         self._informers = InformerFactory(client, clock, rng)
+        self._admitted = set(machine.running)
         self._pods = self._informers(PODS, field_selector=f"spec.nodeName={machine.name}")
         self._queue: WorkQueue[str] = WorkQueue(clock, name=f"kubelet {machine.name}")
         self._pods.add_handler(add=self._changed, update=lambda _, new: self._changed(new), delete=self._changed)
@@ -200,6 +215,10 @@ class Kubelet:
             # It ran here before the machine lost it.
             await self._say(pod, "Failed", ready=False, reason="NodeLost")
             return
+        if not self._admit(pod):
+            self._machine.end(meta["uid"], "Failed")
+            await self._say(pod, "Failed", ready=False, reason="OutOfcpu")
+            return
         await self._pause(2.0)
         now = self._pods.by_key(key_of(pod))
         if now is None or now["metadata"]["uid"] != meta["uid"] or "deletionTimestamp" in now["metadata"]:
@@ -211,6 +230,16 @@ class Kubelet:
         ref = controller_of(pod)
         self._machine.begin(Container(key_of(pod), meta["uid"], ref["kind"] if ref else "", ends, fails))
         await self._look_after(now, self._machine.running[meta["uid"]])
+
+    def _admit(self, pod: Object) -> bool:
+        """Whether there is room beside those that were let in before. Those that do not run yet are let in once."""
+        mine = pod["metadata"]["uid"]
+        others = [p for p in self._pods.list() if p["metadata"]["uid"] in self._admitted - {mine}
+                  and (p.get("status") or {}).get("phase") not in _ENDED]
+        if sum(map(cpu_of, others)) + cpu_of(pod) > self._machine.cpu * 1000:
+            return False
+        self._admitted.add(mine)
+        return True
 
     async def _look_after(self, pod: Object, container: Container) -> None:
         if container.ends is None:

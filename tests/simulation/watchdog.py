@@ -9,13 +9,14 @@ import hashlib
 from collections.abc import Callable, Iterable, Sequence
 
 from transom.apiserver.server import ApiServer
+from transom.client.store import key_of
 from transom.kit.clock import Clock, parse_rfc3339
-from transom.machinery import quantity
 from transom.machinery.objects import Object
 from transom.machinery.selectors import from_object
 from transom.store.api import Event
 
-from .kubelets import Container, Machine
+from .faults import Faults
+from .kubelets import Container, Machine, cpu_of, milli
 
 PODS, BUDGETS, QUOTAS = "pods/", "poddisruptionbudgets.policy/", "resourcequotas/"
 NODES = "nodes/"
@@ -37,19 +38,6 @@ def is_healthy(pod: Object) -> bool:
     return is_ready(pod) and "deletionTimestamp" not in pod["metadata"]
 
 
-def cpu_of(pod: Object) -> int:
-    """Requested thousandths."""
-    total = 0
-    for container in pod["spec"]["containers"]:
-        text = ((container.get("resources") or {}).get("requests") or {}).get("cpu")
-        total += milli(text) if text else 0
-    return total
-
-
-def milli(text: str) -> int:
-    return quantity.parse(text).milli_value()
-
-
 def usage(pods: Iterable[Object], now: float) -> dict[str, int]:
     """What pods cost, as a quota counts: those that have ended cost nothing, nor those that should long be gone."""
     count = cpu = 0
@@ -65,8 +53,11 @@ def usage(pods: Iterable[Object], now: float) -> dict[str, int]:
 
 
 class Watchdog:
-    def __init__(self, api: ApiServer, clock: Clock, machines: Sequence[Machine], tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, api: ApiServer, clock: Clock, machines: Sequence[Machine], faults: Faults, tell: Callable[[str], None]
+    ) -> None:
         self._api = api
+        self._faults = faults
         self._clock = clock
         self._machines = machines
         self._tell = tell
@@ -153,9 +144,11 @@ class Watchdog:
         )
 
     def _check_room(self, node: str) -> None:
+        """Bindings that a scheduler did not hear of are beyond it: there the kubelet has to refuse."""
         machine = next(m for m in self._machines if m.name == node)
         there = [p for p in self.pods.values()
-                 if p["spec"].get("nodeName") == node and (p.get("status") or {}).get("phase") not in _ENDED]
+                 if p["spec"].get("nodeName") == node and (p.get("status") or {}).get("phase") not in _ENDED
+                 and key_of(p) not in self._faults.unheard]
         taken = sum(map(cpu_of, there))
         if taken > machine.cpu * 1000:
             self.violated(f"node {node} has {machine.cpu} CPUs, its pods were promised {taken / 1000}")

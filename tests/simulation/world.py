@@ -296,7 +296,7 @@ class World:
 
     async def play(self) -> list[str]:
         await self.api.start()
-        self.watchdog = watchdog = Watchdog(self.api, self.clock, self.machines, self.tell)
+        self.watchdog = watchdog = Watchdog(self.api, self.clock, self.machines, self.faults, self.tell)
         processes = [*self.components, *self.nodes.values()]
         try:
             try:
@@ -307,8 +307,7 @@ class World:
             for process in processes:
                 process.start()
             await self.clock.sleep(5)
-            rates = Faults.drawn(self._random())
-            self.faults.__dict__.update(rates.__dict__)
+            self.faults.begin(Faults.drawn(self._random()))
             self.tell(f"faults begin: {self.faults}")
             await self._chaos()
             self.heal()
