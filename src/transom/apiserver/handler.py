@@ -45,6 +45,10 @@ class Dispatcher:
     def __init__(self, server: ApiServer) -> None:
         self._server = server
 
+    def streams_body(self, path: str) -> bool:
+        """What is only handed on need not be gathered here first."""
+        return "/proxy" in path and parse("POST", path).subresource == "proxy"
+
     def __call__(self, request: Request) -> Answer | Awaitable[Answer]:
         passage = Passage(self._server, request)
         try:
@@ -197,7 +201,8 @@ class Dispatcher:
         server = self._server
         storage = server.storage
         method = request.method
-        if method not in _METHODS or (method == "HEAD"):
+        connected = info.subresource in table.CONNECTED and info.subresource in res.subresources
+        if (method not in _METHODS or method == "HEAD") and not (connected and info.subresource == "proxy"):
             raise errors.generic_method_not_allowed()
         if res.custom and not _scope_fits(res, info):
             return server.paths.unknown_resource(request, ctx, info)
@@ -206,7 +211,8 @@ class Dispatcher:
         if not res.kind.namespaced and info.namespace and res.kind.key != "/Namespace":
             raise errors.generic_not_found()
         tables = res.custom or (res.stored and not info.subresource)
-        form = self._prettied(request, negotiate(request.header(b"accept"), custom=res.custom, tables=tables))
+        accept = "" if connected or _takes_log(request, info) else request.header(b"accept")
+        form = self._prettied(request, negotiate(accept, custom=res.custom, tables=tables))
         if res.warning:
             ctx.warn(res.warning)
         if info.subresource or not res.stored:
@@ -256,6 +262,11 @@ class Dispatcher:
                 return reads.get(call.server.storage, call.ctx, res, info, call.request, call.form)
             raise errors.generic_method_not_allowed()
         return handler(call)
+
+
+def _takes_log(request: Request, info: RequestInfo) -> bool:
+    """A log is plain text, unlike everything else."""
+    return info.subresource == "log" and "text/" in request.header(b"accept")
 
 
 def _scope_fits(res: Resource, info: RequestInfo) -> bool:

@@ -42,16 +42,18 @@ async def answer(connection: Outgoing, head: Head, headers: Headers, pool: Pool,
         body = await connection.read_all(_WHOLE)
         pool.give_back(connection)
         return Response(head.status, headers, body)
-    return through(connection, head.status, headers, pool)
+    return through(connection, head.status, headers, pool, length)
 
 
-def through(connection: Outgoing, status: int, headers: Headers, pool: Pool) -> StreamResponse:
+def through(
+    connection: Outgoing, status: int, headers: Headers, pool: Pool, length: int | None = None
+) -> StreamResponse:
     """What comes, as it comes. A reader who is behind holds up the source."""
 
     def start(stream: Stream) -> None:
         keep(stream, _pump(connection, stream, pool))
 
-    return StreamResponse(status, headers, start)
+    return StreamResponse(status, headers, start, length)
 
 
 def keep(stream: Stream, work: Coroutine[Any, Any, None]) -> None:

@@ -44,7 +44,7 @@ def parse(method: str, path: str, watch: bool = False) -> RequestInfo:
     else:
         return plain
 
-    verb = _VERBS.get(method, method.lower())
+    verb = _VERBS.get(method, "")
     if rest[0] == "watch" and len(rest) > 1:  # the old form of watching: /api/v1/watch/...
         verb, rest = "watch", rest[1:]
     elif rest[0] == "proxy" and len(rest) > 1:

@@ -22,6 +22,8 @@ from transom.apiserver.flowcontrol.flows import Flows
 from transom.apiserver.flowcontrol.keeper import Keeper
 from transom.apiserver.flowcontrol.turns import Turns
 from transom.apiserver.handler import Dispatcher
+from transom.apiserver.kubelets.kubelets import Kubelets
+from transom.apiserver.kubelets.options import KubeletOptions, nobody
 from transom.apiserver.metrics import Metrics
 from transom.apiserver.openapi.custom import CustomSchema
 from transom.apiserver.openapi.endpoint import OpenApi
@@ -31,7 +33,6 @@ from transom.apiserver.security import Security
 from transom.apiserver.service_resolver import Resolve, ServiceResolver, own_address
 from transom.apiserver.storage import Storage
 from transom.apiserver.strategies import services
-from transom.apiserver.subresources.connect import NoKubelet
 from transom.apiserver.watch import Hub
 from transom.apiserver.webhooks.admission import AdmissionWebhooks
 from transom.apiserver.webhooks.client import WebhookClient
@@ -69,6 +70,7 @@ class ServerOptions:
     front_proxy_ca: bytes = b""
     front_proxy: ClientPair | None = None
     resolve_service: Resolve | None = None  # by stored endpoints, when nothing else is given
+    kubelets: KubeletOptions | None = None  # without it no kubelet can be reached
     audit: Auditor | None = None
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
     # Whether admission does what the webhooks of windows-gmsa do; for clusters that may have Windows nodes.
@@ -111,7 +113,9 @@ class ApiServer:
         self.flows = Flows(options.clock)
         self.turns = Turns()
         self.audit = options.audit
-        self.kubelet = NoKubelet()
+        self.kubelets = Kubelets(
+            options.kubelets or KubeletOptions(connect=nobody), self.find_core, options.clock, options.rng
+        )
         self.openapi = OpenApi(self)
         self.paths = Paths(self)
         self.handler = Dispatcher(self)
@@ -177,6 +181,7 @@ class ApiServer:
         await self.aggregation.stop()
         await self.registration.stop()
         self.webhooks.close()
+        self.kubelets.close()
         await self.definitions.stop()
         await self.options.store.close()
         if self.audit is not None:

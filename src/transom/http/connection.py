@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import httptools
 
+from transom.http.body import BodyStream
 from transom.http.encode import (
     CONTINUE,
     END_OF_STREAM,
@@ -46,6 +47,7 @@ _FLUSH_AT = 256 * 1024
 _EARLY_LIMIT = 64 * 1024
 _FRAMING = 8  # how many times larger than the data a body with tiny chunks may be
 _QUEUED_BYTES = 4 * 1024 * 1024
+_STREAMED = 64 * 1024  # smaller bodies are gathered, whoever they are for
 _METHODS = {m.encode(): m for m in ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")}
 
 
@@ -53,8 +55,8 @@ class Connection(asyncio.Protocol):
     __slots__ = (
         "_answered_close", "_body", "_body_size", "_busy", "_continue_due", "_deadline_for", "_early", "_feeding",
         "_head_size", "_headers", "_keep_alive", "_linger", "_on_end", "_out", "_out_size", "_parser", "_peer", "_pending",
-        "_queue", "_queued_bytes", "_raw", "_read_paused", "_received", "_remote", "_slabs", "_state", "_stream", "_target",
-        "_task", "deadline", "server", "stream_is_plain", "transport", "write_paused",
+        "_queue", "_queued_bytes", "_raw", "_read_paused", "_received", "_remote", "_sink", "_slabs", "_state", "_stream",
+        "_target", "_task", "deadline", "server", "stream_is_plain", "transport", "write_paused",
     )  # fmt: skip
 
     def __init__(self, server: HttpServer) -> None:
@@ -87,6 +89,7 @@ class Connection(asyncio.Protocol):
         self._pending: Request | None = None  # the one whose answer is waited for
         self._stream: Stream | None = None
         self._raw: RawConnection | None = None
+        self._sink: BodyStream | None = None  # where the body goes that is coming in
         self._early: bytes | None = None  # not None: an upgrade request waits for its answer
         self._answered_close = False
         self._linger = False
@@ -120,6 +123,7 @@ class Connection(asyncio.Protocol):
                 self._guarded(ended.lost)
         if self._pending is not None:
             self._pending.gone = True
+        self._break_body()
         self._ended()
 
     def eof_received(self) -> bool:
@@ -239,7 +243,12 @@ class Connection(asyncio.Protocol):
             self._refuse(_head_too_large(), DISCARD)
             return
         length = headers.get(b"content-length")
-        if length is not None and int(length) > limits.body:
+        streams = self.server.streams_body
+        if streams is not None and (b"transfer-encoding" in headers or (length is not None and int(length) > _STREAMED)):
+            path = decode_path(self._target)
+            if path is not None and streams(path) and not self._parser.should_upgrade():
+                self._sink = BodyStream(self)
+        if self._sink is None and length is not None and int(length) > limits.body:
             self._refuse(errors.too_large(limits.body), DISCARD)
             return
         if b"expect" in headers and headers[b"expect"].lower() == b"100-continue":
@@ -247,11 +256,18 @@ class Connection(asyncio.Protocol):
                 self._continue_due = True
             else:
                 self._write(CONTINUE)
+        if self._sink is not None:
+            self._complete(self._sink)
 
     def on_body(self, data: bytes) -> None:
         if self._state >= DISCARD:
             self._body_size += len(data)
             if self._body_size > self.server.limits.discard:
+                self.abort()
+            return
+        if self._sink is not None:
+            self._head_size = 0
+            if not self._sink.feed(data, self.server.limits.discard):
                 self.abort()
             return
         self._body.append(data)
@@ -262,14 +278,20 @@ class Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         if self._state >= DISCARD:
             self._input_ended()
+        elif self._sink is not None:
+            sink, self._sink = self._sink, None
+            self._state = IDLE
+            self._head_size = 0
+            sink.end()
         elif not self._parser.should_upgrade():  # there the parser stops and says where the early bytes begin
             self._complete()
 
-    def _complete(self) -> None:
-        """A request is whole: to the handler with it, unless it is malformed after all."""
-        self._state = IDLE
+    def _complete(self, stream: BodyStream | None = None) -> None:
+        """A request is whole, or but for its body: to the handler with it, unless it is malformed after all."""
+        if stream is None:
+            self._state = IDLE
+            self._continue_due = False
         self._head_size = 0
-        self._continue_due = False
         headers, parser, target = self._headers, self._parser, self._target
         body = b"".join(self._body) if self._body else b""
         if body:
@@ -286,7 +308,7 @@ class Connection(asyncio.Protocol):
         else:
             self._submit(Request(
                 _METHODS.get(method) or method.decode(), target, path, headers, body, self._peer, self._remote,
-                self._received, keep_alive, http10,
+                self._received, keep_alive, http10, stream,
             ))  # fmt: skip
 
     # -- from requests to answers
@@ -442,8 +464,16 @@ class Connection(asyncio.Protocol):
         if on_end is not None:
             self._guarded(on_end)
 
+    def _break_body(self) -> None:
+        """No more of the body under way will come."""
+        sink, self._sink = self._sink, None
+        if sink is not None:
+            sink.end(broken=True)
+
     def _done(self) -> None:
         self._busy = False
+        if self._sink is not None:
+            self._sink.drop()
         if self._on_end is not None:
             self._ended()
         if not self._keep_alive:
@@ -464,6 +494,7 @@ class Connection(asyncio.Protocol):
         self._body = []
         self._body_size = 0
         self._early = None
+        self._break_body()
         self._submit(error)
 
     def _answer_and_close(self, error: ApiError) -> None:
@@ -498,8 +529,10 @@ class Connection(asyncio.Protocol):
 
     def _start_stream(self, request: Request, answer: StreamResponse) -> None:
         self._keep_alive = request.keep_alive and not request.http10 and not self.server.stopping
-        self.stream_is_plain = request.http10
+        self.stream_is_plain = request.http10 or answer.length is not None
         tail = b"\r\n" if request.http10 else b"Transfer-Encoding: chunked\r\n\r\n"
+        if answer.length is not None:
+            tail = b"Content-Length: %d\r\n\r\n" % answer.length
         if not self._keep_alive:
             tail = b"Connection: close\r\n" + tail
         self._write(head(answer.status, answer.headers, self.server.date.line, tail))

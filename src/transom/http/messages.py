@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 if TYPE_CHECKING:
+    from transom.http.body import BodyStream
     from transom.http.stream import RawConnection, Stream
 
 Headers = list[tuple[bytes, bytes]]
@@ -30,8 +31,8 @@ class PeerCertificate(NamedTuple):
 
 
 class Request:
-    """One request with its whole body. Header names are lower case; a repeated header is joined with ", ",
-    repeated Impersonate-* headers with newlines."""
+    """One request with its whole body, or with a `stream` of it where the handler wants to take it as it comes. Header
+    names are lower case; a repeated header is joined with ", ", repeated Impersonate-* headers with newlines."""
 
     __slots__ = (
         "_query",
@@ -45,6 +46,7 @@ class Request:
         "peer",
         "received",
         "remote",
+        "stream",
         "target",
     )
 
@@ -60,6 +62,7 @@ class Request:
         received: float = 0.0,
         keep_alive: bool = True,
         http10: bool = False,
+        stream: BodyStream | None = None,
     ) -> None:
         self.method = method
         self.target = target
@@ -71,6 +74,7 @@ class Request:
         self.received = received  # time.monotonic() when the request was complete
         self.keep_alive = keep_alive
         self.http10 = http10
+        self.stream = stream
         self.gone = False  # the client went away: nobody will read the answer
         self._query: dict[str, list[str]] | None = None
 
@@ -122,14 +126,20 @@ class Unsent(bytes):
 
 
 class StreamResponse:
-    """An answer without end, a watch for instance: `start` gets the stream once the head is written."""
+    """An answer without end, a watch for instance: `start` gets the stream once the head is written.
 
-    __slots__ = ("headers", "on_end", "start", "status")
+    One whose end is known has a `length`, and is not sent in chunks.
+    """
 
-    def __init__(self, status: int, headers: Headers, start: Callable[[Stream], None]) -> None:
+    __slots__ = ("headers", "length", "on_end", "start", "status")
+
+    def __init__(
+        self, status: int, headers: Headers, start: Callable[[Stream], None], length: int | None = None
+    ) -> None:
         self.status = status
         self.headers = headers
         self.start = start
+        self.length = length
         self.on_end: Callable[[], None] | None = None
 
 

@@ -24,6 +24,7 @@ from transom.http.goerrors import join_host_port
 _HIGH_WATER = 256 * 1024
 _FIRST_BYTES = 256  # of an answer, kept for the text about one that is not HTTP
 _SHUTDOWN = 0.5
+_DIAL_SECONDS = 30.0
 
 
 class CallError(Exception):
@@ -181,6 +182,10 @@ class Outgoing(asyncio.Protocol):
         self._keep = False
         if self._transport is not None:
             self._transport.close()
+
+    def spend(self) -> None:
+        """No other exchange after this one: what was said is not all that was promised."""
+        self._keep = False
 
     def detach(self) -> tuple[Any, bytes]:
         """After an upgrade: the transport, for a protocol of its own, and the bytes that have come already."""
@@ -349,7 +354,11 @@ async def _connect(host: str, port: int) -> tuple[socket.socket, str]:
         sock = socket.socket(family, kind, protocol)
         sock.setblocking(False)
         try:
-            await loop.sock_connect(sock, address)
+            async with asyncio.timeout(_DIAL_SECONDS):
+                await loop.sock_connect(sock, address)
+        except TimeoutError:
+            sock.close()
+            first = first or CallError(f"dial tcp {text}: i/o timeout")
         except OSError as problem:
             sock.close()
             first = first or CallError(goerrors.dial(text, problem))

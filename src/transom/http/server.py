@@ -6,7 +6,7 @@ import asyncio
 import logging
 import socket
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any
@@ -44,6 +44,8 @@ class HttpServer:
         self, handler: Handler, ssl_context: ssl.SSLContext | None, *, limits: Limits | None = None
     ) -> None:
         self.handler = handler
+        # A handler may take large bodies as they come: for the paths it says so.
+        self.streams_body: Callable[[str], bool] | None = getattr(handler, "streams_body", None)
         self.limits = limits or Limits()
         self.date = Date()
         self.stopping = False

@@ -12,7 +12,10 @@ from transom.machinery.objects import Object
 
 _SCALE: dict[str, Handler] = {"get": scale.get, "update": scale.update, "patch": scale.patch_}
 _STREAM: dict[str, Handler] = dict.fromkeys(("get", "create"), connect.stream)
-_PROXY: dict[str, Handler] = dict.fromkeys(("get", "create", "update", "patch", "delete"), connect.proxy)
+# OPTIONS has no verb.
+_PROXY: dict[str, Handler] = dict.fromkeys(("get", "create", "update", "patch", "delete", ""), connect.proxy)
+# Sub-resources that lead somewhere else: what a client accepts is between it and whoever is there.
+CONNECTED = frozenset(("attach", "exec", "portforward", "proxy"))
 
 
 def _finalize(_storage: object, _ctx: object, new: Object, old: Object) -> None:

@@ -1,0 +1,50 @@
+"""Requests as they leave this server: what of a client's request goes on, and what is added.
+
+Who asks was settled here: credentials and impersonation stay behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from transom.apiserver import passing
+from transom.http.messages import Request
+from transom.kit.streaming.channels import PROTOCOL_HEADER
+
+_KEPT_BACK = frozenset((b"authorization", b"content-length", b"expect", b"host"))
+_APART = PROTOCOL_HEADER.lower().encode()  # each value is a header of its own: old kubelets do not look for commas
+
+Lines = list[tuple[bytes, bytes]]
+
+
+def encode(method: str, target: str, host: str, lines: Iterable[tuple[bytes, bytes]] = (), body: bytes = b"") -> bytes:
+    rows = [f"{method} {target} HTTP/1.1".encode(), b"Host: " + host.encode("latin-1", "replace")]
+    rows += [name + b": " + value for name, value in lines]
+    if body or (method in ("POST", "PUT", "PATCH") and not _is_framed(rows)):
+        rows.append(b"Content-Length: %d" % len(body))
+    return b"\r\n".join(rows) + b"\r\n\r\n" + body
+
+
+def _is_framed(rows: list[bytes]) -> bool:
+    return any(row.lower().startswith((b"transfer-encoding:", b"content-length:")) for row in rows)
+
+
+def forwarded(request: Request, *, upgrade: bool) -> Lines:
+    """The client's headers with the names as Go writes them, and where the request came from."""
+    dropped: set[bytes] = set(_KEPT_BACK)
+    if not upgrade:
+        dropped |= passing.HOP_BY_HOP
+        dropped.update(word.strip().lower() for word in request.headers.get(b"connection", b"").split(b","))
+    before = request.headers.get(b"x-forwarded-for", b"")
+    lines: Lines = []
+    for name, value in request.headers.items():
+        if name in dropped or name == b"x-forwarded-for" or name.startswith(b"impersonate-"):
+            continue
+        if name == _APART:
+            lines += [(name.title(), part.strip()) for part in value.split(b",")]
+        else:
+            lines.append((name.title(), value))
+    seen_from = b", ".join(part for part in (before, request.remote.encode()) if part)
+    if seen_from:
+        lines.append((b"X-Forwarded-For", seen_from))
+    return lines

@@ -1,0 +1,183 @@
+"""exec, attach and port-forward: a client's connection joined with one to the kubelet.
+
+Kubelets speak SPDY and the older WebSocket channels themselves: those bytes go through untouched. The newer wires, channels
+that can be closed and SPDY inside a WebSocket, end here and become SPDY.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urljoin, urlsplit
+
+from transom.apiserver import passing
+from transom.apiserver.kubelets import requests
+from transom.apiserver.kubelets.locations import Location, plain_error, url
+from transom.apiserver.kubelets.way import Way
+from transom.http.messages import Answer, Request, Response, UpgradeResponse
+from transom.http.outgoing import CallError, Head, Outgoing
+from transom.http.sessions import SessionDriver
+from transom.http.stream import RawConnection
+from transom.http.upgraded import Upgraded, splice
+from transom.kit.streaming import channels, portforward, relay, remotecommand, upgrade, websocket
+from transom.kit.streaming.remotecommand import RemoteCommand, Streams
+from transom.machinery import errors
+
+_MOST_REDIRECTS = 9
+_TEXT = (b"Content-Type", b"text/plain; charset=utf-8")
+
+
+async def serve(way: Way, request: Request, kubelet: Location, target: str, streams: Streams | None) -> Answer:
+    """`streams` are a command's; port-forward has none."""
+    if not passing.wants_upgrade(request):
+        raise errors.bad_request("Upgrade request required")
+    offered = websocket.tokens(request.header(b"sec-websocket-protocol"))
+    if request.header(b"upgrade").lower() == "websocket":
+        if streams is not None and channels.V5 in offered:
+            return await _command(way, request, kubelet, target, streams)
+        if streams is None and channels.TUNNEL in offered:
+            return await _tunnel(way, request, kubelet, target)
+    lines = requests.forwarded(request, upgrade=True)
+    connection, head = await _upgrade(way, kubelet, request.method, target, lines, request.body)
+    if head.status == 101:
+        return passing.upgraded(connection, head)
+    return await _echo(way, connection, head)
+
+
+async def _upgrade(
+    way: Way, kubelet: Location, method: str, target: str, lines: requests.Lines, body: bytes = b""
+) -> tuple[Outgoing, Head]:
+    """Asks the kubelet; where it sends this server elsewhere on the same machine, that is where it goes."""
+    where = url(kubelet, target, "")
+    for _ in range(_MOST_REDIRECTS + 1):
+        parts = urlsplit(where)
+        place = Location(parts.scheme, parts.hostname or "", str(parts.port or ""), kubelet.kubelet)
+        path = f"{parts.path}?{parts.query}" if parts.query else parts.path
+        raw = requests.encode(method, path, place.authority, lines, body)
+        try:
+            connection, head = await way.pool.begin(way.target(place), raw, repeatable=False)
+        except CallError as problem:
+            raise plain_error(f"error dialing backend: {problem}") from problem
+        if head.status != 302:
+            if head.status != 101 and head.status < 400:
+                connection.abort()
+                raise plain_error(f"invalid upgrade response: status code {head.status}")
+            return connection, head
+        connection.abort()
+        if not head.header(b"location"):
+            raise plain_error("302 response missing Location header")
+        where = urljoin(where, head.header(b"location"))
+        host = urlsplit(where).hostname or ""
+        if host != kubelet.host:
+            raise plain_error(f"hostname mismatch: expected {kubelet.host}, found {host}")
+        method, body = "GET", b""
+    raise plain_error(f"too many redirects ({_MOST_REDIRECTS + 1})")
+
+
+async def _echo(way: Way, connection: Outgoing, head: Head) -> Answer:
+    """What a kubelet says instead of an upgrade is for the client."""
+    return await passing.answer(connection, head, passing.headers(head), way.pool)
+
+
+def _refused(refusal: channels.Refusal) -> Response:
+    more = [(name.encode(), value.encode()) for name, value in refusal.headers]
+    return Response(refusal.status, [_TEXT, *more], f"{refusal.message}\n".encode())
+
+
+def _texts(request: Request) -> dict[str, str]:
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in request.headers.items()}
+
+
+# ---- the newer wires -------------------------------------------------------------------------------------------------
+
+
+async def _command(way: Way, request: Request, kubelet: Location, target: str, streams: Streams) -> Answer:
+    accepted = upgrade.accept_command(request.method, _texts(request), streams, websocket_protocols=[channels.V5])
+    if isinstance(accepted, channels.Refusal):
+        return _refused(accepted)
+    lines = channels.spdy_request_headers(channels.REMOTE_COMMAND_SPDY)
+    connection, head = await _upgrade(way, kubelet, "POST", target, lines)
+    if head.status != 101:
+        return await _echo(way, connection, head)
+    protocol = head.header(channels.PROTOCOL_HEADER.lower().encode()) or channels.V1
+    there = Upgraded(connection)
+    far = remotecommand.SpdyClient(streams, protocol)
+    return UpgradeResponse(accepted.headers, lambda raw: _relay(accepted.session, raw, far, there))
+
+
+def _relay(near: RemoteCommand, raw: RawConnection, far: RemoteCommand, there: Upgraded) -> None:
+    def from_near(event: Any) -> None:
+        relay.relay_command([event], near, far)
+        outward.send()
+
+    def from_far(event: Any) -> None:
+        relay.relay_command([event], far, near)
+        homeward.send()
+
+    def holding(other: SessionDriver) -> Callable[[bool], None]:
+        return lambda behind: other.hold() if behind else other.release()
+
+    homeward = SessionDriver(near, raw, from_near)
+    outward = SessionDriver(far, there, from_far)
+    homeward.on_behind = holding(outward)
+    outward.on_behind = holding(homeward)
+    outward.start()
+    homeward.start()
+
+
+async def _tunnel(way: Way, request: Request, kubelet: Location, target: str) -> Answer:
+    accepted = upgrade.accept_forward(request.method, _texts(request))
+    if isinstance(accepted, channels.Refusal):
+        return _refused(accepted)
+    lines = channels.spdy_request_headers(channels.PORT_FORWARD_SPDY)
+    connection, head = await _upgrade(way, kubelet, "POST", target, lines)
+    if head.status != 101:
+        return await _echo(way, connection, head)
+    there = Upgraded(connection)
+    return UpgradeResponse(accepted.headers, lambda raw: splice(_TunnelWire(raw), there))
+
+
+class _TunnelWire:
+    """A connection whose bytes are inside the messages of a WebSocket."""
+
+    __slots__ = ("_raw", "_tunnel", "on_close", "on_writable")
+
+    def __init__(self, raw: RawConnection) -> None:
+        self._raw = raw
+        self._tunnel = portforward.Tunnel(client=False)
+        self.on_close: Callable[[], None] | None = None
+        self.on_writable: Callable[[], None] | None = None
+
+    def receive(self, on_data: Callable[[bytes], None]) -> None:
+        raw, tunnel = self._raw, self._tunnel
+
+        def received(data: bytes) -> None:
+            inside = tunnel.receive_data(data)
+            raw.write(tunnel.data_to_send())
+            if inside:
+                on_data(inside)
+            if tunnel.closed:
+                raw.close()
+
+        raw.on_close = self.on_close
+        raw.on_writable = self.on_writable
+        raw.receive(received)
+
+    def write(self, data: bytes) -> None:
+        self._tunnel.send(data)
+        self._raw.write(self._tunnel.data_to_send())
+
+    @property
+    def writable(self) -> bool:
+        return self._raw.writable
+
+    def pause_reading(self) -> None:
+        self._raw.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._raw.resume_reading()
+
+    def close(self) -> None:
+        self._tunnel.close()
+        self._raw.write(self._tunnel.data_to_send())
+        self._raw.close()
