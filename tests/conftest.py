@@ -64,11 +64,12 @@ def isolated_environment(tmp_path: Path) -> dict[str, str]:
 
 
 @contextmanager
-def _running(folder: Path) -> Iterator[Cluster]:
+def running_cluster(folder: Path, *options: str) -> Iterator[Cluster]:
+    """A cluster of this folder alone, for as long as the context lasts."""
     kubeconfig = folder / "kubeconfig"
     env = {**_isolated(folder), "KUBECONFIG": str(kubeconfig)}
     running = Cluster(f"test-{secrets.token_hex(4)}", kubeconfig, env)
-    done = running.transom("up", "--no-nodes", "--name", running.name, check=False)
+    done = running.transom("up", "--name", running.name, *options, check=False)
     assert done.returncode == 0, done.stderr
     yield running
     running.transom("delete", "--name", running.name)
@@ -76,14 +77,14 @@ def _running(folder: Path) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with _running(tmp_path_factory.mktemp("cluster")) as running:
+    with running_cluster(tmp_path_factory.mktemp("cluster"), "--no-nodes") as running:
         yield running
 
 
 @pytest.fixture
 def fresh_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A cluster for one test: young, and with nothing of other tests in it."""
-    with _running(tmp_path_factory.mktemp("cluster")) as running:
+    with running_cluster(tmp_path_factory.mktemp("cluster"), "--no-nodes") as running:
         yield running
 
 
