@@ -1,0 +1,93 @@
+"""What the name of an image tells: the system it is for, and its build of Windows.
+
+Only names are looked at, no registry. A name that tells nothing gives None: a guess would warn the wrong people, so the
+tables below hold only names and tags that mean one system, and not those of images made for both.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final, Literal
+
+from transom.windows.builds import Build, of_tag
+
+Os = Literal["windows", "linux"]
+
+# Repositories, and folders of repositories (with a slash at the end), that have images for Windows only.
+_WINDOWS_REPOSITORIES: Final = (
+    "mcr.microsoft.com/windows", "mcr.microsoft.com/windows/", "mcr.microsoft.com/windows-cssc/",
+    "mcr.microsoft.com/dotnet/framework/", "mcr.microsoft.com/mssql/server/windows",
+    "mcr.microsoft.com/oss/kubernetes/windows-host-process-containers-base-image",
+    "microsoft/windowsservercore", "microsoft/nanoserver", "microsoft/iis", "microsoft/aspnet", "microsoft/wcf",
+    "microsoft/dotnet-framework", "microsoft/mssql-server-windows", "microsoft/mssql-server-windows-developer",
+    "microsoft/mssql-server-windows-express", "microsoft/windows-nanoserver", "microsoft/sample-dotnet-framework",
+    "ghcr.io/prometheus-community/windows-exporter", "calico/windows", "calico/node-windows", "calico/cni-windows",
+)
+# Words of a tag, or the end of the last part of a repository, that say Windows.
+_WINDOWS_WORDS: Final = frozenset(
+    ("windows", "windowsservercore", "servercore", "nanoserver", "windowsserver", "ltsc2016", "ltsc2019", "ltsc2022",
+     "ltsc2025", "windowsamd64", "win1809", "win2019", "win2022")
+)
+_WINDOWS_VERSION: Final = re.compile(r"(?:^|[^0-9.])10\.0\.(?:1[4-9]|2[0-9])[0-9]{3}(?:\.|$|[^0-9])")
+
+# The official images that never had a variant for Windows, and bases of Linux distributions.
+_LINUX_LIBRARY: Final = frozenset(
+    ("adminer", "almalinux", "alpine", "amazonlinux", "bash", "busybox", "cassandra", "centos", "consul", "couchbase",
+     "couchdb", "debian", "drupal", "elasticsearch", "fedora", "fluentd-elasticsearch", "ghost", "haproxy", "httpd", "influxdb",
+     "joomla", "kibana", "kong", "logstash", "mariadb", "memcached", "mysql", "nextcloud", "nginx", "node", "percona", "perl",
+     "php", "phpmyadmin", "postgres", "rabbitmq", "redis", "redmine", "rockylinux", "ruby", "solr", "sonarqube", "tomcat",
+     "ubuntu", "vault", "wordpress", "zookeeper")
+)
+_LINUX_REPOSITORIES: Final = (
+    "gcr.io/distroless/", "registry.access.redhat.com/", "registry.redhat.io/", "quay.io/centos/", "quay.io/fedora/",
+    "cgr.dev/chainguard/", "bitnami/", "docker.io/bitnami/", "linuxserver/", "lscr.io/linuxserver/",
+)
+_LINUX_WORDS: Final = frozenset(
+    ("linux", "alpine", "debian", "ubuntu", "centos", "fedora", "ubi", "ubi7", "ubi8", "ubi9", "rhel", "rhel7", "rhel8", "slim",
+     "distroless", "musl", "stretch", "buster", "bullseye", "bookworm", "trixie", "xenial", "bionic", "focal", "jammy", "noble")
+)
+_LINUX_PREFIX: Final = re.compile(r"alpine[0-9]")
+_WORDS: Final = re.compile(r"[-_.+]")
+# Named after Windows, but for Linux: virtual machines, operators, webhooks.
+_NOT_WINDOWS: Final = frozenset(("dockurr/windows", "docker.io/dockurr/windows"))
+
+
+def split(image: str) -> tuple[str, str]:
+    """The repository and the tag, "" if there is none."""
+    name = image.partition("@")[0]
+    repository, colon, tag = name.rpartition(":")
+    if not colon or "/" in tag:  # the colon is that of a port
+        return name, ""
+    return repository, tag
+
+
+@lru_cache(maxsize=4096)
+def os_of(image: str) -> Os | None:
+    """The system an image is for; None when its name does not say."""
+    repository, tag = split(image.lower())
+    words = _WORDS.split(tag)
+    if repository in _NOT_WINDOWS:
+        return "linux"
+    if _WINDOWS_WORDS.intersection(words) or _WINDOWS_VERSION.search(tag):
+        return "windows"
+    if not _LINUX_WORDS.isdisjoint(words) or any(_LINUX_PREFIX.match(word) for word in words):
+        return "linux"
+    hub = repository.removeprefix("docker.io/")
+    if _among(repository, _WINDOWS_REPOSITORIES) or _among(hub, _WINDOWS_REPOSITORIES):
+        return "windows"
+    last = _WORDS.split(hub.rpartition("/")[2])
+    if (last[-1] in _WINDOWS_WORDS and len(last) > 1) or "servercore" in last or "nanoserver" in last:
+        return "windows"
+    if hub.removeprefix("library/") in _LINUX_LIBRARY or _among(repository, _LINUX_REPOSITORIES):
+        return "linux"
+    return None
+
+
+def build_of(image: str) -> Build | None:
+    """The build of Windows that an image's tag tells of, if its name says that it is for Windows."""
+    return of_tag(split(image)[1]) if os_of(image) == "windows" else None
+
+
+def _among(repository: str, names: tuple[str, ...]) -> bool:
+    return any(repository == name or (name.endswith("/") and repository.startswith(name)) for name in names)

@@ -1,0 +1,216 @@
+"""For which system a pod is made: what its spec says of it, how firmly, and where.
+
+Admission, lint and the webhook ask this first, because what Windows cannot do concerns nobody else. Wrong answers cost
+trust, so signs have weights: a pod that can run on Linux nodes only is for Linux whatever else it says; the name of an image
+counts when nothing firmer speaks. No rule about Windows is here, and no I/O: RuntimeClasses are handed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, Literal, NamedTuple
+
+from transom.windows.images import os_of
+
+Os = Literal["windows", "linux"]
+Steps = tuple[str | int, ...]
+# Gives the RuntimeClass of a name, None if it is not known.
+RuntimeClasses = Callable[[str], Mapping[str, Any] | None]
+
+# pinned: the scheduler puts it on nodes of that system only. said: its author says so, the scheduler does not know.
+# likely: the images tell. hinted: it tolerates a taint of Windows nodes, which pods for Linux may do as well.
+Weight = Literal["pinned", "said", "likely", "hinted"]
+_WEIGHTS: Final[tuple[Weight, ...]] = ("pinned", "said", "likely", "hinted")
+
+OS_LABELS: Final = ("kubernetes.io/os", "beta.kubernetes.io/os")
+BUILD_LABEL: Final = "node.kubernetes.io/windows-build"
+# Labels of providers; the value begins with "windows" for Windows, else the node has Linux.
+_PROVIDER_LABELS: Final = ("cloud.google.com/gke-os-distribution", "kubernetes.azure.com/os-sku")
+# The keys by which people taint Windows nodes.
+TAINT_KEYS: Final = ("os", "kubernetes.io/os", "beta.kubernetes.io/os", "node.kubernetes.io/os")
+_WINDOWS_HANDLERS: Final = ("runhcs", "windows", "wcow")
+_CONTAINERS: Final = ("initContainers", "containers", "ephemeralContainers")
+
+
+class Sign(NamedTuple):
+    """One thing in a pod that tells of its system."""
+
+    os: Os
+    weight: Weight
+    steps: Steps  # from the pod or template
+    text: str  # "nodeSelector kubernetes.io/os=windows"
+
+
+class Verdict(NamedTuple):
+    os: Os | None  # None: nothing tells
+    weight: Weight
+    sign: Sign | None  # the firmest
+    signs: tuple[Sign, ...]
+
+    @property
+    def windows(self) -> bool:
+        return self.os == "windows"
+
+    @property
+    def pinned(self) -> bool:
+        return self.weight == "pinned" and self.os is not None
+
+
+_UNTOLD: Final = Verdict(None, "hinted", None, ())
+
+
+def _no_classes(_: str) -> None:
+    return None
+
+
+def verdict(pod: Mapping[str, Any], runtime_classes: RuntimeClasses = _no_classes) -> Verdict:
+    """For a pod, or a template of pods (something with `spec`)."""
+    spec = pod.get("spec")
+    if not isinstance(spec, Mapping):
+        return _UNTOLD
+    signs = tuple(_signs(spec, runtime_classes))
+    for weight in _WEIGHTS:
+        told = [sign for sign in signs if sign.weight == weight]
+        if told:
+            # Images of both systems in one pod are the business of those who look after Windows.
+            first = next((sign for sign in told if weight == "likely" and sign.os == "windows"), told[0])
+            return Verdict(first.os, weight, first, signs)
+    return _UNTOLD
+
+
+def _signs(spec: Mapping[str, Any], runtime_classes: RuntimeClasses) -> Iterator[Sign]:
+    yield from _selectors(spec)
+    yield from _runtime_class(spec, runtime_classes)
+    yield from _said(spec)
+    yield from _tolerations(spec)
+    yield from _images(spec)
+
+
+def _selectors(spec: Mapping[str, Any]) -> Iterator[Sign]:
+    for steps, key, value in _node_selector(spec.get("nodeSelector"), ("spec", "nodeSelector")):
+        os = _label_says(key, value)
+        if os is not None:
+            yield Sign(os, "pinned", steps, f"nodeSelector {key}={value}")
+    affinity = _inner(spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+    os, at = affinity_os(affinity)
+    if os is not None:
+        base = ("spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+        yield Sign(os, "pinned", base + at, f"node affinity for {os.capitalize()} nodes")
+
+
+def _node_selector(selector: Any, steps: Steps) -> Iterator[tuple[Steps, str, str]]:
+    if isinstance(selector, Mapping):
+        for key, value in selector.items():
+            if isinstance(key, str) and isinstance(value, str):
+                yield (*steps, key), key, value
+
+
+def _label_says(key: str, value: str) -> Os | None:
+    if key in OS_LABELS:
+        lower = value.lower()
+        return "windows" if lower == "windows" else "linux" if lower == "linux" else None
+    if key == BUILD_LABEL and value:
+        return "windows"
+    if key in _PROVIDER_LABELS and value:
+        return "windows" if value.lower().startswith("windows") else "linux"
+    return None
+
+
+def affinity_os(required: Any) -> tuple[Os | None, Steps]:
+    """The one system whose nodes required terms select, and where the first of them says so."""
+    terms = _inner(required, "nodeSelectorTerms")
+    if not isinstance(terms, list) or not terms:
+        return None, ()
+    found: set[Os | None] = set()
+    at: Steps = ()
+    for i, term in enumerate(terms):
+        os, inner = _term_os(term)
+        found.add(os)
+        at = at or ("nodeSelectorTerms", i, *inner)
+    os = found.pop()
+    return (os, at) if not found else (None, ())
+
+
+def _term_os(term: Any) -> tuple[Os | None, Steps]:
+    expressions = _inner(term, "matchExpressions")
+    for i, wanted in enumerate(expressions if isinstance(expressions, list) else ()):
+        key, operator, values = _inner(wanted, "key"), _inner(wanted, "operator"), _inner(wanted, "values")
+        if key == BUILD_LABEL and operator in ("In", "Exists"):
+            return "windows", ("matchExpressions", i)
+        if not isinstance(values, list) or not values:
+            continue
+        if operator == "In":
+            said = {_label_says(key, value) if isinstance(value, str) else None for value in values}
+            if len(said) == 1 and (os := said.pop()) is not None:
+                return os, ("matchExpressions", i)
+        elif operator == "NotIn" and key in OS_LABELS:
+            lower = {str(value).lower() for value in values}
+            if "windows" in lower and "linux" not in lower:
+                return "linux", ("matchExpressions", i)
+            if "linux" in lower and "windows" not in lower:
+                return "windows", ("matchExpressions", i)
+    return None, ()
+
+
+def _runtime_class(spec: Mapping[str, Any], runtime_classes: RuntimeClasses) -> Iterator[Sign]:
+    name = spec.get("runtimeClassName")
+    if not isinstance(name, str) or not name:
+        return
+    steps = ("spec", "runtimeClassName")
+    known = runtime_classes(name)
+    if known is None:
+        if any(word in name.lower() for word in _WINDOWS_HANDLERS):
+            yield Sign("windows", "said", steps, f"RuntimeClass {name}")
+        return
+    for _, key, value in _node_selector(_inner(known, "scheduling", "nodeSelector"), ()):
+        os = _label_says(key, value)
+        if os is not None:
+            yield Sign(os, "pinned", steps, f"RuntimeClass {name}, which selects {key}={value}")
+            return
+    handler = known.get("handler")
+    if isinstance(handler, str) and any(word in handler.lower() for word in _WINDOWS_HANDLERS):
+        yield Sign("windows", "said", steps, f"RuntimeClass {name} with the handler {handler}")
+
+
+def _said(spec: Mapping[str, Any]) -> Iterator[Sign]:
+    os = _inner(spec, "os", "name")
+    if os in ("windows", "linux"):
+        yield Sign(os, "said", ("spec", "os", "name"), f"spec.os is {os}")
+    if _inner(spec, "securityContext", "windowsOptions"):
+        yield Sign("windows", "said", ("spec", "securityContext", "windowsOptions"), "windowsOptions")
+    for steps, container in containers(spec):
+        if _inner(container, "securityContext", "windowsOptions"):
+            yield Sign("windows", "said", (*steps, "securityContext", "windowsOptions"), "windowsOptions")
+
+
+def _tolerations(spec: Mapping[str, Any]) -> Iterator[Sign]:
+    tolerations = spec.get("tolerations")
+    for i, one in enumerate(tolerations if isinstance(tolerations, list) else ()):
+        key, value = _inner(one, "key"), _inner(one, "value")
+        if key in TAINT_KEYS and isinstance(value, str) and value.lower() == "windows":
+            yield Sign("windows", "hinted", ("spec", "tolerations", i), f"it tolerates the taint {key}={value}")
+
+
+def _images(spec: Mapping[str, Any]) -> Iterator[Sign]:
+    for steps, container in containers(spec):
+        image = container.get("image")
+        os = os_of(image) if isinstance(image, str) else None
+        if os is not None:
+            yield Sign(os, "likely", (*steps, "image"), f"the image {image}")
+
+
+def containers(spec: Any) -> Iterator[tuple[Steps, Mapping[str, Any]]]:
+    """All containers of a pod's spec, with their places in the pod."""
+    for name in _CONTAINERS:
+        listed = _inner(spec, name)
+        for i, container in enumerate(listed if isinstance(listed, list) else ()):
+            if isinstance(container, Mapping):
+                yield ("spec", name, i), container
+
+
+def _inner(value: Any, *keys: str) -> Any:
+    for key in keys:
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(key)
+    return value
