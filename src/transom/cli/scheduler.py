@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from transom.cli import console
+from transom.cli.switches import Switch
 
 HELP = """\
 Run the scheduler in the foreground against the API server of a kubeconfig, until interrupted.
@@ -15,7 +16,7 @@ that holds the lease kube-system/kube-scheduler works, the others stand by. `tra
 needs none of this, but pods with another schedulerName can have a scheduler of their own."""
 EXAMPLES = """\
   transom scheduler --kubeconfig ./kubeconfig
-  transom scheduler --kubeconfig ./kubeconfig --config ./scheduler.yaml --no-leader-elect"""
+  transom scheduler --kubeconfig ./kubeconfig --config ./scheduler.yaml --leader-elect=false"""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +25,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--config", type=Path, metavar="FILE", help="a KubeSchedulerConfiguration (kubescheduler.config.k8s.io/v1beta1)"
     )
     parser.add_argument(
-        "--leader-elect", action=argparse.BooleanOptionalAction, default=None,
+        "--leader-elect", action=Switch, default=None,
         help="work only while holding the lease (default: as the configuration says, else yes)",
     )
 

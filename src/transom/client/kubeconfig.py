@@ -49,6 +49,7 @@ class Target:
     headers: dict[str, str] = field(default_factory=dict)
     token_file: TokenFile | None = None
     namespace: str = "default"
+    authority: str = ""  # the certificates (PEM) the server is known by, when the kubeconfig brings its own
 
     def head(self) -> str:
         """The headers that every request carries, as they go over the wire."""
@@ -95,7 +96,10 @@ def in_cluster() -> Target:
         raise KubeconfigError("this process does not run in a pod with a service account")
     tls = ssl.create_default_context(cafile=_ACCOUNT / "ca.crt")
     namespace = (_ACCOUNT / "namespace").read_text().strip()
-    return Target(host, int(port), tls, token_file=TokenFile(_ACCOUNT / "token"), namespace=namespace)
+    return Target(
+        host, int(port), tls, token_file=TokenFile(_ACCOUNT / "token"), namespace=namespace,
+        authority=(_ACCOUNT / "ca.crt").read_text(),
+    )
 
 
 def _read(file: Path, missing_ok: bool) -> dict[str, Any] | None:
@@ -134,13 +138,15 @@ def _target(
     if url.scheme not in ("http", "https") or not url.hostname:
         raise KubeconfigError(f"the cluster's server {cluster.get('server')!r} is not a URL")
     secure = url.scheme == "https"
-    tls = _tls(cluster, cluster_folder, user, user_folder) if secure else None
+    authority = _material(cluster, cluster_folder, "certificate-authority") if secure else None
+    tls = _tls(cluster, authority, user, user_folder) if secure else None
     headers = _identity(user)
     token_file = user.get("tokenFile")
     return Target(
         url.hostname, url.port or (443 if secure else 80), tls, cluster.get("tls-server-name") or "",
         url.path.rstrip("/"), headers,
         TokenFile(user_folder / token_file) if token_file and "Authorization" not in headers else None, namespace,
+        authority.decode() if authority else "",
     )
 
 
@@ -157,9 +163,8 @@ def _identity(user: dict[str, Any]) -> dict[str, str]:
 
 
 def _tls(
-    cluster: dict[str, Any], cluster_folder: Path, user: dict[str, Any], user_folder: Path
+    cluster: dict[str, Any], authority: bytes | None, user: dict[str, Any], user_folder: Path
 ) -> ssl.SSLContext:
-    authority = _material(cluster, cluster_folder, "certificate-authority")
     certificate = _material(user, user_folder, "client-certificate")
     key = _material(user, user_folder, "client-key")
     try:
