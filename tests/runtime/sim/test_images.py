@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.runtime.sim import rig
+
+from transom.runtime.api import Auth, RuntimeFailure
+from transom.runtime.sim.catalogue import CatalogueError, catalogue_with, parse_catalogue, parse_size
+from transom.runtime.sim.engine import Flavour
+from transom.runtime.sim.names import parse
+
+MINE = """
+images:
+- name: registry.example/secret
+  private: true
+- name: registry.example/locked
+  private: {ann: word}
+- name: registry.example/old
+  windows: [14393]
+  manifest: single
+- name: registry.example/new
+  windows: [20348]
+  manifest: single
+- name: registry.example/listed
+  windows: [14393, 20348]
+- name: nginx
+  tags: [mine]
+  user: "4711:99"
+  size: 2GB
+"""
+
+
+@pytest.mark.parametrize(
+    ("image", "whole", "familiar"),
+    [
+        ("nginx", "docker.io/library/nginx:latest", "nginx"),
+        ("me/app:1", "docker.io/me/app:1", "me/app"),
+        ("index.docker.io/me/app", "docker.io/me/app:latest", "me/app"),
+        ("localhost/app", "localhost/app:latest", "localhost/app"),
+        ("host:5000/app:2", "host:5000/app:2", "host:5000/app"),
+        ("mcr.microsoft.com/windows/nanoserver:1809", "mcr.microsoft.com/windows/nanoserver:1809",
+         "mcr.microsoft.com/windows/nanoserver"),
+        ("nginx:1.19@sha256:" + "a" * 64, "docker.io/library/nginx@sha256:" + "a" * 64, "nginx"),
+    ],
+)  # fmt: skip
+def test_names_are_made_whole(image: str, whole: str, familiar: str) -> None:
+    assert (str(parse(image)), parse(image).familiar) == (whole, familiar)
+
+
+PULLS: list[tuple[str, Flavour, int, str, str]] = [
+    ("windows", "docker", 17763, "k8s.gcr.io/pause:3.2",
+     "Unknown: no matching manifest for windows/amd64 10.0.17763 in the manifest list entries"),
+    ("windows", "containerd", 17763, "mcr.microsoft.com/windows/servercore:1909",
+     'NotFound: failed to pull and unpack image "mcr.microsoft.com/windows/servercore:1909": '
+     "no match for platform in manifest: not found"),
+    ("windows", "docker", 17763, "mcr.microsoft.com/windows/servercore:1909",
+     "Unknown: no matching manifest for windows/amd64 10.0.17763 in the manifest list entries"),
+    ("windows", "docker", 17763, "registry.example/new",
+     "Unknown: a Windows version 10.0.20348-based image is incompatible with a 10.0.17763 host"),
+    ("windows", "docker", 17763, "someone/linux-app",
+     'Unknown: image operating system "linux" cannot be used on this platform'),
+    ("linux", "docker", 0, "someone/windows-app:ltsc2019",
+     'Unknown: image operating system "windows" cannot be used on this platform'),
+    ("linux", "docker", 0, "mcr.microsoft.com/windows/nanoserver:1809",
+     "Unknown: no matching manifest for linux/amd64 in the manifest list entries"),
+    ("linux", "docker", 0, "nginx:1.161",
+     "Unknown: Error response from daemon: manifest for nginx:1.161 not found: manifest unknown: manifest unknown"),
+    ("linux", "containerd", 0, "nginx:1.161",
+     'NotFound: failed to pull and unpack image "docker.io/library/nginx:1.161": failed to resolve reference '
+     '"docker.io/library/nginx:1.161": docker.io/library/nginx:1.161: not found'),
+    ("linux", "docker", 0, "nonexistent-image",
+     "Unknown: Error response from daemon: pull access denied for nonexistent-image, repository does not exist or may "
+     "require 'docker login': denied: requested access to the resource is denied"),
+    ("linux", "docker", 0, "registry.invalid/app:1",
+     "Unknown: Error response from daemon: Get https://registry.invalid/v2/: dial tcp: lookup registry.invalid: no such host"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("os", "flavour", "build", "image", "failure"), PULLS)
+def test_what_cannot_be_pulled_says_why(os: str, flavour: Flavour, build: int, image: str, failure: str) -> None:
+    async def test() -> None:
+        r = rig.make(os, flavour, build=build or 17763, catalogue=catalogue_with(MINE, "mine"))  # type: ignore[arg-type]
+        with pytest.raises(RuntimeFailure) as raised:
+            await r.do(r.runtime.pull_image(image))
+        assert f"{raised.value.code}: {raised.value.description}" == failure
+
+    rig.run(test)
+
+
+def test_images_of_older_builds_are_pulled_by_docker_and_not_by_containerd() -> None:
+    async def test() -> None:
+        mine = catalogue_with(MINE, "mine")
+        for image in ("registry.example/old", "registry.example/listed"):
+            r = rig.make("windows", "docker", catalogue=mine)
+            assert await r.do(r.runtime.pull_image(image))
+        r = rig.make("windows", "containerd", catalogue=mine)
+        assert await r.do(r.runtime.pull_image("registry.example/old"))
+        with pytest.raises(RuntimeFailure):
+            await r.do(r.runtime.pull_image("registry.example/listed"))
+
+    rig.run(test)
+
+
+def test_private_images_want_credentials() -> None:
+    async def test() -> None:
+        r = rig.make(catalogue=catalogue_with(MINE, "mine"))
+        with pytest.raises(RuntimeFailure, match="pull access denied"):
+            await r.do(r.runtime.pull_image("registry.example/secret"))
+        assert await r.do(r.runtime.pull_image("registry.example/secret", Auth("anyone", "x")))
+        with pytest.raises(RuntimeFailure, match="incorrect username or password"):
+            await r.do(r.runtime.pull_image("registry.example/locked", Auth("ann", "wrong")))
+        assert await r.do(r.runtime.pull_image("registry.example/locked", Auth("ann", "word")))
+
+    rig.run(test)
+
+
+def test_an_image_has_an_id_tags_digests_and_a_user() -> None:
+    async def test() -> None:
+        mine = catalogue_with(MINE, "mine")
+        docker, containerd = rig.make(catalogue=mine), rig.make(flavour="containerd", catalogue=mine)
+        reference = await docker.do(docker.runtime.pull_image("nginx:mine"))
+        image = docker.runtime.image("nginx:mine")
+        assert image is not None
+        assert (image.tags, image.digests, image.uid, image.size) == (("nginx:mine",), (reference,), 4711, 2_000_000_000)
+        assert docker.runtime.image(image.id) == docker.runtime.image(reference) == image
+        assert docker.runtime.image("nginx") is None
+        assert await containerd.do(containerd.runtime.pull_image("nginx:mine")) == image.id
+        other = containerd.runtime.image(image.id)
+        assert other is not None
+        assert other.tags == ("docker.io/library/nginx:mine",)
+        await docker.runtime.remove_image(image.id)
+        assert docker.runtime.images() == []
+        assert docker.runtime.image(reference) is None
+
+    rig.run(test)
+
+
+def test_a_pull_takes_time_and_room_once() -> None:
+    async def test() -> None:
+        r = rig.make()
+        used = r.host.disk().used
+        pulls = [asyncio.ensure_future(r.runtime.pull_image("nginx")) for _ in range(2)]
+        await r.clock.run_for(0.1)
+        assert not any(pull.done() for pull in pulls)
+        await r.clock.run_for(0.1)
+        assert all(pull.done() for pull in pulls)
+        assert r.host.disk().used - used == r.runtime.image_filesystem().used == 133_000_000
+        r.host.fill_disk()
+        with pytest.raises(RuntimeFailure, match="no space left on device"):
+            await r.do(r.runtime.pull_image("redis"))
+
+    rig.run(test)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("[]", "a mapping with the key images is wanted"),
+        ("images: [{size: 1MB}]", "images[0]: a name is wanted"),
+        ("images: [{name: a, colour: red}]", "images[0]: unknown field 'colour'"),
+        ("images: [{name: a, size: big}]", "not a size: 'big'"),
+        ("images: [", "while parsing"),
+    ],
+)
+def test_a_bad_catalogue_is_refused(text: str, complaint: str) -> None:
+    with pytest.raises(CatalogueError) as raised:
+        parse_catalogue(text, "mine.yaml")
+    assert complaint in str(raised.value)
+
+
+def test_sizes() -> None:
+    assert [parse_size(text) for text in ("10", "1.5kB", "2MiB", "5GB", 7)] == [10, 1500, 2 << 20, 5 * 10**9, 7]
