@@ -1,0 +1,95 @@
+"""A cluster with Linux and Windows nodes, and a namespace in it for each test."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.conftest import Cluster, Kubectl, kubectl_binaries, running_cluster
+
+MANIFESTS = Path(__file__).parent / "manifests"
+PATIENCE = "90s"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A namespace, and short ways to put things there and to look at them."""
+
+    kubectl: Kubectl
+    namespace: str
+
+    def __call__(self, *args: str, **more: Any) -> str:
+        return self.kubectl("--namespace", self.namespace, *args, **more).stdout
+
+    def refused(self, *args: str) -> str:
+        done = self.kubectl("--namespace", self.namespace, *args, check=False)
+        assert done.returncode != 0, done.stdout
+        return done.stderr
+
+    def apply(self, *names: str) -> str:
+        return self("apply", *(arg for name in names for arg in ("--filename", str(MANIFESTS / f"{name}.yaml"))))
+
+    def ready(self, *what: str) -> None:
+        """Wait for pods to be ready, and for whatever keeps pods to have them all."""
+        for name in what:
+            if name.startswith("pod/"):
+                self("wait", "--for=condition=Ready", name, f"--timeout={PATIENCE}", timeout=120)
+            else:
+                self("rollout", "status", name, f"--timeout={PATIENCE}", timeout=120)
+
+    def object(self, *what: str) -> Any:
+        return json.loads(self("get", *what, "--output", "json"))
+
+    def pods(self, selector: str) -> list[Any]:
+        return list(self.object("pods", "--selector", selector)["items"])
+
+    def event(self, pod: str, reason: str) -> str:
+        """The message of the first event of this reason about a pod, as soon as there is one."""
+        wanted = f"involvedObject.name={pod},reason={reason}"
+        command = [self.kubectl.binary, "--namespace", self.namespace, "get", "events", "--watch",
+                   f"--field-selector={wanted}", "--output=jsonpath={.message}{'\\n'}"]
+        with subprocess.Popen(command, env=self.kubectl.cluster.env, stdout=subprocess.PIPE, text=True) as watching:
+            assert watching.stdout is not None
+            try:
+                return watching.stdout.readline().rstrip("\n")
+            finally:
+                watching.kill()
+
+    def exec(self, pod: str, *command: str, stdin: str | None = None) -> str:
+        """What a command says in a pod, with the line ends of this side."""
+        options = ("--stdin",) if stdin is not None else ()
+        return self("exec", *options, pod, "--", *command, stdin=stdin).replace("\r\n", "\n")
+
+
+@pytest.fixture(scope="session")
+def mixed_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with running_cluster(tmp_path_factory.mktemp("mixed")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def mixed_kubectl(mixed_cluster: Cluster) -> Kubectl:
+    binaries = kubectl_binaries()
+    if not binaries:
+        pytest.skip("no kubectl on this machine")
+    return Kubectl(binaries[-1], mixed_cluster)
+
+
+@pytest.fixture
+def place(mixed_kubectl: Kubectl) -> Iterator[Place]:
+    name = f"test-{secrets.token_hex(4)}"
+    mixed_kubectl("create", "namespace", name)
+    yield Place(mixed_kubectl, name)
+    mixed_kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture
+def default_place(mixed_kubectl: Kubectl) -> Place:
+    """For manifests that name the default namespace themselves."""
+    return Place(mixed_kubectl, "default")
