@@ -106,6 +106,7 @@ async def serve(config: ClusterConfig, pki: ClusterPki, sockets: Sequence[socket
             running.append(components.create_task(nodes.run(api, report)))
             await nodes.ready_or(stopping)
             report("")
+            await _define_credential_specs(api)
         for name, life in after.items():
             start(name, life)
         await stopping.wait()
@@ -189,11 +190,25 @@ def _build(config: ClusterConfig, pki: ClusterPki, nodes: NodesPart | None) -> A
         service_cidr=config.service_cidr,
         node_ports=config.node_ports,
         feature_gates=gates(config.feature_gates),
+        gmsa=nodes is not None,
         service_account_key=pki.service_account_key.read_bytes(),
         ca=pki.ca.read_bytes(),
         front_proxy_ca=pki.front_proxy_ca.read_bytes(),
         front_proxy=ClientPair(pki.front_proxy_client_cert, pki.front_proxy_client_key),
     ))
+
+
+async def _define_credential_specs(api: ApiServer) -> None:
+    """The custom resource that admission knows in clusters with nodes. Last, because schemas are slow to import."""
+    from transom.apiserver import gmsa
+    from transom.apiserver.inprocess import InProcessClient
+    from transom.apiserver.server import SERVER_USER
+    from transom.machinery.errors import ApiError
+
+    try:
+        await gmsa.ensure(InProcessClient(api, SERVER_USER))
+    except ApiError:
+        log.exception("credential specs of managed service accounts cannot be defined")
 
 
 async def _scheduler(api: ApiServer, config: ClusterConfig) -> None:
