@@ -1,4 +1,11 @@
-"""Nodes on virtual time: an API server on a memory store, and beside it the core of a kubelet with fakes around it."""
+"""Nodes on virtual time: an API server on a memory store, and beside it a kubelet.
+
+`core` gives the core of a kubelet with fakes around it, `node` a whole one on a simulated machine and runtime:
+
+    def test_it(node):
+        async def scenario(node: Node) -> None: ...
+        node("linux", scenario)  # or "windows"; settings of KubeletConfig may follow
+"""
 
 from __future__ import annotations
 
@@ -6,6 +13,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from socket import socket
 from typing import Any
 
 import pytest
@@ -17,19 +25,23 @@ from transom.client.api import Unreachable
 from transom.client.events import EventRecorder
 from transom.client.resources import EVENTS, NODES, PODS, SERVICE_ACCOUNTS
 from transom.hosts.linux import LinuxHost
+from transom.hosts.windows.host import WindowsHost
 from transom.kit.clock import VirtualClock
-from transom.kubelet import os_linux
+from transom.kubelet import os_linux, os_windows
 from transom.kubelet.base import Env
 from transom.kubelet.config import KubeletConfig
 from transom.kubelet.core import Core
+from transom.kubelet.kubelet import Kubelet
 from transom.kubelet.parts import PodSource
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
+from transom.network.model import ModelDataplane, NodeNetwork
+from transom.runtime.sim.engine import SimRuntime
 from transom.store.memory import MemoryStore
 
 from .fakes import FakeParts, FakeRuntime
 
-NODE = "node1"
+NODE, IP = "node1", "192.168.0.1"
 
 
 class NoServices:
@@ -117,7 +129,7 @@ class CoreNode(Cluster):
         events = EventRecorder(client, "kubelet", self.clock, self.rng, host=NODE)
         node = await self.client.get(NODES, "", NODE)
         env = Env(
-            KubeletConfig(NODE, "192.168.0.1"), os_linux.RULES, client, self.clock, self.rng, events, self.host,
+            KubeletConfig(NODE, IP), os_linux.RULES, client, self.clock, self.rng, events, self.host,
             self.runtime, NoServices(), no_dial, lambda: node,  # type: ignore[arg-type]
         )
         parts = self.parts
@@ -150,6 +162,74 @@ class CoreNode(Cluster):
     async def stop(self) -> None:
         await self.stop_kubelet()
         await self.api.stop()
+
+
+class Node(Cluster):
+    """A whole node: machine, runtime, network and kubelet. `runtime` and `host` stay while the kubelet is away."""
+
+    def __init__(self, os: str, flavour: Any = "docker", **settings: Any) -> None:
+        super().__init__()
+        self.windows = os == "windows"
+        self.host: Any = (WindowsHost if self.windows else LinuxHost)(NODE, self.clock)
+        self.dataplane = ModelDataplane()
+        self.network = NodeNetwork(self.dataplane, IP, reserved=3 if self.windows else 2)
+        self.network.use("10.244.1.0/24")
+        self.runtime = SimRuntime(
+            self.host, self.clock, self.rng, self.network, self.dataplane, flavour, addresses=(IP,)
+        )
+        if self.windows:
+            settings = {"cgroups_per_qos": False, "enforce_node_allocatable": (), "resolv_conf": "", **settings}
+        self.config = KubeletConfig(NODE, IP, cluster_dns=("10.96.0.10",), **settings)
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        await self.api.start()
+        await self.settle()
+        await self.client.create(SERVICE_ACCOUNTS, "default", {"metadata": {"name": "default", "namespace": "default"}})
+        await self.start_kubelet()
+        await self.settle(2)
+
+    async def start_kubelet(self) -> None:
+        client = self.node_client()
+        events = EventRecorder(client, "kubelet", self.clock, self.rng, host=NODE)
+        env = Env(
+            self.config, os_windows.RULES if self.windows else os_linux.RULES, client, self.clock, self.rng, events,
+            self.host, self.runtime, NoServices(), self._dial, lambda: None,
+        )
+        self.kubelet = Kubelet(env)
+        self._tasks = [asyncio.create_task(self.kubelet.run()), asyncio.create_task(events.run())]
+        await self.settle()
+
+    async def _dial(self, address: str, port: int) -> socket:
+        return await self.dataplane.connect(address, port, IP)
+
+    async def stop_kubelet(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def stop(self) -> None:
+        await self.stop_kubelet()
+        await self.api.stop()
+
+
+@pytest.fixture
+def node() -> Callable[..., None]:
+    """Runs a scenario on a whole node: node("linux", scenario, flavour="containerd", max_pods=3)."""
+
+    def run(os: str, scenario: Callable[[Node], Awaitable[None]], **settings: Any) -> None:
+        async def main() -> None:
+            made = Node(os, **settings)
+            async with asyncio.timeout(60):
+                await made.start()
+                try:
+                    await scenario(made)
+                finally:
+                    await made.stop()
+
+        asyncio.run(main())
+
+    return run
 
 
 @pytest.fixture

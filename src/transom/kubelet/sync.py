@@ -126,11 +126,12 @@ class PodSync:
     async def _act(self, worker: Worker, pod: Object, state: PodState, todo: actions.PodActions) -> Outcome:
         good = await self._starter.run(worker, pod, state, todo)
         self._parts.prober.sync(worker.uid)
+        # What was done is told by another look, as is everything that happened meanwhile. After a failure that look
+        # comes when a kubelet would have noticed the change in its runtime.
+        changed = self._read(worker) != state
         if not good:
-            self.refresh(worker)
-            return Outcome.FAILED
-        # What was done is told by another look, as is everything that happened meanwhile.
-        worker.again = worker.again or self._read(worker) != state
+            return Outcome.SOON if changed else Outcome.FAILED
+        worker.again = worker.again or changed
         return Outcome.OK
 
     def _network_ready(self, pod: Object) -> bool:

@@ -1,0 +1,199 @@
+"""Whole kubelets on simulated machines: pods as people write them, from their creation to their end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from transom.client.resources import CONFIG_MAPS, PODS
+
+from .conftest import Node
+
+BUSYBOX, SERVERCORE = "busybox:1.32", "mcr.microsoft.com/windows/servercore:ltsc2019"
+SLEEP = {"linux": (BUSYBOX, ["sleep", "1000"]), "windows": (SERVERCORE, ["ping", "-t", "localhost"])}
+
+
+def state(pod: Any, name: str = "c", kind: str = "containerStatuses") -> Any:
+    return next(s for s in pod["status"][kind] if s["name"] == name)
+
+
+def shell(script: str, name: str = "c", **more: Any) -> Any:
+    return {"name": name, "image": BUSYBOX, "command": ["sh", "-c", script], **more}
+
+
+async def phase(node: Node, name: str, wanted: str, seconds: int = 60) -> Any:
+    for _ in range(seconds):
+        pod = await node.pod(name)
+        if pod["status"]["phase"] == wanted:
+            return pod
+        await node.settle(1)
+    raise AssertionError(f"{name} is {pod['status']}")
+
+
+def log(node: Node, pod: Any, container: str = "c", attempt: int = 0) -> str:
+    meta = pod["metadata"]
+    path = f"/var/log/pods/{meta['namespace']}_{meta['name']}_{meta['uid']}/{container}/{attempt}.log"
+    lines = node.host.files.read(path).decode().splitlines()
+    return "\n".join(line.split(" ", 3)[3] for line in lines)
+
+
+@pytest.mark.parametrize("os", ["linux", "windows"])
+@pytest.mark.parametrize("flavour", ["docker", "containerd"])
+def test_a_pod_comes_and_goes(node: Any, os: str, flavour: str) -> None:
+    async def scenario(node: Node) -> None:
+        image, command = SLEEP[os]
+        await node.create(
+            "p", terminationGracePeriodSeconds=3, containers=[{"name": "c", "image": image, "command": command}]
+        )
+        pod = await phase(node, "p", "Running")
+        entry = state(pod)
+        assert entry["ready"] and entry["started"] and "running" in entry["state"]
+        assert entry["containerID"].startswith(flavour + "://") and entry["image"].endswith(image)
+        assert pod["status"]["podIP"].startswith("10.244.1.")
+        await node.client.delete(PODS, "default", "p")
+        await node.settle(10)
+        assert await node.missing("p")
+        assert not node.runtime.sandboxes() and not node.runtime.containers()
+        assert not [*node.kubelet.core.workers]
+        told = [(reason, text) for _, reason, text in await node.events() if not reason.startswith("Node")]
+        assert told[-5][0] == "Pulling" and told[-4][0] == "Pulled"
+        assert told[-3:] == [
+            ("Created", "Created container c"), ("Started", "Started container c"), ("Killing", "Stopping container c"),
+        ]
+
+    node(os, scenario, flavour=flavour)
+
+
+def test_init_containers_prepare_a_volume(node: Any) -> None:
+    async def scenario(node: Node) -> None:
+        mount = [{"name": "v", "mountPath": "/work"}]
+        await node.create(
+            "p", restartPolicy="Never", volumes=[{"name": "v", "emptyDir": {}}],
+            initContainers=[shell("echo hello > /work/x", "one", volumeMounts=mount),
+                            shell("echo world >> /work/x", "two", volumeMounts=mount)],
+            containers=[shell("cat /work/x; echo $HOSTNAME; echo bye > /dev/termination-log", volumeMounts=mount)],
+        )
+        pod = await phase(node, "p", "Succeeded")
+        assert log(node, pod) == "hello\nworld\np"
+        ended = state(pod)["state"]["terminated"]
+        assert (ended["exitCode"], ended["reason"], ended["message"]) == (0, "Completed", "bye\n")
+        assert [s["state"]["terminated"]["reason"] for s in pod["status"]["initContainerStatuses"]] == ["Completed"] * 2
+
+    node("linux", scenario)
+
+
+def test_a_container_crashes_again_and_again(node: Any) -> None:
+    async def scenario(node: Node) -> None:
+        await node.create("p", containers=[shell("echo oops; exit 3", terminationMessagePolicy="FallbackToLogsOnError")])
+        await node.settle(40)
+        pod = await node.pod("p")
+        entry = state(pod)
+        assert entry["restartCount"] >= 2
+        assert entry["state"]["waiting"]["reason"] == "CrashLoopBackOff"
+        last = entry["lastState"]["terminated"]
+        assert (last["exitCode"], last["reason"], last["message"]) == (3, "Error", "oops\n")
+        assert ("Warning", "BackOff", "Back-off restarting failed container") in await node.events()
+
+    node("linux", scenario)
+
+
+def test_a_container_that_fails_its_liveness_probe(node: Any) -> None:
+    async def scenario(node: Node) -> None:
+        probe = {"exec": {"command": ["cat", "/tmp/healthy"]}, "initialDelaySeconds": 5, "periodSeconds": 5}
+        script = "touch /tmp/healthy; sleep 30; rm -f /tmp/healthy; sleep 600"
+        await node.create("p", terminationGracePeriodSeconds=5, containers=[shell(script, livenessProbe=probe)])
+        await node.settle(25)
+        assert state(await node.pod("p"))["restartCount"] == 0
+        await node.settle(50)
+        pod = await node.pod("p")
+        assert state(pod)["restartCount"] == 1 and "running" in state(pod)["state"]
+        events = await node.events()
+        assert ("Normal", "Killing", "Container c failed liveness probe, will be restarted") in events
+        assert any(reason == "Unhealthy" and text.startswith("Liveness probe failed: ") for _, reason, text in events)
+
+    node("linux", scenario)
+
+
+def test_readiness_of_a_server(node: Any) -> None:
+    async def scenario(node: Node) -> None:
+        probe = {"httpGet": {"path": "/", "port": 80}, "periodSeconds": 1}
+        await node.create("p", containers=[
+            {"name": "c", "image": "nginx:1.19", "ports": [{"containerPort": 80}], "readinessProbe": probe}
+        ])
+        pod = await phase(node, "p", "Running")
+        await node.settle(3)
+        pod = await node.pod("p")
+        assert state(pod)["ready"]
+        assert {c["type"]: c["status"] for c in pod["status"]["conditions"]}["Ready"] == "True"
+
+    node("linux", scenario)
+
+
+def test_an_image_that_is_not_there(node: Any) -> None:
+    async def scenario(node: Node) -> None:
+        await node.create("p", containers=[{"name": "c", "image": "no-such-image:v1"}])
+        await node.settle(3)
+        assert state(await node.pod("p"))["state"]["waiting"]["reason"] == "ErrImagePull"
+        await node.settle(16)
+        waiting = state(await node.pod("p"))["state"]["waiting"]
+        assert waiting == {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "no-such-image:v1"'}
+
+    node("linux", scenario)
+
+
+def test_a_volume_that_cannot_be_mounted_yet(node: Any) -> None:
+    async def scenario(node: Node) -> None:
+        await node.create(
+            "p", volumes=[{"name": "v", "configMap": {"name": "m"}}],
+            containers=[shell("cat /m/key; echo; sleep 1000", volumeMounts=[{"name": "v", "mountPath": "/m"}])],
+        )
+        await node.settle(10)
+        pod = await node.pod("p")
+        assert state(pod)["state"]["waiting"]["reason"] == "ContainerCreating"
+        text = 'MountVolume.SetUp failed for volume "v" : configmap "m" not found'
+        assert ("Warning", "FailedMount", text) in await node.events()
+        await node.client.create(CONFIG_MAPS, "default", {"metadata": {"name": "m"}, "data": {"key": "value"}})
+        pod = await phase(node, "p", "Running")
+        await node.settle(1)
+        assert log(node, pod) == "value"
+
+    node("linux", scenario)
+
+
+def test_a_machine_reboots(node: Any) -> None:
+    async def scenario(node: Node) -> None:
+        await node.create("p", containers=[shell("sleep 1000")])
+        await node.create("done", restartPolicy="Never", containers=[shell("echo ok")])
+        await phase(node, "p", "Running")
+        await phase(node, "done", "Succeeded")
+        await node.stop_kubelet()
+        node.host.reboot()
+        await node.settle(5)
+        await node.start_kubelet()
+        await node.settle(20)
+        pod = await node.pod("p")
+        assert pod["status"]["phase"] == "Running" and state(pod)["restartCount"] == 1
+        assert ("Normal", "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.") in await node.events()
+        assert (await node.pod("done"))["status"]["phase"] == "Succeeded"
+
+    node("linux", scenario)
+
+
+def test_a_debugger_joins_a_pod(node: Any) -> None:
+    async def scenario(node: Node) -> None:
+        await node.create("p", containers=[shell("sleep 1000")])
+        await phase(node, "p", "Running")
+        body = {"spec": {"ephemeralContainers": [
+            {"name": "d", "image": BUSYBOX, "command": ["sh", "-c", "echo hi; exit 2"], "targetContainerName": "c"}
+        ]}}
+        await node.client.patch(
+            PODS, "default", "p", body, "application/strategic-merge-patch+json", subresource="ephemeralcontainers"
+        )
+        await node.settle(5)
+        pod = await node.pod("p")
+        entry = state(pod, "d", "ephemeralContainerStatuses")
+        assert entry["state"]["terminated"]["exitCode"] == 2 and entry["restartCount"] == 0
+        assert pod["status"]["phase"] == "Running" and log(node, pod, "d") == "hi"
+
+    node("linux", scenario)
