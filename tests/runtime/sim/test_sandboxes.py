@@ -148,7 +148,10 @@ def test_hyperv_isolation_takes_older_builds() -> None:
         old, new = "example/windows-app:1803", "example/windows-app:1909"
         annotation = {"experimental.windows.kubernetes.io/isolation-type": "hyperv"}
         r = rig.make("windows", "docker", hyperv_gate=True)
-        assert await r.container("ignore", image=old, sandbox=await r.sandbox(annotations=annotation))
+        sandbox = await r.sandbox(annotations=annotation)
+        assert r.runtime.sandboxes()[0].ips == ()  # the address is the container's
+        assert await r.container("ignore", image=old, sandbox=sandbox)
+        assert r.runtime.sandboxes()[0].ips == ("10.244.1.2",)
         off = rig.make("windows", "docker")
         with pytest.raises(RuntimeFailure):
             await off.container("ignore", image=old, sandbox=await off.sandbox(annotations=annotation))

@@ -31,8 +31,8 @@ class Isolation(NamedTuple):
 
 class SandboxRecord:
     __slots__ = (
-        "_view", "addresses", "config", "containers", "created", "handler", "id", "image", "isolation", "namespace",
-        "networked", "state", "table",
+        "_view", "addresses", "borrows_address", "config", "containers", "created", "handler", "id", "image", "isolation",
+        "namespace", "networked", "state", "table",
     )  # fmt: skip
 
     def __init__(self, identity: str, config: SandboxConfig, handler: str, created: float, image: Spec) -> None:
@@ -46,6 +46,7 @@ class SandboxRecord:
         self.namespace: NetworkNamespace | None = None
         self.networked = False  # the network plugin has given it something
         self.isolation = Isolation()
+        self.borrows_address = False  # it is its container's, and there while that one runs
         self.containers: list[ContainerRecord] = []
         self.table: Table | None = None  # when its containers share processes
         self._view: Sandbox | None = None
@@ -53,8 +54,12 @@ class SandboxRecord:
     def view(self) -> Sandbox:
         view = self._view
         if view is None:
-            view = self._view = Sandbox(self.id, self.config, self.state, self.created, self.handler, self.addresses)
+            shown = self.addresses if not self.borrows_address or self._runs() else ()
+            view = self._view = Sandbox(self.id, self.config, self.state, self.created, self.handler, shown)
         return view
+
+    def _runs(self) -> bool:
+        return any(container.state == "running" for container in self.containers)
 
     def changed(self) -> None:
         self._view = None
@@ -127,6 +132,7 @@ class ContainerRecord:
 
     def changed(self) -> None:
         self._view = None
+        self.sandbox.changed()
 
 
 def int32(code: int) -> int:

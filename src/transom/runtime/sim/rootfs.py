@@ -18,7 +18,7 @@ _BUSYBOX = (
 )  # fmt: skip
 _GNU = (
     "bash", "cat", "chmod", "chown", "cp", "date", "echo", "false", "grep", "hostname", "kill", "ln", "ls", "mkdir",
-    "mv", "ps", "pwd", "rm", "sed", "sh", "sleep", "sync", "tar", "touch", "true", "uname",
+    "mv", "pwd", "rm", "sed", "sh", "sleep", "sync", "tar", "touch", "true", "uname",
 )  # fmt: skip
 _DEBIAN = File(
     b'PRETTY_NAME="Debian GNU/Linux 10 (buster)"\nNAME="Debian GNU/Linux"\nVERSION_ID="10"\nVERSION="10 (buster)"\n'

@@ -44,6 +44,7 @@ async def run(core: Core, options: SandboxOptions, config: SandboxConfig, handle
         _check_handler(core, options, handler)
     sandbox = SandboxRecord(core.new_id(), config, handler, core.host.time(), image)
     sandbox.isolation = _isolation(core, options, config, handler)
+    sandbox.borrows_address = core.docker and sandbox.isolation.hyperv
     _enter(core, sandbox)
     try:
         await _start(core, sandbox)
