@@ -186,7 +186,7 @@ def test_failures_on_the_way_up(core: Any) -> None:
         node.parts.pull_failures["image"] = [ContainerFailure("ErrImagePull", "not found")]
         node.parts.config_failures = [ContainerFailure("CreateContainerConfigError", 'secret "s" not found')]
         node.runtime.fail["create_container"] = [RuntimeFailure("Unknown", "bad mount")]
-        node.runtime.fail["start_container"] = [RuntimeFailure("Unknown", "no such file")]
+        node.runtime.fail["start_container"] = [RuntimeFailure("Unknown", "no such file")] * 2
         await node.create("p")
         seen = []
         for _ in range(160):
