@@ -182,3 +182,17 @@ def test_an_empty_selector_means_none_in_the_old_version_and_all_in_the_new(play
         assert await counts(plane, "v1beta1") == (0, 0, 0, 0) and await counts(plane, "v1") == (1, 1, 0, 1)
 
     play(scenario, "disruption")
+
+
+def test_a_pod_that_is_taken_away_by_its_labels_counts_no_more(play: Play) -> None:
+    async def scenario(plane: Plane) -> None:
+        await quiet(plane)
+        for name in ("a", "b"):
+            await add_pod(plane, name)
+        await add_budget(plane, minAvailable=1)
+        assert await counts(plane) == (2, 2, 1, 1)
+        await plane.client.patch(PODS, NS, "a", {"metadata": {"labels": {"app": "elsewhere"}}})
+        await plane.settle()
+        assert await counts(plane) == (1, 1, 1, 0)
+
+    play(scenario, "disruption")

@@ -69,7 +69,7 @@ class Disruption:
         )
         self._budgets.add_handler(add=self._changed, update=lambda _, new: self._changed(new), delete=self._deleted)
         self._pods.add_handler(
-            add=self._pod_changed, update=lambda _, new: self._pod_changed(new), delete=self._pod_changed
+            add=self._pod_changed, update=self._pod_updated, delete=self._pod_changed
         )
 
     async def run(self) -> None:
@@ -85,10 +85,20 @@ class Disruption:
     def _deleted(self, budget: Object) -> None:
         self._selectors.pop(budget["metadata"]["uid"], None)
 
-    def _pod_changed(self, pod: Object) -> None:
+    def _pod_updated(self, old: Object, new: Object) -> None:
+        if old["metadata"].get("labels") != new["metadata"].get("labels"):
+            for budget in self._over(old):  # it may have lost the pod, and count it for ever otherwise
+                self._changed(budget)
+        self._pod_changed(new)
+
+    def _over(self, pod: Object) -> list[Object]:
         meta = pod["metadata"]
         labels = meta.get("labels") or {}
-        budgets = [b for b in self._budgets.list(meta["namespace"]) if self._takes(b, labels)]
+        return [b for b in self._budgets.list(meta["namespace"]) if self._takes(b, labels)]
+
+    def _pod_changed(self, pod: Object) -> None:
+        meta = pod["metadata"]
+        budgets = self._over(pod)
         if not budgets:
             return
         if len(budgets) > 1:
