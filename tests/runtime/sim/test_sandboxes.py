@@ -4,6 +4,7 @@ import pytest
 from tests.runtime.sim import rig
 
 from transom.runtime.api import LinuxSandbox, RuntimeFailure
+from transom.runtime.sim.engine import Flavour
 
 
 def test_a_sandbox_has_an_address_until_it_is_stopped() -> None:
@@ -162,5 +163,15 @@ def test_hyperv_isolation_takes_older_builds() -> None:
             await c.container("ignore", image=new, sandbox=sandbox)
         exact = await c.sandbox("runhcs-wcow-hypervisor-17134", uid="uid-2")
         assert await c.container("ignore", image=old, sandbox=exact)
+
+    rig.run(test)
+
+
+@pytest.mark.parametrize("build", [17763, 18362, 18363, 19041, 19042, 20348, 26100])
+@pytest.mark.parametrize("flavour", ["docker", "containerd"])
+def test_every_build_has_a_pause_image(build: int, flavour: Flavour) -> None:
+    async def test() -> None:
+        r = rig.make("windows", flavour, build=build)
+        assert await r.sandbox()
 
     rig.run(test)

@@ -45,8 +45,17 @@ from transom.runtime.sim.wishes import failing, of_container
 
 Flavour = Literal["docker", "containerd"]
 DEFAULT_VERSIONS = {"docker": "19.3.14", "containerd": "1.4.3"}
-DEFAULT_PAUSE = {"linux": "k8s.gcr.io/pause:3.2", "windows": "mcr.microsoft.com/oss/kubernetes/pause:1.4.1"}
 _STABLE_ABI_SINCE = {"docker": (23, 0), "containerd": (1, 6)}
+
+
+def default_pause_image(build: int) -> str:
+    """The usual one for a Windows build, or for Linux (0): 1.4.1 has nothing for Windows Server 2022 and later."""
+    if not build:
+        return "k8s.gcr.io/pause:3.2"
+    repository = "mcr.microsoft.com/oss/kubernetes/pause"
+    if build < 20348:
+        return f"{repository}:1.4.1"
+    return f"{repository}:3.6" if build == 20348 else "registry.k8s.io/pause:3.10.2"
 
 
 def _start(context: ProgramContext) -> Program:
@@ -98,7 +107,7 @@ class SimRuntime:
         )
         self._core.on_out_of_memory = lambda container, context: containers.out_of_memory(self._core, container, context)
         self._options = SandboxOptions(
-            sandbox_image or DEFAULT_PAUSE[identity.operating_system],
+            sandbox_image or default_pause_image(build),
             default_handlers(bool(build), build) if handlers is None else handlers,
             hyperv_gate,
         )
