@@ -178,7 +178,10 @@ class Node(Cluster):
             self.host, self.clock, self.rng, self.network, self.dataplane, flavour, addresses=(IP,)
         )
         if self.windows:
-            settings = {"cgroups_per_qos": False, "enforce_node_allocatable": (), "resolv_conf": "", **settings}
+            settings = {
+                "cgroups_per_qos": False, "enforce_node_allocatable": (), "resolv_conf": "",
+                "root_dir": "C:\\var\\lib\\kubelet", "pod_logs_dir": "C:\\var\\log\\pods", **settings,
+            }
         self.config = KubeletConfig(NODE, IP, cluster_dns=("10.96.0.10",), **settings)
         self._tasks: list[asyncio.Task[None]] = []
 

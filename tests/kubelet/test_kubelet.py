@@ -197,3 +197,45 @@ def test_a_debugger_joins_a_pod(node: Any) -> None:
         assert pod["status"]["phase"] == "Running" and log(node, pod, "d") == "hi"
 
     node("linux", scenario)
+
+
+def test_a_static_pod_and_its_mirror(node: Any) -> None:
+    async def scenario(node: Node) -> None:
+        files = node.host.files
+        files.mkdir("/etc/kubernetes/manifests")
+        manifest = "apiVersion: v1\nkind: Pod\nmetadata: {name: s}\nspec:\n  containers: [{name: c, image: 'busybox:1.32', " \
+            "command: [sleep, '1000']}]\n"
+        files.write("/etc/kubernetes/manifests/s.yaml", manifest.encode())
+        await node.settle(10)
+        mirror = await node.pod("s-node1")
+        assert mirror["status"]["phase"] == "Running"
+        assert mirror["metadata"]["ownerReferences"][0]["kind"] == "Node"
+        running = node.runtime.containers()
+        await node.client.delete(PODS, "default", "s-node1")
+        await node.settle(10)
+        again = await node.pod("s-node1")
+        assert again["metadata"]["uid"] != mirror["metadata"]["uid"] and again["status"]["phase"] == "Running"
+        assert node.runtime.containers() == running
+        files.write("/etc/kubernetes/manifests/s.yaml", manifest.replace("1000", "2000").encode())
+        await node.settle(60)
+        changed = await node.pod("s-node1")
+        assert changed["spec"]["containers"][0]["command"] == ["sleep", "2000"]
+        assert changed["status"]["phase"] == "Running"
+        files.remove("/etc/kubernetes/manifests/s.yaml")
+        await node.settle(60)
+        assert await node.missing("s-node1") and not node.runtime.sandboxes()
+
+    node("linux", scenario, static_pod_path="/etc/kubernetes/manifests")
+
+
+def test_a_node_that_is_full_refuses(node: Any) -> None:
+    async def scenario(node: Node) -> None:
+        await node.create("one", containers=[shell("sleep 1000")])
+        await node.create("two", containers=[shell("sleep 1000")])
+        await phase(node, "one", "Running")
+        status = (await phase(node, "two", "Failed"))["status"]
+        assert (status["reason"], status["message"]) == ("OutOfpods", (
+            "Pod Node didn't have enough resource: pods, requested: 1, used: 1, capacity: 1"
+        ))
+
+    node("linux", scenario, max_pods=1)
