@@ -10,9 +10,11 @@ import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from transom.apiserver.kubelets.options import KubeletOptions
 from transom.cluster.config import ClusterConfig
 from transom.cluster.pki import ClusterPki
 from transom.http.messages import Answer, Request
+from transom.http.outgoing import ClientPair
 from transom.network.model import ModelDataplane
 
 if TYPE_CHECKING:
@@ -32,6 +34,11 @@ class NodesPart:
         self._fleet: Fleet | None = None
         self._control: Control | None = None
         self._ready = asyncio.Event()
+
+    def kubelets(self) -> KubeletOptions:
+        """How the API server reaches kubelets and pods: through the modelled network, as whom kubelets trust."""
+        pair = ClientPair(self._pki.kubelet_client_cert, self._pki.kubelet_client_key)
+        return KubeletOptions(self.dataplane.connect, pair, self._pki.ca.read_bytes())
 
     async def run(self, api: ApiServer, report: Callable[[str], None]) -> None:
         from transom.cluster import nodes as specs
