@@ -57,12 +57,3 @@ class Backoff:
 
     def _expired(self, entry: _Entry, since: float) -> bool:
         return since - entry.updated > self._longest * 2
-
-
-def duration(seconds: float) -> str:
-    """Whole seconds as Go prints a duration: `10s`, `1m20s`, `5m0s`."""
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours}h{minutes}m{rest}s"
-    return f"{minutes}m{rest}s" if minutes else f"{rest}s"

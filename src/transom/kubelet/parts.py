@@ -121,12 +121,6 @@ KillPod = Callable[[Object, str, str, int | None], Awaitable[None]]
 when they are. For evictions; `grace` None leaves the pod's own."""
 
 
-class Runner(Protocol):
-    """A part with work of its own beside the pods: the node agent, the eviction manager, garbage collection, the server."""
-
-    async def run(self) -> None: ...
-
-
 class PodView(Protocol):
     """What the server, the eviction manager and statistics may ask about pods."""
 

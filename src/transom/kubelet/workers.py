@@ -50,8 +50,8 @@ class Worker:
     more. `reasons`: why containers could not be started."""
 
     __slots__ = (
-        "again", "backoff", "deadline", "finished", "gone", "interrupted", "kill", "pod", "probed", "reasons", "resync",
-        "task", "timer", "uid", "waits",
+        "again", "backoff", "deadline", "finished", "gone", "interrupted", "kill", "pod", "reasons", "resync", "task",
+        "timer", "uid", "waits",
     )
 
     def __init__(self, uid: str, pod: Object | None) -> None:
@@ -64,7 +64,6 @@ class Worker:
         self.resync = True
         self.gone = pod is None
         self.finished = False
-        self.probed = False
         self.kill: KillRequest | None = None
         self.waits = False
         self.interrupted = False

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from transom.kubelet.backoff import duration
 from transom.kubelet.config import KubeletConfig
 from transom.kubelet.osrules import OsRules
+from transom.machinery import goduration
 from transom.machinery.objects import Object
 
 _MI = 1 << 20
@@ -20,7 +20,7 @@ def kubelet_configuration(config: KubeletConfig, os: OsRules) -> Object:
     fields: dict[str, Any] = {
         "enableServer": True,
         "staticPodPath": config.static_pod_path,
-        "syncFrequency": duration(config.sync_frequency),
+        "syncFrequency": goduration.show(config.sync_frequency),
         "fileCheckFrequency": "20s",
         "httpCheckFrequency": "20s",
         "address": "0.0.0.0",
@@ -46,10 +46,10 @@ def kubelet_configuration(config: KubeletConfig, os: OsRules) -> Object:
         "clusterDomain": config.cluster_domain,
         "clusterDNS": list(config.cluster_dns),
         "streamingConnectionIdleTimeout": "4h0m0s",
-        "nodeStatusUpdateFrequency": duration(config.node_status_update_frequency),
-        "nodeStatusReportFrequency": duration(config.node_status_report_frequency),
+        "nodeStatusUpdateFrequency": goduration.show(config.node_status_update_frequency),
+        "nodeStatusReportFrequency": goduration.show(config.node_status_report_frequency),
         "nodeLeaseDurationSeconds": config.node_lease_duration_seconds,
-        "imageMinimumGCAge": duration(config.image_minimum_gc_age),
+        "imageMinimumGCAge": goduration.show(config.image_minimum_gc_age),
         "imageGCHighThresholdPercent": config.image_gc_high_threshold_percent,
         "imageGCLowThresholdPercent": config.image_gc_low_threshold_percent,
         "volumeStatsAggPeriod": "1m0s",
@@ -75,7 +75,7 @@ def kubelet_configuration(config: KubeletConfig, os: OsRules) -> Object:
         "evictionHard": dict(hard),
         "evictionSoft": dict(config.eviction_soft),
         "evictionSoftGracePeriod": dict(config.eviction_soft_grace_period),
-        "evictionPressureTransitionPeriod": duration(config.eviction_pressure_transition_period),
+        "evictionPressureTransitionPeriod": goduration.show(config.eviction_pressure_transition_period),
         "evictionMaxPodGracePeriod": config.eviction_max_pod_grace_period,
         "evictionMinimumReclaim": dict(config.eviction_minimum_reclaim),
         "podsPerCore": config.pods_per_core,
