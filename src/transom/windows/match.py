@@ -187,7 +187,8 @@ def _spread(field: Field) -> Iterator[tuple[str, ...]]:
 
 def _walk(node: _Node, value: Any, steps: Steps, hits: list[Hit], kind: str, whole: Mapping[str, Any]) -> None:
     for limit, field in node.ends:
-        if _meets(field, value) and _applies(limit, kind, whole):
+        told = bool(hits) and hits[-1].limit is limit and hits[-1].steps == steps
+        if not told and _meets(field, value) and _applies(limit, kind, whole):
             hits.append(Hit(limit, field, steps, value))
     if isinstance(value, Mapping):
         for key, limit, field in node.absent:
