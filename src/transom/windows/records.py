@@ -12,7 +12,6 @@ A path names what a record concerns from the root of the object: `spec.container
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
 Release = tuple[int, int]
@@ -54,8 +53,7 @@ class Target(NamedTuple):
     revision: int | None = None  # the patch level (UBR) of the build; None for one of today
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(NamedTuple):
     """What in an object a record concerns."""
 
     path: str
@@ -64,8 +62,7 @@ class Field:
     kind: str = "Pod"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limit:
+class Limit(NamedTuple):
     """Something that Windows cannot do, or does otherwise."""
 
     id: str  # "WIN-POD-003"; never used again for anything else
@@ -95,8 +92,7 @@ class Limit:
     topics: tuple[str, ...] = ()  # further words to find it by
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Support:
+class Support(NamedTuple):
     """Something that works on Windows, or how it is there: a rule, a default, a way to do it, a plan."""
 
     id: str  # "SUP-POD-001"
