@@ -16,6 +16,7 @@ from transom.cluster.errors import ClusterError
 from transom.kit.files import write_atomic
 
 DEFAULT_NAME = "transom"
+DEFAULT_POD_CIDR = "10.244.0.0/16"
 # Release -> the version reported, which is the last patch of that release.
 RELEASES = {
     "1.14": "v1.14.10",
@@ -39,7 +40,7 @@ class ClusterConfig:
     release: str = DEFAULT_RELEASE
     service_cidr: str = "10.96.0.0/16"
     node_ports: tuple[int, int] = (30000, 32767)
-    pod_cidr: str = "10.244.0.0/16"  # each node gets a /24 of it
+    pod_cidr: str = DEFAULT_POD_CIDR  # each node gets a /24 of it
     node_cidr: str = "172.20.0.0/16"  # addresses of nodes, known to the modelled network alone
     load_balancer_cidr: str = "127.100.0.0/16"  # loopback: no service of ours is ever announced to a network
     no_nodes: bool = False

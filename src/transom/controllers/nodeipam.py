@@ -112,8 +112,8 @@ class NodeRanges:
             if _ranges_of(live):
                 self._give_back(given)
                 return
-            meta = {"uid": live["metadata"]["uid"], "resourceVersion": live["metadata"]["resourceVersion"]}
-            body = {"metadata": meta, "spec": {"podCIDR": cidrs[0], "podCIDRs": cidrs}}
+            # No version: a kubelet writes its status all the time, and a range that is there cannot be changed anyway.
+            body = {"metadata": {"uid": live["metadata"]["uid"]}, "spec": {"podCIDR": cidrs[0], "podCIDRs": cidrs}}
             await self._client.patch(NODES, "", name, body, MERGE_PATCH)
         except ApiError as problem:
             self._give_back(given)

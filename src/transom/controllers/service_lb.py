@@ -48,14 +48,11 @@ class LoadBalancers:
         self._services = env.informers(SERVICES)
         self._nodes = env.informers(NODES)
         self._services.add_handler(add=self._added, update=self._updated, delete=self._deleted)
-        self._nodes.add_handler(
-            add=self._node_changed, update=lambda _, new: self._node_changed(new), delete=self._node_changed
-        )
+        self._nodes.add_handler(add=self._node_seen, update=lambda _, new: self._node_seen(new), delete=self._node_gone)
 
     async def run(self) -> None:
         await self._services.synced()
         await self._nodes.synced()
-        self._hosts = self._usable_hosts()
         # One worker: two must not take the same address.
         await work(self._queue, self._sync, (self._services, self._nodes))
 
@@ -87,19 +84,24 @@ class LoadBalancers:
         meta, other = old["metadata"], new["metadata"]
         return any(meta.get(field) != other.get(field) for field in ("annotations", "uid"))
 
-    def _usable_hosts(self) -> set[str]:
-        return {node["metadata"]["name"] for node in self._nodes.list() if _usable(node)}
+    def _node_seen(self, node: Object) -> None:
+        name = node["metadata"]["name"]
+        if _usable(node) == (name in self._hosts):
+            return
+        (self._hosts.discard if name in self._hosts else self._hosts.add)(name)
+        self._hosts_changed()
 
-    def _node_changed(self, _node: Object) -> None:
+    def _node_gone(self, node: Object) -> None:
+        if node["metadata"]["name"] in self._hosts:
+            self._hosts.discard(node["metadata"]["name"])
+            self._hosts_changed()
+
+    def _hosts_changed(self) -> None:
         if not self._nodes.has_synced:
             return
-        hosts = self._usable_hosts()
-        if hosts == self._hosts:
-            return
-        self._hosts = hosts
         for service in self._services.list():
             if _wanted(service) and FINALIZER in (service["metadata"].get("finalizers") or ()):
-                if hosts:
+                if self._hosts:
                     self._tell(service, "UpdatedLoadBalancer", "Updated load balancer with new hosts")
                 else:
                     self._warn_no_hosts(service)
@@ -128,7 +130,7 @@ class LoadBalancers:
         finalizers = service["metadata"].get("finalizers") or []
         if FINALIZER not in finalizers:
             service = await self._patch(service, {"metadata": {"finalizers": [*finalizers, FINALIZER]}})
-        if not self._usable_hosts():
+        if not self._hosts:
             self._warn_no_hosts(service)
         try:
             address = self._address(key, service)
