@@ -1,12 +1,14 @@
 """The builds of Windows Server that have containers: their names, and which image runs on which host.
 
 A build is known by its number (17763), the releases that have it (1809, ltsc2019) and its version in full (10.0.17763.1697).
-Only the builds matter here: a container of one release starts on a host of another if their builds fit.
+Only the builds matter here: a container of one release starts on a host of another if their builds fit. What a node can do
+for Services depends on the version of its host networking service (HNS), which a build has as well.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -19,6 +21,7 @@ class Build:
     product: str  # ProductName
     channel: Literal["LTSC", "SAC", "AC"]
     tags: tuple[str, ...]  # of base images; the first is the usual one
+    hns: tuple[int, int]  # the version of the host networking service
 
     @property
     def version(self) -> str:
@@ -33,20 +36,35 @@ class Build:
 BUILDS: Final = {
     build.number: build
     for build in (
-        Build(14393, 4169, "1607", "Windows Server 2016 Datacenter", "LTSC", ("ltsc2016", "1607", "sac2016")),
-        Build(16299, 1087, "1709", "Windows Server Datacenter", "SAC", ("1709",)),
-        Build(17134, 1130, "1803", "Windows Server Datacenter", "SAC", ("1803",)),
-        Build(17763, 1697, "1809", "Windows Server 2019 Datacenter", "LTSC", ("ltsc2019", "1809")),
-        Build(18362, 1256, "1903", "Windows Server Datacenter", "SAC", ("1903",)),
-        Build(18363, 1316, "1909", "Windows Server Datacenter", "SAC", ("1909",)),
-        Build(19041, 746, "2004", "Windows Server Datacenter", "SAC", ("2004",)),
-        Build(19042, 746, "20H2", "Windows Server Datacenter", "SAC", ("20H2",)),
-        Build(20348, 587, "21H2", "Windows Server 2022 Datacenter", "LTSC", ("ltsc2022", "21H2")),
-        Build(25398, 531, "23H2", "Windows Server 2022 Datacenter", "AC", ("23H2",)),
-        Build(26100, 2314, "24H2", "Windows Server 2025 Datacenter", "LTSC", ("ltsc2025", "24H2")),
+        Build(14393, 4169, "1607", "Windows Server 2016 Datacenter", "LTSC", ("ltsc2016", "1607", "sac2016"), (5, 0)),
+        Build(16299, 1087, "1709", "Windows Server Datacenter", "SAC", ("1709",), (6, 0)),
+        Build(17134, 1130, "1803", "Windows Server Datacenter", "SAC", ("1803",), (7, 2)),
+        Build(17763, 1697, "1809", "Windows Server 2019 Datacenter", "LTSC", ("ltsc2019", "1809"), (9, 4)),
+        Build(18362, 1256, "1903", "Windows Server Datacenter", "SAC", ("1903",), (10, 4)),
+        Build(18363, 1316, "1909", "Windows Server Datacenter", "SAC", ("1909",), (10, 4)),
+        Build(19041, 746, "2004", "Windows Server Datacenter", "SAC", ("2004",), (11, 10)),
+        Build(19042, 746, "20H2", "Windows Server Datacenter", "SAC", ("20H2",), (11, 10)),
+        Build(20348, 587, "21H2", "Windows Server 2022 Datacenter", "LTSC", ("ltsc2022", "21H2"), (13, 2)),
+        Build(25398, 531, "23H2", "Windows Server 2022 Datacenter", "AC", ("23H2",), (15, 4)),
+        Build(26100, 2314, "24H2", "Windows Server 2025 Datacenter", "LTSC", ("ltsc2025", "24H2"), (16, 0)),
     )
 }
 DEFAULT: Final = BUILDS[17763]
+
+# What the host networking service can do, from which of its versions on; within a range, from its first version to the
+# last of the same major version.
+HNS_FEATURES: Final[Mapping[str, tuple[tuple[int, int], ...]]] = {
+    "V2 Api/Schema": ((9, 2),),
+    "Remote Subnet": ((9, 2),),
+    "Host Route": ((9, 2),),
+    "Direct Server Return (DSR)": ((9, 3), (10, 2)),
+    "Slash 32 Endpoint prefixes": ((9, 3), (10, 4)),
+    "VXLAN port configuration": ((10, 3),),
+    "IPv6 DualStack": ((11, 10),),
+    "Session Affinity": ((12, 0),),
+    "SetPolicy": ((13, 0),),
+    "Modify Loadbalancer": ((15, 4),),
+}
 
 _BY_TAG: Final = {tag.lower(): build for build in BUILDS.values() for tag in build.tags}
 _VERSION: Final = re.compile(r"(?:^|[^0-9.])10\.0\.([0-9]{5})(?:\.[0-9]+)?(?![0-9])")
@@ -55,6 +73,12 @@ _WORDS: Final = re.compile(r"[-_]")
 # From this build on the interface between containers and the kernel is stable.
 _STABLE: Final = 20348
 _STABLE_LTSC: Final = tuple(build.number for build in BUILDS.values() if build.channel == "LTSC" and build.number >= _STABLE)
+
+
+def has(build: Build, feature: str) -> bool:
+    """Whether a build's host networking service can do one of HNS_FEATURES."""
+    *ranges, last = HNS_FEATURES[feature]
+    return build.hns >= last or any(first <= build.hns < (first[0] + 1, 0) for first in ranges)
 
 
 def by_name(name: str) -> Build | None:

@@ -15,7 +15,7 @@ _CONTAINER_FIELDS: Final = (
     "appArmorProfile", "seLinuxOptions", "seccompProfile", "capabilities", "readOnlyRootFilesystem", "privileged",
     "allowPrivilegeEscalation", "procMount", "runAsUser", "runAsGroup",
 )
-_HOST_FIELDS: Final = ("hostPID", "hostIPC", "shareProcessNamespace")
+_HOST_FIELDS: Final = ("hostPID", "hostIPC")
 
 LIMITS: Final = (
     Limit(
@@ -40,6 +40,8 @@ LIMITS: Final = (
             *(Field(f"spec.securityContext.{name}") for name in _POD_FIELDS),
             *(Field(f"spec.containers[*].securityContext.{name}") for name in _CONTAINER_FIELDS),
             *(Field(f"spec.{name}", "is", True) for name in _HOST_FIELDS),
+            Field("spec.shareProcessNamespace"),
+            Field("spec.hostUsers"),
         ),
         given=(Field(_OS, "is", "windows"),),
         severity="error",
