@@ -13,7 +13,7 @@ from transom.apiserver.context import Context
 from transom.apiserver.negotiate import JSON, Form, clauses, negotiate
 from transom.apiserver.requestinfo import RequestInfo
 from transom.http.messages import Answer, Headers, Request, Response
-from transom.machinery import errors
+from transom.machinery import errors, resource_metrics
 
 if TYPE_CHECKING:
     from transom.apiserver.server import ApiServer
@@ -77,8 +77,11 @@ class Paths:
                 ("/openapi/v2", self._server.openapi.v2), ("/openapi/v3", self._server.openapi.v3),
                 *self._server.options.more_paths.items())
 
-    def unknown_resource(self, request: Request, _ctx: Context, info: RequestInfo) -> Answer:
-        """A resource path under a group version: unknown resource, or unknown group."""
+    def unknown_resource(self, request: Request, ctx: Context, info: RequestInfo) -> Answer:
+        """A resource path that leads to no stored kind: resource metrics, unknown resource, or unknown group."""
+        metrics = self._server.resource_metrics
+        if metrics is not None and (info.group, info.version) == (resource_metrics.GROUP, resource_metrics.VERSION):
+            return metrics.answer(request, ctx, info)
         if self._server.resources.has_builtin(info.group, info.version):
             negotiate(request.header(b"accept"))
             raise errors.generic_not_found()

@@ -28,6 +28,7 @@ from transom.apiserver.metrics import Metrics
 from transom.apiserver.openapi.custom import CustomSchema
 from transom.apiserver.openapi.endpoint import OpenApi
 from transom.apiserver.paths import Paths
+from transom.apiserver.resource_metrics import MetricsProvider, ResourceMetrics
 from transom.apiserver.resources import Resource, Resources
 from transom.apiserver.security import Security
 from transom.apiserver.service_resolver import Resolve, ServiceResolver, own_address
@@ -71,6 +72,7 @@ class ServerOptions:
     front_proxy: ClientPair | None = None
     resolve_service: Resolve | None = None  # by stored endpoints, when nothing else is given
     kubelets: KubeletOptions | None = None  # without it no kubelet can be reached
+    metrics: MetricsProvider | None = None  # what nodes and pods use; with it metrics.k8s.io is served
     audit: Auditor | None = None
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
     # Whether admission does what the webhooks of windows-gmsa do; for clusters that may have Windows nodes.
@@ -110,6 +112,7 @@ class ApiServer:
         self.registration = Registration(self)
         self.aggregation = Aggregator(self)
         self.metrics = Metrics()
+        self.resource_metrics = ResourceMetrics(self, options.metrics) if options.metrics is not None else None
         self.flows = Flows(options.clock)
         self.turns = Turns()
         self.audit = options.audit
@@ -136,7 +139,11 @@ class ApiServer:
         return Context(user, self.clock.time(), user_agent="kube-apiserver/transom")
 
     def aggregated(self) -> Iterable[ServedVersion]:
-        return self.aggregation.served()
+        yield from self.aggregation.served()
+        if self.resource_metrics is not None:
+            own = self.resource_metrics.served()
+            if not self.aggregation.claims(own.group, own.version):
+                yield own
 
     def custom_schemas(self) -> list[CustomSchema]:
         return self.definitions.schemas()
@@ -160,6 +167,8 @@ class ApiServer:
         self.definitions.start()
         await bootstrap(self)
         await Keeper(self, self.flows, SERVER_USER).start()
+        if self.resource_metrics is not None:
+            await self.resource_metrics.start()
         await self.registration.start()
         await publish_trust(self)
         self.aggregation.start()

@@ -100,6 +100,10 @@ class Aggregator:
         target = Target(*address, f"{name}.{namespace}.svc", remote.ca_bundle, insecure, self._pair)
         return proxy.forward(request, ctx.user, target, self._pool)
 
+    def claims(self, group: str, version: str) -> bool:
+        """Whether another server is there for a group version."""
+        return (group, version) in self._by_version
+
     def served(self) -> Iterable[ServedVersion]:
         for remote in self._remotes.values():
             spec = remote.spec

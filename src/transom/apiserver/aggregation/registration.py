@@ -1,7 +1,8 @@
 """The APIServices a server makes for what it serves itself: built-in group versions and custom ones.
 
 Those of built-in versions are put right once, at the start; those of custom resources follow their definitions all the
-time. An APIService without the label of either belongs to somebody else and is left alone.
+time, as does that of resource metrics. An APIService without the label of either belongs to somebody else and is left
+alone, and so is one to which somebody gave a service.
 """
 
 from __future__ import annotations
@@ -112,9 +113,11 @@ class Registration:
             self._running = None
 
     async def _follow(self) -> None:
-        """Bring the APIServices of custom resources in line with the definitions."""
+        """Bring the APIServices of what comes and goes in line with what is there."""
         storage = self._server.storage
         wanted = custom(storage.objects(self._definitions))
+        if self._server.resource_metrics is not None:
+            wanted |= self._server.resource_metrics.api_services()
         for name, spec in wanted.items():
             await self._ensure(name, spec, ALWAYS)
         for found in storage.objects(self._services):
@@ -147,5 +150,7 @@ class Registration:
 
 
 def _managed(obj: Object) -> str:
+    if obj["spec"].get("service"):
+        return ""
     label = (obj["metadata"].get("labels") or {}).get(LABEL, "")
     return label if label in (ON_START, ALWAYS) else ""

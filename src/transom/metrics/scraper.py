@@ -1,0 +1,98 @@
+"""Keeps the newest samples of all nodes.
+
+Knows neither kubelets nor the API: which nodes there are and how one is asked are functions handed in, so that beside the
+nodes no HTTP is needed. Serves as the provider of metrics.k8s.io.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final
+
+from transom.kit.clock import Clock
+from transom.machinery.resource_metrics import NodeSample, PodSample, Samples, read_summary
+
+log = logging.getLogger("transom.metrics")
+
+INTERVAL: Final = 15.0
+_TIMEOUT: Final = 10.0
+_PAUSE: Final = 0.1  # between two groups of nodes that are asked
+
+Fetch = Callable[[str], Awaitable[Mapping[str, Any]]]
+"""A node's name -> its kubelet's /stats/summary?only_cpu_and_memory=true."""
+
+
+class MetricsScraper:
+    def __init__(self, nodes: Callable[[], Iterable[str]], fetch: Fetch, clock: Clock, *, interval: float = INTERVAL) -> None:
+        self._nodes = nodes
+        self._fetch = fetch
+        self._clock = clock
+        self._interval = interval
+        self._samples: dict[str, Samples] = {}
+        self._asked: dict[str, asyncio.Task[None]] = {}
+        self._silent: set[str] = set()  # those whose failure is in the log already
+
+    # ---- the newest samples
+
+    def node(self, name: str) -> NodeSample | None:
+        found = self._samples.get(name)
+        return found.node if found is not None else None
+
+    def pod(self, node: str, namespace: str, name: str) -> PodSample | None:
+        found = self._samples.get(node)
+        return found.pods.get((namespace, name)) if found is not None else None
+
+    # ---- collecting
+
+    async def run(self) -> None:
+        """For ever. The nodes are asked one after another over the whole interval, so that nothing else has to wait."""
+        try:
+            while True:
+                names = sorted(self._nodes())
+                self._forget_all_but(set(names))
+                rounds = max(1, min(len(names), int(self._interval / _PAUSE)))
+                for turn in range(rounds):
+                    for name in names[turn::rounds]:
+                        self._ask(name)
+                    await self._clock.sleep(self._interval / rounds)
+        finally:
+            self._silent.update(self._asked)
+            for task in list(self._asked.values()):
+                task.cancel()
+
+    def _ask(self, name: str) -> None:
+        if name in self._asked:
+            return  # it has not answered yet
+        task = asyncio.get_running_loop().create_task(self._scrape(name))
+        self._asked[name] = task
+        timer = self._clock.call_later(_TIMEOUT, task.cancel)
+
+        def done(_task: asyncio.Task[None]) -> None:
+            timer.cancel()
+            del self._asked[name]
+            if _task.cancelled():
+                self._failed(name, "it took too long")
+
+        task.add_done_callback(done)
+
+    async def _scrape(self, name: str) -> None:
+        try:
+            self._samples[name] = read_summary(await self._fetch(name))
+        except Exception as problem:  # whatever it is, the other nodes go on
+            self._failed(name, str(problem) or type(problem).__name__)
+        else:
+            self._silent.discard(name)
+
+    def _failed(self, name: str, why: str) -> None:
+        """What it used a while ago is no answer to what it uses."""
+        self._samples.pop(name, None)
+        if name not in self._silent:
+            self._silent.add(name)
+            log.warning("node %s does not say what it uses: %s", name, why)
+
+    def _forget_all_but(self, names: set[str]) -> None:
+        for name in self._samples.keys() - names:
+            del self._samples[name]
+        self._silent &= names

@@ -1,0 +1,102 @@
+"""The collector of samples: who is asked when, and what becomes of those who do not answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from transom.kit.clock import VirtualClock, rfc3339
+from transom.metrics.scraper import MetricsScraper
+
+
+class Kubelets:
+    def __init__(self, clock: VirtualClock, *names: str) -> None:
+        self.clock = clock
+        self.names = list(names)
+        self.asked: list[tuple[float, str]] = []
+        self.faults: dict[str, Callable[[], Any]] = {}
+
+    async def fetch(self, node: str) -> Any:
+        self.asked.append((self.clock.monotonic(), node))
+        if node in self.faults:
+            await self.faults[node]()
+        now = rfc3339(self.clock.time())
+        used = {"cpu": {"time": now, "usageNanoCores": len(self.asked)}, "memory": {"time": now, "workingSetBytes": 1}}
+        reference = {"namespace": "d", "name": f"on-{node}"}
+        return {"node": used, "pods": [{"podRef": reference, "containers": [{"name": "c", **used}]}]}
+
+
+def play(scenario: Callable[[VirtualClock, Kubelets, MetricsScraper], Any], *names: str) -> None:
+    async def main() -> None:
+        clock = VirtualClock()
+        kubelets = Kubelets(clock, *names)
+        scraper = MetricsScraper(lambda: kubelets.names, kubelets.fetch, clock)
+        task = asyncio.create_task(scraper.run())
+        try:
+            await clock.run_for(0)
+            await scenario(clock, kubelets, scraper)
+        finally:
+            task.cancel()
+            await asyncio.wait((task,))
+
+    asyncio.run(main())
+
+
+def test_nodes_are_asked_in_turn_over_the_interval() -> None:
+    async def scenario(clock: VirtualClock, kubelets: Kubelets, scraper: MetricsScraper) -> None:
+        await clock.run_for(29.9)
+        assert kubelets.asked == [(0, "a"), (5, "b"), (10, "c"), (15, "a"), (20, "b"), (25, "c")]
+        assert scraper.node("c") is not None
+        pod = scraper.pod("c", "d", "on-c")
+        assert pod is not None
+        assert pod.containers["c"].cpu == 6
+        assert scraper.pod("a", "d", "on-c") is None
+
+    play(scenario, "c", "a", "b")
+
+
+def test_a_thousand_nodes_are_asked_in_groups() -> None:
+    async def scenario(clock: VirtualClock, kubelets: Kubelets, scraper: MetricsScraper) -> None:
+        await clock.run_for(14.99)
+        assert len(kubelets.asked) == len({name for _, name in kubelets.asked}) == 1000
+        assert len({time for time, _ in kubelets.asked}) == 150
+
+    play(scenario, *(f"n{i}" for i in range(1000)))
+
+
+def test_no_samples_of_nodes_that_fail_or_are_gone() -> None:
+    async def scenario(clock: VirtualClock, kubelets: Kubelets, scraper: MetricsScraper) -> None:
+        async def refuse() -> None:
+            raise ValueError("no")
+
+        await clock.run_for(10)
+        assert scraper.node("a") and scraper.node("b")
+        kubelets.faults["a"] = refuse
+        await clock.run_for(15)
+        assert scraper.node("a") is None
+        assert scraper.pod("a", "d", "on-a") is None
+        assert scraper.node("b") is not None
+        del kubelets.faults["a"]
+        kubelets.names.remove("b")
+        await clock.run_for(15)
+        assert scraper.node("a") is not None
+        assert scraper.node("b") is None
+
+    play(scenario, "a", "b")
+
+
+def test_a_node_that_hangs_is_asked_once_and_given_up() -> None:
+    async def scenario(clock: VirtualClock, kubelets: Kubelets, scraper: MetricsScraper) -> None:
+        await clock.run_for(14)
+        kubelets.faults["a"] = lambda: asyncio.get_running_loop().create_future()
+        await clock.run_for(10)  # asked at 15
+        assert scraper.node("a") is not None  # it may still answer
+        await clock.run_for(2)
+        assert scraper.node("a") is None
+        del kubelets.faults["a"]
+        await clock.run_for(10)
+        assert [time for time, _ in kubelets.asked] == [0, 15, 30]
+        assert scraper.node("a") is not None
+
+    play(scenario, "a")
