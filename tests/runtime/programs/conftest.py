@@ -231,7 +231,9 @@ class Box:
         context.program = programs.start(context)  # type: ignore[arg-type]
         return context
 
-    async def play(self, *argv: str, stdin: bytes | None = None, limit: float = 60.0, main: bool = True, tty: bool = False) -> Result:
+    async def play(
+        self, *argv: str, stdin: bytes | None = None, limit: float = 60.0, main: bool = True, tty: bool = False
+    ) -> Result:
         context = self.start(*argv, stdin=stdin, main=main, tty=tty)
         begun = self.clock.monotonic()
         await self.wait(context, limit)
@@ -275,7 +277,9 @@ class Box:
     def powershell(self, script: str, **more: Any) -> Result:
         return self.run("powershell", "-Command", script, **more)
 
-    async def http(self, port: int, target: str = "/", method: str = "GET", body: bytes = b"") -> tuple[int, dict[str, str], str]:
+    async def http(
+        self, port: int, target: str = "/", method: str = "GET", body: bytes = b""
+    ) -> tuple[int, dict[str, str], str]:
         """Status, headers, body of an answer of a program that runs."""
         reader, writer = await asyncio.open_connection(sock=self.dial(port))
         head = f"{method} {target} HTTP/1.1\r\nHost: box\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"

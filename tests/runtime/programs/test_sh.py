@@ -19,8 +19,8 @@ SCRIPTS = [
     ("x=abc; echo ${#x} ${x:+set} ${y:+set}", "3 set\n"),
     ("f=/a/b/c.tar.gz; echo ${f##*/} ${f%.*} ${f%%.*} ${f#*/}", "c.tar.gz /a/b/c.tar /a/b/c a/b/c.tar.gz\n"),
     ("x='a b  c'; for i in $x; do echo \"[$i]\"; done", "[a]\n[b]\n[c]\n"),
-    ("IFS=:; x=a:b::c; for i in $x; do echo \"[$i]\"; done", "[a]\n[b]\n[]\n[c]\n"),
-    ("set -- a 'b c' d; for i in \"$@\"; do echo \"[$i]\"; done; echo $# \"$*\"", "[a]\n[b c]\n[d]\n3 a b c d\n"),
+    ('IFS=:; x=a:b::c; for i in $x; do echo "[$i]"; done', "[a]\n[b]\n[]\n[c]\n"),
+    ('set -- a \'b c\' d; for i in "$@"; do echo "[$i]"; done; echo $# "$*"', "[a]\n[b c]\n[d]\n3 a b c d\n"),
     ("echo $(echo a; echo b) `echo c`", "a b c\n"),
     ('echo "$(printf "1\\n2\\n\\n")"', "1\n2\n"),
     ("echo $((1 + 2 * 3)) $(( (1+2)*3 )) $((7/2)) $((7%3)) $((2**3))", "7 9 3 1 8\n"),
@@ -28,7 +28,7 @@ SCRIPTS = [
     ("echo a'b'\"c\"", "abc\n"),
     ("echo \\$HOME ~ ~/x", "$HOME /root /root/x\n"),
     ("a=1 b=2; echo $a$b", "12\n"),
-    ("echo \"a\\\"b\\$c\\d\"", 'a"b$c\\d\n'),
+    ('echo "a\\"b\\$c\\d"', 'a"b$c\\d\n'),
     ("echo one\\\ntwo", "onetwo\n"),
     # control flow
     ("if true; then echo yes; else echo no; fi", "yes\n"),
@@ -58,23 +58,29 @@ SCRIPTS = [
     ("cat <<-EOF\n\tindented\n\tEOF", "indented\n"),
     ("echo hi | tee /tmp/t | tr a-z A-Z; cat /tmp/t", "HI\nhi\n"),
     ("exec > /tmp/log; echo hidden; cat /tmp/log >&2", ""),
-    ("while read a b; do echo \"$b-$a\"; done <<EOF\n1 2 3\n4 5\nEOF", "2 3-1\n5-4\n"),
+    ('while read a b; do echo "$b-$a"; done <<EOF\n1 2 3\n4 5\nEOF', "2 3-1\n5-4\n"),
     # files and globs
-    ("mkdir -p /tmp/d; touch /tmp/d/a.txt /tmp/d/b.txt /tmp/d/.h; echo /tmp/d/*.txt; cd /tmp/d; echo *; echo *.x", "/tmp/d/a.txt /tmp/d/b.txt\na.txt b.txt\n*.x\n"),
+    (
+        "mkdir -p /tmp/d; touch /tmp/d/a.txt /tmp/d/b.txt /tmp/d/.h; echo /tmp/d/*.txt; cd /tmp/d; echo *; echo *.x",
+        "/tmp/d/a.txt /tmp/d/b.txt\na.txt b.txt\n*.x\n",
+    ),
     ("[ -f /etc/passwd ] && [ -d /tmp ] && [ ! -e /nope ] && echo ok", "ok\n"),
-    ("test 5 -gt 3 -a a = a && echo ok; [ \"$x\" ] || echo empty", "ok\nempty\n"),
-    ("[ -n \"$HOME\" ] && [ -z \"$nope\" ] && echo ok", "ok\n"),
+    ('test 5 -gt 3 -a a = a && echo ok; [ "$x" ] || echo empty', "ok\nempty\n"),
+    ('[ -n "$HOME" ] && [ -z "$nope" ] && echo ok', "ok\n"),
     # jobs and traps
     ("sleep 1 & wait; echo done", "done\n"),
     ("(sleep 2; echo second) & echo first; wait", "first\nsecond\n"),
     ("trap 'echo bye' EXIT; echo hi", "hi\nbye\n"),
     ("trap 'echo got' TERM; kill -TERM $$; echo after", "got\nafter\n"),
     ("sleep 100 & p=$!; kill $p; wait $p; echo $?", "143\n"),
-    ("f() { return 5; }; f || echo \"code $?\"", "code 5\n"),
+    ('f() { return 5; }; f || echo "code $?"', "code 5\n"),
     ("set -e; f() { false; echo not reached; }; f || echo caught", "not reached\n"),
     ("set -o pipefail; false | true; echo $?", "1\n"),
     ("eval 'x=1; echo $x'", "1\n"),
-    ("env | grep -c ^HOME=; FOO=bar env | grep FOO; FOO=x; sh -c 'echo [$FOO]'; export FOO; sh -c 'echo [$FOO]'", "1\nFOO=bar\n[]\n[x]\n"),
+    (
+        "env | grep -c ^HOME=; FOO=bar env | grep FOO; FOO=x; sh -c 'echo [$FOO]'; export FOO; sh -c 'echo [$FOO]'",
+        "1\nFOO=bar\n[]\n[x]\n",
+    ),
     ("printf '%s-%03d\\n' a 7 b 8", "a-007\nb-008\n"),
     ("echo -n a; echo -e 'b\\tc'", "ab\tc\n"),
     ("seq 3 | xargs echo; seq 1 2 5 | wc -l", "1 2 3\n3\n"),
@@ -136,7 +142,9 @@ def test_endless_loop_costs_time_and_cpu(box) -> None:
 def test_bash_has_its_own_words(box) -> None:
     box.image = box.image.__class__("debian", "linux", userland="gnu")
     assert box.run("bash", "-c", "nope").err == "bash: nope: command not found\n"
-    assert box.run("bash", "-c", "for i in {1..3}; do echo $i; done; [[ abc == a* && 1 -lt 2 ]] && echo m").out == "1\n2\n3\nm\n"
+    assert (
+        box.run("bash", "-c", "for i in {1..3}; do echo $i; done; [[ abc == a* && 1 -lt 2 ]] && echo m").out == "1\n2\n3\nm\n"
+    )
     assert box.run("bash", "-c", "for ((i=0; i<3; i++)); do echo $i; done; x=hello; echo ${x:1:3} ${x/l/L} ${x^^}").out == (
         "0\n1\n2\nell heLlo HELLO\n"
     )

@@ -71,6 +71,10 @@ def command(context: ProgramContext, name: str) -> Command | None:
         return hosted(factory)
     if directory and directory not in _BIN and not directory.startswith("/opt"):
         return None
+    if context.os == "windows":
+        from transom.runtime.sim.programs.win.table import find as find_there
+
+        return find_there(context, base.removesuffix(".exe"))
     if base in _SHELLS and shell_there(context, base):
         from transom.runtime.sim.programs.sh.main import run
 

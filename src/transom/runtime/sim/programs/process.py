@@ -81,7 +81,8 @@ class Process:
 
     @property
     def name(self) -> str:
-        return self.argv[0].rpartition("/")[2] if not self.windows else self.argv[0]
+        base = self.argv[0].rpartition("/")[2]
+        return base.rpartition("\\")[2].lower().removesuffix(".exe") if self.windows else base
 
     @property
     def files(self) -> FileView:

@@ -1,0 +1,1 @@
+"""Programs of Windows images, outside of the two shells."""
