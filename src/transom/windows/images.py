@@ -33,11 +33,11 @@ _WINDOWS_VERSION: Final = re.compile(r"(?:^|[^0-9.])10\.0\.(?:1[4-9]|2[0-9])[0-9
 
 # The official images that never had a variant for Windows, and bases of Linux distributions.
 _LINUX_LIBRARY: Final = frozenset(
-    ("adminer", "almalinux", "alpine", "amazonlinux", "bash", "busybox", "cassandra", "centos", "consul", "couchbase",
-     "couchdb", "debian", "drupal", "elasticsearch", "fedora", "fluentd-elasticsearch", "ghost", "haproxy", "httpd", "influxdb",
+    ("adminer", "almalinux", "alpine", "amazonlinux", "bash", "busybox", "cassandra", "centos", "couchbase",
+     "couchdb", "debian", "drupal", "elasticsearch", "fedora", "fluentd-elasticsearch", "ghost", "haproxy", "httpd",
      "joomla", "kibana", "kong", "logstash", "mariadb", "memcached", "mysql", "nextcloud", "nginx", "node", "percona", "perl",
      "php", "phpmyadmin", "postgres", "rabbitmq", "redis", "redmine", "rockylinux", "ruby", "solr", "sonarqube", "tomcat",
-     "ubuntu", "vault", "wordpress", "zookeeper")
+     "ubuntu", "wordpress", "zookeeper")
 )
 _LINUX_REPOSITORIES: Final = (
     "gcr.io/distroless/", "registry.access.redhat.com/", "registry.redhat.io/", "quay.io/centos/", "quay.io/fedora/",
@@ -49,6 +49,8 @@ _LINUX_WORDS: Final = frozenset(
 )
 _LINUX_PREFIX: Final = re.compile(r"alpine[0-9]")
 _WORDS: Final = re.compile(r"[-_.+]")
+# Made for both systems, under tags that say Linux.
+_BOTH: Final = ("e2e-test-images/", "e2eteam/")
 # Named after Windows, but for Linux: virtual machines, operators, webhooks.
 _NOT_WINDOWS: Final = frozenset(("dockurr/windows", "docker.io/dockurr/windows"))
 
@@ -71,6 +73,8 @@ def os_of(image: str) -> Os | None:
         return "linux"
     if _WINDOWS_WORDS.intersection(words) or _WINDOWS_VERSION.search(tag):
         return "windows"
+    if any(name in repository for name in _BOTH):
+        return None
     if not _LINUX_WORDS.isdisjoint(words) or any(_LINUX_PREFIX.match(word) for word in words):
         return "linux"
     hub = repository.removeprefix("docker.io/")

@@ -1,0 +1,71 @@
+"""The rules beside the fields of the registry, in the order in which they are asked. One small file each."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from transom.lint.rules import (
+    base_tags,
+    beta_labels,
+    daemonset_os,
+    dotted_names,
+    environment,
+    file_mounts,
+    flannel,
+    host_process,
+    identity,
+    image_build,
+    images,
+    os_selector,
+    pod_os,
+    policies,
+    resources,
+    runtime_handler,
+    selector_case,
+    services,
+    tolerate_everything,
+)
+from transom.lint.rules.base import Rule
+from transom.windows.limits import LIMITS
+from transom.windows.records import Limit
+
+RULES: Final[tuple[Rule, ...]] = (
+    # where pods go
+    os_selector.RULE,
+    daemonset_os.RULE,
+    tolerate_everything.RULE,
+    selector_case.RULE,
+    beta_labels.RULE,
+    pod_os.RULE,
+    # what they run
+    images.MIXED,
+    images.LINUX_ON_WINDOWS,
+    images.WINDOWS_ON_LINUX,
+    image_build.RULE,
+    base_tags.RULE,
+    runtime_handler.RULE,
+    host_process.RULE,
+    identity.RULE,
+    environment.RULE,
+    dotted_names.RULE,
+    file_mounts.SINGLE_FILE,
+    file_mounts.SECRET,
+    resources.MISSING,
+    resources.DIFFER,
+    # what is around them
+    services.BACKENDS,
+    services.TARGET_PORTS,
+    flannel.RULE,
+    policies.RESTRICTED,
+    policies.EVERYWHERE,
+)
+
+
+def limits_of(rule: Rule) -> tuple[Limit, ...]:
+    """The limits that a rule finds: those of the registry, or its own."""
+    found = tuple(limit for limit in LIMITS.values() if limit.check == rule.check)
+    return found or ((rule.limit,) if rule.limit is not None else ())
+
+
+# Limits that the registry does not have, because they are practice rather than nature.
+OWN: Final = {rule.limit.id: rule.limit for rule in RULES if rule.limit is not None}

@@ -1,0 +1,32 @@
+"""What a rule is: a function over a scene that finds what no single field shows, and the limits that it finds.
+
+The limits stand in `transom.windows.limits` with the name of the rule in `check`. What is good practice rather than a limit of
+Windows has its record beside the rule, in the same form, with an id WIN-LINT-....
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from transom.lint.findings import Found
+from transom.lint.scene import Scene
+from transom.windows.records import Limit
+
+
+class Rule(NamedTuple):
+    check: str
+    find: Callable[[Scene], Iterator[Found]]
+    limit: Limit | None = None  # if the registry has none for it
+
+
+def inner(value: Any, *keys: str) -> Any:
+    for key in keys:
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(key)
+    return value
+
+
+def listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

@@ -1,0 +1,68 @@
+"""Services that Windows nodes cannot carry: too many pods behind them, or ports that differ from pod to pod."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from transom.lint.findings import Found
+from transom.lint.rules.base import Rule, inner, listed
+from transom.lint.scene import Scene, Workload
+
+_MOST = 64
+
+
+def backends(scene: Scene) -> Iterator[Found]:
+    largest = _largest(scene)
+    for service in scene.of("Service"):
+        workloads = scene.selected(service)
+        if service.spec.get("clusterIP") == "None" or not (scene.mixed or any(w.windows for w in workloads)):
+            continue
+        now = sum(_pods(workload) for workload in workloads)
+        later = sum(max(_pods(w), largest.get((w.obj.kind, w.obj.namespace, w.obj.name), 0)) for w in workloads)
+        if now > _MOST:
+            yield Found(service, ("spec", "selector"), f"it has {now} pods behind it: Windows nodes take {_MOST} at most")
+        elif later > _MOST:
+            message = f"it may get {later} pods behind it: Windows nodes take {_MOST} at most"
+            yield Found(service, ("spec", "selector"), message, severity="warning")
+
+
+def _pods(workload: Workload) -> int:
+    if workload.obj.kind == "DaemonSet":
+        wanted = inner(workload.obj.value, "status", "desiredNumberScheduled")
+        return wanted if isinstance(wanted, int) else 1
+    return workload.replicas()
+
+
+def _largest(scene: Scene) -> dict[tuple[str, str, str], int]:
+    """What autoscalers may make of workloads."""
+    found = {}
+    for scaler in scene.of("HorizontalPodAutoscaler", "autoscaling"):
+        most, wanted = scaler.spec.get("maxReplicas"), scaler.spec.get("scaleTargetRef")
+        if isinstance(most, int) and isinstance(wanted, dict):
+            found[(str(wanted.get("kind")), scaler.namespace, str(wanted.get("name")))] = most
+    return found
+
+
+def target_ports(scene: Scene) -> Iterator[Found]:
+    for service in scene.of("Service"):
+        workloads = scene.selected(service)
+        if len(workloads) < 2 or not any(workload.windows for workload in workloads):
+            continue
+        for i, port in enumerate(listed(service.spec.get("ports"))):
+            name = port.get("targetPort") if isinstance(port, dict) else None
+            if isinstance(name, str) and not name.isdigit():
+                numbers = {number for workload in workloads for number in _numbers(workload, name)}
+                if len(numbers) > 1:
+                    message = f"{name} is {' and '.join(map(str, sorted(numbers)))} in the pods behind it"
+                    yield Found(service, ("spec", "ports", i, "targetPort"), message)
+
+
+def _numbers(workload: Workload, name: str) -> Iterator[int]:
+    for _, container in workload.containers():
+        for port in listed(container.get("ports")):
+            if isinstance(port, dict) and port.get("name") == name and isinstance(port.get("containerPort"), int):
+                yield port["containerPort"]
+
+
+BACKENDS = Rule("service-backends", backends)
+TARGET_PORTS = Rule("named-target-port", target_ports)

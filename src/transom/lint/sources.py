@@ -1,0 +1,158 @@
+"""Where manifests come from: files, folders, standard input. Finds the files and reads them; knows nothing of Kubernetes
+beyond what a file of manifests must contain.
+
+In a folder there is much that is none of our business: values of charts, workflows, lock files. A file found there is
+looked at when it can hold an object at all; a file that somebody names is always looked at.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Final
+
+from transom.lint.text import Text
+
+_ENDINGS: Final = (".yaml", ".yml", ".json")
+_SKIPPED: Final = frozenset(("node_modules", "__pycache__", "vendor", "venv"))
+_LARGEST: Final = 64 << 20
+STDIN: Final = "-"
+
+
+@dataclass(slots=True)
+class Source:
+    """A text with manifests. `scope` names the set it belongs to: its folder, for files."""
+
+    name: str
+    text: Text
+    scope: str
+    path: Path | None = None
+    named: bool = True  # by the user, not found in a folder
+    bom: bool = False
+
+
+@dataclass(slots=True)
+class Reading:
+    sources: list[Source] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)  # what was left out, and why
+    problems: list[str] = field(default_factory=list)  # what was asked for and cannot be read
+
+
+def read(paths: Sequence[str], exclude: Sequence[str] = ()) -> Reading:
+    reading = Reading()
+    seen: set[Path] = set()
+    for name in paths:
+        if name == STDIN:
+            _stdin(reading)
+            continue
+        path = Path(name)
+        if path.is_dir():
+            _folder(path, exclude, reading, seen)
+        elif path.exists():
+            _file(path, reading, seen, named=True)
+        else:
+            reading.problems.append(f"{name}: there is no such file or folder")
+    return reading
+
+
+def _stdin(reading: Reading) -> None:
+    data = sys.stdin.buffer.read()
+    text = _decode(data)
+    if text is None:
+        reading.problems.append("standard input is not text in UTF-8")
+        return
+    reading.sources.append(Source("<stdin>", Text(text), "<stdin>"))
+
+
+def _folder(root: Path, exclude: Sequence[str], reading: Reading, seen: set[Path]) -> None:
+    charts: dict[str, int] = {}
+    for path, chart in _walk(root, None):
+        name = str(path)
+        if any(fnmatchcase(name, pattern) or fnmatchcase(path.name, pattern) for pattern in exclude):
+            continue
+        _file(path, reading, seen, named=False, chart=chart, charts=charts)
+    for folder, count in charts.items():
+        files = "file" if count == 1 else "files"
+        reading.notes.append(
+            f"{folder}: {count} template {files} of a chart left out; try: helm template {folder} | transom lint -"
+        )
+
+
+def _walk(folder: Path, chart: Path | None) -> Iterator[tuple[Path, Path | None]]:
+    """The files below a folder, in order, each with the chart whose template it is."""
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError:
+        return
+    is_chart = any(entry.name == "Chart.yaml" for entry in entries)
+    for entry in entries:
+        if entry.name.startswith("."):
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            if entry.name not in _SKIPPED:
+                within = folder if is_chart and entry.name == "templates" else chart
+                if is_chart and entry.name == "charts":
+                    within = None  # charts in the chart are charts of their own
+                yield from _walk(Path(entry.path), within)
+        elif entry.name.endswith(_ENDINGS) and entry.is_file():
+            yield Path(entry.path), chart
+
+
+def _file(
+    path: Path, reading: Reading, seen: set[Path], *, named: bool, chart: Path | None = None,
+    charts: dict[str, int] | None = None,
+) -> None:
+    real = path.resolve()
+    if real in seen:
+        return
+    seen.add(real)
+    try:
+        if path.stat().st_size > _LARGEST:
+            raise OSError("it is too large")
+        data = path.read_bytes()
+    except OSError as error:
+        reading.problems.append(f"{path}: {error.strerror or error}")
+        return
+    if not named and not (b"apiVersion" in data and b"kind" in data):
+        return
+    text = _decode(data)
+    if text is None:
+        if named:
+            reading.problems.append(f"{path}: not text in UTF-8")
+        else:
+            reading.notes.append(f"{path}: left out, it is not text in UTF-8")
+        return
+    if chart is not None and charts is not None and "{{" in text:
+        charts[str(chart)] = charts.get(str(chart), 0) + 1
+        return
+    bom = data.startswith(b"\xef\xbb\xbf")
+    reading.sources.append(Source(str(path), Text(text), str(path.parent), path, named, bom))
+
+
+def _decode(data: bytes) -> str | None:
+    for start, encoding in ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"), (b"", "utf-8-sig")):
+        if data.startswith(start):
+            try:
+                return data.decode(encoding)
+            except UnicodeDecodeError:
+                return None
+    return None
+
+
+def write(source: Source, text: str) -> None:
+    """Put a changed text in the place of the old one, in one step."""
+    assert source.path is not None
+    path = source.path.resolve()
+    data = (b"\xef\xbb\xbf" if source.bom else b"") + text.encode()
+    fresh = path.with_name(f".{path.name}.transom")
+    fresh.write_bytes(data)
+    fresh.chmod(path.stat().st_mode & 0o7777)
+    fresh.replace(path)
+
+
+def scopes(sources: Iterable[Source]) -> list[str]:
+    return list(dict.fromkeys(source.scope for source in sources))
