@@ -98,7 +98,7 @@ class Support(NamedTuple):
     id: str  # "SUP-POD-001"
     title: str
     statement: str
-    kind: Literal["supported", "rule", "default", "procedure", "planned"] = "supported"
+    kind: Literal["supported", "rule", "default", "procedure", "symptom", "planned"] = "supported"
     checklist: tuple[str, ...] = ()
     since: Release = FIRST_RELEASE
     until: Release | None = None
@@ -107,7 +107,7 @@ class Support(NamedTuple):
     runtimes: tuple[Runtime, ...] = ALL_RUNTIMES
     networks: tuple[Network, ...] = ALL_NETWORKS
     needs: tuple[str, ...] = ()  # features of a node, all of which it takes
-    enable: str = ""  # how
+    enable: str = ""  # how to have it, or what to do about a symptom
     stage: Literal["alpha", "beta", "stable"] = "stable"
     section: str = ""
     note: str = ""

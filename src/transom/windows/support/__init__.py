@@ -6,7 +6,19 @@ from collections.abc import Mapping
 from typing import Final
 
 from transom.windows.records import Support
+from transom.windows.support import (
+    api,
+    network,
+    plans,
+    pods,
+    resources,
+    runtime,
+    services,
+    storage,
+    systems,
+    troubleshooting,
+)
 
-_AREAS: Final[tuple[tuple[Support, ...], ...]] = ()
+_AREAS: Final = (systems, pods, services, runtime, storage, network, resources, api, plans, troubleshooting)
 
-SUPPORT: Final[Mapping[str, Support]] = {record.id: record for area in _AREAS for record in area}
+SUPPORT: Final[Mapping[str, Support]] = {record.id: record for area in _AREAS for record in area.SUPPORT}
