@@ -1,8 +1,9 @@
 """The client for components in the API server's own process: `client.Client` without a socket.
 
 A call is a request like any other: it is authorized for its user, admitted, validated. What is saved is the way through
-bytes: lists and watches hand out the decoded objects that the storage shares among all readers. Writes go through the
-same functions as those of HTTP requests, so the two can never differ.
+bytes: lists and watches hand out the decoded objects that the storage shares among all readers, without their
+managedFields, which no component looks at. Writes go through the same functions as those of HTTP requests, so the two can
+never differ.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ class InProcessClient:
             listing = await lists.readable(res, listing)
             items = []
             for count, stored in enumerate(listing.records, 1):
-                items.append(self._object(res, stored))
+                items.append(self._lean(res, stored))
                 if count % _TURN == 0:
                     await asyncio.sleep(0)
             if record.wants_object:
@@ -124,7 +125,7 @@ class InProcessClient:
     def _watch(self, res: Resource, namespace: str, options: ListOptions) -> InProcessWatch:
         server = self._server
         since = reads.start_revision(server.storage, options)
-        watch = InProcessWatch(self._object, res)
+        watch = InProcessWatch(self._lean, res)
         if since is not None and since > server.storage.store.revision:
             # A version nobody has written yet: nothing comes until the time is over.
             watch.timer = server.clock.call_later(float(options.timeout or 3), watch.end)
@@ -156,6 +157,11 @@ class InProcessClient:
         """The object of a record; shared whenever it is stored in the version that was asked for."""
         shared = res.identity or res.custom
         return self._server.storage.decode(res, record) if shared else respond.served(res, record)
+
+    def _lean(self, res: Resource, record: Record) -> Object:
+        """For lists and watches, which caches are made of: without managedFields."""
+        shared = res.identity or res.custom
+        return self._server.storage.decode_lean(res, record) if shared else respond.served(res, record)
 
     # ---- writing -------------------------------------------------------------------------------------------------
 

@@ -37,10 +37,11 @@ _DECODED_KEPT = 4096  # decoded objects kept beside their bytes, newest reads fi
 class Cached:
     """What readers derived from a record's bytes."""
 
-    __slots__ = ("fields", "labels", "obj", "reader")
+    __slots__ = ("fields", "labels", "lean", "obj", "reader")
 
     def __init__(self, labels: dict[str, str] | None = None) -> None:
         self.obj: Object | None = None
+        self.lean: Object | None = None  # the same without managedFields, which are half of many an object
         self.reader: Resource | None = None  # who decoded `obj`: each version sees a custom object its own way
         self.labels = labels
         self.fields: dict[str, str] | None = None
@@ -81,10 +82,22 @@ class Storage:
 
     def _keep_decoded(self, entry: Cached, res: Resource, obj: Object) -> None:
         entry.obj = obj
+        entry.lean = None
         entry.reader = res
         self._decoded.append(entry)
         if len(self._decoded) > _DECODED_KEPT:
-            self._decoded.popleft().obj = None
+            oldest = self._decoded.popleft()
+            oldest.obj = oldest.lean = None
+
+    def decode_lean(self, res: Resource, record: Record) -> Object:
+        """What `decode` gives, without managedFields: for those who keep many objects and never look at them."""
+        obj = self.decode(res, record)
+        if "managedFields" not in obj["metadata"]:
+            return obj
+        entry = self.cached(record)
+        if entry.lean is None:
+            entry.lean = {**obj, "metadata": {k: v for k, v in obj["metadata"].items() if k != "managedFields"}}
+        return entry.lean
 
     def labels(self, res: Resource, record: Record) -> dict[str, str]:
         entry = self.cached(record)
