@@ -165,17 +165,24 @@ class CoreNode(Cluster):
 
 
 class Node(Cluster):
-    """A whole node: machine, runtime, network and kubelet. `runtime` and `host` stay while the kubelet is away."""
+    """A whole node: machine, runtime, network and kubelet. `runtime` and `host` stay while the kubelet is away.
 
-    def __init__(self, os: str, flavour: Any = "docker", **settings: Any) -> None:
+    `machine` and `runtime` are options of the host (hardware, build) and of SimRuntime (version, catalogue)."""
+
+    def __init__(
+        self, os: str, flavour: Any = "docker", *, machine: Mapping[str, Any] | None = None,
+        runtime: Mapping[str, Any] | None = None, **settings: Any,
+    ) -> None:
         super().__init__()
         self.windows = os == "windows"
-        self.host: Any = (WindowsHost if self.windows else LinuxHost)(NODE, self.clock)
+        self.host: Any = (WindowsHost if self.windows else LinuxHost)(NODE, self.clock, **machine or {})
         self.dataplane = ModelDataplane()
         self.network = NodeNetwork(self.dataplane, IP, reserved=3 if self.windows else 2)
         self.network.use("10.244.1.0/24")
         self.runtime = SimRuntime(
-            self.host, self.clock, self.rng, self.network, self.dataplane, flavour, addresses=(IP,)
+            self.host, self.clock, self.rng, self.network, self.dataplane, flavour, addresses=(IP,),
+            sandbox_image=settings.get("pod_infra_image", ""),
+            hyperv_gate=settings.get("feature_gates", {}).get("HyperVContainer", False), **runtime or {},
         )
         if self.windows:
             settings = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from transom.apiserver.audit.auditor import HEADER
@@ -78,7 +79,7 @@ class Passage:
             if isinstance(answer, Response):
                 self._emit("ResponseComplete")
             else:
-                answer.on_end = self._stream_ended
+                answer.on_end = both(answer.on_end, self._stream_ended)
 
     def _emit(self, stage: str) -> None:
         assert self.event is not None
@@ -107,8 +108,20 @@ class Passage:
             answer = Response(answer.status, headers, answer.body)
             if self._seats and isinstance(answer.body, list) and len(answer.body) > 1:
                 answer.on_end = self.leave  # a large body occupies memory until the client has read it
+                return answer
         else:
             answer.headers = headers
-        if self._seats and answer.on_end is None:
+        if self._seats:
             self.leave()
         return answer
+
+
+def both(one: Callable[[], None] | None, other: Callable[[], None]) -> Callable[[], None]:
+    if one is None:
+        return other
+
+    def run() -> None:
+        one()
+        other()
+
+    return run

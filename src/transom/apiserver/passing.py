@@ -6,7 +6,7 @@ Shared by whatever stands between a client and another server. Says nothing abou
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from transom.http.encode import GZIP_THRESHOLD
@@ -53,7 +53,26 @@ def through(
     def start(stream: Stream) -> None:
         keep(stream, _pump(connection, stream, pool))
 
-    return StreamResponse(status, headers, start, length)
+    answer = StreamResponse(status, headers, start, length)
+    unless_started(answer, connection.abort)
+    return answer
+
+
+def unless_started(answer: StreamResponse | UpgradeResponse, drop: Callable[[], None]) -> None:
+    """`drop` is for an answer whose client went away before it was there."""
+    begin = answer.start
+    started = False
+
+    def start(there: Any) -> None:
+        nonlocal started
+        started = True
+        begin(there)
+
+    def ended() -> None:
+        if not started:
+            drop()
+
+    answer.start, answer.on_end = start, ended
 
 
 def keep(stream: Stream, work: Coroutine[Any, Any, None]) -> None:
@@ -86,4 +105,6 @@ def upgraded(connection: Outgoing, head: Head) -> UpgradeResponse:
     """Bytes both ways until either side ends."""
     there = Upgraded(connection)
     sent = [(k, v) for k, v in head.headers if k.lower() not in (b"content-length", b"date")]
-    return UpgradeResponse(sent, lambda raw: splice(raw, there))
+    answer = UpgradeResponse(sent, lambda raw: splice(raw, there))
+    unless_started(answer, there.close)
+    return answer

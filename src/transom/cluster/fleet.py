@@ -41,7 +41,7 @@ from transom.machinery.objects import Object
 from transom.machinery.quantity import parse
 from transom.network.model import ModelDataplane, NodeNetwork
 from transom.runtime.sim.catalogue import Catalogue, CatalogueError, catalogue_with
-from transom.runtime.sim.engine import SimRuntime
+from transom.runtime.sim.engine import SimRuntime, default_pause_image
 from transom.windows import builds
 
 if TYPE_CHECKING:
@@ -305,9 +305,7 @@ class Fleet:
         return Machine(spec, host, runtime, network)
 
     def _pause_image(self, spec: NodeSpec) -> str:
-        if spec.pause_image:
-            return spec.pause_image
-        return "mcr.microsoft.com/oss/kubernetes/pause:1.4.1" if spec.windows else "k8s.gcr.io/pause:3.2"
+        return spec.pause_image or default_pause_image(spec.build)
 
     def _kubelet(self, machine: Machine) -> tuple[Kubelet, EventRecorder]:
         spec = machine.spec

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from transom.apiserver.kubelets.options import KubeletOptions
 from transom.cluster.config import ClusterConfig
 from transom.cluster.pki import ClusterPki
 from transom.http.messages import Answer, Request
 from transom.http.outgoing import ClientPair
+from transom.kit.clock import RealClock
+from transom.metrics.scraper import MetricsScraper
 from transom.network.model import ModelDataplane
 
 if TYPE_CHECKING:
@@ -34,6 +36,16 @@ class NodesPart:
         self._fleet: Fleet | None = None
         self._control: Control | None = None
         self._ready = asyncio.Event()
+        self.metrics = MetricsScraper(self._running, self._usage, RealClock())
+
+    def _running(self) -> Iterable[str]:
+        return [m.spec.name for m in self._fleet.machines() if m.kubelet is not None] if self._fleet else ()
+
+    async def _usage(self, node: str) -> Mapping[str, Any]:
+        kubelet = self._fleet.machine(node).kubelet if self._fleet else None
+        if kubelet is None:
+            raise ConnectionRefusedError("its kubelet does not run")
+        return kubelet.server.stats.cpu_and_memory()
 
     def kubelets(self) -> KubeletOptions:
         """How the API server reaches kubelets and pods: through the modelled network, as whom kubelets trust."""
@@ -64,7 +76,9 @@ class NodesPart:
         if fleet.all_ready():  # there are none, or all are switched off
             self._ready.set()
         report(f"the control plane is up; starting {len(wanted)} nodes")
-        await supervised("nodes", fleet.run)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(supervised("nodes", fleet.run))
+            group.create_task(supervised("metrics", self.metrics.run))
 
     async def ready_or(self, stopping: asyncio.Event) -> None:
         """Until all nodes are ready, the cluster is told to stop, or patience is at its end."""

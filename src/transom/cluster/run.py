@@ -192,6 +192,7 @@ def _build(config: ClusterConfig, pki: ClusterPki, nodes: NodesPart | None) -> A
         feature_gates=gates(config.feature_gates),
         gmsa=nodes is not None,
         kubelets=None if nodes is None else nodes.kubelets(),
+        metrics=None if nodes is None else nodes.metrics,
         service_account_key=pki.service_account_key.read_bytes(),
         ca=pki.ca.read_bytes(),
         front_proxy_ca=pki.front_proxy_ca.read_bytes(),

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from transom.http.messages import Answer, Request, Response, UpgradeResponse
+from transom.http.messages import Answer, Request, Response, StreamResponse, UpgradeResponse
 from transom.http.sessions import SessionDriver
 from transom.http.stream import RawConnection
 from transom.kit.streaming import channels, portforward, remotecommand, upgrade, websocket
 from transom.kit.streaming.remotecommand import Data, Ended, Finished, Resized, Streams
 
-from .support import NODE_IP, Peer, World, run, world
+from .support import NODE_IP, POD_IP, Peer, World, run, world
 
 POD = "/api/v1/namespaces/default/pods/p"
 ALL = Streams(stdin=True, stdout=True, stderr=True)
@@ -347,5 +347,39 @@ def test_a_kubelet_may_send_the_server_to_its_runtime(tmp_path: Path) -> None:
             assert (status, seen, commands.requests[0].path) == (101, ["POST", "GET"], "/cri/exec")
             got = await w.ask("POST", f"{POD}/exec?command=far&stdout=true", {k.decode(): v.decode() for k, v in headers})
             assert got.json["message"] == f"hostname mismatch: expected {NODE_IP}, found 10.9.9.9"
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("path", ["log?follow=true", "exec?command=x&stdout=true", "proxy/"])
+def test_whoever_goes_away_early_leaves_nothing_open(tmp_path: Path, path: str) -> None:
+    async def scenario() -> None:
+        asked, go_on, gone = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+        def stream(there: Any) -> None:
+            there.on_close = gone.set
+            if isinstance(there, RawConnection):
+                there.receive(lambda data: None)
+
+        async def kubelet(request: Request) -> Answer:
+            asked.set()
+            await go_on.wait()
+            if path.startswith("exec"):
+                return UpgradeResponse([(b"Connection", b"Upgrade"), (b"Upgrade", b"SPDY/3.1")], stream)
+            return StreamResponse(200, [], stream)
+
+        async with world(tmp_path) as w:
+            w.kubelet(kubelet)
+            w.network.listen(POD_IP, 80, kubelet)
+            await w.node()
+            await w.pod()
+            peer = await w.peer()
+            await peer.send("GET", f"{POD}/{path}", {"Connection": "Upgrade", "Upgrade": "SPDY/3.1"} if "exec" in path else None)
+            await asked.wait()
+            peer.writer.transport.abort()
+            for _ in range(100):
+                await asyncio.sleep(0)
+            go_on.set()
+            await gone.wait()
 
     run(scenario)

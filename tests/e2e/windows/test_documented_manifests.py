@@ -126,7 +126,10 @@ def test_simple_pod_serves(place: Place) -> None:
 
 def test_an_image_of_another_build_does_not_start(place: Place) -> None:
     place.apply("older-build")
-    assert place.event("older-build", "Failed") == ""
+    assert place.event("older-build", "Failed") == (
+        'Error: failed to start container "foo": Error response from daemon: hcsshim::CreateComputeSystem foo: The '
+        "container operating system does not match the host operating system."
+    )
 
 
 def test_one_pod_on_every_windows_node(place: Place) -> None:
@@ -170,7 +173,14 @@ def test_empty_directories_by_both_spellings_of_a_path(place: Place) -> None:
 
 
 def test_a_folder_of_the_node_read_only(place: Place) -> None:
+    """Docker does not make the folder on Windows; here another pod does."""
     place.apply("hostpath-volume-pod")
+    assert r"bind source path does not exist: C:\etc\foo" in place.event("hostpath-volume-pod", "Failed")
+    maker = json.dumps({"spec": {
+        "nodeName": place.object("pod", "hostpath-volume-pod")["spec"]["nodeName"],
+        "volumes": [{"name": "foo", "hostPath": {"path": r"C:\etc\foo", "type": "DirectoryOrCreate"}}],
+    }})
+    place("run", "maker", "--image=mcr.microsoft.com/windows/nanoserver:1809", f"--overrides={maker}", "--restart=Never")
     place.ready("pod/hostpath-volume-pod")
     assert r"C:\etc\foo from foo (ro)" in place("describe", "pod", "hostpath-volume-pod")
     assert "Access is denied." in place.refused("exec", "hostpath-volume-pod", "--", "cmd", "/c", r"echo x > C:\etc\foo\x")
@@ -206,7 +216,7 @@ def test_cron_job(place: Place) -> None:
     place.apply("cronjob")
     (row,) = columns(place("get", "cronjob", "hello"))
     assert (row["SCHEDULE"], row["SUSPEND"]) == ("*/1 * * * *", "False")
-    place("create", "job", "now", "--from=cronjob/hello")
+    place("create", "job", "now", "--from=cronjob.v1beta1.batch/hello")
     place("wait", "--for=condition=Complete", "job/now", "--timeout=90s", timeout=120)
     assert place("logs", "job/now").splitlines()[1].rstrip() == "Hello from the Kubernetes cluster"
 

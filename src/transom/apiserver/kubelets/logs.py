@@ -104,7 +104,9 @@ def _websocket(request: Request, connection: Outgoing) -> Answer:
         connection.abort()
         return Response(403 if chosen is None else 400, [])
     headers = websocket.response_headers(request.header(b"sec-websocket-key"), chosen)
-    return UpgradeResponse(headers, _Messages(connection, chosen == _BASE64).start)
+    answer = UpgradeResponse(headers, _Messages(connection, chosen == _BASE64).start)
+    passing.unless_started(answer, connection.abort)
+    return answer
 
 
 class _Messages:

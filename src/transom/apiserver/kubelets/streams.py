@@ -102,7 +102,9 @@ async def _command(way: Way, request: Request, kubelet: Location, target: str, s
     protocol = head.header(channels.PROTOCOL_HEADER.lower().encode()) or channels.V1
     there = Upgraded(connection)
     far = remotecommand.SpdyClient(streams, protocol)
-    return UpgradeResponse(accepted.headers, lambda raw: _relay(accepted.session, raw, far, there))
+    answer = UpgradeResponse(accepted.headers, lambda raw: _relay(accepted.session, raw, far, there))
+    passing.unless_started(answer, there.close)
+    return answer
 
 
 def _relay(near: RemoteCommand, raw: RawConnection, far: RemoteCommand, there: Upgraded) -> None:
@@ -134,7 +136,9 @@ async def _tunnel(way: Way, request: Request, kubelet: Location, target: str) ->
     if head.status != 101:
         return await _echo(way, connection, head)
     there = Upgraded(connection)
-    return UpgradeResponse(accepted.headers, lambda raw: splice(_TunnelWire(raw), there))
+    answer = UpgradeResponse(accepted.headers, lambda raw: splice(_TunnelWire(raw), there))
+    passing.unless_started(answer, there.close)
+    return answer
 
 
 class _TunnelWire:
