@@ -374,7 +374,8 @@ def test_whoever_goes_away_early_leaves_nothing_open(tmp_path: Path, path: str) 
             await w.node()
             await w.pod()
             peer = await w.peer()
-            await peer.send("GET", f"{POD}/{path}", {"Connection": "Upgrade", "Upgrade": "SPDY/3.1"} if "exec" in path else None)
+            upgrade = {"Connection": "Upgrade", "Upgrade": "SPDY/3.1"}
+            await peer.send("GET", f"{POD}/{path}", upgrade if "exec" in path else None)
             await asked.wait()
             peer.writer.transport.abort()
             for _ in range(100):
