@@ -201,8 +201,8 @@ class Dispatcher:
         server = self._server
         storage = server.storage
         method = request.method
-        connected = info.subresource in table.CONNECTED and info.subresource in res.subresources
-        if (method not in _METHODS or method == "HEAD") and not (connected and info.subresource == "proxy"):
+        subresource = info.subresource
+        if (method not in _METHODS or method == "HEAD") and (subresource != "proxy" or "proxy" not in res.subresources):
             raise errors.generic_method_not_allowed()
         if res.custom and not _scope_fits(res, info):
             return server.paths.unknown_resource(request, ctx, info)
@@ -210,12 +210,14 @@ class Dispatcher:
             raise errors.generic_not_found()
         if not res.kind.namespaced and info.namespace and res.kind.key != "/Namespace":
             raise errors.generic_not_found()
-        tables = res.custom or (res.stored and not info.subresource)
-        accept = "" if connected or _takes_log(request, info) else request.header(b"accept")
+        tables = res.custom or (res.stored and not subresource)
+        accept = request.header(b"accept")
+        if subresource and (subresource in table.CONNECTED or (subresource == "log" and "text/" in accept)):
+            accept = ""  # what comes is not this server's, or plain text unlike everything else
         form = self._prettied(request, negotiate(accept, custom=res.custom, tables=tables))
         if res.warning:
             ctx.warn(res.warning)
-        if info.subresource or not res.stored:
+        if subresource or not res.stored:
             return self._subresource(Call(server, ctx, res, info, request, form))
         verb = info.verb
         if verb == "get":
@@ -262,11 +264,6 @@ class Dispatcher:
                 return reads.get(call.server.storage, call.ctx, res, info, call.request, call.form)
             raise errors.generic_method_not_allowed()
         return handler(call)
-
-
-def _takes_log(request: Request, info: RequestInfo) -> bool:
-    """A log is plain text, unlike everything else."""
-    return info.subresource == "log" and "text/" in request.header(b"accept")
 
 
 def _scope_fits(res: Resource, info: RequestInfo) -> bool:
