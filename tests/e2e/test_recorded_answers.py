@@ -1,7 +1,8 @@
 """The recorded answers of a real 1.20 control plane: ours are the same, but for the differences we chose.
 
 Runs where the recordings lie beside the project. `differences.txt` lists the answers that differ on purpose, each with
-the reason; an answer that differs without being listed fails, and so does a listed one that has become the same.
+the reason; an answer that differs without being listed fails, and so does a listed one that has become the same. Those
+listed with a question mark depend on the day of the test.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ def test_answers_are_kubernetes_own(fresh_cluster: Any, tmp_path: Path, file: Pa
     results, output = replay(fresh_cluster, file, tmp_path)
     mended = [name for name, verdict in results.items() if verdict == "same" and name in known]
     assert not mended, f"these are the same now: take them off {LISTED.name}: {mended}"
-    wrong = {name for name, verdict in results.items() if verdict != "same"} - known.keys()
+    excused = {name.lstrip("?") for name in known}
+    wrong = {name for name, verdict in results.items() if verdict != "same"} - excused
     if wrong:
         # Cases about loops wait for things to happen; a second look tells a busy machine from a wrong answer.
         results, output = replay(fresh_cluster, file, tmp_path, {name.rpartition(":")[0] for name in wrong})
