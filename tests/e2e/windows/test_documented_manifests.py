@@ -176,11 +176,14 @@ def test_a_folder_of_the_node_read_only(place: Place) -> None:
     """Docker does not make the folder on Windows; here another pod does."""
     place.apply("hostpath-volume-pod")
     assert r"bind source path does not exist: C:\etc\foo" in place.event("hostpath-volume-pod", "Failed")
+    image = "mcr.microsoft.com/windows/nanoserver:1809"
+    mount = {"name": "foo", "mountPath": r"C:\foo"}
     maker = json.dumps({"spec": {
         "nodeName": place.object("pod", "hostpath-volume-pod")["spec"]["nodeName"],
+        "containers": [{"name": "maker", "image": image, "volumeMounts": [mount]}],
         "volumes": [{"name": "foo", "hostPath": {"path": r"C:\etc\foo", "type": "DirectoryOrCreate"}}],
     }})
-    place("run", "maker", "--image=mcr.microsoft.com/windows/nanoserver:1809", f"--overrides={maker}", "--restart=Never")
+    place("run", "maker", f"--image={image}", f"--overrides={maker}", "--restart=Never")
     place.ready("pod/hostpath-volume-pod")
     assert r"C:\etc\foo from foo (ro)" in place("describe", "pod", "hostpath-volume-pod")
     assert "Access is denied." in place.refused("exec", "hostpath-volume-pod", "--", "cmd", "/c", r"echo x > C:\etc\foo\x")
