@@ -136,7 +136,7 @@ def test_time_passes(box) -> None:
 def test_endless_loop_costs_time_and_cpu(box) -> None:
     result = box.sh("while true; do :; done", limit=5)
     assert result.code is None
-    assert 4 < box.usage.burnt <= 5.1
+    assert 4 < box.usage.burnt < 5.6
 
 
 def test_bash_has_its_own_words(box) -> None:

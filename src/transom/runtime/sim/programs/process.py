@@ -24,6 +24,8 @@ IGNORED_BY_DEFAULT = frozenset(("SIGCHLD", "SIGCONT", "SIGURG", "SIGWINCH", "SIG
 CONTROL_C_EXIT = 0xC000013A  # STATUS_CONTROL_C_EXIT, Windows' default answer to every console control event
 BUSY_STEPS = 256  # of a script, before it has used up a slice of time
 BUSY_SLICE = 0.02
+BUSY_LONG = 100  # slices, after which they grow: who computes for ever is to cost the simulator little
+BUSY_LONGEST = 0.5
 
 
 class Exit(Exception):
@@ -150,9 +152,11 @@ class Process:
     async def breathe(self) -> None:
         """Called by everything that may go on for ever without waiting: it costs CPU time, and others get their turn."""
         self.steps += 1
-        if self.steps >= BUSY_STEPS:
-            self.context.usage.burn(BUSY_SLICE)
-            await self.sleep(BUSY_SLICE)
+        if self.steps % BUSY_STEPS == 0:
+            slices = self.steps // BUSY_STEPS
+            length = min(BUSY_LONGEST, BUSY_SLICE * 2 ** max(0, slices - BUSY_LONG))
+            self.context.usage.burn(length)
+            await self.context.clock.sleep(length)
         await self.stdout.drain()
 
     # Signals

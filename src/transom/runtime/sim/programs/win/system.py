@@ -68,8 +68,8 @@ def tasklist(process: Process) -> int:
             wanted = arguments[index + 1]
     if wanted:
         field, _, value = wanted.partition(" eq ")
-        key = {"imagename": lambda row: row[0].lower() == value, "pid": lambda row: str(row[1]) == value}.get(field.strip())
-        rows = [row for row in rows if key is None or key(row)]
+        column = {"imagename": 0, "pid": 1}.get(field.strip())
+        rows = [row for row in rows if column is None or str(row[column]).lower() == value]
         if not rows:
             _say(process, "INFO: No tasks are running which match the specified criteria.")
             return 0
@@ -189,7 +189,7 @@ def systeminfo(process: Process) -> int:
     return 0
 
 
-def _registry(process: Process) -> Registry:
+def registry_of(process: Process) -> Registry:
     """What the container's registry says by itself: its version."""
     build = builds.by_name(process.context.build) or builds.DEFAULT
     registry = Registry(version_keys(build))
@@ -224,7 +224,7 @@ def reg(process: Process) -> int:
         process.complain('ERROR: Invalid syntax.\r\nType "REG /?" for usage.')
         return 1
     key = arguments[1].rstrip("\\")
-    registry = _registry(process)
+    registry = registry_of(process)
     wanted = next((arguments[i + 1] for i, a in enumerate(arguments[:-1]) if a.lower() == "/v"), None)
     if not registry.exists(key):
         process.complain("ERROR: The system was unable to find the specified registry key or value.")
