@@ -6,6 +6,7 @@ patch does not name where they stood before, and an element that is new in front
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from transom.machinery import schema
@@ -274,25 +275,37 @@ def _in_order(
             if merge_key not in _expect(dict, item):
                 _no_merge_key(item, merge_key)
 
-    def at(order: list[Any], item: Any) -> int:
-        return _position(order, item[key] if key else item, key)
+    patched, lived = _places(patch_order, key), _places(live_order, key)
 
     def deletion(item: Any) -> bool:
         return maps and item.get(_DIRECTIVE) == "delete"
 
-    ordered = [m for m in merged if at(patch_order, m) >= 0]
-    ordered = sorted((m for m in ordered if not deletion(m)), key=lambda m: at(patch_order, m)) + [
-        m for m in ordered if deletion(m)]
-    live_only = sorted((m for m in merged if at(patch_order, m) < 0), key=lambda m: at(live_order, m))
+    ordered = [m for m in merged if patched(m) >= 0]
+    ordered = sorted((m for m in ordered if not deletion(m)), key=patched) + [m for m in ordered if deletion(m)]
+    live_only = sorted((m for m in merged if patched(m) < 0), key=lived)
     out: list[Any] = []
     i = 0
     for item in ordered:
-        place = at(live_order, item)
-        while i < len(live_only) and 0 <= at(live_order, live_only[i]) < place:
+        place = lived(item)
+        while i < len(live_only) and 0 <= lived(live_only[i]) < place:
             out.append(live_only[i])
             i += 1
         out.append(item)
     return out + live_only[i:]
+
+
+def _places(order: list[Any], key: str) -> Callable[[Any], int]:
+    """Where an element stands in the order; -1 when it does not."""
+    values = [item[key] if key else item for item in order]
+    if all(type(value) is str for value in values):  # nearly always; other values are equal in Go's own ways
+        places = {value: at for at, value in reversed([*enumerate(values)])}
+
+        def look_up(item: Any) -> int:
+            value = item[key] if key else item
+            return places.get(value, -1) if type(value) is str else -1
+
+        return look_up
+    return lambda item: _position(order, item[key] if key else item, key)
 
 
 def without_directives(patch: Any) -> Any:
