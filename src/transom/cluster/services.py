@@ -45,7 +45,8 @@ class ServiceNetwork:
         port = {"name": "https", "port": API_PORT, "protocol": "TCP"}
         meta = {"name": "kubernetes", "namespace": "default"}
         subsets = [{"addresses": [{"ip": address}], "ports": [port]}]
-        await self._ensure(ENDPOINTS, {"metadata": meta, "subsets": subsets})
+        labels = {"endpointslice.kubernetes.io/skip-mirror": "true"}
+        await self._ensure(ENDPOINTS, {"metadata": {**meta, "labels": labels}, "subsets": subsets})
         await self._ensure(ENDPOINT_SLICES, {
             "metadata": {**meta, "labels": {"kubernetes.io/service-name": "kubernetes"}},
             "addressType": "IPv4", "endpoints": [{"addresses": [address], "conditions": {"ready": True}}], "ports": [port],
