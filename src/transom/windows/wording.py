@@ -1,0 +1,101 @@
+"""Records in words, for the terminal and the documentation. Text only: no layout, no colours."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from transom.windows.builds import BUILDS
+from transom.windows.records import ALL_NETWORKS, ALL_RUNTIMES, FIRST_RELEASE, Field, Limit, Record, Release, Support
+from transom.windows.releases import text
+
+EFFECTS: Final = {
+    "ignored": "has no effect",
+    "rejected": "is refused",
+    "fails": "fails",
+    "degraded": "is different",
+}
+KINDS: Final = {
+    "supported": "supported", "rule": "rule", "default": "default", "procedure": "how to", "symptom": "symptom",
+    "planned": "planned",
+}
+AREAS: Final = {
+    "OS": "Windows versions", "POD": "Pods", "CTR": "Containers", "SEC": "Security", "RES": "Resources", "STO": "Storage",
+    "NET": "Network", "SVC": "Services", "DNS": "Names", "NODE": "Nodes", "RUN": "Runtimes", "API": "API",
+    "PLAN": "Plans", "TRB": "Troubleshooting",
+}
+_TESTS: Final = {
+    "set": "", "is": "is {}", "not": "is not {}", "one-of": "is one of {}", "none-of": "is none of {}",
+    "matches": "matches {}", "above": "is above {}", "below": "is below {}", "longer": "has more than {} elements",
+    "absent": "is missing",
+}
+
+
+def area(record: Record) -> str:
+    """"POD" of WIN-POD-003."""
+    return record.id.split("-")[1]
+
+
+def outcome(record: Record) -> str:
+    """What happens, in a few words: "fails: FailedMount: ..."."""
+    if isinstance(record, Support):
+        return KINDS[record.kind] if record.stage == "stable" else f"{KINDS[record.kind]} ({record.stage})"
+    return ": ".join(part for part in (EFFECTS[record.effect], record.reason, record.message) if part)
+
+
+def where(record: Record) -> str:
+    """Releases, builds, runtimes, networks and features where it holds; "everywhere" if there is no bound."""
+    parts = [_releases(record.since, record.until), _builds(record.builds)]
+    if record.runtimes != ALL_RUNTIMES:
+        parts.append(f"with {_any(record.runtimes)}")
+    if record.networks != ALL_NETWORKS:
+        parts.append(f"on {_any(record.networks)} networks")
+    if record.needs:
+        parts.append(f"with {' and '.join(record.needs)}")
+    if record.patches:
+        updates = " or ".join(f"{build}.{revision}" for build, revision in record.patches)
+        parts.append(f"{'before' if isinstance(record, Limit) else 'from'} update {updates}")
+    if isinstance(record, Limit) and record.lifted_by:
+        parts.append(f"without {_any(record.lifted_by)}")
+    return ", ".join(part for part in parts if part) or "everywhere"
+
+
+def _releases(since: Release, until: Release | None) -> str:
+    if since == FIRST_RELEASE:
+        return f"up to {text(until)}" if until else ""
+    if until is None:
+        return f"from {text(since)} on"
+    return f"in {text(since)}" if since == until else f"from {text(since)} to {text(until)}"
+
+
+def _builds(builds: tuple[int, int | None]) -> str:
+    first, last = builds
+    if not first:
+        return f"up to build {last}" if last else ""
+    if last is None:
+        return f"from build {first} on"
+    return f"on build {first}" if first == last else f"on builds {first} to {last}"
+
+
+def _any(words: tuple[str, ...]) -> str:
+    return " or ".join(words)
+
+
+def field(field: Field) -> str:
+    """"spec.hostNetwork is true"."""
+    value = field.value
+    shown = ", ".join(map(_value, value)) if isinstance(value, tuple) else _value(value)
+    path = field.path if field.kind == "Pod" else f"{field.kind} {field.path}"
+    return f"{path} {_TESTS[field.test].format(shown)}".rstrip()
+
+
+def _value(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def build_name(number: int) -> str:
+    """"17763 (Windows Server 2019, 1809)"."""
+    build = BUILDS.get(number)
+    if build is None:
+        return str(number)
+    names = [build.product.removesuffix(" Datacenter")] if build.channel == "LTSC" else []
+    return f"{number} ({', '.join((*names, build.release))})"
