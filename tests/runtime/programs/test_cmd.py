@@ -36,7 +36,8 @@ LINES = [
     ('for /F "tokens=2 delims=," %i in ("a,b,c") do @echo %i', "b\r\n"),
     ("for /F %i in ('echo one') do @echo got %i", "got one\r\n"),
     (
-        "mkdir C:\\a\\b && echo hi> C:\\a\\b\\f.txt && type C:\\a\\b\\f.txt && del C:\\a\\b\\f.txt && rmdir /s /q C:\\a && echo gone",
+        "mkdir C:\\a\\b && echo hi> C:\\a\\b\\f.txt && type C:\\a\\b\\f.txt && del C:\\a\\b\\f.txt && "
+        "rmdir /s /q C:\\a && echo gone",
         "hi\r\ngone\r\n",
     ),
     ("echo one> C:\\f & echo two>> C:\\f & type C:\\f", "one\r\ntwo\r\n"),

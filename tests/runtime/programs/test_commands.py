@@ -7,7 +7,6 @@ import io
 import tarfile
 
 import pytest
-
 from tests.runtime.programs.conftest import Box
 
 LINES = [
@@ -23,7 +22,8 @@ LINES = [
     ("echo 'a=1' | sed -E 's/(\\w)=([0-9])/\\2=\\1/'; printf 'x\\ny\\n' | sed '/x/,/y/s/^/> /'", "1=a\n> x\n> y\n"),
     ("echo a > /tmp/s; sed -i 's/a/b/' /tmp/s; cat /tmp/s", "b\n"),
     (
-        "printf 'foo\\nbar\\nbaz\\n' | grep ba; printf 'foo\\nbar\\n' | grep -v foo; echo abc | grep -o 'b.'; echo x | grep -c y",
+        "printf 'foo\\nbar\\nbaz\\n' | grep ba; printf 'foo\\nbar\\n' | grep -v foo; echo abc | grep -o "
+        "'b.'; echo x | grep -c y",
         "bar\nbaz\nbar\nbc\n0\n",
     ),
     (

@@ -36,7 +36,8 @@ SCRIPTS = [
     ("switch ('b') { 'a' { 1 } 'b' { 2 } default { 3 } }", "2\r\n"),
     ("Get-Content C:\\hello.txt", "Hello from a file\r\n"),
     (
-        "Set-Content C:\\x.txt 'one'; Add-Content C:\\x.txt 'two'; Get-Content C:\\x.txt; Test-Path C:\\x.txt; Remove-Item C:\\x.txt; Test-Path C:\\x.txt",
+        "Set-Content C:\\x.txt 'one'; Add-Content C:\\x.txt 'two'; Get-Content C:\\x.txt; Test-Path "
+        "C:\\x.txt; Remove-Item C:\\x.txt; Test-Path C:\\x.txt",
         "one\r\ntwo\r\nTrue\r\nFalse\r\n",
     ),
     (
@@ -118,7 +119,8 @@ def test_ways_to_call(windows) -> None:
 def test_busy_jobs_cost_processor_time(windows) -> None:
     """As the end-to-end test for CPU limits has it."""
     script = (
-        "foreach ($loopnumber in 1..8) { Start-Job -ScriptBlock { $result = 1; foreach($mm in 1..2147483647){$res1=$mm*$mm*$mm} } } ; "
+        "foreach ($loopnumber in 1..8) "
+        "{ Start-Job -ScriptBlock { $result = 1; foreach($mm in 1..2147483647){$res1=$mm*$mm*$mm} } } ; "
         "get-job | wait-job"
     )
     result = windows.powershell(script, limit=4)
@@ -137,13 +139,15 @@ def test_memory_is_asked_for(windows) -> None:
 
 WEB_SERVER = (
     "<#code used from https://gist.github.com/19WAS85/5424431#> ; $listener = New-Object System.Net.HttpListener ; "
-    "$listener.Prefixes.Add('http://*:80/') ; $listener.Start() ; $callerCounts = @{} ; Write-Host('Listening at http://*:80/') ; "
+    "$listener.Prefixes.Add('http://*:80/') ; $listener.Start() ; $callerCounts = @{} ; "
+    "Write-Host('Listening at http://*:80/') ; "
     "while ($listener.IsListening) { ;$context = $listener.GetContext() ;$requestUrl = $context.Request.Url ;"
     "$clientIP = $context.Request.RemoteEndPoint.Address ;$response = $context.Response ;Write-Host '' ;"
     "Write-Host('> {0}' -f $requestUrl) ;  ;$count = 1 ;$k=$callerCounts.Get_Item($clientIP) ;"
     "if ($k -ne $null) { $count += $k } ;$callerCounts.Set_Item($clientIP, $count) ;"
     "$ip=(Get-NetAdapter | Get-NetIpAddress); $header='<html><body><H1>Windows Container Web Server</H1>' ;"
-    "$callerCountsString='' ;$callerCounts.Keys | % { $callerCountsString+='<p>IP {0} callerCount {1} ' -f $ip[1].IPAddress,$callerCounts.Item($_) } ;"
+    "$callerCountsString='' ;$callerCounts.Keys | % "
+    "{ $callerCountsString+='<p>IP {0} callerCount {1} ' -f $ip[1].IPAddress,$callerCounts.Item($_) } ;"
     "$footer='</body></html>' ;$content='{0}{1}{2}' -f $header,$callerCountsString,$footer ;Write-Output $content ;"
     "$buffer = [System.Text.Encoding]::UTF8.GetBytes($content) ;$response.ContentLength64 = $buffer.Length ;"
     "$response.OutputStream.Write($buffer, 0, $buffer.Length) ;$response.Close() ;$responseStatus = $response.StatusCode ;"

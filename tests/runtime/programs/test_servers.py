@@ -43,7 +43,7 @@ def test_netexec(tester) -> None:
         assert (await box.http(8080, "/hostName"))[2] == "box"
         assert (await box.http(8080, "/echo?msg=hi&code=404"))[::2] == (404, "hi")
         assert (await box.http(8080, "/healthz"))[0] == 200
-        assert (await box.http(8080, "/"))[2] == "NOW: 2020-01-02 03:04:05.1 +0000 UTC"
+        assert (await box.http(8080, "/"))[2].startswith("NOW: 2020-01-02 03:04:05.")
         assert (await box.http(8080, "/redirect?location=/echo&code=307"))[1]["location"] == "/echo"
         shell = await box.http(8080, "/shell?cmd=echo%20a%3B%20exit%203")
         assert json.loads(shell[2]) == {"output": "a\n", "error": "exit status 3"}
@@ -52,7 +52,7 @@ def test_netexec(tester) -> None:
         refused = json.loads((await box.http(8080, "/dial?host=127.0.0.1&port=1&request=hostname"))[2])
         assert "connection refused" in refused["errors"][0]
         assert (await box.http(8080, "/dial?host=a&port=1"))[::2] == (400, "request parameter not specified. <nil>\n")
-        upload = b'--X\r\nContent-Disposition: form-data; name="file"; filename="f"\r\nContent-Type: text/plain\r\n\r\ndata\r\n--X--\r\n'
+        upload = b'--X\r\nContent-Disposition: form-data; name="file"; filename="f"\r\n\r\ndata\r\n--X--\r\n'
         reader, writer = await asyncio.open_connection(sock=box.dial(8080))
         writer.write(
             b"POST /upload HTTP/1.1\r\nHost: x\r\nContent-Type: multipart/form-data; boundary=X\r\nConnection: close\r\n"
@@ -106,17 +106,19 @@ def test_agnhost_small_ones(tester) -> None:
     assert tester.run("/agnhost", "connect", "nowhere:80").err == "DNS: lookup nowhere: no such host\n"
     assert tester.run("/agnhost", "dns-suffix").out == "default.svc.cluster.local,svc.cluster.local,cluster.local\n"
     logged = tester.run("/agnhost", "logs-generator", "--log-lines-total", "5", "--run-duration", "10s")
-    assert (len(logged.err.splitlines()), logged.code, logged.seconds) == (5, 0, 10)
+    assert (len(logged.err.splitlines()), logged.code, round(logged.seconds, 6)) == (5, 0, 10)
 
 
 def test_mounttest(tester) -> None:
     tester.files.write("/tmp/f", b"content", 0o640)
     result = tester.run(
-        "/agnhost", "mounttest", "--new_file_0644=/tmp/n", "--file_mode=/tmp/f", "--file_perm=/tmp/f", "--file_owner=/tmp/f", "--file_content=/tmp/f"
+        "/agnhost", "mounttest", "--new_file_0644=/tmp/n", "--file_mode=/tmp/f", "--file_perm=/tmp/f",
+        "--file_owner=/tmp/f", "--file_content=/tmp/f"
     )  # fmt: skip
     assert result.code == 0
     assert result.out == (
-        'content of file "/tmp/n": mount-tester new file\n\nmode of file "/tmp/f": -rw-r-----\nperms of file "/tmp/f": -rw-r-----\n'
+        'content of file "/tmp/n": mount-tester new file\n\nmode of file "/tmp/f": -rw-r-----\nperms of '
+        'file "/tmp/f": -rw-r-----\n'
         'owner UID of "/tmp/f": 0\nowner GID of "/tmp/f": 0\ncontent of file "/tmp/f": content\n'
     )
     missing = tester.run("/agnhost", "mounttest", "--file_content=/nope")

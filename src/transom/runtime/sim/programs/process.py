@@ -7,6 +7,8 @@ have tasks of their own. A signal that kills cancels the task, and the process t
 from __future__ import annotations
 
 import asyncio
+import itertools
+import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
@@ -14,6 +16,9 @@ from transom.runtime.sim.program_api import ProgramContext
 from transom.runtime.sim.programs.fileview import FileView
 from transom.runtime.sim.programs.streams import BytesSource, CallSink, Pipe, Sink, Source
 
+log = logging.getLogger("transom.runtime")
+
+_CRASHED = 139
 SIGNAL_NUMBERS = {
     "SIGHUP": 1, "SIGINT": 2, "SIGQUIT": 3, "SIGILL": 4, "SIGTRAP": 5, "SIGABRT": 6, "SIGBUS": 7, "SIGFPE": 8, "SIGKILL": 9,
     "SIGUSR1": 10, "SIGSEGV": 11, "SIGUSR2": 12, "SIGPIPE": 13, "SIGALRM": 14, "SIGTERM": 15, "SIGSTKFLT": 16, "SIGCHLD": 17,
@@ -203,7 +208,12 @@ class TaskProgram:
         self.process.task = self.spawn(self._main(body))
 
     async def _main(self, body: Callable[[Process], int | Awaitable[int]]) -> None:
-        code = await self.process.run(body)
+        try:
+            code = await self.process.run(body)
+        except Exception:
+            # A script can ask for more than this simulation can do; its container ends, the machine does not.
+            log.exception("a simulated program failed: %s", self.context.argv)
+            code = _CRASHED
         self.context.exit(code)
         self.kill()
 
@@ -226,7 +236,7 @@ class TaskProgram:
 async def connected(processes: Sequence[Process], bodies: Sequence[Callable[[Process], Awaitable[int]]]) -> list[int]:
     """Runs processes at the same time, each one's output the next one's input. Their codes."""
     pipes: list[Pipe] = []
-    for left, right in zip(processes, processes[1:], strict=False):
+    for left, right in itertools.pairwise(processes):
         pipe = Pipe()
         left.stdout = pipe
         right.stdin = pipe

@@ -53,10 +53,7 @@ async def _set(shell: Interpreter, rest: str) -> int:
             return 1
         shell.variables[name] = line.decode("utf-8", "surrogateescape").rstrip("\r\n")
         return 0
-    if text.startswith('"'):
-        text = text[1:].rpartition('"')[0] if '"' in text[1:] else text[1:]
-    else:
-        text = rest.lstrip()
+    text = (text[1:].rpartition('"')[0] if '"' in text[1:] else text[1:]) if text.startswith('"') else rest.lstrip()
     if not text.strip():
         for name, value in shell.variables.items():
             shell.say(f"{name}={value}")
@@ -167,7 +164,7 @@ def _remove_directory(shell: Interpreter, rest: str) -> int:
 
 
 def _delete(shell: Interpreter, rest: str) -> int:
-    switches, paths = _switches(rest)
+    _, paths = _switches(rest)
     files = shell.process.files
     for path in paths:
         wanted = f"{path}\\*" if files.is_directory(path) else path

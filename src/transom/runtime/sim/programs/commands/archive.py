@@ -27,7 +27,8 @@ async def tar(process: Process) -> int:
         _spread_bundle(process)
     options = parse(
         process, "fCTX", long_with_value=("exclude", "strip-components", "owner", "group", "mode"),
-        long_names={"create": "c", "extract": "x", "get": "x", "list": "t", "file": "f", "directory": "C", "gzip": "z", "verbose": "v"},
+        long_names={"create": "c", "extract": "x", "get": "x", "list": "t", "file": "f", "directory": "C", "gzip": "z",
+        "verbose": "v"},
     )  # fmt: skip
     archive = options.value("f", "-")
     compressed = "z" in options or archive.endswith((".tgz", ".tar.gz"))

@@ -140,8 +140,7 @@ class _Parser:
             return self.block()
         if self.accept(";"):
             return []
-        statement = [self.statement()]
-        return statement
+        return [self.statement()]
 
     def statement(self) -> Node:
         word = self.text if self.kind == "name" else ""

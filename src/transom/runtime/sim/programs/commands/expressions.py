@@ -70,7 +70,7 @@ def _class(text: str) -> str:
     body = inner[1:] if negated else inner
     for name, value in _CLASSES.items():
         body = body.replace(name, f"\0{value}\1")
-    pieces = re.split(r"(\0.*?\1)", body)
+    pieces = re.split(r"(\x00.*?\x01)", body)
     quoted = "".join(
         piece[1:-1] if piece.startswith("\0") else piece.replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]")
         for piece in pieces

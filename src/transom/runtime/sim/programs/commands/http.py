@@ -17,7 +17,8 @@ from transom.runtime.sim.programs.process import Process
 
 async def wget(process: Process) -> int:
     options = parse(
-        process, "OTtUPYe", long_with_value=("header", "post-data", "post-file", "output-document", "timeout", "tries", "user-agent"),
+        process, "OTtUPYe", long_with_value=("header", "post-data", "post-file", "output-document", "timeout", "tries",
+        "user-agent"),
         long_names={"output-document": "O", "timeout": "T", "tries": "t", "quiet": "q", "spider": "spider", "user-agent": "U"},
     )  # fmt: skip
     if not options.operands:
@@ -44,9 +45,7 @@ async def wget(process: Process) -> int:
         return process.fail(f"bad address '{address.host}'")
     shown = f"{addresses[0]}:{address.port}"
     if not quiet and not process.gnu:
-        process.complain(
-            f"Connecting to {address.host}{'' if address.port == 80 and address.scheme == 'http' else f':{address.port}'} ({shown})"
-        )
+        process.complain(f"Connecting to {address.host}{'' if address.port == 80 else f':{address.port}'} ({shown})")
     try:
         answer = await netclient.limited(
             context,
@@ -81,7 +80,8 @@ async def wget(process: Process) -> int:
         process.stdout.write(answer.body)
         if not quiet:
             process.complain(
-                f"writing to stdout\n{'-':<20} 100% |********************************| {len(answer.body):5d}  0:00:00 ETA\nwritten to stdout"
+                f"writing to stdout\n{'-':<20} 100% |********************************| "
+                f"{len(answer.body):5d}  0:00:00 ETA\nwritten to stdout"
             )
         return 0
     if not quiet:
@@ -241,8 +241,10 @@ class _Curl:
         if shape:
             shown = shape.replace("\\n", "\n").replace("\\t", "\t").replace("\\r", "\r")
             for mark, value in (
-                ("http_code", f"{answer.status:03d}"), ("response_code", f"{answer.status:03d}"), ("size_download", str(len(answer.body))),
-                ("time_total", f"{seconds:.6f}"), ("content_type", answer.header("Content-Type")), ("url_effective", answer.url),
+                ("http_code", f"{answer.status:03d}"), ("response_code", f"{answer.status:03d}"), ("size_download",
+                str(len(answer.body))),
+                ("time_total", f"{seconds:.6f}"), ("content_type", answer.header("Content-Type")), ("url_effective",
+                answer.url),
                 ("time_connect", "0.000100"), ("remote_ip", ""),
             ):  # fmt: skip
                 shown = shown.replace("%{" + mark + "}", value)

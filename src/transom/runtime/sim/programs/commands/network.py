@@ -136,7 +136,7 @@ async def nslookup(process: Process) -> int:
 
 def _qualified(process: Process, name: str) -> str:
     """The name as the server knows it: found through the search list when it has few dots."""
-    if name.endswith(".") or is_address(name) or name.count(".") >= 4 or name.endswith("cluster.local"):
+    if name.endswith((".", "cluster.local")) or is_address(name) or name.count(".") >= 4:
         return name.rstrip(".")
     searches = process.context.dns.searches
     if not searches:
@@ -170,7 +170,8 @@ async def dig(process: Process) -> int:
     server = process.context.dns.servers[0] if process.context.dns.servers else "127.0.0.1"
     process.write(f"\n; <<>> DiG 9.14.8 <<>> {' '.join(process.argv[1:])}\n;; global options: +cmd\n;; Got answer:\n")
     process.write(
-        f";; ->>HEADER<<- opcode: QUERY, status: {status}, id: 4711\n;; flags: qr aa rd; QUERY: 1, ANSWER: {len(addresses)}, AUTHORITY: 0, ADDITIONAL: 1\n\n"
+        f";; ->>HEADER<<- opcode: QUERY, status: {status}, id: 4711\n;; flags: qr aa rd; QUERY: 1, "
+        f"ANSWER: {len(addresses)}, AUTHORITY: 0, ADDITIONAL: 1\n\n"
     )
     process.write(f";; QUESTION SECTION:\n;{name}\t\tIN\tA\n\n")
     if addresses:
@@ -274,7 +275,8 @@ def ip(process: Process) -> int:
             "    link/loopback 00:00:00:00:00:00 brd 00:00:00:00:00:00\n    inet 127.0.0.1/8 scope host lo\n"
             "       valid_lft forever preferred_lft forever\n"
             "3: eth0@if7: <BROADCAST,MULTICAST,UP,LOWER_UP,M-DOWN> mtu 1450 qdisc noqueue state UP\n"
-            f"    link/ether {mac_address(address)} brd ff:ff:ff:ff:ff:ff\n    inet {address}/24 brd {address.rpartition('.')[0]}.255 scope global eth0\n"
+            f"    link/ether {mac_address(address)} brd ff:ff:ff:ff:ff:ff\n    inet {address}/24 brd "
+            f"{address.rpartition('.')[0]}.255 scope global eth0\n"
             "       valid_lft forever preferred_lft forever\n"
         )
         return 0
@@ -284,7 +286,8 @@ def ip(process: Process) -> int:
         return 0
     if what.startswith("l"):
         process.write(
-            "1: lo: <LOOPBACK,UP,LOWER_UP> mtu 65536 qdisc noqueue state UNKNOWN qlen 1000\n3: eth0@if7: <BROADCAST,MULTICAST,UP,LOWER_UP,M-DOWN> mtu 1450 qdisc noqueue state UP\n"
+            "1: lo: <LOOPBACK,UP,LOWER_UP> mtu 65536 qdisc noqueue state UNKNOWN qlen 1000\n3: eth0@if7: "
+            "<BROADCAST,MULTICAST,UP,LOWER_UP,M-DOWN> mtu 1450 qdisc noqueue state UP\n"
         )
         return 0
     process.complain("Usage: ip [OPTIONS] address|route|link|neigh|rule [ARGS]")
@@ -303,9 +306,11 @@ def mac_address(address: str) -> str:
 def ifconfig(process: Process) -> int:
     address = process.context.ips[0] if process.context.ips else "127.0.0.1"
     process.write(
-        f"eth0      Link encap:Ethernet  HWaddr {mac_address(address).upper()}\n          inet addr:{address}  Bcast:{address.rpartition('.')[0]}.255  "
+        f"eth0      Link encap:Ethernet  HWaddr {mac_address(address).upper()}\n          inet "
+        f"addr:{address}  Bcast:{address.rpartition('.')[0]}.255  "
         "Mask:255.255.255.0\n          UP BROADCAST RUNNING MULTICAST  MTU:1450  Metric:1\n\n"
-        "lo        Link encap:Local Loopback\n          inet addr:127.0.0.1  Mask:255.0.0.0\n          UP LOOPBACK RUNNING  MTU:65536  Metric:1\n\n"
+        "lo        Link encap:Local Loopback\n          inet addr:127.0.0.1  Mask:255.0.0.0\n          "
+        "UP LOOPBACK RUNNING  MTU:65536  Metric:1\n\n"
     )
     return 0
 

@@ -106,10 +106,7 @@ def seconds(text: str) -> float:
     """`1.5`, `10s`, `2m`, `1h`, `1d`, `inf`. ValueError when it is none."""
     if text in ("inf", "infinity"):
         return float("inf")
-    if text[-1:] in _UNITS:
-        value = float(text[:-1]) * _UNITS[text[-1]]
-    else:
-        value = float(text)
+    value = float(text[:-1]) * _UNITS[text[-1]] if text[-1:] in _UNITS else float(text)
     if value < 0 or value != value:
         raise ValueError(text)
     return value

@@ -151,7 +151,8 @@ def ps(process: Process) -> int:
             started = time.strftime("%H:%M", time.gmtime(entry.started))
             kib = entry.memory >> 10
             process.write(
-                f"{entry.user[:8]:<8} {entry.pid:5d}  0.0  0.0 {kib * 2:6d} {kib:5d} ?        Ss   {started}   0:00 {' '.join(entry.argv)}\n"
+                f"{entry.user[:8]:<8} {entry.pid:5d}  0.0  0.0 {kib * 2:6d} {kib:5d} ?        Ss   "
+                f"{started}   0:00 {' '.join(entry.argv)}\n"
             )
         return 0
     if "f" in arguments:
@@ -182,7 +183,8 @@ async def top(process: Process) -> int:
         process.write("  PID  PPID USER     STAT   VSZ %VSZ CPU %CPU COMMAND\n")
         for entry in sorted(process.context.processes.list()):
             process.write(
-                f"{entry.pid:5d} {entry.parent:5d} {entry.user[:8]:<8} S    {entry.memory >> 10:6d}   0%   0   0% {' '.join(entry.argv)}\n"
+                f"{entry.pid:5d} {entry.parent:5d} {entry.user[:8]:<8} S    {entry.memory >> 10:6d}   0% "
+                f"  0   0% {' '.join(entry.argv)}\n"
             )
         shown += 1
         if rounds and shown >= rounds:

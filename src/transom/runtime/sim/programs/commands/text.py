@@ -80,6 +80,8 @@ def _count(text: str) -> int:
 def _old_style(process: Process) -> None:
     """`-5` means `-n 5`."""
     for index, argument in enumerate(process.argv[1:], 1):
+        if process.argv[index - 1] in ("-n", "-c"):
+            continue
         if re.fullmatch(r"-\d+", argument):
             process.argv[index : index + 1] = ["-n", argument[1:]]
             return

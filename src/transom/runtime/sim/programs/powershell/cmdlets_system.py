@@ -91,7 +91,7 @@ def _get_process(call: Call) -> None:
                     "Path": entry.argv[0],
                 },
                 f"System.Diagnostics.Process ({name})",
-            )  # fmt: skip
+            )
         )
     if wanted and not found:
         call.fail(
@@ -203,7 +203,7 @@ async def _web_request(call: Call) -> None:
                 "Headers": shown,
                 "RawContentLength": len(answer.body),
             },
-        )  # fmt: skip
+        )
     )
 
 
@@ -331,7 +331,7 @@ def _computer_info(call: Call) -> None:
                 "CsNumberOfLogicalProcessors": context.cpus,
                 "CsTotalPhysicalMemory": context.memory_limit,
             },
-        )  # fmt: skip
+        )
     )
 
 
@@ -364,7 +364,8 @@ def _get_command(call: Call) -> None:
         cmdlet = find(text(name))
         if cmdlet is None:
             call.fail(
-                f"The term '{text(name)}' is not recognized as the name of a cmdlet, function, script file, or operable program.",
+                f"The term '{text(name)}' is not recognized as the name of a cmdlet, function, script "
+                f"file, or operable program.",
                 f"ObjectNotFound: ({text(name)}:String) [Get-Command], CommandNotFoundException",
                 "CommandNotFoundException",
             )
@@ -397,7 +398,8 @@ def _start_job(call: Call) -> None:
     number_ = len(call.evaluator.jobs) * 2 + 1
     job = Job(
         "System.Management.Automation.PSRemotingJob",
-        {"Id": number_, "Name": call.text("Name", f"Job{number_}"), "PSJobTypeName": "BackgroundJob", "State": "Running", "HasMoreData": True, "Location": "localhost", "Command": ""},
+        {"Id": number_, "Name": call.text("Name", f"Job{number_}"), "PSJobTypeName": "BackgroundJob", "State": "Running",
+        "HasMoreData": True, "Location": "localhost", "Command": ""},
     )  # fmt: skip
 
     async def body() -> None:

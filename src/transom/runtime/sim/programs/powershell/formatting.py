@@ -144,7 +144,8 @@ def _files(group: list[PsObject]) -> str:
             directory = here
             out.append(f"\r\n\r\n    Directory: {here}\r\n\r\n\r\n")
             out.append(
-                "Mode                LastWriteTime         Length Name\r\n----                -------------         ------ ----\r\n"
+                "Mode                LastWriteTime         Length Name\r\n----                "
+                "-------------         ------ ----\r\n"
             )
         written = item.get("LastWriteTime")
         when = (

@@ -76,7 +76,8 @@ async def _file(process: Process, arguments: list[str]) -> int:
     path = arguments[0]
     if not process.files.exists(path):
         process.complain(
-            f"The argument '{path}' to the -File parameter does not exist. Provide the path to an existing '.ps1' file as an argument to the -File parameter."
+            f"The argument '{path}' to the -File parameter does not exist. Provide the path to an "
+            f"existing '.ps1' file as an argument to the -File parameter."
         )
         return 0xFFFD0000
     words = " ".join(f"'{word}'" if not word.startswith("-") else word for word in arguments[1:])

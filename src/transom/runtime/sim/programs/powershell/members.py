@@ -76,8 +76,6 @@ def cast(name: str, value: Any) -> Any:
         return PsObject(
             "System.Management.Automation.PSCustomObject", {text(key): one for key, one in found_properties.items()}
         )
-    if kind == "scriptblock":
-        return value if isinstance(value, ScriptBlock) else value
     return value
 
 
@@ -259,7 +257,8 @@ async def _tcp_connect(evaluator: Evaluator, target: PsObject, arguments: list[A
         connection = await evaluator.process.context.connect(text(arguments[0]), int(number(arguments[1])))
     except OSError:
         raise PowerShellError(
-            'Exception calling "Connect" with "2" argument(s): "No connection could be made because the target machine actively refused it"'
+            'Exception calling "Connect" with "2" argument(s): "No connection could be made because the '
+            'target machine actively refused it"'
         ) from None
     connection.close()
     target.properties["Connected"] = True

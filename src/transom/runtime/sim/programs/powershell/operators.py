@@ -152,7 +152,8 @@ def format_text(shape: str, arguments: list[Any]) -> str:
         index, width, how = int(match[1]), match[2], match[3]
         if index >= len(arguments):
             raise PowerShellError(
-                "Error formatting a string: Index (zero based) must be greater than or equal to zero and less than the size of the argument list.."
+                "Error formatting a string: Index (zero based) must be greater than or equal to zero and "
+                "less than the size of the argument list.."
             )
         shown = _formatted(arguments[index], how or "")
         if width:

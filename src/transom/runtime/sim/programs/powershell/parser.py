@@ -31,8 +31,7 @@ _PARAMETER = re.compile(r"-([A-Za-z_]\w*)(:)?")
 def parse(text: str) -> Node:
     """A whole script. Raises ParseFault."""
     parser = _Parser(text)
-    block = parser.statements("")
-    return block
+    return parser.statements("")
 
 
 class _Parser(Scanner):

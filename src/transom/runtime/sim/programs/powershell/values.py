@@ -11,7 +11,8 @@ from typing import Any
 class PowerShellError(Exception):
     """An error that a script can catch. `category` and `identity` stand in the lines below the message."""
 
-    def __init__(self, message: str, category: str = "NotSpecified: (:) [], RuntimeException", identity: str = "RuntimeException",
+    def __init__(self, message: str, category: str = "NotSpecified: (:) [], RuntimeException",
+    identity: str = "RuntimeException",
                  *, where: str = "", value: Any = None) -> None:  # fmt: skip
         super().__init__(message)
         self.message = message
@@ -89,7 +90,8 @@ class DateTime:
         now = time.gmtime(self.moment)
         milliseconds = int(self.moment % 1 * 1000)
         pieces = {
-            "yyyy": f"{now.tm_year:04d}", "yy": f"{now.tm_year % 100:02d}", "MMMM": time.strftime("%B", now), "MMM": time.strftime("%b", now),
+            "yyyy": f"{now.tm_year:04d}", "yy": f"{now.tm_year % 100:02d}", "MMMM": time.strftime("%B", now),
+            "MMM": time.strftime("%b", now),
             "MM": f"{now.tm_mon:02d}", "M": str(now.tm_mon), "dddd": time.strftime("%A", now), "ddd": time.strftime("%a", now),
             "dd": f"{now.tm_mday:02d}", "d": str(now.tm_mday), "HH": f"{now.tm_hour:02d}", "H": str(now.tm_hour),
             "hh": f"{(now.tm_hour + 11) % 12 + 1:02d}", "h": str((now.tm_hour + 11) % 12 + 1), "mm": f"{now.tm_min:02d}",
@@ -181,7 +183,8 @@ def unrolled(values: Iterable[Any]) -> Any:
 
 def type_name(value: Any) -> str:
     names: tuple[tuple[type, str], ...] = (
-        (bool, "System.Boolean"), (int, "System.Int32"), (float, "System.Double"), (str, "System.String"), (list, "System.Object[]"),
+        (bool, "System.Boolean"), (int, "System.Int32"), (float, "System.Double"), (str, "System.String"), (list,
+        "System.Object[]"),
         (bytes, "System.Byte[]"), (Hashtable, "System.Collections.Hashtable"), (DateTime, "System.DateTime"),
         (ScriptBlock, "System.Management.Automation.ScriptBlock"),
     )  # fmt: skip

@@ -126,7 +126,8 @@ class HttpServer:
         if len(pieces) != 3 or not pieces[2].startswith("HTTP/"):
             await loop.sock_sendall(
                 connection,
-                b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n400 Bad Request",
+                b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: "
+                b"close\r\n\r\n400 Bad Request",
             )
             return False
         headers: dict[str, str] = {}

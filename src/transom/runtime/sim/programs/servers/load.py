@@ -63,7 +63,8 @@ def _vish(server: Server, given: dict[str, str]) -> Program:
     total = _quantity(given.get("mem-total", "0"))
     step = _quantity(given.get("mem-alloc-size", "4Ki")) or 4096
     pause = _milliseconds(given.get("mem-alloc-sleep", "1ms"))
-    server.go_log(f'Allocating "{given.get("mem-total", "0")}" memory, in "{given.get("mem-alloc-size", "4Ki")}" chunks, with a '
+    server.go_log(f'Allocating "{given.get("mem-total", "0")}" memory, in '
+        f'"{given.get("mem-alloc-size", "4Ki")}" chunks, with a '
                   f"{given.get('mem-alloc-sleep', '1ms')} sleep between allocations")  # fmt: skip
     cpus = int(given.get("cpus", "0"))
     for _ in range(cpus):

@@ -164,7 +164,8 @@ class _Actions:
                 return text(f"host and/or port param are invalid. lookup {host}: no such host\n", 400)
             except TimeoutError:
                 errors.append(
-                    f'Get "http://{host}:{port}/{wanted}": context deadline exceeded (Client.Timeout exceeded while awaiting headers)'
+                    f'Get "http://{host}:{port}/{wanted}": context deadline exceeded (Client.Timeout '
+                    f"exceeded while awaiting headers)"
                 )
             except OSError as error:
                 said = goerrors.dial(f"{host}:{port}", error) if protocol.lower() in ("", "http") else str(error.strerror)

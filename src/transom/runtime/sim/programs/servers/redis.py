@@ -135,8 +135,10 @@ def _hash_all(store: _Store, arguments: list[str]) -> bytes:
 
 def _info(store: _Store, arguments: list[str]) -> bytes:
     version = store.context.env.get("REDIS_VERSION", "6.0.9")
-    return _bulk(f"# Server\r\nredis_version:{version}\r\nredis_mode:standalone\r\n# Replication\r\nrole:master\r\n"
-                 f"connected_slaves:0\r\n# Keyspace\r\ndb0:keys={len(store.values)},expires={len(store.expires)}\r\n")  # fmt: skip
+    return _bulk(
+        f"# Server\r\nredis_version:{version}\r\nredis_mode:standalone\r\n# Replication\r\nrole:master\r\n"
+        f"connected_slaves:0\r\n# Keyspace\r\ndb0:keys={len(store.values)},expires={len(store.expires)}\r\n"
+    )
 
 
 def _config(store: _Store, arguments: list[str]) -> bytes:

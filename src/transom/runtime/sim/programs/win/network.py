@@ -206,11 +206,13 @@ def getmac(process: Process) -> int:
     address = next(iter(process.context.ips), "")
     _say(
         process,
-        "\r\nPhysical Address    Transport Name\r\n=================== ==========================================================",
+        "\r\nPhysical Address    Transport Name\r\n=================== "
+        "==========================================================",
     )
     _say(
         process,
-        f"{physical_address(address):<19} \\Device\\Tcpip_{{{process.context.container_id[:8].upper()}-0000-0000-0000-000000000000}}",
+        f"{physical_address(address):<19} "
+        f"\\Device\\Tcpip_{{{process.context.container_id[:8].upper()}-0000-0000-0000-000000000000}}",
     )
     return 0
 

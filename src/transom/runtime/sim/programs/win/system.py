@@ -52,7 +52,8 @@ def _image_name(entry: ProcessEntry) -> str:
 
 def _all_processes(process: Process) -> list[tuple[str, int, int]]:
     """With the system's own that every Windows container has. Name, pid, memory."""
-    fixed = [("System Idle Process", 0, 8 << 10), ("System", 4, 140 << 10), ("smss.exe", 872, 1200 << 10), ("csrss.exe", 908, 4500 << 10),
+    fixed = [("System Idle Process", 0, 8 << 10), ("System", 4, 140 << 10), ("smss.exe", 872, 1200 << 10), ("csrss.exe",
+    908, 4500 << 10),
              ("wininit.exe", 944, 5200 << 10), ("services.exe", 980, 6400 << 10), ("lsass.exe", 996, 11 << 20),
              ("svchost.exe", 1012, 12 << 20), ("CExecSvc.exe", 1020, 5 << 20)]  # fmt: skip
     rows = [(_image_name(entry), entry.pid, max(entry.memory, 4 << 20)) for entry in process.context.processes.list()]
@@ -306,7 +307,8 @@ def net(process: Process) -> int:
     elif what == "start":
         _say(
             process,
-            "These Windows services are started:\r\n\r\n   Container Execution Agent\r\n   DNS Client\r\n   RPC Endpoint Mapper\r\n",
+            "These Windows services are started:\r\n\r\n   Container Execution Agent\r\n   DNS "
+            "Client\r\n   RPC Endpoint Mapper\r\n",
         )
     elif what == "localgroup":
         _say(process, "\r\nAliases for \\\\\r\n" + "-" * 79 + "\r\n*Administrators\r\n*Users")
@@ -326,7 +328,8 @@ def sc(process: Process) -> int:
     if name.lower() not in known:
         _say(
             process,
-            "[SC] EnumQueryServicesStatus:OpenService FAILED 1060:\r\n\r\nThe specified service does not exist as an installed service.\r\n",
+            "[SC] EnumQueryServicesStatus:OpenService FAILED 1060:\r\n\r\nThe specified service does not "
+            "exist as an installed service.\r\n",
         )
         return 1060
     _say(process, f"\r\nSERVICE_NAME: {name}\r\n        TYPE               : 10  WIN32_OWN_PROCESS")
@@ -359,7 +362,8 @@ def icacls(process: Process) -> int:
     else:
         _say(
             process,
-            f"{paths[0]} NT AUTHORITY\\SYSTEM:(I)(F)\r\n{' ' * len(paths[0])} BUILTIN\\Administrators:(I)(F)\r\n{' ' * len(paths[0])} BUILTIN\\Users:(I)(RX)\r\n",
+            f"{paths[0]} NT AUTHORITY\\SYSTEM:(I)(F)\r\n{' ' * len(paths[0])} "
+            f"BUILTIN\\Administrators:(I)(F)\r\n{' ' * len(paths[0])} BUILTIN\\Users:(I)(RX)\r\n",
         )
     _say(process, "Successfully processed 1 files; Failed processing 0 files")
     return 0
@@ -379,7 +383,8 @@ def wmic(process: Process) -> int:
     build = process.context.build
     _say(
         process,
-        f"BuildNumber  Caption                                    Version\r\n{build.split('.')[2]:<12} Microsoft Windows Server Datacenter       {build.rpartition('.')[0]}",
+        f"BuildNumber  Caption                                    Version\r\n{build.split('.')[2]:<12} "
+        f"Microsoft Windows Server Datacenter       {build.rpartition('.')[0]}",
     )
     return 0
 

@@ -38,7 +38,7 @@ async def findstr(process: Process) -> int:
         if lower.startswith("/c:"):
             patterns.append(argument[3:].strip('"'))
             literal = True
-        elif lower.startswith("/r:") or lower.startswith("/g:"):
+        elif lower.startswith(("/r:", "/g:")):
             patterns.append(argument[3:])
         elif argument.startswith("/"):
             switches.update(lower[1:])
