@@ -1,0 +1,105 @@
+"""From sources to a report: reads objects, sets the scenes, asks, and leaves out what somebody does not want to hear."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from transom.lint.config import Config
+from transom.lint.evaluate import findings
+from transom.lint.findings import RANK, SEVERITIES, Finding
+from transom.lint.ignores import Ignores
+from transom.lint.landscape import Landscape
+from transom.lint.objects import Object, objects
+from transom.lint.scene import Scene
+from transom.lint.sources import Reading, Source
+from transom.lint.tree import Broken, Span
+from transom.windows.records import Limit, Severity
+
+NOT_YAML: Final = Limit(
+    id="WIN-LINT-000",
+    title="This cannot be read",
+    statement="kubectl will refuse the document, so nothing in it was looked at.",
+    effect="rejected",
+    remedy="Mend the YAML.",
+    severity="error",
+)
+
+
+@dataclass(slots=True)
+class Report:
+    landscape: Landscape
+    findings: list[Finding] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    sources: list[Source] = field(default_factory=list)
+    objects: int = 0
+    windows: int = 0  # pods and templates for Windows
+    silenced: int = 0
+
+    def count(self, severity: Severity) -> int:
+        return sum(finding.severity == severity for finding in self.findings)
+
+    def at_or_above(self, severity: str) -> bool:
+        return any(RANK[finding.severity] >= RANK[severity] for finding in self.findings) if severity != "none" else False
+
+
+def lint(reading: Reading, landscape: Landscape, config: Config, live: Iterable[Object] = ()) -> Report:
+    report = Report(landscape, [], list(reading.notes), list(reading.problems), reading.sources)
+    scopes: dict[str, list[Object]] = {}
+    for obj in live:
+        scopes.setdefault(obj.source.scope, []).append(obj)
+    for source in reading.sources:
+        scopes.setdefault(source.scope, []).extend(_objects(source, report))
+    classes = _runtime_classes(scopes)
+    ignores: dict[int, Ignores] = {}
+    for name, members in scopes.items():
+        scene = Scene(name, members, landscape, classes.get)
+        report.objects += len(members)
+        report.windows += len(scene.windows)
+        report.findings += findings(scene)
+    report.findings = [one for one in report.findings if _wanted(one, config, ignores, report)]
+    order = {id(source): i for i, source in enumerate(reading.sources)}
+    report.findings.sort(key=lambda one: (order.get(id(one.source), -1), one.span or Span(0, 0), -RANK[one.severity], one.id))
+    return report
+
+
+def _objects(source: Source, report: Report) -> list[Object]:
+    found: list[Object] = []
+    for one in objects(source):
+        if isinstance(one, Object):
+            found.append(one)
+        elif "{{" in source.text.text and not source.named:
+            report.notes.append(f"{source.name}: left out, it looks like a template; lint what it renders to")
+            return found
+        else:
+            report.findings.append(_broken(source, one))
+    return found
+
+
+def _broken(source: Source, problem: Broken) -> Finding:
+    at = min(problem.at, len(source.text.text))
+    remedy = NOT_YAML.remedy
+    if "{{" in source.text.text:
+        remedy = "It looks like a template: lint what it renders to, for instance by `helm template`."
+    return Finding(NOT_YAML, "error", source, f"not YAML: {problem.message}", NOT_YAML.statement, remedy, span=Span(at, at + 1))
+
+
+def _runtime_classes(scopes: Mapping[str, list[Object]]) -> dict[str, Mapping[str, Any]]:
+    return {
+        obj.name: obj.value for members in scopes.values() for obj in members
+        if obj.kind == "RuntimeClass" and obj.group == "node.k8s.io"
+    }
+
+
+def _wanted(finding: Finding, config: Config, ignores: dict[int, Ignores], report: Report) -> bool:
+    finding.severity = config.severities.get(finding.id, finding.severity)
+    source = finding.source
+    known = ignores.get(id(source))
+    if known is None:
+        known = ignores[id(source)] = Ignores(source.text)
+    if finding.severity not in SEVERITIES or config.ignores(finding) or known.silences(finding):
+        report.silenced += 1
+        return False
+    return True
