@@ -7,8 +7,8 @@ import json
 from collections.abc import Awaitable, Callable
 
 import pytest
-
 from tests.runtime.programs.conftest import Box, Context
+
 from transom.network.api import PortMapping
 
 Check = Callable[[Box, Context], Awaitable[None]]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from transom.runtime.sim.programs.powershell import formatting, members
-from transom.runtime.sim.programs.powershell.lexer import Node, ParseFault
+from transom.runtime.sim.programs.powershell.automatic import AUTOMATIC, error_record
+from transom.runtime.sim.programs.powershell.lexer import Node
 from transom.runtime.sim.programs.powershell.operators import ALIASES, OPERATORS, expression, like
 from transom.runtime.sim.programs.powershell.parser import parse
 from transom.runtime.sim.programs.powershell.values import (
@@ -24,7 +24,6 @@ from transom.runtime.sim.programs.powershell.values import (
     unrolled,
 )
 from transom.runtime.sim.programs.process import Exit, Process
-from transom.runtime.sim.programs.streams import BytesSource, Collector
 from transom.runtime.sim.programs.win.variables import Variables
 
 Emit = Callable[[Any], None]
@@ -48,11 +47,11 @@ class Thrown(PowerShellError):
 
 class Evaluator:
     def __init__(self, process: Process) -> None:
-        self.process = process
-        self.env = Variables(process.env)
+        self.process: Process = process
+        self.env: Variables = Variables(process.env)
         self.scopes: list[dict[str, Any]] = [{}]
         self.functions: dict[str, ScriptBlock] = {}
-        self.success = True
+        self.success: bool = True
         self.last_exit: int | None = None
         self.errors: list[PowerShellError] = []
         self.trying = 0
@@ -107,7 +106,7 @@ class Evaluator:
         for variables in reversed(self.scopes):
             if name in variables:
                 return variables[name]
-        automatic = _AUTOMATIC.get(name)
+        automatic = AUTOMATIC.get(name)
         return automatic(self) if automatic is not None else None
 
     def put(self, name: str, value: Any) -> None:
@@ -558,204 +557,10 @@ class Evaluator:
             self.scopes[-1]["_"] = saved
 
     async def command(self, node: Node, given: list[Any] | None) -> None:
-        from transom.runtime.sim.programs.powershell.cmdlets import Call, find
+        from transom.runtime.sim.programs.powershell.calls import run_command
 
-        _, name_node, arguments, redirects, operator = node
-        target = await self.value(name_node)
-        if redirects:
-            out: list[Any] = []
-            saved = self.emit
-            quiet = [r for r in redirects if r[1] in ("2", "*")]
-            errors = self.process.stderr
-            to_file = any(r[1] in ("1", "*") for r in redirects)
-            if to_file:
-                self.emit = out.append
-            if quiet:
-                self.process.stderr = await self._error_sink(quiet[0])
-            try:
-                await self.command((node[0], name_node, arguments, (), operator), given)
-            finally:
-                self.emit = saved
-                self.process.stderr = errors
-            if to_file:
-                await self.redirect(redirects, out)
-            return
-        self.success = True
-        positional: list[Any] = []
-        if isinstance(target, ScriptBlock):
-            for argument in arguments:
-                if argument[0] not in ("parameter", "named"):
-                    positional.append(await self.value(argument))
-            await self.call_block(target, positional, own_scope=operator == "&")
-            return
-        name = text(target)
-        function = self.functions.get(name.lower())
-        if function is not None:
-            await self._call_function(function, arguments, given)
-            return
-        cmdlet = find(name)
-        if cmdlet is not None:
-            call = Call(self, cmdlet, name, given)
-            await call.bind(arguments)
-            await call.run()
-            return
-        await self._native(name, arguments, given)
+        await run_command(self, node, given)
 
-    async def _error_sink(self, redirect: Node) -> Any:
-        path = await self.value(redirect[3])
-        if path is None:
-            return Collector()
-        if text(path).startswith("&"):
-            return self.process.stdout
-        return self.process.files.sink(text(path), redirect[2] == ">>")
-
-    async def _call_function(self, function: ScriptBlock, arguments: Sequence[Node], given: list[Any] | None) -> None:
-        positional: list[Any] = []
-        named: dict[str, Any] = {}
-        waiting = ""
-        for argument in arguments:
-            if argument[0] == "parameter":
-                if waiting:
-                    named[waiting] = True
-                waiting = argument[1]
-            elif argument[0] == "named":
-                named[argument[1]] = await self.value(argument[2])
-            else:
-                value = await self.value(argument)
-                if waiting:
-                    named[waiting], waiting = value, ""
-                else:
-                    positional.append(value)
-        if waiting:
-            named[waiting] = True
-        known = [name for name, _ in function.parameters]
-        full = {
-            next((name for name in known if name.lower().startswith(key.lower())), key): value for key, value in named.items()
-        }
-        if given is not None:
-            self.put("input", given)
-        await self.call_block(function, positional, given[-1] if given else None, full, own_scope=True)
-
-    async def _native(self, name: str, arguments: Sequence[Node], given: list[Any] | None) -> None:
-        from transom.runtime.sim.programs.win import launch
-
-        argv: list[str] = []
-        for argument in arguments:
-            if argument[0] == "parameter":
-                argv.append("-" + argument[1])
-            elif argument[0] == "named":
-                argv.append(f"-{argument[1]}:{text(await self.value(argument[2]))}")
-            else:
-                value = await self.value(argument)
-                argv.extend(text(item) for item in (value if isinstance(value, list) else [value]))
-        process = self.process
-        path = name if not name.startswith((".\\", "./")) else process.files.absolute(name)
-        if path.lower().endswith(".ps1"):
-            await self._script_file(path, argv)
-            return
-        try:
-            if process.windows:
-                body = launch.find(process.context, path, process.cwd)
-            else:
-                from transom.runtime.sim.programs.launch import find as find_linux
-
-                body = find_linux(process, path, process.env.get("PATH"))
-        except OSError:
-            raise PowerShellError(
-                f"The term '{name}' is not recognized as the name of a cmdlet, function, script file, or operable \r\nprogram. "
-                "Check the spelling of the name, or if a path was included, verify that the path is correct and try again.",
-                f"ObjectNotFound: ({name}:String) [], CommandNotFoundException", "CommandNotFoundException", where=name,
-            ) from None  # fmt: skip
-        self.flush()
-        child = process.child([name, *argv])
-        child.env = self.env.plain()
-        if given is not None:
-            child.stdin = BytesSource("".join(text(item) + "\r\n" for item in given).encode("utf-8", "surrogateescape"))
-        collected = Collector()
-        captured = self.emit != self.show
-        if captured:
-            child.stdout = collected
-        try:
-            self.last_exit = await child.run(body)
-        finally:
-            child.ended()
-        self.success = self.last_exit == 0
-        if captured:
-            shown = collected.data.decode("utf-8", "surrogateescape").replace("\r\n", "\n")
-            for line in shown.removesuffix("\n").split("\n") if shown else []:
-                self.emit(line)
-
-    async def _script_file(self, path: str, argv: list[str]) -> None:
-        try:
-            source = self.process.files.text(path)
-        except OSError:
-            raise PowerShellError(
-                f"The term '{path}' is not recognized as the name of a cmdlet, function, script file, or operable \r\nprogram. "
-                "Check the spelling of the name, or if a path was included, verify that the path is correct and try again.",
-                f"ObjectNotFound: ({path}:String) [], CommandNotFoundException", "CommandNotFoundException", where=path,
-            ) from None  # fmt: skip
-        node = parse(source)
-        first = node[1][0] if node[1] else None
-        parameters = first[1] if first is not None and first[0] == "param" else ()
-        body = ("block", node[1][1:]) if parameters else node
-        named: dict[str, Any] = {}
-        rest: list[Any] = []
-        waiting = ""
-        for word in argv:
-            if re.fullmatch(r"-[A-Za-z]\w*", word):
-                waiting = word[1:]
-                named[waiting] = True
-            elif waiting:
-                named[waiting], waiting = word, ""
-            else:
-                rest.append(word)
-        await self.call_block(ScriptBlock(parameters, body), rest, None, named, own_scope=True)
-
-
-def error_record(error: PowerShellError) -> PsObject:
-    exception = PsObject("System.Management.Automation.RuntimeException", {"Message": error.message}, error.message)
-    return PsObject(
-        "System.Management.Automation.ErrorRecord",
-        {
-            "Exception": exception,
-            "FullyQualifiedErrorId": error.identity,
-            "TargetObject": error.value,
-            "ScriptStackTrace": "at <ScriptBlock>, <No file>: line 1",
-        },
-        error.message,
-    )
-
-
-def _version_table(evaluator: Evaluator) -> Hashtable:
-    windows = evaluator.process.windows and not evaluator.process.name.startswith("pwsh")
-    return Hashtable({"PSVersion": "5.1.17763.1490" if windows else "7.1.1", "PSEdition": "Desktop" if windows else "Core"})
-
-
-_AUTOMATIC: dict[str, Callable[[Evaluator], Any]] = {
-    "true": lambda evaluator: True,
-    "false": lambda evaluator: False,
-    "null": lambda evaluator: None,
-    "?": lambda evaluator: evaluator.success,
-    "lastexitcode": lambda evaluator: evaluator.last_exit,
-    "error": lambda evaluator: [error_record(error) for error in evaluator.errors],
-    "pid": lambda evaluator: evaluator.process.pid,
-    "pwd": lambda evaluator: PsObject(
-        "System.Management.Automation.PathInfo", {"Path": evaluator.process.cwd}, evaluator.process.cwd
-    ),
-    "home": lambda evaluator: evaluator.env.get("USERPROFILE", "C:\\Users\\ContainerAdministrator"),
-    "pshome": lambda evaluator: r"C:\Windows\System32\WindowsPowerShell\v1.0",
-    "host": lambda evaluator: PsObject(
-        "System.Management.Automation.Internal.Host.InternalHost", {"Name": "ConsoleHost", "Version": "5.1"}
-    ),
-    "psversiontable": _version_table,
-    "iswindows": lambda evaluator: evaluator.process.windows,
-    "islinux": lambda evaluator: not evaluator.process.windows,
-    "erroractionpreference": lambda evaluator: "Continue",
-    "progresspreference": lambda evaluator: "Continue",
-    "args": lambda evaluator: [],
-    "psscriptroot": lambda evaluator: evaluator.process.cwd,
-    "computername": lambda evaluator: None,
-}
 
 _STATEMENTS: dict[str, Callable[[Evaluator, Node], Awaitable[None]]] = {
     "block": Evaluator.block,
@@ -799,5 +604,3 @@ _VALUES: dict[str, Callable[[Evaluator, Node], Awaitable[Any]]] = {
     "member": Evaluator._member,
     "static": Evaluator._static,
 }
-
-__all__ = ["Break", "Continue", "Evaluator", "ParseFault", "Return", "Thrown", "error_record"]
