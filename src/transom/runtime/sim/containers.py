@@ -45,6 +45,9 @@ def create(core: Core, sandbox: SandboxRecord, config: ContainerConfig) -> Conta
         raise texts.no_image(config.image_ref or config.image)
     if sandbox.state != "ready" and not core.docker:
         raise texts.sandbox_stopped(sandbox.id)
+    if sandbox.borrows_address and any(other.state == "running" for other in sandbox.containers):
+        # What was isolated by the annotation of old had its network for itself.
+        raise texts.create_failed(identity, "Hyper-V isolation is limited to 1 container per Pod")
     record = ContainerRecord(identity, sandbox, config, spec, core.host.time())
     record.argv = environment.command_line(config, spec)
     if not record.argv:
