@@ -48,6 +48,19 @@ def test_names_are_made_whole(image: str, whole: str, familiar: str) -> None:
     assert (str(parse(image)), parse(image).familiar) == (whole, familiar)
 
 
+@pytest.mark.parametrize(("image", "builds"), [
+    ("mcr.microsoft.com/windows/servercore/iis:windowsservercore-ltsc2019", {17763}),
+    ("mcr.microsoft.com/dotnet/framework/aspnet:4.8-windowsservercore-ltsc2022", {20348}),
+    ("microsoft/iis:windowsservercore-1709", {16299}),
+    ("mcr.microsoft.com/dotnet/samples:aspnetapp-nanoserver-1809", {17763}),
+    ("registry.example/listed:1", {14393, 20348}),
+    ("nginx:1809", {0}),
+])  # fmt: skip
+def test_a_tag_that_names_a_build_is_of_that_build_alone(image: str, builds: set[int]) -> None:
+    platforms = catalogue_with(MINE.replace("[mine]", '["1809"]'), "mine").find(parse(image)).platforms
+    assert {platform.build for platform in platforms} == builds
+
+
 PULLS: list[tuple[str, Flavour, int, str, str]] = [
     ("windows", "docker", 17763, "k8s.gcr.io/pause:3.2",
      "Unknown: no matching manifest for windows/amd64 10.0.17763 in the manifest list entries"),

@@ -102,11 +102,13 @@ class Entry:
 
     def platforms(self, reference: Reference) -> tuple[Platform, ...]:
         builds = self.windows_builds
+        build = of_tag(reference.tag) if builds != () else None
+        if build is not None:
+            return (Platform("windows", "amd64", build.number),)
         if builds is None:
-            build = of_tag(reference.tag)
-            if build is None and not reference.digest:
+            if not reference.digest:
                 raise Missing("tag")
-            builds = (build.number,) if build else _ALL_BUILDS
+            builds = _ALL_BUILDS
         return (
             *(Platform("linux", architecture) for architecture in self.architectures),
             *(Platform("windows", "amd64", build) for build in builds),
