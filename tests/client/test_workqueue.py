@@ -180,3 +180,25 @@ def test_no_add_is_lost_and_no_item_is_worked_on_twice_at_once(
         await task
 
     run(scenario())
+
+
+def test_a_worker_that_is_cancelled_ends_even_if_cleaning_up_fails() -> None:
+    async def scenario() -> None:
+        queue: WorkQueue[str] = WorkQueue(VirtualClock())
+        begun = asyncio.Event()
+
+        async def sync(_item: str) -> None:
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                raise ConnectionError("nobody is there any more")
+
+        workers = asyncio.create_task(queue.run(sync))
+        queue.add("a")
+        await begun.wait()
+        workers.cancel()
+        done, _ = await asyncio.wait((workers,), timeout=5)
+        assert done and workers.cancelled()
+
+    run(scenario())

@@ -31,7 +31,7 @@ class Faults:
     busy: float = 0.0
     watch_cut: float = 0.0
     watch_expired: float = 0.0
-    call_delay: float = 0.0
+    call_delay: float = 0.0  # never none while there are faults: two who undo each other's work would do it for ever
     watch_delay: float = 0.0
     long_delay: float = 0.0  # the likelihood of a delay a thousand times as long
     outage: bool = False  # nobody reaches the server
@@ -46,7 +46,7 @@ class Faults:
 
         return cls(
             rng, lost_call=rate(0.2), lost_answer=rate(0.2), conflict=rate(0.4), busy=rate(0.2), watch_cut=rate(0.1),
-            watch_expired=rate(0.03), call_delay=rng.choice((0.0, 0.001, 0.01, 0.05)),
+            watch_expired=rate(0.03), call_delay=rng.choice((0.001, 0.003, 0.01, 0.05)),
             watch_delay=rng.choice((0.0, 0.002, 0.02, 0.2)), long_delay=rate(0.01),
         )
 

@@ -70,7 +70,7 @@ class Watchdog:
         self._budgets: dict[str, Object] = {}
         self._quotas: dict[str, Object] = {}
         self._granted: dict[str, float] = {}  # budget -> when its controller last wrote its status
-        self._losses: list[tuple[float, Object]] = []  # healthy pods that were lost, but not to an eviction
+        self._losses: list[tuple[float, Object]] = []  # healthy pods lost, also by their labels; not to an eviction
         self._resources = {
             PODS: api.resource("", "v1", "pods"), BUDGETS: api.resource("policy", "v1", "poddisruptionbudgets"),
             QUOTAS: api.resource("", "v1", "resourcequotas"), NODES: api.resource("", "v1", "nodes"),
@@ -123,8 +123,9 @@ class Watchdog:
 
     def _pod(self, key: str, old: Object | None, new: Object | None) -> None:
         _keep(self.pods, key, new)
-        lost = old is not None and is_healthy(old) and (new is None or not is_healthy(new))
-        if lost and not self._is_disrupted(old):
+        if old is not None and is_healthy(old) and not self._is_disrupted(old) and (
+            new is None or not is_healthy(new) or new["metadata"].get("labels") != old["metadata"].get("labels")
+        ):
             self._losses.append((self._clock.monotonic(), old))
         if new is None:
             return

@@ -27,7 +27,7 @@ from transom.store.memory import MemoryStore
 from .faults import Faults, Line
 from .goals import complaints
 from .kubelets import LEASE_NAMESPACE, Container, Kubelet, Machine
-from .loop import LoopClock, run
+from .loop import LoopClock, Standstill, run
 from .processes import Component, Process, Resigned
 from .script import PROVISIONER, Script
 from .watchdog import Watchdog
@@ -374,8 +374,11 @@ class _Mistakes(logging.Handler):
 def simulate(seed: int, listen: Callable[[str], None] | None = None) -> Outcome:
     """Play one seed. `listen` gets every line of the story and every write, as they happen."""
 
+    worlds: list[World] = []
+
     async def main(clock: LoopClock) -> Outcome:
         world = World(seed, clock, listen)
+        worlds.append(world)
         mistakes = _Mistakes(world)
         log = logging.getLogger("transom")
         level = log.level
@@ -396,4 +399,8 @@ def simulate(seed: int, listen: Callable[[str], None] | None = None) -> Outcome:
             world.story,
         )
 
-    return run(main)
+    try:
+        return run(main)
+    except Standstill as problem:
+        story = worlds[0].story if worlds else []
+        return Outcome(seed, [str(problem)], 0.0, 0, "", story)

@@ -150,6 +150,10 @@ class WorkQueue(Generic[Item]):
             try:
                 await sync(item)
             except Exception as problem:
+                task = asyncio.current_task()
+                if task is not None and task.cancelling():
+                    # What failed was the cleaning up after the cancellation, which must not get lost over it.
+                    raise asyncio.CancelledError from problem
                 self._failed(item, problem)
             else:
                 self.forget(item)

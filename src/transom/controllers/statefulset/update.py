@@ -58,8 +58,10 @@ class Update:
         try:
             status = await self._manage(current, update)
             await self._write_status(status)
-        finally:
+        except Exception:
             await self._truncate_history(current, update)
+            raise
+        await self._truncate_history(current, update)
 
     # ---- revisions -----------------------------------------------------------------------------------------------
 
