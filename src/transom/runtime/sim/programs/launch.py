@@ -79,12 +79,19 @@ def command(context: ProgramContext, name: str) -> Command | None:
         from transom.runtime.sim.programs.sh.main import run
 
         return run
+    if base == "pwsh" and (context.image.userland == "any" or "pwsh" in context.image.cmd):
+        from transom.runtime.sim.programs.powershell.main import run as run_powershell
+
+        return run_powershell
     return table.find(context, base)
 
 
 def shell_there(context: ProgramContext, name: str) -> bool:
-    userland = context.image.userland
-    return userland == "any" or (userland == "gnu" and name != "ash") or (userland == "busybox" and name in ("sh", "ash"))
+    image = context.image
+    if image.userland == "busybox" and name == "bash":  # a package that few images of that kind have
+        return "bash" in image.name or "bash" in image.cmd or image.program == "agnhost"
+    missing = {"any": "", "gnu": "ash", "busybox": "dash"}.get(image.userland)
+    return missing is not None and name != missing
 
 
 def script(path: str, content: bytes) -> Command:

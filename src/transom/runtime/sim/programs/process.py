@@ -65,8 +65,8 @@ class Process:
         self.program = program
         self.argv: list[str] = list(context.argv)
         self.env = context.env
-        self.cwd = context.cwd
-        self.pid = context.pid
+        self.cwd: str = context.cwd
+        self.pid: int = context.pid
         self.parent = 0
         self.stdin: Source = context.stdin
         self.stdout: Sink = CallSink(context.out, context.drain)

@@ -11,6 +11,7 @@ from transom.runtime.sim.programs.powershell.parser import parse
 from transom.runtime.sim.programs.powershell.values import PowerShellError
 from transom.runtime.sim.programs.powershell.webserver import recognised
 from transom.runtime.sim.programs.process import Exit, Process
+from transom.runtime.sim.programs.streams import CallSink, Sink
 
 _TAKES_VALUE = (
     "executionpolicy",
@@ -29,6 +30,8 @@ _TAKES_VALUE = (
 
 async def run(process: Process) -> int:
     arguments = process.argv[1:]
+    if not process.windows:
+        process.stdout, process.stderr = _unix(process.stdout), _unix(process.stderr)
     core = process.name.startswith("pwsh")
     stay = False
     while arguments:
@@ -68,6 +71,11 @@ async def run(process: Process) -> int:
         )
         process.write(banner + "\r\n\r\n")
     return await _converse(Evaluator(process))
+
+
+def _unix(sink: Sink) -> Sink:
+    """Lines end as they do on Linux."""
+    return CallSink(lambda data: sink.write(data.replace(b"\r\n", b"\n")), sink.drain)
 
 
 async def _file(process: Process, arguments: list[str]) -> int:

@@ -40,12 +40,14 @@ def stress(context: ProgramContext) -> Program:
         server.out(f"stress: info: [{context.pid}] dispatching hogs: {dispatched}")
     hang = "vm-hang" in given or "vm-keep" in given
     context.usage.cpu(workers_cpu * load + (0 if hang else workers_vm))
+    server.on_signal = server.as_unhandled
     if workers_vm and not context.usage.memory(workers_vm * each):
+        if context.os == "linux":
+            return server  # the kernel has killed it
         server.err(f"stress: FAIL: [{context.pid}] (494) hogvm malloc failed: Cannot allocate memory")
         server.err(f"stress: FAIL: [{context.pid}] (451) failed run completed in 0s")
         server.exit(1)
         return server
-    server.on_signal = server.as_unhandled
     if limit:
         server.later(limit, _complete, server, limit)
     return server
@@ -77,6 +79,8 @@ def _vish(server: Server, given: dict[str, str]) -> Program:
         # Chunks that follow within a tenth of a second are taken together.
         held = min(total, held + step * max(1, int(0.1 / max(pause, 1e-4))))
         if not context.usage.memory(held):
+            if context.os == "linux":
+                return
             server.err("fatal error: runtime: out of memory")
             server.exit(2)
         elif held < total:

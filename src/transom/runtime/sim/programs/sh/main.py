@@ -74,7 +74,8 @@ async def _converse(shell: Shell) -> int:
     while True:
         if shell.interactive:
             prompt = shell.variables.get("PS2" if collected else "PS1") or ""
-            process.stderr.write(_prompt(shell, prompt).encode("utf-8", "surrogateescape"))
+            shell.prompt = _prompt(shell, prompt)
+            process.stderr.write(shell.prompt.encode("utf-8", "surrogateescape"))
         line = await process.stdin.readline()
         if not line and not collected:
             if shell.interactive and shell.bash:

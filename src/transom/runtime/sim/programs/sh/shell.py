@@ -80,6 +80,7 @@ class Shell:
         self.traps: dict[str, str] = {}
         self.pending: list[str] = []
         self.interactive = False
+        self.prompt = ""  # the one that was shown last
         self.waiting: asyncio.Future[None] | None = None
         self.foreground: Process | None = None
         self.descriptors = Descriptors(process)
@@ -153,8 +154,12 @@ class Shell:
         action = self.traps.get(name)
         if action is None:
             if self.interactive and name in ("SIGINT", "SIGTERM", "SIGQUIT"):
-                if name == "SIGINT" and self.foreground is not None:
-                    self.foreground.signal(name)
+                if name == "SIGINT":
+                    self.process.stderr.write(b"\n")
+                    if self.foreground is not None:
+                        self.foreground.signal(name)
+                    else:
+                        self.process.stderr.write(self.prompt.encode("utf-8", "surrogateescape"))
                 return True
             return False
         if action:

@@ -1,0 +1,159 @@
+"""Programs on the real engine: every image of the catalogue, and commands of well-known manifests."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+from tests.runtime.sim import rig as rigs
+
+from transom.runtime.api import RuntimeFailure
+from transom.runtime.sim import programs
+from transom.runtime.sim.catalogue import Missing, default_catalogue
+from transom.runtime.sim.names import parse
+
+
+def on(os: str, test: Callable[[rigs.Rig], Awaitable[None]]) -> None:
+    async def main() -> None:
+        rig = rigs.make(os, start=programs.start)  # type: ignore[arg-type]
+        await test(rig)
+        for sandbox in rig.runtime.sandboxes():
+            await rig.do(rig.runtime.stop_sandbox(sandbox.id))
+
+    rigs.run(main)
+
+
+def _images(os: str) -> list[str]:
+    """One name of each row that has something for the system."""
+    catalogue = default_catalogue()
+    names: list[str] = []
+    for repository, rows in catalogue._entries.items():
+        for entry in rows:
+            tag = next((tag for tag in entry.tags if "*" not in tag and "[" not in tag), "latest")
+            if entry.windows_builds is None:
+                tag = "ltsc2019"
+            name = f"{repository}:{tag}"
+            try:
+                platforms = catalogue.find(parse(name)).platforms
+            except Missing:
+                assert any("*" in tag for tag in entry.tags)
+                continue
+            if any(platform.os == os and platform.build in (0, 17763) for platform in platforms):
+                names.append(name)
+    return sorted(set(names))
+
+
+@pytest.mark.parametrize("os", ["linux", "windows"])
+def test_every_image_runs_by_itself(os: str) -> None:
+    async def test(rig: rigs.Rig) -> None:
+        failed = []
+        for number, image in enumerate(_images(os)):
+            sandbox = await rig.sandbox(uid=f"uid-{number}")
+            try:
+                reference = await rig.do(rig.runtime.pull_image(image), 3600)
+                made = await rig.runtime.create_container(
+                    sandbox, rigs.ContainerConfig("main", 0, image, reference, log_path="main_0.log")
+                )
+                await rig.runtime.start_container(made)
+            except RuntimeFailure as failure:
+                if "No command specified" not in str(failure):
+                    failed.append((image, str(failure)))
+            await rig.do(rig.runtime.stop_sandbox(sandbox))
+        assert failed == []
+
+    on(os, test)
+
+
+@pytest.mark.parametrize(
+    ("image", "command", "seconds", "code", "log"),
+    [
+        ("busybox", ("sh", "-c", "echo hello; exit 3"), 1, 3, "stdout F hello"),
+        ("busybox", ("/bin/sh", "-c", "touch /tmp/healthy; sleep 30; rm -f /tmp/healthy; sleep 600"), 640, 0, ""),
+        (
+            "busybox",
+            ("/bin/sh", "-c", "date; echo Hello from the Kubernetes cluster"),
+            1,
+            0,
+            "Hello from the Kubernetes cluster",
+        ),
+        ("bash", ("bash", "-c", "echo $((6*7))"), 1, 0, "stdout F 42"),
+        ("debian", ("bash", "-c", "for i in 9 8 7 ; do echo $i ; done"), 1, 0, "stdout F 7"),
+        ("perl", ("perl", "-Mbignum=bpi", "-wle", "print bpi(2000)"), 10, 0, "3.14159265358979"),
+        ("alpine", ("ash", "-c", "env | grep ^PATH"), 1, 0, "PATH=/usr/local/sbin"),
+    ],
+)
+def test_linux_commands(image: str, command: tuple[str, ...], seconds: float, code: int, log: str) -> None:
+    async def test(rig: rigs.Rig) -> None:
+        container = await rig.container(*command, image=image)
+        await rig.clock.run_for(seconds)
+        assert (rig.state(container).state, rig.state(container).exit_code) == ("exited", code)
+        assert log in rig.log()
+
+    on("linux", test)
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "log"),
+    [
+        (("cmd", "/S", "/C", "echo %username%"), 0, "ContainerAdministrator"),
+        (("cmd", "/c", "ping -n 3 127.0.0.1 & exit 7"), 7, "Reply from 127.0.0.1"),
+        (("powershell", "-Command", "Start-Sleep 5; Write-Host done; exit 4"), 4, "stdout F done"),
+        (("powershell.exe", "-c", "Get-Content C:\\Windows\\System32\\drivers\\etc\\hosts | Select -First 1"), 0, "#"),
+    ],
+)
+def test_windows_commands(command: tuple[str, ...], code: int, log: str) -> None:
+    async def test(rig: rigs.Rig) -> None:
+        container = await rig.container(*command, image="mcr.microsoft.com/windows/servercore:ltsc2019")
+        await rig.clock.run_for(10)
+        assert (rig.state(container).state, rig.state(container).exit_code) == ("exited", code)
+        assert log in rig.log()
+
+    on("windows", test)
+
+
+def test_exec_and_probe() -> None:
+    async def test(rig: rigs.Rig) -> None:
+        container = await rig.container("sleep", "1000", image="busybox")
+        result = await rig.do(rig.runtime.exec_sync(container, ("sh", "-c", "cat /etc/hostname; echo oops >&2; exit 2")))
+        assert (result.stdout, result.stderr, result.exit_code) == (b"web\n", b"oops\n", 2)
+        listed = await rig.do(rig.runtime.exec_sync(container, ("ps",)))
+        assert b"    1 root      0:00 sleep 1000\n" in listed.stdout
+        missing = await rig.do(rig.runtime.exec_sync(container, ("nope",)))
+        assert missing.exit_code == 126
+        with pytest.raises(RuntimeFailure):
+            await rig.do(rig.runtime.exec_sync(container, ("sleep", "60"), 3), 5)
+
+    on("linux", test)
+
+
+def test_terminal() -> None:
+    async def test(rig: rigs.Rig) -> None:
+        container = await rig.container("sleep", "1000", image="busybox")
+        process, said = await rig.exec(container, "sh", stdin=True, tty=True)
+        await rig.clock.run_for(0.1)
+        process.write(b"echo hi\r")
+        await rig.clock.run_for(0.1)
+        process.write(b"sleep 50\r")
+        await rig.clock.run_for(1)
+        process.write(b"\x03")
+        await rig.clock.run_for(1)
+        process.write(b"exit 5\r")
+        assert await rig.do(process.wait()) == 5
+        screen = b"".join(data for _, data in said)
+        assert screen == b"/ # echo hi\r\nhi\r\n/ # sleep 50\r\n^C\r\n/ # exit 5\r\n"
+
+    on("linux", test)
+
+
+def test_out_of_memory_kills_linux() -> None:
+    async def test(rig: rigs.Rig) -> None:
+        from transom.runtime.api import LinuxContainer, LinuxResources
+
+        container = await rig.container(
+            "stress", "--vm", "1", "--vm-bytes", "250M", "--vm-hang", "1",
+            image="polinux/stress", linux=LinuxContainer(resources=LinuxResources(memory_limit=100 << 20)),
+        )  # fmt: skip
+        await rig.clock.run_for(1)
+        assert (rig.state(container).reason, rig.state(container).exit_code) == ("OOMKilled", 137)
+
+    on("linux", test)
