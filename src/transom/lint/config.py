@@ -22,8 +22,8 @@ import yaml
 
 from transom.lint.findings import SEVERITIES, Finding
 from transom.lint.ignores import matches
-from transom.lint.landscape import parse_release
 from transom.windows import builds
+from transom.windows.landscape import parse_release
 from transom.windows.records import Network, Release, Runtime, Severity
 
 NAME: Final = ".transom-lint.yaml"

@@ -10,12 +10,12 @@ from transom.lint.config import Config
 from transom.lint.evaluate import findings
 from transom.lint.findings import RANK, SEVERITIES, Finding
 from transom.lint.ignores import Ignores
-from transom.lint.landscape import Landscape
 from transom.lint.objects import Object, objects
 from transom.lint.scene import Scene
 from transom.lint.sources import Reading, Source
 from transom.lint.tree import Broken, Span
-from transom.windows.records import Limit, Severity
+from transom.windows.landscape import Landscape
+from transom.windows.records import Limit
 
 NOT_YAML: Final = Limit(
     id="WIN-LINT-000",
@@ -38,7 +38,7 @@ class Report:
     windows: int = 0  # pods and templates for Windows
     silenced: int = 0
 
-    def count(self, severity: Severity) -> int:
+    def count(self, severity: str) -> int:
         return sum(finding.severity == severity for finding in self.findings)
 
     def at_or_above(self, severity: str) -> bool:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from transom.lint.landscape import Group, Landscape
 from transom.lint.objects import Object, templates
 from transom.lint.tree import Steps
+from transom.windows.landscape import Group, Landscape
 from transom.windows.records import Target
 from transom.windows.targeting import Verdict, containers, verdict
 

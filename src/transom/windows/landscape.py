@@ -1,4 +1,4 @@
-"""The nodes that lint judges for: those of a live cluster, or such as somebody describes by options.
+"""The Windows nodes that something is judged for: those of a live cluster, or such as somebody describes by options.
 
 A cluster with Windows nodes always has Linux nodes too, because the control plane runs there. So whoever tells anything of
 Windows nodes tells of a mixed cluster; without that, only what a set of manifests says of itself counts.
@@ -13,11 +13,10 @@ from typing import Any, Final, NamedTuple
 
 from transom.windows import builds
 from transom.windows.records import Network, Release, Runtime, Target
+from transom.windows.releases import DEFAULT as DEFAULT_RELEASE
+from transom.windows.releases import facts
 from transom.windows.targeting import BUILD_LABEL, OS_LABELS
 
-DEFAULT_RELEASE: Final[Release] = (1, 20)
-_DOCKER_ONLY_UNTIL: Final[Release] = (1, 17)  # containerd on Windows came as alpha with 1.18
-_DOCKER_UNTIL: Final[Release] = (1, 23)  # dockershim went with 1.24
 _RELEASE: Final = re.compile(r"v?([0-9]+)\.([0-9]+)")
 _KERNEL: Final = re.compile(r"10\.0\.([0-9]+)(?:\.([0-9]+))?")
 _FLANNEL: Final = "flannel.alpha.coreos.com/backend-type"
@@ -144,7 +143,8 @@ def _tolerates(toleration: Mapping[str, Any], taint: Taint) -> bool:
 
 def _runtime_of(release: Release) -> Runtime | None:
     """The only runtime that a release has on Windows, if there is one."""
-    return "docker" if release <= _DOCKER_ONLY_UNTIL else "containerd" if release > _DOCKER_UNTIL else None
+    known = facts(release)
+    return known.runtime if len(known.runtimes()) == 1 else None
 
 
 def _named_runtime(version: str) -> Runtime | None:
