@@ -14,12 +14,14 @@ from transom.runtime.sim.context import Context
 from transom.runtime.sim.core import Core
 from transom.runtime.sim.program_api import ProgramContext, Stdin
 from transom.runtime.sim.records import ContainerRecord, SandboxRecord, int32
+from transom.runtime.sim.sockets import PAGING_DELAY
 from transom.runtime.sim.streams import NO_INPUT, Client, Input
 from transom.runtime.sim.terminal import Terminal
 from transom.runtime.sim.texts import Fault
 
 _CANNOT_EXEC = 126
 _KILLED = 137
+_LAST_WORDS = 0.1  # seconds for the answer to what was typed last; where runtimes leave it to chance
 
 
 def execute(
@@ -66,6 +68,11 @@ def execute(
     return client
 
 
+def start_delay(core: Core) -> float:
+    """Seconds by which a process starts late on a machine that pages."""
+    return PAGING_DELAY * (core.host.slowdown() - 1.0)
+
+
 def _demand_running(core: Core, c: ContainerRecord) -> None:
     if c.state != "running":
         raise core.texts.not_running(c.id, c.state)
@@ -100,6 +107,13 @@ async def execute_now(core: Core, c: ContainerRecord, command: Sequence[str], se
     def output(stream: Literal["stdout", "stderr"], data: bytes) -> None:
         said[stream].append(data)
 
+    late = start_delay(core)
+    if late and 0 < seconds <= late:
+        await core.clock.sleep(seconds)
+        raise core.texts.exec_timeout(seconds)
+    if late:
+        await core.clock.sleep(late)
+        seconds -= late if seconds > 0 else 0
     client = execute(core, c, command, output)
     if seconds > 0:
         timed_out = False

@@ -220,6 +220,9 @@ class SimRuntime:
     async def exec(
         self, container_id: str, command: Sequence[str], output: Output, *, stdin: bool = False, tty: bool = False
     ) -> Process:
+        late = commands.start_delay(self._core)
+        if late:
+            await self._core.clock.sleep(late)
         return commands.execute(self._core, self._container(container_id), command, output, stdin=stdin, tty=tty)
 
     async def attach(self, container_id: str, output: Output, *, stdin: bool = False, tty: bool = False) -> Process:

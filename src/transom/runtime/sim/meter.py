@@ -27,6 +27,8 @@ def cpu_cap(config: ContainerConfig, cpus: int) -> float:
     if config.windows is not None:
         limits = config.windows.resources
         of = limits.cpu_count or cpus
+        if limits.cpu_shares:  # a weight is heeded and a maximum beside it is not; weights are all the same in practice
+            return min(cpus, of)
         return min(cpus, of * limits.cpu_maximum / 10000 if limits.cpu_maximum else of)
     return cpus
 

@@ -15,6 +15,7 @@ from transom.network.api import Accept, Dataplane
 
 _FIRST_EPHEMERAL = 32768
 _LOOPBACK = ("127.", "::1", "localhost")
+PAGING_DELAY = 0.2  # seconds that anything takes longer for each time that the machine is slower than usual
 _PACKETS = 640  # bytes that a connection is counted with, each way
 
 
@@ -88,7 +89,7 @@ class NetworkNamespace:
         self.sent += _PACKETS
         slowness = self._slowness()
         if slowness > 1.0:
-            self._clock.call_later(0.02 * (slowness - 1.0), self._late, listener, connection)
+            self._clock.call_later(PAGING_DELAY * (slowness - 1.0), self._late, listener, connection)
         else:
             listener.accept(connection)
 
