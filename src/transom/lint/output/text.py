@@ -1,0 +1,107 @@
+"""For people: where it is, the line itself, what will happen and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from textwrap import wrap
+from typing import Final
+
+from transom.lint.engine import Report
+from transom.lint.findings import Finding
+from transom.windows.builds import BUILDS
+from transom.windows.records import Target
+from transom.windows.releases import text as release_text
+
+_COLOURS: Final = {"error": "31", "warning": "33", "info": "36", "bold": "1", "dim": "2"}
+_WIDTH: Final = 110
+_TAB: Final = "    "
+
+
+def render(report: Report, colours: bool = False) -> str:
+    paint = _paint if colours else _plain
+    parts = [_finding(finding, paint) for finding in report.findings]
+    parts += [f"{paint('note:', 'dim')} {note}\n" for note in report.notes]
+    return "\n".join((*parts, summary(report)))
+
+
+def summary(report: Report) -> str:
+    counts = [_number(report.count(severity), name) for severity, name in (
+        ("error", "error"), ("warning", "warning"), ("info", "remark")) if report.count(severity)]
+    said = ", ".join(counts) or "Nothing to say"
+    silenced = f" ({report.silenced} silenced)" if report.silenced else ""
+    files = f" in {_number(len(report.sources), 'file')}" if report.sources else ""
+    fixable = sum(finding.fix is not None for finding in report.findings)
+    mend = f"--fix mends {fixable} of them.\n" if fixable else ""
+    return (
+        f"{said}{silenced}: {_number(report.objects, 'object')}{files}, "
+        f"{_number(report.windows, 'pod template')} for Windows.\n{mend}Judged for {_nodes(report)}.\n"
+    )
+
+
+def _nodes(report: Report) -> str:
+    targets = list(dict.fromkeys(node.target for node in report.landscape.nodes))
+    if not targets:
+        return "a cluster without Windows nodes"
+    return "; ".join(_target(target) for target in targets[:4]) + ("; ..." if len(targets) > 4 else "")
+
+
+def _target(target: Target) -> str:
+    build = "any build"
+    if target.build is not None:
+        known = BUILDS.get(target.build)
+        build = f"build {target.build}" + (f" ({known.tags[0]})" if known else "")
+    features = ", ".join(sorted(target.features))
+    return ", ".join(part for part in (
+        f"Kubernetes {release_text(target.release)}", f"Windows {build}", target.runtime or "any runtime",
+        f"{target.network or 'any'} network", features) if part)
+
+
+def _finding(finding: Finding, paint: _Paint) -> str:
+    line, column = finding.place
+    where = f"{finding.source.name}:{line}:{column}" if line else finding.source.name
+    lines = [f"{paint(where, 'bold')}: {paint(finding.severity, finding.severity)} {finding.id}: {finding.message}"]
+    lines += _excerpt(finding, paint)
+    if finding.obj is not None:
+        origin = f" (from {finding.obj.origin})" if finding.obj.origin else ""
+        lines.append(f"  {finding.obj.title}{origin}: {finding.path or 'the whole object'}")
+    lines += _paragraph("", finding.consequence)
+    lines += _paragraph("mend: ", finding.remedy)
+    return "\n".join(lines) + "\n"
+
+
+def _excerpt(finding: Finding, paint: _Paint) -> Iterator[str]:
+    if finding.span is None:
+        return
+    (line, column), (_, end) = finding.place, finding.end
+    text = finding.source.text.line(line)
+    number = str(line)
+    # Tabs and wide lines: the caret stands below what it shows.
+    before = text[:column - 1].replace("\t", _TAB)
+    shown = text.replace("\t", _TAB)
+    carets = "^" * max(1, min(len(text[column - 1:end - 1].replace("\t", _TAB)), _WIDTH))
+    if len(shown) > 2 * _WIDTH:
+        cut = max(0, len(before) - 20)
+        shown, before = "..." + shown[cut:cut + _WIDTH], "..." + before[cut:]
+    yield f"  {paint(number, 'dim')} {paint('|', 'dim')} {shown}"
+    yield f"  {' ' * len(number)} {paint('|', 'dim')} {' ' * len(before)}{paint(carets, finding.severity)}"
+
+
+def _paragraph(label: str, text: str) -> list[str]:
+    return wrap(text, _WIDTH, initial_indent=f"  {label}", subsequent_indent="  " + " " * len(label),
+                break_long_words=False, break_on_hyphens=False) if text else []
+
+
+def _number(count: int, name: str) -> str:
+    return f"{count} {name}" if count == 1 else f"{count} {name}s"
+
+
+class _Paint:
+    def __init__(self, on: bool) -> None:
+        self._on = on
+
+    def __call__(self, text: str, colour: str) -> str:
+        return f"\x1b[{_COLOURS[colour]}m{text}\x1b[0m" if self._on else text
+
+
+_plain: Final = _Paint(False)
+_paint: Final = _Paint(True)
