@@ -7,19 +7,18 @@ only the worst is told.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from transom.lint.findings import RANK, Change, Finding, Fix, Found, lower, span_of
 from transom.lint.objects import Object
 from transom.lint.rules import RULES, limits_of
-from transom.lint.rules.base import inner, listed
+from transom.lint.rules.base import listed
 from transom.lint.scene import Scene, Workload
 from transom.lint.tree import Steps
-from transom.windows.limits import LIMITS
+from transom.windows.advice import condition, excused, matcher
 from transom.windows.match import Hit, Matcher, holds
-from transom.windows.records import ALL_NETWORKS, ALL_RUNTIMES, Limit, Severity, Target
+from transom.windows.records import ALL_RUNTIMES, Limit, Severity, Target
 
 # What other linters ask for and Windows ignores, by the names of their checks.
 _ELSEWHERE: Final[Mapping[str, str]] = {
@@ -70,7 +69,7 @@ def _from_registry(scene: Scene) -> Iterator[_Told]:
         mild = workload.verdict.weight == "hinted"
         for target, nodes in workload.groups:
             for hit in _hits(matcher(target), workload):
-                if not _excused(hit, workload):
+                if not excused(hit, workload.spec, workload.steps):
                     fix = _drop(hit) if workload.verdict.pinned else None
                     yield _told(hit, workload.obj, target, nodes, fix, mild)
     for obj in scene.objects:
@@ -105,8 +104,8 @@ def _told(
     hit: Hit, obj: Object, target: Target, nodes: tuple[str, ...], fix: Fix | None, mild: bool = False
 ) -> _Told:
     found = Found(obj, hit.steps, hit.limit.title, lower(hit.limit.severity) if mild else None, fix=fix)
-    condition = _condition(hit.limit, target)
-    return _Told(hit.limit, found, not condition, nodes, condition)
+    unknown = condition(hit.limit, target)
+    return _Told(hit.limit, found, not unknown, nodes, unknown)
 
 
 def _from_rules(scene: Scene) -> Iterator[_Told]:
@@ -118,7 +117,7 @@ def _from_rules(scene: Scene) -> Iterator[_Told]:
             for limit in chosen:
                 holding = [target for target in targets if holds(limit, target)]
                 if holding:
-                    conditions = [_condition(limit, target) for target in holding]
+                    conditions = [condition(limit, target) for target in holding]
                     nodes = found.nodes
                     yield _Told(limit, found, not all(conditions), nodes, conditions[0])
                     break
@@ -128,29 +127,6 @@ def _targets(scene: Scene, found: Found) -> list[Target]:
     """The nodes that something found is about: those that its pods may go to, else all."""
     own = [target for w in scene.workloads if w.obj is found.obj for target in w.targets]
     return own or [node.target for node in scene.landscape.nodes]
-
-
-@lru_cache(maxsize=256)
-def matcher(target: Target) -> Matcher:
-    return Matcher(limit for limit in LIMITS.values() if limit.severity != "none" and limit.fields and holds(limit, target))
-
-
-def _condition(limit: Limit, target: Target) -> str:
-    """On which nodes a limit holds, where the target leaves it open; empty if it holds in any case."""
-    parts = []
-    if target.runtime is None and limit.runtimes != ALL_RUNTIMES:
-        parts.append(f"with {' or '.join(limit.runtimes)}")
-    if target.network is None and limit.networks != ALL_NETWORKS:
-        parts.append(f"in {' or '.join(limit.networks)} networks")
-    if target.build is None and limit.builds != (0, None):
-        first, last = limit.builds
-        if last is None:
-            parts.append(f"of build {first} or later")
-        elif first == 0:
-            parts.append(f"of builds up to {last}")
-        else:
-            parts.append(f"of builds {first} to {last}" if first != last else f"of build {first}")
-    return " ".join(parts)
 
 
 def _finding(one: _Told, milder: bool) -> Finding:
@@ -180,26 +156,6 @@ def _consequence(one: _Told) -> str:
     if not event and limit.message:
         event = f" {limit.message}"
     return f"{where}{limit.statement}{event}"
-
-
-def _excused(hit: Hit, workload: Workload) -> bool:
-    """What the fields of a record cannot say."""
-    excuse = _EXCUSES.get(hit.limit.id)
-    return excuse is not None and excuse(hit, workload)
-
-
-def _under_own_mount(hit: Hit, workload: Workload) -> bool:
-    """A path below a mount of the container exists: Windows takes /etc/app for C:\\etc\\app."""
-    for steps, container in workload.containers():
-        if hit.steps[:len(steps)] == steps:
-            paths = [inner(mount, "mountPath") for mount in listed(container.get("volumeMounts"))]
-            return isinstance(hit.value, str) and any(isinstance(path, str) and hit.value.startswith(path) for path in paths)
-    return False
-
-
-_EXCUSES: Final[Mapping[str, Callable[[Hit, Workload], bool]]] = {
-    "WIN-CTR-004": _under_own_mount,
-}
 
 
 def _drop(hit: Hit) -> Fix | None:

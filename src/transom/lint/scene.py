@@ -14,6 +14,7 @@ from typing import Any
 from transom.lint.objects import Object, templates
 from transom.lint.tree import Steps
 from transom.windows.landscape import Group, Landscape
+from transom.windows.podchecks import host_process
 from transom.windows.records import Target
 from transom.windows.targeting import Verdict, containers, verdict
 
@@ -52,13 +53,7 @@ class Workload:
 
     @property
     def host_process(self) -> bool:
-        contexts = [self.spec.get("securityContext")]
-        contexts += [container.get("securityContext") for _, container in self.containers()]
-        for context in contexts:
-            options = context.get("windowsOptions") if isinstance(context, dict) else None
-            if isinstance(options, dict) and options.get("hostProcess") is True:
-                return True
-        return False
+        return host_process(self.spec)
 
     @property
     def targets(self) -> list[Target]:

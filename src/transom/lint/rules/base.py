@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from transom.lint.findings import Found
 from transom.lint.scene import Scene
+from transom.windows.podchecks import Check, Subject
 from transom.windows.records import Limit
 
 
@@ -18,6 +19,18 @@ class Rule(NamedTuple):
     check: str
     find: Callable[[Scene], Iterator[Found]]
     limit: Limit | None = None  # if the registry has none for it
+
+
+def of_pods(check: Check, *, windows: bool = True) -> Callable[[Scene], Iterator[Found]]:
+    """A check that looks at one pod, as a rule: asked of every pod for Windows, or of all."""
+
+    def find(scene: Scene) -> Iterator[Found]:
+        for workload in scene.windows if windows else scene.workloads:
+            subject = Subject(workload.spec, workload.verdict, workload.groups, scene.runtime_classes)
+            for shown in check(subject):
+                yield Found(workload.obj, workload.steps + shown.steps, shown.message, remedy=shown.remedy, nodes=shown.nodes)
+
+    return find
 
 
 def inner(value: Any, *keys: str) -> Any:
