@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
+import ssl
 from collections.abc import Awaitable, Callable
 
 import pytest
 from tests.runtime.programs.conftest import Box, Context
 
+from transom.kubelet.prober import grpchealth
 from transom.network.api import PortMapping
 
 Check = Callable[[Box, Context], Awaitable[None]]
@@ -316,3 +319,62 @@ def test_sixth_listener_is_refused(box) -> None:
     result = nginx.run("nginx")
     assert result.code == 1
     assert "bind() to 0.0.0.0:80 failed (98: Address already in use)" in result.err
+
+
+def test_grpc_health(tester) -> None:
+    """With the kubelet's own client."""
+
+    async def check(box: Box, context: Context) -> None:
+        async def dial(address: str, port: int) -> socket.socket:
+            return box.dial(port)
+
+        async def probe(service: str) -> str:
+            try:
+                return await grpchealth.check(dial, box.clock, "10.244.1.2", 5000, service, "kube-probe/1.24", 1.0)
+            except grpchealth.Unhealthy as unhealthy:
+                return str(unhealthy)
+
+        assert await probe("web") == grpchealth.HEALTHY
+        assert "unknown service" in await probe("other")
+        await box.http(8080, "/make-not-serving")
+        assert "NOT_SERVING" in await probe("web")
+
+    serve(tester, agnhost("grpc-health-checking", "--service=web"), check)
+
+
+def test_https(tester) -> None:
+    """An unknown image answers HTTPS probes; porter shows the certificate that it is told to."""
+    unknown = Box(userland="any")
+    unknown.ports = [PortMapping(8443, 0)]
+    tester.env["SERVE_TLS_PORT_8443"] = "secret"
+
+    async def get(box: Box) -> bytes:
+        trusting = ssl.create_default_context()
+        trusting.check_hostname = False
+        trusting.verify_mode = ssl.CERT_NONE
+        reader, writer = await asyncio.open_connection(sock=box.dial(8443), ssl=trusting, server_hostname="box")
+        writer.write(b"GET / HTTP/1.1\r\nHost: box\r\nConnection: close\r\n\r\n")
+        answer = await reader.read()
+        writer.close()
+        return answer
+
+    async def check(box: Box, context: Context) -> None:
+        assert (await get(box)).startswith(b"HTTP/1.1 200 OK\r\n")
+
+    async def porter(box: Box, context: Context) -> None:
+        assert (await get(box)).endswith(b"\r\n\r\nsecret")
+
+    serve(unknown, ("/app",), check)
+    serve(tester, agnhost("porter"), porter)
+
+
+def test_callers_are_known_by_their_name(tester) -> None:
+    async def check(box: Box, context: Context) -> None:
+        near = box.dial(8080)
+        near.bind(b"\0test/10.244.3.4:40000")
+        await asyncio.get_running_loop().sock_sendall(near, b"GET /clientip HTTP/1.0\r\n\r\n")
+        answer = await asyncio.get_running_loop().sock_recv(near, 4096)
+        assert answer.endswith(b"\r\n\r\n10.244.3.4:40000")
+        near.close()
+
+    serve(tester, agnhost("netexec"), check)

@@ -169,7 +169,7 @@ class Process:
         if self.handler is not None and self.handler(name):
             return
         if self.windows:
-            self.die(CONTROL_C_EXIT)
+            self.die(1 if name == "SIGKILL" else CONTROL_C_EXIT)  # 1: what taskkill leaves behind
         elif name not in IGNORED_BY_DEFAULT and (self.pid != 1 or name == "SIGKILL"):
             self.die(128 + SIGNAL_NUMBERS.get(name, 15))
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import random
 import socket
+import ssl
 import time
 from collections.abc import Callable
+from functools import partial
 
 from transom.runtime.sim.program_api import Program, ProgramContext
 from transom.runtime.sim.programs import netclient
 from transom.runtime.sim.programs.fileview import FileView
-from transom.runtime.sim.programs.goflags import duration
-from transom.runtime.sim.programs.servers import agnhost_files, netexec, simple, web
+from transom.runtime.sim.programs.goflags import duration, show_duration
+from transom.runtime.sim.programs.servers import agnhost_files, grpc, netexec, simple, tls, web
 from transom.runtime.sim.programs.servers.base import Server, why_not
 from transom.runtime.sim.programs.servers.guestbook import guestbook
 from transom.runtime.sim.programs.servers.http import Request, Response, text
@@ -78,6 +80,16 @@ def _serve(server: Server, port: int, handler: Callable[[Request], Response]) ->
     return server
 
 
+def _certificate(context: ProgramContext, certificate: str, key: str) -> ssl.SSLContext:
+    """A certificate from the files that two environment variables name; the image's own without them."""
+    files = FileView(context, context.cwd)
+    names = context.env.get(certificate, ""), context.env.get(key, "")
+    try:
+        return tls.context_of(files.read(names[0]), files.read(names[1])) if all(names) else tls.nobodys()
+    except OSError:
+        return tls.nobodys()
+
+
 def _porter(context: ProgramContext) -> Program:
     server = Server(context)
     server.on_signal = server.as_go
@@ -93,8 +105,9 @@ def _porter(context: ProgramContext) -> Program:
                     return text(simple.as_json({"Method": request.method, "Body": value}), kind="application/json")
                 return text(value)
 
+            certificate = partial(_certificate, context, "CERT_FILE", "KEY_FILE") if prefix == "SERVE_TLS_PORT_" else None
             try:
-                server.serve(int(port), handle)
+                server.serve(int(port), handle, certificate=certificate)
             except OSError as error:
                 server.go_log(f'server on port "{port}" failed: listen tcp 0.0.0.0:{port}: bind: {why_not(error)}')
     return server
@@ -292,6 +305,48 @@ def _in_cluster_client(context: ProgramContext) -> Program:
     return server
 
 
+def _grpc_health(context: ProgramContext) -> Program:
+    server = Server(context)
+    server.on_signal = server.as_go
+    started = context.clock.monotonic()
+    name, delay = flag(context, "service"), float(flag(context, "delay-unhealthy-sec", "-1"))
+    port, http_port = int(flag(context, "port", "5000")), int(flag(context, "http-port", "8080"))
+    forced: bool | None = None
+
+    def check(service: str) -> int | None:
+        server.go_log("Serving the Check request for health check")
+        if service != name:
+            return None
+        late = delay >= 0 and context.clock.monotonic() - started >= delay
+        return grpc.NOT_SERVING if forced or late else grpc.SERVING
+
+    async def accept(connection: socket.socket) -> None:
+        try:
+            await grpc.serve(b"", connection, check)
+        except ConnectionError:
+            return
+        finally:
+            connection.close()
+
+    def handle(request: Request) -> Response:
+        nonlocal forced
+        if request.path not in ("/make-serving", "/make-not-serving"):
+            return text("404 page not found\n", 404)
+        forced = request.path == "/make-not-serving"
+        server.go_log("Mark as unhealthy" if forced else "Mark as healthy")
+        return text(show_duration(context.clock.monotonic() - started))
+
+    server.go_log(f"Http server starting to listen on :{http_port}")
+    server.go_log(f"gRPC server starting to listen on :{port}")
+    try:
+        server.listen(port, accept)
+    except OSError as error:
+        server.go_log(f"Error while starting the listening service listen tcp :{port}: bind: {why_not(error)}")
+        server.exit(1)
+        return server
+    return _serve(server, http_port, handle)
+
+
 def _fake_git_server(context: ProgramContext) -> Program:
     server = Server(context)
     server.on_signal = server.as_go
@@ -341,6 +396,7 @@ SUB_COMMANDS: dict[str, Sub] = {
     "entrypoint-tester": _entrypoint_tester,
     "etc-hosts": _dns_list,
     "fake-gitserver": _fake_git_server,
+    "grpc-health-checking": _grpc_health,
     "guestbook": guestbook,
     "inclusterclient": _in_cluster_client,
     "liveness": simple.liveness,

@@ -10,7 +10,7 @@ from typing import Any
 
 from transom.runtime.sim.program_api import ProgramContext
 from transom.runtime.sim.programs.process import CONTROL_C_EXIT, IGNORED_BY_DEFAULT, SIGNAL_NUMBERS
-from transom.runtime.sim.programs.servers.http import Handler, HttpServer, Raw
+from transom.runtime.sim.programs.servers.http import Handler, HttpServer, Raw, Tls
 
 
 class Server:
@@ -72,9 +72,18 @@ class Server:
         return True
 
     # Parts
-    def serve(self, port: int, handler: Handler, *, server: str = "", raw: Raw | None = None, address: str = "") -> None:
+    def serve(
+        self,
+        port: int,
+        handler: Handler,
+        *,
+        server: str = "",
+        raw: Raw | None = None,
+        address: str = "",
+        certificate: Tls | None = None,
+    ) -> None:
         """OSError when the port cannot be had."""
-        http = HttpServer(self.context, handler, server, raw)
+        http = HttpServer(self.context, handler, server, raw, certificate)
         http.listen(port, address)
         self._http.append(http)
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import inspect
 import socket
+import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from email.utils import formatdate
 from typing import NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from transom.runtime.sim.program_api import ProgramContext
+from transom.runtime.sim.programs.servers import tls
 
 _HEAD_LIMIT = 1 << 20
 REASONS = {
@@ -59,6 +61,7 @@ def text(content: str, status: int = 200, kind: str = "text/plain; charset=utf-8
 
 
 Handler = Callable[[Request], Response | Awaitable[Response]]
+Tls = Callable[[], ssl.SSLContext]
 Raw = Callable[[bytes, socket.socket], Awaitable[None]]
 """Takes over a connection that does not speak HTTP; gets what was read."""
 
@@ -66,13 +69,22 @@ Raw = Callable[[bytes, socket.socket], Awaitable[None]]
 class HttpServer:
     """Listens through a context until `close`; every connection is a task that `close` cancels."""
 
-    __slots__ = ("_closers", "_context", "_handler", "_raw", "_server", "_tasks")
+    __slots__ = ("_closers", "_context", "_handler", "_raw", "_server", "_tasks", "_tls")
 
-    def __init__(self, context: ProgramContext, handler: Handler, server: str = "", raw: Raw | None = None) -> None:
+    def __init__(
+        self,
+        context: ProgramContext,
+        handler: Handler,
+        server: str = "",
+        raw: Raw | None = None,
+        certificate: Tls | None = None,
+    ) -> None:
+        """`certificate` is asked for with the first client that speaks TLS; without it such a client fails."""
         self._context = context
         self._handler = handler
         self._server = server
         self._raw = raw
+        self._tls = certificate
         self._tasks: set[asyncio.Task[None]] = set()
         self._closers: list[Callable[[], None]] = []
 
@@ -110,6 +122,9 @@ class HttpServer:
     async def _one(self, loop: asyncio.AbstractEventLoop, connection: socket.socket, buffer: bytearray, peer: str) -> bool:
         """One request and its answer; False when the connection is to end."""
         while b"\r\n\r\n" not in buffer:
+            if self._tls is not None and buffer and buffer[0] == tls.HANDSHAKE:
+                await tls.relay(bytes(buffer), connection, self._tls(), self.accept)
+                return False
             if self._raw is not None and len(buffer) >= 4 and not _looks_like_http(buffer):
                 await self._raw(bytes(buffer), connection)
                 return False
@@ -205,12 +220,15 @@ async def _body(
 
 
 def _peer(connection: socket.socket) -> str:
-    """Of a socket pair that the network model made, the name says from where it comes, when there is one."""
+    """Both ends of a connection of the network model are in this process; the other one's name, when it has one, ends in
+    the address that it has in the model: `\\0.../10.244.1.3:40123`."""
     try:
         name = connection.getpeername()
     except OSError:
         return ""
+    if isinstance(name, bytes):
+        return name.rpartition(b"/")[2].decode("ascii", "replace") if name.startswith(b"\0") else ""
     if isinstance(name, tuple):
         host = f"[{name[0]}]" if ":" in str(name[0]) else str(name[0])
         return f"{host}:{name[1]}"
-    return str(name) if isinstance(name, str) else ""
+    return ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import socket
+import ssl
 import time
 from email.parser import BytesParser
 from email.policy import HTTP
@@ -14,6 +15,7 @@ from transom.runtime.sim.program_api import Program, ProgramContext
 from transom.runtime.sim.programs import launch, netclient
 from transom.runtime.sim.programs.fileview import FileView
 from transom.runtime.sim.programs.goflags import duration, show_duration
+from transom.runtime.sim.programs.servers import tls
 from transom.runtime.sim.programs.servers.base import Server, why_not
 from transom.runtime.sim.programs.servers.http import Request, Response, text
 from transom.runtime.sim.programs.servers.simple import as_json, flag, redirect
@@ -33,8 +35,17 @@ def netexec(context: ProgramContext) -> Program:
         return await actions.answer(request)
 
     server.go_log(f"Started HTTP server on port {port}")
+    names = flag(context, "tls-cert-file"), flag(context, "tls-private-key-file")
+
+    def certificate() -> ssl.SSLContext:
+        files = FileView(context, context.cwd)
+        try:
+            return tls.context_of(files.read(names[0]), files.read(names[1]))
+        except OSError:
+            return tls.nobodys()
+
     try:
-        server.serve(port, handle)
+        server.serve(port, handle, certificate=certificate if names[0] else None)
     except OSError as error:
         server.go_log(f"listen tcp :{port}: bind: {why_not(error)}")
         server.exit(1)

@@ -8,12 +8,16 @@ import socket
 from collections.abc import Iterable
 
 from transom.runtime.sim.program_api import Program, ProgramContext
+from transom.runtime.sim.programs.servers import grpc, tls
 from transom.runtime.sim.programs.servers.base import Server, why_not
 from transom.runtime.sim.programs.servers.http import Request, Response, text
 
 
 async def echo_back(first: bytes, connection: socket.socket) -> None:
-    """Everything that comes goes back."""
+    """Everything that comes goes back, but for a gRPC client, who hears that all is well."""
+    if first.startswith(grpc.PREFACE[:4]):
+        await grpc.serve(first, connection, lambda service: grpc.SERVING)
+        return
     loop = asyncio.get_running_loop()
     chunk = first
     while chunk:
@@ -54,7 +58,7 @@ def generic(context: ProgramContext) -> Program:
 
     for port in ports_of(context):
         try:
-            server.serve(port, handle, raw=echo_back)
+            server.serve(port, handle, raw=echo_back, certificate=tls.nobodys)
         except OSError as error:
             server.err(f"listen tcp :{port}: bind: {why_not(error)}")
             server.exit(1)

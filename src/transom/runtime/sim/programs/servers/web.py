@@ -10,6 +10,7 @@ from email.utils import formatdate
 
 from transom.runtime.sim.program_api import Program, ProgramContext
 from transom.runtime.sim.programs.fileview import FileView
+from transom.runtime.sim.programs.servers import tls
 from transom.runtime.sim.programs.servers.base import Server, why_not
 from transom.runtime.sim.programs.servers.http import Request, Response, text
 
@@ -51,6 +52,7 @@ DEFAULT_PAGES = {
     "C:\\inetpub\\wwwroot\\iisstart.htm": _IIS_PAGE,
 }
 _LISTEN = re.compile(r"^\s*listen\s+(?:[\d.*]+:|\[[0-9a-fA-F:]*\]:)?(\d+)(?=[\s;])", re.MULTILINE)
+_LISTEN_SSL = re.compile(r"^\s*listen\s+(?:[\d.*]+:|\[[0-9a-fA-F:]*\]:)?(\d+)\s[^;]*\bssl\b", re.MULTILINE)
 _ROOT = re.compile(r"^\s*root\s+([^;]+);", re.MULTILINE)
 _RETURN = re.compile(r"location\s+(=?)\s*(\S+)\s*\{[^}]*?return\s+(\d+)(?:\s+(\"[^\"]*\"|'[^']*'|[^;]+))?;", re.DOTALL)
 _NGINX_START = (
@@ -141,6 +143,7 @@ def nginx(context: ProgramContext) -> Program:
         return _signal_nginx(server)
     configuration = _nginx_configuration(context)
     ports = sorted({int(port) for port in _LISTEN.findall(configuration)}) or [int(context.image.options.get("port", "80"))]
+    secure = {int(port) for port in _LISTEN_SSL.findall(configuration)}
     found_root = _ROOT.search(configuration)
     root = found_root[1].strip() if found_root is not None else "/usr/share/nginx/html"
     version = context.env.get("NGINX_VERSION", "1.19.6")
@@ -197,7 +200,7 @@ def nginx(context: ProgramContext) -> Program:
             server.out(line)
     for port in ports:
         try:
-            server.serve(port, handle, server=f"nginx/{version}")
+            server.serve(port, handle, server=f"nginx/{version}", certificate=tls.nobodys if port in secure else None)
         except OSError as error:
             number = 98 if why_not(error).startswith("address") else 13
             reason = "Address already in use" if number == 98 else "Permission denied"
