@@ -21,7 +21,7 @@ from transom.apiserver import lists, reads, respond, writes
 from transom.apiserver.audit.calls import NOT_RECORDED, CallRecord
 from transom.apiserver.authorization.chain import refusal
 from transom.apiserver.context import Context, User
-from transom.apiserver.negotiate import Form
+from transom.apiserver.negotiate import AS_OBJECT, Form
 from transom.apiserver.options import ListOptions, list_options
 from transom.apiserver.requestinfo import RequestInfo, parse
 from transom.apiserver.resources import Resource
@@ -243,11 +243,12 @@ class InProcessClient:
         with self._record(info, request) as record:
             res = self._begin(info, record)
             ctx = self._context(info, record)
+            form = AS_OBJECT if record is NOT_RECORDED else _FORM
             try:
                 if subresource or not res.stored:
-                    answer = self._subresource(Call(self._server, ctx, res, info, request, _FORM))
+                    answer = self._subresource(Call(self._server, ctx, res, info, request, form))
                 else:
-                    answer = _WRITES[verb](self._server.storage, ctx, res, info, request, _FORM)
+                    answer = _WRITES[verb](self._server.storage, ctx, res, info, request, form)
                 answer = await answer if isinstance(answer, Awaitable) else answer
             except StoreError as problem:
                 log.error("store: %s", problem)
@@ -349,6 +350,8 @@ async def _whole(answer: StreamResponse) -> Response:
 
 
 def _content(answer: Answer) -> Any:
+    if isinstance(answer, respond.ObjectResponse):
+        return answer.obj
     if not isinstance(answer, Response):
         raise errors.internal("the answer is a stream")
     body = answer.body if isinstance(answer.body, bytes) else b"".join(answer.body)

@@ -24,6 +24,11 @@ class Form(NamedTuple):
     pretty: bool = False
 
 
+# JSON like any other, but known by its identity: for callers in this process, to whom an object that is stored as they
+# want it need not go as bytes.
+AS_OBJECT = Form()
+
+
 class Clause(NamedTuple):
     media: str
     params: dict[str, str]

@@ -73,6 +73,16 @@ def failure(problem: ApiError, form: Form, warnings: Iterable[str] = ()) -> Resp
     return document(status, form._replace(transform=""), problem.code, headers)
 
 
+class ObjectResponse(Response):
+    """An answer to somebody in this process: the object itself, which is shared."""
+
+    __slots__ = ("obj",)
+
+    def __init__(self, status: int, obj: Object) -> None:
+        super().__init__(status, [])
+        self.obj = obj
+
+
 def served(res: Resource, record: Record) -> Object:
     """The object of a record in the version of the resource; the caller's own."""
     obj = decode_value(res, record.value)

@@ -9,7 +9,7 @@ import orjson
 
 from transom.apiserver import lists, respond
 from transom.apiserver.context import Context
-from transom.apiserver.negotiate import Form, body_media
+from transom.apiserver.negotiate import AS_OBJECT, Form, body_media
 from transom.apiserver.options import delete_options, first, list_options, write_options
 from transom.apiserver.requestinfo import RequestInfo
 from transom.apiserver.resources import Resource
@@ -99,6 +99,9 @@ def check_namespace(res: Resource, obj: Object, namespace: str) -> None:
 
 
 def answer(ctx: Context, res: Resource, record: Record, form: Form, request: Request, status: int) -> Response:
+    if form is AS_OBJECT:
+        shared = record.cache.obj if record.cache is not None and res.identity and not res.custom else None
+        return respond.ObjectResponse(status, shared if shared is not None else respond.served(res, record))
     return respond.one(
         res, record, form, ctx.now, status, respond.warning_headers(ctx.warnings) if ctx.warnings else None,
         first(request.query, "includeObject") if form.transform else "",
