@@ -59,7 +59,7 @@ class ModelDataplane:
                 break
         accept = self._listeners.get((address, port))
         if accept is None:
-            if address in self._addresses:
+            if not address or address in self._addresses:  # "": a service without endpoints, which is rejected
                 raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
             raise OSError(errno.EHOSTUNREACH, os.strerror(errno.EHOSTUNREACH))
         near, far = socket.socketpair()

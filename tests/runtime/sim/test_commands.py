@@ -196,6 +196,22 @@ def test_attached_clients_share_a_container() -> None:
     rig.run(test)
 
 
+@pytest.mark.parametrize("flavour", ["docker", "containerd"])
+def test_a_container_outlives_clients_of_its_input(flavour: Flavour) -> None:
+    async def test() -> None:
+        r = rig.make(flavour=flavour)
+        main = await r.container("cat", stdin=True)
+        said: list[bytes] = []
+        first, second = [await r.runtime.attach(main, lambda _, data: said.append(data), stdin=True) for _ in range(2)]
+        first.end_input()
+        assert await r.do(first.wait()) == 0
+        second.write(b"x\n")
+        await r.clock.run_for(1)
+        assert (said, r.state(main).state) == ([b"> x\n"], "running")
+
+    rig.run(test)
+
+
 def test_ports() -> None:
     async def test() -> None:
         r = rig.make()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from transom.apiserver import writes
 from transom.apiserver.storage import Prepare
 from transom.apiserver.strategies import certificates
-from transom.apiserver.subresources import connect, pods, reviews, scale, tokens
+from transom.apiserver.subresources import connect, ephemeral, pods, reviews, scale, tokens
 from transom.apiserver.subresources.call import Call, Handler
 from transom.http.messages import Response
 from transom.machinery.objects import Object
@@ -22,15 +22,6 @@ def _finalize(_storage: object, _ctx: object, new: Object, old: Object) -> None:
     """Namespaces' /finalize changes spec.finalizers only."""
     if "status" in old:
         new["status"] = old["status"]
-
-
-def _ephemeral(_storage: object, _ctx: object, new: Object, old: Object) -> None:
-    """Pods' /ephemeralcontainers changes that list only."""
-    added = (new.get("spec") or {}).get("ephemeralContainers")
-    new["spec"] = {k: v for k, v in old["spec"].items() if k != "ephemeralContainers"}
-    if added:
-        new["spec"]["ephemeralContainers"] = added
-    new["status"] = old.get("status") or {}
 
 
 def _updating(prepare: Prepare | None) -> dict[str, Handler]:
@@ -62,7 +53,9 @@ SUBRESOURCES: dict[tuple[str, str], dict[str, Handler]] = {
     ("/Pod", "attach"): _STREAM,
     ("/Pod", "portforward"): _STREAM,
     ("/Pod", "proxy"): _PROXY,
-    ("/Pod", "ephemeralcontainers"): _updating(_ephemeral),
+    ("/Pod", "ephemeralcontainers"): {
+        **_updating(ephemeral.prepare), "get": ephemeral.get, "update": ephemeral.update,
+    },
     ("/Service", "proxy"): _PROXY,
     ("/ServiceAccount", "token"): {"create": tokens.create},
     ("/Node", "proxy"): _PROXY,

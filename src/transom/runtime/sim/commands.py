@@ -141,21 +141,36 @@ async def execute_now(core: Core, c: ContainerRecord, command: Sequence[str], se
 
 
 def attach(core: Core, c: ContainerRecord, output: Output, *, stdin: bool = False) -> Client:
-    """Raises RuntimeFailure."""
+    """Raises RuntimeFailure. A container's input outlives whoever typed there, unless it was made for one client only: a
+    client that ends its input takes its leave, and soon has no more output either."""
     _demand_running(core, c)
     client = Client(output, c.input if stdin else None, c.terminal)
+    once = c.config.stdin_once and c.terminal is None
     c.attached += (client,)
 
     def gone() -> None:
         c.attached = tuple(other for other in c.attached if other is not client)
-        if c.config.stdin_once and client.input is not None:
+        if once and client.input is not None:
             client.input.end()
+
+    def input_ended() -> None:
+        if client.input is None:
+            return
+        if once:
+            client.input.end()
+        else:
+            core.clock.call_later(_LAST_WORDS, leave)
+
+    def leave() -> None:
+        client.close()
+        client.finish(0)
 
     def resized() -> None:
         if c.context is not None and not core.windows:
             c.context.signalled("SIGWINCH")
 
     client.on_close = gone
+    client.on_input_end = input_ended
     client.on_resize = resized
     return client
 

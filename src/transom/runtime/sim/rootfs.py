@@ -83,16 +83,31 @@ def _base(windows: bool, userland: Userland) -> Node:
     return tree(POSIX, _LINUX | _linux(userland))
 
 
+# Web servers come with a page, in a folder into which people put pages of their own.
+_PAGES = {
+    "nginx": "/usr/share/nginx/html/index.html",
+    "httpd": "/usr/local/apache2/htdocs/index.html",
+    "iis": "C:\\inetpub\\wwwroot\\iisstart.htm",
+}
+
+
 @cache
-def _with_program(windows: bool, userland: Userland, path: str) -> Node:
-    base = _base(windows, userland)
-    return tree(WINDOWS if windows else POSIX, {path: _EXE if windows else _ELF}, base)
+def _with_program(windows: bool, userland: Userland, path: str, page: str) -> Node:
+    entries: dict[str, Entry] = {path: _EXE if windows else _ELF} if path else {}
+    if page:
+        from transom.runtime.sim.programs.servers.web import DEFAULT_PAGES
+
+        entries[page] = File(DEFAULT_PAGES[page])
+    return tree(WINDOWS if windows else POSIX, entries, _base(windows, userland))
 
 
 def root_of(image: ImageInfo) -> Node:
     """With the image's own executable, where its entrypoint says where that is."""
     windows = image.os == "windows"
     own = (image.entrypoint or image.cmd or ("",))[0]
+    path, page = "", _PAGES.get(image.program, "")
     if own.startswith("/") and not own.startswith(("/bin/", "/usr/bin/")) and image.program:
-        return _with_program(windows, image.userland, f"C:{own}.exe".replace("/", "\\") if windows else own)
+        path = f"C:{own}.exe".replace("/", "\\") if windows else own
+    if path or page:
+        return _with_program(windows, image.userland, path, page)
     return _base(windows, image.userland)

@@ -87,7 +87,8 @@ NO_INPUT = NoInput()
 class Client:
     """`runtime.api.Process`: the side of whoever asked for an exec or an attach. Output waits here while it is held."""
 
-    __slots__ = ("_code", "_held", "_output", "_pending", "_waiters", "input", "on_close", "on_resize", "terminal")
+    __slots__ = ("_code", "_held", "_output", "_pending", "_waiters", "input", "on_close", "on_input_end", "on_resize",
+                 "terminal")  # fmt: skip
 
     def __init__(self, output: Output, given: Input | None, terminal: Terminal | None) -> None:
         self._output = output
@@ -98,6 +99,7 @@ class Client:
         self.input = given
         self.terminal = terminal
         self.on_close: Callable[[], None] | None = None
+        self.on_input_end: Callable[[], None] | None = None  # instead of the end of the program's input
         self.on_resize: Callable[[], None] | None = None
 
     # The client's side
@@ -111,7 +113,9 @@ class Client:
             self.input.feed(data)
 
     def end_input(self) -> None:
-        if self.input is not None:
+        if self.on_input_end is not None:
+            self.on_input_end()
+        elif self.input is not None:
             if self.terminal is not None:
                 self.terminal.ended()
             self.input.end()
