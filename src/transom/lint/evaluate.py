@@ -7,6 +7,7 @@ only the worst is told.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
@@ -28,6 +29,7 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
     "WIN-SEC-009": "kube-linter no-read-only-root-fs, Polaris notReadOnlyRootFilesystem, Checkov CKV_K8S_22",
     "WIN-SEC-010": "Checkov CKV_K8S_40",
 }
+_PLACEHOLDER: Final = re.compile(r"\{(\w+)\}")
 
 
 class _Told(NamedTuple):
@@ -152,10 +154,9 @@ def _consequence(one: _Told) -> str:
         where = f"On nodes {one.condition}: "
     else:
         where = ""
-    event = f" {limit.reason}: {limit.message}" if limit.reason and limit.message else ""
-    if not event and limit.message:
-        event = f" {limit.message}"
-    return f"{where}{limit.statement}{event}"
+    message = _PLACEHOLDER.sub(r"<\1>", limit.message.replace("{pod}", one.found.obj.name))
+    event = ": ".join(part for part in (limit.reason, message) if part)
+    return f"{where}{limit.statement} {event}".rstrip()
 
 
 def _drop(hit: Hit) -> Fix | None:

@@ -45,17 +45,23 @@ class Reading:
 def read(paths: Sequence[str], exclude: Sequence[str] = ()) -> Reading:
     reading = Reading()
     seen: set[Path] = set()
+    charts: dict[str, int] = {}  # template files left out, by their charts
     for name in paths:
         if name == STDIN:
             _stdin(reading)
             continue
         path = Path(name)
         if path.is_dir():
-            _folder(path, exclude, reading, seen)
+            _folder(path, exclude, reading, seen, charts)
         elif path.exists():
-            _file(path, reading, seen, named=True)
+            _file(path, reading, seen, named=True, chart=_chart_of(path), charts=charts)
         else:
             reading.problems.append(f"{name}: there is no such file or folder")
+    for folder, count in charts.items():
+        files = "file" if count == 1 else "files"
+        reading.notes.append(
+            f"{folder}: {count} template {files} of a chart left out; try: helm template {folder} | transom lint -"
+        )
     return reading
 
 
@@ -68,18 +74,21 @@ def _stdin(reading: Reading) -> None:
     reading.sources.append(Source("<stdin>", Text(text), "<stdin>"))
 
 
-def _folder(root: Path, exclude: Sequence[str], reading: Reading, seen: set[Path]) -> None:
-    charts: dict[str, int] = {}
-    for path, chart in _walk(root, None):
+def _folder(
+    root: Path, exclude: Sequence[str], reading: Reading, seen: set[Path], charts: dict[str, int]
+) -> None:
+    for path, chart in _walk(root, _chart_of(root / "x")):
         name = str(path)
-        if any(fnmatchcase(name, pattern) or fnmatchcase(path.name, pattern) for pattern in exclude):
-            continue
-        _file(path, reading, seen, named=False, chart=chart, charts=charts)
-    for folder, count in charts.items():
-        files = "file" if count == 1 else "files"
-        reading.notes.append(
-            f"{folder}: {count} template {files} of a chart left out; try: helm template {folder} | transom lint -"
-        )
+        if not any(fnmatchcase(name, pattern) or fnmatchcase(path.name, pattern) for pattern in exclude):
+            _file(path, reading, seen, named=False, chart=chart, charts=charts)
+
+
+def _chart_of(path: Path) -> Path | None:
+    """The chart whose template a file is."""
+    for folder in path.absolute().parents:
+        if folder.name == "templates" and (folder.parent / "Chart.yaml").is_file():
+            return folder.parent
+    return None
 
 
 def _walk(folder: Path, chart: Path | None) -> Iterator[tuple[Path, Path | None]]:
@@ -103,8 +112,7 @@ def _walk(folder: Path, chart: Path | None) -> Iterator[tuple[Path, Path | None]
 
 
 def _file(
-    path: Path, reading: Reading, seen: set[Path], *, named: bool, chart: Path | None = None,
-    charts: dict[str, int] | None = None,
+    path: Path, reading: Reading, seen: set[Path], *, named: bool, chart: Path | None, charts: dict[str, int],
 ) -> None:
     real = path.resolve()
     if real in seen:
@@ -126,7 +134,7 @@ def _file(
         else:
             reading.notes.append(f"{path}: left out, it is not text in UTF-8")
         return
-    if chart is not None and charts is not None and "{{" in text:
+    if chart is not None and "{{" in text:
         charts[str(chart)] = charts.get(str(chart), 0) + 1
         return
     bom = data.startswith(b"\xef\xbb\xbf")

@@ -6,7 +6,7 @@ is told, and nothing of what lint merely advises. Pods for Linux are nobody's bu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -77,15 +77,32 @@ def condition(limit: Limit, target: Target) -> str:
 
 def excused(hit: Hit, spec: Object, at: Steps = ()) -> bool:
     """What the fields of a record cannot say, of a hit in a pod that stands at a place of its object."""
-    if hit.limit.id != "WIN-CTR-004" or not isinstance(hit.value, str):
+    excuse = _EXCUSES.get(hit.limit.id)
+    if excuse is None or not isinstance(hit.value, str):
         return False
-    # A path below a mount of the container exists: Windows takes /etc/app for C:\etc\app.
     for steps, container in containers(spec):
         place = (*at, *steps)
         if hit.steps[: len(place)] == place:
-            paths = [inner(mount, "mountPath") for mount in listed(container.get("volumeMounts"))]
-            return any(isinstance(path, str) and hit.value.startswith(path) for path in paths)
+            return excuse(hit.value, container)
     return False
+
+
+def _below_a_mount(path: str, container: Object) -> bool:
+    """Then the path exists: Windows takes /etc/app for C:\\etc\\app."""
+    mounts = [inner(mount, "mountPath") for mount in listed(container.get("volumeMounts"))]
+    return any(isinstance(mount, str) and path.startswith(mount) for mount in mounts)
+
+
+def _pings_itself(_: str, container: Object) -> bool:
+    """`ping -t localhost` is how a Windows container waits."""
+    words = " ".join(str(word) for key in ("command", "args") for word in listed(container.get(key)))
+    return "localhost" in words or "127.0.0.1" in words
+
+
+_EXCUSES: Final[Mapping[str, Callable[[str, Object], bool]]] = {
+    "WIN-CTR-004": _below_a_mount,
+    "WIN-NET-001": _pings_itself,
+}
 
 
 def seen_in_objects(limit: Limit) -> bool:

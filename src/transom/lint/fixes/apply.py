@@ -31,7 +31,7 @@ class Mended:
         return self.source.text.text
 
     def diff(self) -> str:
-        name = self.source.name
+        name = self.source.name.lstrip("/")
         lines = difflib.unified_diff(
             self.before.splitlines(keepends=True), self.after.splitlines(keepends=True), f"a/{name}", f"b/{name}"
         )

@@ -7,6 +7,7 @@ from typing import Final
 from transom.lint.rules import (
     base_tags,
     beta_labels,
+    claimed_volumes,
     daemonset_os,
     dotted_names,
     environment,
@@ -16,6 +17,8 @@ from transom.lint.rules import (
     identity,
     image_build,
     images,
+    network_policy,
+    no_node,
     os_selector,
     pod_os,
     policies,
@@ -34,6 +37,7 @@ RULES: Final[tuple[Rule, ...]] = (
     os_selector.RULE,
     daemonset_os.RULE,
     tolerate_everything.RULE,
+    no_node.RULE,
     selector_case.RULE,
     beta_labels.RULE,
     pod_os.RULE,
@@ -55,6 +59,8 @@ RULES: Final[tuple[Rule, ...]] = (
     # what is around them
     services.BACKENDS,
     services.TARGET_PORTS,
+    claimed_volumes.RULE,
+    network_policy.RULE,
     flannel.RULE,
     policies.RESTRICTED,
     policies.EVERYWHERE,
@@ -63,7 +69,7 @@ RULES: Final[tuple[Rule, ...]] = (
 
 def limits_of(rule: Rule) -> tuple[Limit, ...]:
     """The limits that a rule finds: those of the registry, or its own."""
-    found = tuple(limit for limit in LIMITS.values() if limit.check == rule.check)
+    found = tuple(limit for limit in LIMITS.values() if limit.check == rule.check or limit.id in rule.ids)
     return found or ((rule.limit,) if rule.limit is not None else ())
 
 

@@ -19,6 +19,7 @@ class Rule(NamedTuple):
     check: str
     find: Callable[[Scene], Iterator[Found]]
     limit: Limit | None = None  # if the registry has none for it
+    ids: tuple[str, ...] = ()  # further limits of the registry, which fields show in pods and this rule elsewhere
 
 
 def of_pods(check: Check, *, windows: bool = True) -> Callable[[Scene], Iterator[Found]]:

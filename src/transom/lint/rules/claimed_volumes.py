@@ -1,0 +1,62 @@
+"""What Windows pods get by their claims: volumes, classes of storage and modes that Windows cannot mount."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from transom.lint.findings import Found
+from transom.lint.objects import Object
+from transom.lint.rules.base import Rule, inner, listed
+from transom.lint.scene import Scene
+from transom.lint.tree import Steps
+
+_NFS, _LINUX_STORAGE, _FILE_SYSTEM, _BLOCK = "WIN-STO-010", "WIN-STO-011", "WIN-STO-016", "WIN-STO-008"
+_PLUGINS: Final = ("cephfs", "rbd", "glusterfs", "quobyte", "storageos", "portworxVolume", "scaleIO", "flocker")
+_LINUX_TYPES: Final = frozenset(("ext2", "ext3", "ext4", "xfs", "btrfs"))
+_TYPE_PARAMETERS: Final = ("csi.storage.k8s.io/fstype", "fsType", "fstype", "fs-type")
+_TYPED: Final = ("csi", "azureDisk", "gcePersistentDisk", "awsElasticBlockStore", "vsphereVolume", "iscsi", "fc", "local")
+
+
+def find(scene: Scene) -> Iterator[Found]:
+    for claim in scene.of("PersistentVolumeClaim"):
+        if scene.concerns_windows(claim) and claim.spec.get("volumeMode") == "Block":
+            yield Found(claim, ("spec", "volumeMode"), "a Windows pod uses this claim of a raw block device", limit=_BLOCK)
+    for volume in scene.of("PersistentVolume"):
+        if scene.concerns_windows(volume):
+            yield from _volume(volume)
+    for storage in scene.of("StorageClass", "storage.k8s.io"):
+        if scene.concerns_windows(storage):
+            yield from _storage_class(storage)
+    for workload in scene.windows:
+        for i, claim_template in enumerate(listed(workload.obj.spec.get("volumeClaimTemplates"))):
+            if inner(claim_template, "spec", "volumeMode") == "Block":
+                steps: Steps = ("spec", "volumeClaimTemplates", i, "spec", "volumeMode")
+                yield Found(workload.obj, steps, "Windows pods get no raw block devices", limit=_BLOCK)
+
+
+def _volume(volume: Object) -> Iterator[Found]:
+    if volume.spec.get("nfs"):
+        yield Found(volume, ("spec", "nfs"), "a Windows pod uses this NFS volume", limit=_NFS)
+    for plugin in _PLUGINS:
+        if volume.spec.get(plugin):
+            yield Found(volume, ("spec", plugin), f"a Windows pod uses this {plugin} volume", limit=_LINUX_STORAGE)
+    for source in _TYPED:
+        kind = inner(volume.spec, source, "fsType")
+        if isinstance(kind, str) and kind.lower() in _LINUX_TYPES:
+            yield Found(volume, ("spec", source, "fsType"), f"a Windows pod uses this volume with {kind}", limit=_FILE_SYSTEM)
+
+
+def _storage_class(storage: Object) -> Iterator[Found]:
+    value: Mapping[str, Any] = storage.value
+    provisioner = value.get("provisioner")
+    if isinstance(provisioner, str) and "nfs" in provisioner.lower():
+        yield Found(storage, ("provisioner",), "Windows pods claim NFS volumes of this class", limit=_NFS)
+    for name in _TYPE_PARAMETERS:
+        kind = inner(value, "parameters", name)
+        if isinstance(kind, str) and kind.lower() in _LINUX_TYPES:
+            message = f"Windows pods claim volumes of this class, which are formatted with {kind}"
+            yield Found(storage, ("parameters", name), message, limit=_FILE_SYSTEM)
+
+
+RULE = Rule("claimed-volumes", find, ids=(_NFS, _LINUX_STORAGE, _FILE_SYSTEM, _BLOCK))
