@@ -73,3 +73,16 @@ def test_a_host_port_leads_to_its_pod_until_the_pod_goes() -> None:
             await dataplane.connect("192.168.0.1", 8080)
 
     asyncio.run(main())
+
+
+def test_the_server_sees_who_calls() -> None:
+    async def main() -> None:
+        seen: list[object] = []
+        dataplane = ModelDataplane()
+        dataplane.listen("10.0.0.5", 80, lambda far: seen.append(far.getpeername()))
+        for _ in range(2):
+            (await dataplane.connect("10.0.0.5", 80, "10.244.1.3")).close()
+        first, second = (str(bytes(name), "ascii").rpartition("/")[2] for name in seen if isinstance(name, bytes))
+        assert (first, second) == ("10.244.1.3:32768", "10.244.1.3:32769")
+
+    asyncio.run(main())

@@ -11,9 +11,11 @@ import ipaddress
 import os
 import socket
 from collections.abc import Callable
+from itertools import count
 
 from transom.network.api import Accept, NetworkFailure, SandboxNetwork
 
+_EPHEMERAL = 32768
 Place = tuple[str, int]
 Translate = Callable[[str, int, str], Place | None]
 """An address and port as asked for, and the source -> where it leads; None when it is no concern of the translator."""
@@ -24,6 +26,7 @@ class ModelDataplane:
     def __init__(self) -> None:
         self._listeners: dict[Place, Accept] = {}
         self._addresses: dict[str, int] = {}  # how many hold it: an address may be used by a sandbox and its host
+        self._connections = count()
         self.translators: list[Translate] = []
 
     def hold(self, address: str) -> Callable[[], None]:
@@ -63,6 +66,11 @@ class ModelDataplane:
                 raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
             raise OSError(errno.EHOSTUNREACH, os.strerror(errno.EHOSTUNREACH))
         near, far = socket.socketpair()
+        if source:
+            # The name that the other end sees: sockets without a file, so it only has to be nobody else's.
+            number = next(self._connections)
+            caller = f"[{source}]" if ":" in source else source
+            near.bind(f"\0transom/{os.getpid()}/{id(self)}/{number}/{caller}:{_EPHEMERAL + number % 28000}")
         near.setblocking(False)
         far.setblocking(False)
         accept(far)
