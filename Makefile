@@ -4,12 +4,12 @@ PYTHON ?= python3
 BIN := .venv/bin
 JOBS ?= 2
 
-.PHONY: up test lint bench simulate clean tools lock
+.PHONY: up test lint bench simulate docs clean tools lock
 
 up: .venv/.installed
 	@$(BIN)/transom status >/dev/null 2>&1 || $(BIN)/transom up
 	@if command -v kubectl >/dev/null; then \
-		kubectl --context transom get namespaces,services --all-namespaces; \
+		kubectl --context transom get nodes --output wide; \
 	else \
 		$(BIN)/transom status; \
 	fi
@@ -30,6 +30,11 @@ bench: .venv/.installed
 SEEDS ?= 100
 simulate: .venv/.installed-dev
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS)
+
+# The pages and lists that are made from the records of transom.windows and the tests that show them.
+docs: .venv/.installed
+	$(BIN)/python -m tests.windows.marks
+	$(BIN)/python -m transom.windows.pages docs/windows
 
 tools: .venv/.created
 	@.ci/tools
