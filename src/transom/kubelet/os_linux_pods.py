@@ -142,9 +142,6 @@ class LinuxPods:
             raise ContainerFailure("CreateContainerConfigError", f"invalid MountPropagation mode: {go_quote(asked or '')}")
         return _PROPAGATION[asked]
 
-    def stop_grace(self, runtime: Version, grace: float) -> float:
-        return grace
-
     # Volumes
 
     def mount_tmpfs(self, files: Files, path: str, size: int) -> bool:

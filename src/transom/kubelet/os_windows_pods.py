@@ -45,7 +45,6 @@ _HYPERV_UNTIL = (1, 20)
 _ISOLATION = "experimental.windows.kubernetes.io/isolation-type"
 _GMSA_CONTAINER = ".container.alpha.windows.kubernetes.io/gmsa-credential-spec"
 _GMSA_POD = "pod.alpha.windows.kubernetes.io/gmsa-credential-spec"
-_DOCKER_STOP_SECONDS = 5.0
 _ABSOLUTE = re.compile(r"[A-Za-z]:[\\/]")
 _ERRORS: Final = {
     errno.ENOENT: "The system cannot find the file specified.",
@@ -143,10 +142,6 @@ class WindowsPods:
 
     def mount_propagation(self, asked: str | None) -> Literal["private", "hostToContainer", "bidirectional"]:
         return "private"
-
-    def stop_grace(self, runtime: Version, grace: float) -> float:
-        # Docker sends CTRL_SHUTDOWN_EVENT and Windows gives a container five seconds for it, whatever was asked.
-        return min(grace, _DOCKER_STOP_SECONDS) if runtime.name == "docker" else grace
 
     # Volumes
 

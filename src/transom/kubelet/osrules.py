@@ -77,7 +77,6 @@ class OsRules(Protocol):
         """Of the node, and of a container."""
 
     def mount_propagation(self, asked: str | None) -> Literal["private", "hostToContainer", "bidirectional"]: ...
-    def stop_grace(self, runtime: Version, grace: float) -> float: ...
 
     # Volumes
     def mount_tmpfs(self, files: Files, path: str, size: int) -> bool:

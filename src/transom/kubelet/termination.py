@@ -88,8 +88,7 @@ class Terminator:
         allowed = max(allowed, MINIMUM_GRACE)
         if grace is not None:
             allowed = grace
-        env = self._env
-        await env.runtime.stop_container(container.id, env.os.stop_grace(env.runtime.version, allowed))
+        await self._env.runtime.stop_container(container.id, allowed)
 
     async def _pre_stop(self, pod: Object, spec: Object, container_id: str, handler: Object, seconds: int) -> int:
         """Whole seconds that it took. A handler that takes too long goes on until its container is gone."""

@@ -10,11 +10,39 @@ from typing import Any, TypeVar
 from tests.kubelet.conftest import Node
 
 from transom.runtime.api import Container, ExecResult
+from transom.runtime.sim import programs
+from transom.runtime.sim.program_api import Program, ProgramContext
 
 T = TypeVar("T")
 SERVERCORE, NANO = "mcr.microsoft.com/windows/servercore:ltsc2019", "mcr.microsoft.com/windows/nanoserver:1809"
 WAIT = ["ping", "-t", "localhost"]
 BOTH = ("docker", "containerd")
+
+
+class Stubborn:
+    """The program `stubborn`: it hears every event and leaves when it is told `leave`, or never."""
+
+    def __init__(self, context: ProgramContext, heard: list[str]) -> None:
+        self.context = context
+        self.heard = heard
+
+    def signal(self, name: str) -> None:
+        self.heard.append(name)
+        self.context.out(f"{name}\r\n".encode())
+        if "leave" in self.context.argv:
+            self.context.clock.call_later(float(self.context.argv[2]), self.context.exit, 0)
+
+    def kill(self) -> None:
+        self.heard.append("killed")
+
+
+def stubborn(heard: list[str]) -> dict[str, Any]:
+    """Options of a runtime that has this program, too."""
+
+    def start(context: ProgramContext) -> Program:
+        return Stubborn(context, heard) if context.argv[0] == "stubborn" else programs.start(context)
+
+    return {"start": start}
 
 
 def container(*command: str, name: str = "c", image: str = SERVERCORE, **more: Any) -> dict[str, Any]:
