@@ -10,12 +10,12 @@ from transom.lint.config import Config
 from transom.lint.evaluate import findings
 from transom.lint.findings import RANK, SEVERITIES, Finding
 from transom.lint.ignores import Ignores
-from transom.lint.objects import Object, objects
+from transom.lint.objects import TEMPLATES, Object, objects
 from transom.lint.scene import Scene
 from transom.lint.sources import Reading, Source
 from transom.lint.tree import Broken, Span
 from transom.windows.landscape import Landscape
-from transom.windows.records import Limit
+from transom.windows.records import Limit, Severity
 
 NOT_YAML: Final = Limit(
     id="WIN-LINT-000",
@@ -78,12 +78,18 @@ def _objects(source: Source, report: Report) -> list[Object]:
     return found
 
 
+def _may_hold_pods(kind: str) -> bool:
+    return not kind or kind.endswith("List") or any(kind == known for _, known in TEMPLATES)
+
+
 def _broken(source: Source, problem: Broken) -> Finding:
     at = min(problem.at, len(source.text.text))
     remedy = NOT_YAML.remedy
     if "{{" in source.text.text:
         remedy = "It looks like a template: lint what it renders to, for instance by `helm template`."
-    return Finding(NOT_YAML, "error", source, f"not YAML: {problem.message}", NOT_YAML.statement, remedy, span=Span(at, at + 1))
+    severity: Severity = "error" if _may_hold_pods(problem.kind) else "warning"
+    message = f"not YAML: {problem.message}"
+    return Finding(NOT_YAML, severity, source, message, NOT_YAML.statement, remedy, span=Span(at, at + 1))
 
 
 def _runtime_classes(scopes: Mapping[str, list[Object]]) -> dict[str, Mapping[str, Any]]:

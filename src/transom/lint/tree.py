@@ -19,6 +19,7 @@ from transom.machinery import goyaml
 Steps = tuple[str | int, ...]
 
 _MARKER: Final = re.compile(r"^---(?=[ \t\r\n]|$)|^\.\.\.(?=[ \t\r\n]|$)", re.MULTILINE)
+_KIND: Final = re.compile(r"^kind:[ \t]*[\"']?(\w+)", re.MULTILINE)
 _STR: Final = "tag:yaml.org,2002:str"
 _DEEPEST: Final = 200
 
@@ -35,6 +36,7 @@ class Broken(NamedTuple):
 
     at: int
     message: str
+    kind: str = ""  # of the object that it seems to be
 
 
 @dataclass(slots=True)
@@ -73,16 +75,21 @@ def documents(text: Text, skip: Callable[[str], Any] | None = None) -> Iterator[
             node = composer.get_node() if composer.check_node() else None
             if node is not None:
                 yield Document(text, start, end, node, _Values().of(node, 0))
-        except yaml.MarkedYAMLError as error:
-            mark = error.problem_mark or error.context_mark
-            yield Broken(start + (mark.index if mark is not None else 0), error.problem or "this is not YAML")
-        except yaml.reader.ReaderError as error:
-            where = error.position if isinstance(error.position, int) else 0
-            yield Broken(start + min(where, len(body)), f"the character {error.character!r} may not stand here")
-        except yaml.YAMLError as error:
-            yield Broken(start, str(error))
-        except (RecursionError, _Unreadable):
-            yield Broken(start, "it is nested too deeply, or contains itself")
+        except (yaml.YAMLError, RecursionError, _Unreadable) as error:
+            at, message = _why(error)
+            kind = _KIND.search(body)
+            yield Broken(start + min(at, len(body)), message, kind[1] if kind else "")
+
+
+def _why(error: Exception) -> tuple[int, str]:
+    """Where a document is broken, and how."""
+    if isinstance(error, yaml.MarkedYAMLError):
+        mark = error.problem_mark or error.context_mark
+        return mark.index if mark is not None else 0, error.problem or "this is not YAML"
+    if isinstance(error, yaml.reader.ReaderError):
+        at = error.position if isinstance(error.position, int) else 0
+        return at, f"the character {error.character!r} may not stand here"
+    return 0, str(error) if isinstance(error, yaml.YAMLError) else "it is nested too deeply, or contains itself"
 
 
 def _cut(text: str) -> Iterator[tuple[int, int]]:

@@ -8,6 +8,8 @@ from transom.lint.findings import Found
 from transom.lint.rules.base import Rule, inner, listed
 from transom.lint.scene import Scene, Workload
 
+_Key = tuple[str, str, str]  # kind, namespace, name
+
 _MOST = 64
 
 
@@ -17,8 +19,12 @@ def backends(scene: Scene) -> Iterator[Found]:
         workloads = scene.selected(service)
         if service.spec.get("clusterIP") == "None" or not (scene.mixed or any(w.windows for w in workloads)):
             continue
-        now = sum(_pods(workload) for workload in workloads)
-        later = sum(max(_pods(w), largest.get((w.obj.kind, w.obj.namespace, w.obj.name), 0)) for w in workloads)
+        pods: dict[_Key, int] = {}
+        for workload in workloads:  # a folder may hold variants of one object
+            key = (workload.obj.kind, workload.obj.namespace, workload.obj.name)
+            pods[key] = max(_pods(workload), pods.get(key, 0))
+        now = sum(pods.values())
+        later = sum(max(count, largest.get(key, 0)) for key, count in pods.items())
         if now > _MOST:
             yield Found(service, ("spec", "selector"), f"it has {now} pods behind it: Windows nodes take {_MOST} at most")
         elif later > _MOST:
@@ -33,7 +39,7 @@ def _pods(workload: Workload) -> int:
     return workload.replicas()
 
 
-def _largest(scene: Scene) -> dict[tuple[str, str, str], int]:
+def _largest(scene: Scene) -> dict[_Key, int]:
     """What autoscalers may make of workloads."""
     found = {}
     for scaler in scene.of("HorizontalPodAutoscaler", "autoscaling"):
