@@ -26,7 +26,7 @@ from transom.kit.files import write_atomic
 READY_SECONDS = 30.0
 STOP_SECONDS = 15.0
 _SMALL = 250  # nodes that the usual range has room for, each with a /24 of it
-_LARGE_POD_CIDR = "10.128.0.0/9"
+LARGE_POD_CIDR = "10.128.0.0/9"
 # What `status` counts: the things people look for first.
 _COUNTED = {
     "nodes": "/api/v1/nodes",
@@ -142,7 +142,7 @@ def _prepare(
     )
     machines = _machines(config, wanted.machines, file)
     if machines is not None and len(machines) > _SMALL and config.pod_cidr == configs.DEFAULT_POD_CIDR:
-        config = replace(config, pod_cidr=_LARGE_POD_CIDR)
+        config = replace(config, pod_cidr=LARGE_POD_CIDR)
     lock = daemon.Lock(config)
     try:
         config = protection.choose(config, wanted.protection)
