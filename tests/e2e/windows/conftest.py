@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import Cluster, Kubectl, kubectl_binaries, running_cluster
+from tests.conftest import Kubectl
 
 MANIFESTS = Path(__file__).parent / "manifests"
 PATIENCE = "90s"
@@ -65,20 +65,6 @@ class Place:
         """What a command says in a pod, with the line ends of this side."""
         options = ("--stdin",) if stdin is not None else ()
         return self("exec", *options, pod, "--", *command, stdin=stdin).replace("\r\n", "\n")
-
-
-@pytest.fixture(scope="session")
-def mixed_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with running_cluster(tmp_path_factory.mktemp("mixed")) as running:
-        yield running
-
-
-@pytest.fixture(scope="session")
-def mixed_kubectl(mixed_cluster: Cluster) -> Kubectl:
-    binaries = kubectl_binaries()
-    if not binaries:
-        pytest.skip("no kubectl on this machine")
-    return Kubectl(binaries[-1], mixed_cluster)
 
 
 @pytest.fixture
