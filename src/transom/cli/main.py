@@ -27,6 +27,9 @@ VERBS = {
     "controller-manager": "run the controllers alone, against any API server",
     "scheduler": "run the scheduler alone, against any API server",
     "explain-schedule": "say why a pod goes to a node, or to none",
+    "lint": "say what manifests will do on Windows nodes",
+    "explain": "tell what is known of a limit of Windows",
+    "matrix": "show what works on Windows nodes, by release and build",
     "bench": "measure an API server",
     "version": "print the version",
 }

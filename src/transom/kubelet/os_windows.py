@@ -12,6 +12,7 @@ from transom.kubelet.os_windows_pods import WindowsPods
 from transom.kubelet.stats import shapes
 from transom.machinery.objects import Object
 from transom.runtime.api import ContainerStats, Interface, SandboxStats, Version
+from transom.windows.limits import LIMITS
 
 PRIORITY_CLASSES: Final[Mapping[str, int]] = {
     "IDLE_PRIORITY_CLASS": 64,
@@ -21,7 +22,6 @@ PRIORITY_CLASSES: Final[Mapping[str, int]] = {
     "HIGH_PRIORITY_CLASS": 128,
     "REALTIME_PRIORITY_CLASS": 256,
 }
-_PRIORITIES_PAGE: Final = "https://docs.microsoft.com/en-us/windows/win32/procthread/scheduling-priorities"
 _BUILD_LABEL_SINCE: Final = (1, 17)
 _BOOT_ID_SINCE: Final = (1, 24)
 # Memory is measured as what is committed of physical memory and page file from here on, and more is kept free.
@@ -39,13 +39,13 @@ class WindowsRules(WindowsPods):
     def check_config(self, config: KubeletConfig) -> list[str]:
         wrong = []
         if config.cgroups_per_qos:
-            wrong.append(_unsupported("CgroupsPerQOS", "--cgroups-per-qos", "true"))
+            wrong.append(LIMITS["WIN-NODE-002"].message.format(value="true"))
         if config.enforce_node_allocatable:
             value = f"[{' '.join(config.enforce_node_allocatable)}]"
-            wrong.append(_unsupported("EnforceNodeAllocatable", "--enforce-node-allocatable", value))
+            wrong.append(LIMITS["WIN-NODE-001"].message.format(value=value))
         asked = config.windows_priorityclass
         if asked not in PRIORITY_CLASSES:
-            wrong.append(f"unknown priority class {asked}, valid ones are available at {_PRIORITIES_PAGE}")
+            wrong.append(LIMITS["WIN-NODE-005"].message.format(value=asked))
         return wrong
 
     def refuses_overcommitment(self) -> bool:
@@ -154,10 +154,6 @@ class WindowsRules(WindowsPods):
         """Disks only. Memory that runs short goes to the page file, so it is never seen to be short; neither inodes nor
         process ids are counted."""
         return ("nodefs.available", "imagefs.available")
-
-
-def _unsupported(field: str, flag: str, value: str) -> str:
-    return f"invalid configuration: {field} ({flag}) {value} is not supported on Windows"
 
 
 RULES: Final = WindowsRules()

@@ -29,6 +29,9 @@ from transom.machinery import quantity
 from transom.machinery.field import go_quote
 from transom.machinery.objects import Object
 from transom.runtime.api import Image, LinuxContainer, LinuxSandbox, Version, WindowsContainer, WindowsResources
+from transom.windows.limits import LIMITS
+from transom.windows.match import holds
+from transom.windows.records import Target
 
 log = logging.getLogger("transom.kubelet")
 
@@ -37,10 +40,12 @@ _MAX_CPUS = 64  # of one processor group: a process sees no more
 _FULL = 10_000
 _MIN_WEIGHT, _MIN_WEIGHT_HYPERV = 5_000, 10
 _WEIGHTS_UNTIL = (1, 17)
-_NO_UID_UNTIL = (1, 19)
-_GMSA_FIELDS_SINCE, _USER_NAMES_SINCE = (1, 15), (1, 16)
-_USER_NAME_IN_MESSAGE_SINCE = (1, 22)
-_HOSTS_FILE_SINCE = (1, 21)
+_USER_NAMES_SINCE = (1, 16)
+_NO_UIDS = LIMITS["WIN-SEC-011"]
+_NO_ADMINISTRATOR, _NO_ADMINISTRATOR_SINCE_1_22 = LIMITS["WIN-SEC-013"], LIMITS["WIN-SEC-024"]
+_NO_GMSA_FIELDS = LIMITS["WIN-SEC-022"]
+_NO_HOSTS_FILE = (LIMITS["WIN-POD-008"], LIMITS["WIN-POD-009"])
+_DIRECTORIES_ONLY = LIMITS["WIN-STO-002"]
 _HYPERV_UNTIL = (1, 20)
 _ISOLATION = "experimental.windows.kubernetes.io/isolation-type"
 _GMSA_CONTAINER = ".container.alpha.windows.kubernetes.io/gmsa-credential-spec"
@@ -70,7 +75,7 @@ class WindowsPods:
     def sandbox_options(self, pod: Object, config: KubeletConfig) -> LinuxSandbox:
         # A sandbox is described in Linux' terms on Windows too; since 1.20 without what makes docker refuse it.
         spec, context = pod["spec"], pod_context(pod)
-        old = config.release <= _NO_UID_UNTIL
+        old = holds(_NO_UIDS, Target(config.release))
         groups = (context["fsGroup"],) if old and context.get("fsGroup") is not None else ()
         return LinuxSandbox(
             host_network=bool(spec.get("hostNetwork")),
@@ -91,10 +96,9 @@ class WindowsPods:
     ) -> tuple[LinuxContainer | None, WindowsContainer | None]:
         context, release = effective(pod, container), config.release
         _verify_non_root(pod, container, context, image, release)
-        if release <= _NO_UID_UNTIL and context.get("runAsUser") is not None:
-            raise ContainerFailure(
-                "CreateContainerConfigError", f"run as uid ({context['runAsUser']}) is not supported on Windows"
-            )
+        uid = context.get("runAsUser")
+        if uid is not None and holds(_NO_UIDS, Target(release)):
+            raise ContainerFailure(_NO_UIDS.reason, _NO_UIDS.message.format(uid=uid))
         options = context.get("windowsOptions") or {}
         user = options.get("runAsUserName") if release >= _USER_NAMES_SINCE else None
         return None, WindowsContainer(
@@ -132,10 +136,11 @@ class WindowsPods:
         return f"{operation} {path}: {_ERRORS.get(problem.errno or 0, problem.strerror or str(problem))}"
 
     def single_file_mounts(self, runtime: Version) -> bool:
-        return runtime.name != "docker"
+        return runtime.name not in _DIRECTORIES_ONLY.runtimes
 
     def manages_hosts_file(self, runtime: Version, release: tuple[int, int]) -> bool:
-        return release >= _HOSTS_FILE_SINCE and self.single_file_mounts(runtime)
+        target = Target(release, runtime="docker" if runtime.name == "docker" else "containerd")
+        return not any(holds(limit, target) for limit in _NO_HOSTS_FILE)
 
     def hosts_file(self) -> tuple[str, str]:
         return "C:\\Windows\\System32\\drivers\\etc\\hosts", "C:\\Windows\\System32\\drivers\\etc\\hosts"
@@ -160,18 +165,16 @@ class WindowsPods:
     def mount_share(self, files: Files, source: str, target: str, kind: str, options: tuple[str, ...]) -> None:
         shown = go_quote(",".join(options))
         if len(options) < 2:
-            raise VolumeFailure(
-                f"mount options({shown}) should have at least 2 options, current number:{len(options)}, "
-                f"source:{go_quote(source)}, target:{go_quote(target)}"
-            )
+            raise VolumeFailure(LIMITS["WIN-STO-010"].message.format(
+                options=shown, count=len(options), source=go_quote(source), target=go_quote(target)
+            ))
         if kind.lower() != "cifs":
-            raise VolumeFailure(
-                f"only cifs mount is supported now, fstype: {go_quote(kind)}, mounting source ({go_quote(source)}), "
-                f"target ({go_quote(target)}), with options ({shown})"
-            )
+            raise VolumeFailure(LIMITS["WIN-STO-011"].message.format(
+                kind=go_quote(kind), source=go_quote(source), target=go_quote(target), options=shown
+            ))
 
     def block_devices(self) -> str:
-        return "not supported for this build."
+        return LIMITS["WIN-STO-008"].message
 
     def bind(self, files: Files, source: str, target: str) -> None:
         files.mkdir(target.rpartition("\\")[0], 0o755)
@@ -187,7 +190,7 @@ class WindowsPods:
         return None
 
     def set_owner(self, files: Files, path: str, user: int) -> None:
-        raise VolumeFailure(f"chown {path}: not supported by windows")
+        raise VolumeFailure(LIMITS["WIN-SEC-023"].message.format(path=path))
 
     def replace_link(self, files: Files, target: str, link: str) -> None:
         # A link to a directory cannot be renamed over another one: for a moment there is none.
@@ -251,7 +254,7 @@ def _weight(milli: int, cpus: int, least: int) -> int:
 
 
 def _credential_spec(pod: Object, container: Object, options: Mapping[str, Any], release: tuple[int, int]) -> str:
-    if release >= _GMSA_FIELDS_SINCE:
+    if not holds(_NO_GMSA_FIELDS, Target(release)):
         return options.get("gmsaCredentialSpec") or ""
     annotations = pod["metadata"].get("annotations") or {}
     return annotations.get(container["name"] + _GMSA_CONTAINER) or annotations.get(_GMSA_POD) or ""
@@ -262,20 +265,18 @@ def _verify_non_root(
 ) -> None:
     if not context.get("runAsNonRoot"):
         return
-    if release <= _NO_UID_UNTIL:
+    if holds(_NO_UIDS, Target(release)):
         problem = root_problem(context, image)
         if problem:
             raise ContainerFailure("CreateContainerConfigError", problem)
         return
     asked = (context.get("windowsOptions") or {}).get("runAsUserName")
     user = asked if asked is not None else image.username
-    newer = release >= _USER_NAME_IN_MESSAGE_SINCE
+    newer = holds(_NO_ADMINISTRATOR_SINCE_1_22, Target(release))
     if user != ROOT_USER and not (newer and user.lower() == ROOT_USER.lower()):
         return
+    limit = _NO_ADMINISTRATOR_SINCE_1_22 if newer else _NO_ADMINISTRATOR
     # Before 1.22 the image's user is printed, whoever the pod asked for.
-    shown = f"container's runAsUserName ({user})" if newer else f"container's runAsUser ({image.username})"
-    raise ContainerFailure(
-        "CreateContainerConfigError",
-        f"{shown} which will be regarded as root identity and will break non-root policy "
-        f"(pod: {go_quote(described(pod))}, container: {container['name']})",
-    )
+    raise ContainerFailure(limit.reason, limit.message.format(
+        user=user if newer else image.username, pod=go_quote(described(pod)), container=container["name"]
+    ))

@@ -21,7 +21,9 @@ class Build:
     product: str  # ProductName
     channel: Literal["LTSC", "SAC", "AC"]
     tags: tuple[str, ...]  # of base images; the first is the usual one
-    hns: tuple[int, int]  # the version of the host networking service
+    # The version of the host networking service. Updates raise it; where none is published, one that has the features
+    # the build is known to have.
+    hns: tuple[int, int]
 
     @property
     def version(self) -> str:

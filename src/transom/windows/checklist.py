@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple, cast
@@ -32,12 +32,18 @@ def statements() -> Mapping[str, Statement]:
 
 @cache
 def shown_by() -> Mapping[str, tuple[str, ...]]:
-    """Id of a record -> tests, as pytest names them."""
+    """Id of a statement or record, as tests are marked with it -> tests, as pytest names them."""
     found: dict[str, list[str]] = {}
     for line in _lines("shown.txt"):
         id, test = line.split(" ", 1)
         found.setdefault(id, []).append(test)
     return {id: tuple(tests) for id, tests in found.items()}
+
+
+def tests(ids: Iterable[str]) -> list[str]:
+    """Those that show any of these."""
+    shown = shown_by()
+    return list(dict.fromkeys(test for id in ids for test in shown.get(id, ())))
 
 
 def _lines(name: str) -> list[str]:

@@ -73,10 +73,8 @@ def _has(builds: tuple[int, int | None], target: Target) -> bool:
 
 def _updated(record: Record, target: Target) -> bool | None:
     """Whether the node has the update that made a difference; None if there is none for its build."""
-    if target.build is None:
-        return True if record.patches else None
     for build, revision in record.patches:
-        if build == target.build:
+        if target.build is None or target.build == build:
             return target.revision is None or target.revision >= revision
     return None
 
@@ -155,6 +153,8 @@ class Matcher:
     def _add(self, limit: Limit, field: Field, parts: tuple[str, ...]) -> None:
         node = self._roots.setdefault(field.kind, _Node())
         if field.test == "absent":
+            if parts[-1].startswith("[") or parts[-1].endswith("*"):
+                raise ValueError(f"only a key can be absent: {field.path}")
             for part in parts[:-1]:
                 node = node.child(part)
             node.absent.append((parts[-1], limit, field))

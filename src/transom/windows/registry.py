@@ -24,30 +24,30 @@ def by_statement() -> Mapping[str, tuple[Record, ...]]:
     return {statement: tuple(records) for statement, records in found.items()}
 
 
-def find(query: str) -> list[Record]:
-    """By id, by a statement's id, by an area ("WIN-POD"), by a field's name or by words; the best first, none if nothing fits.
+def find(query: str, records: Mapping[str, Record] = RECORDS) -> list[Record]:
+    """By id, by a statement's id, by an area ("WIN-POD"), by a field's name or by words; none if nothing fits.
 
     Words must all be there: in titles, topics, fields and sections, else in the texts.
     """
     upper = query.strip().upper()
-    if upper in RECORDS:
-        return [RECORDS[upper]]
+    if upper in records:
+        return [records[upper]]
     if upper in by_statement():
         return list(by_statement()[upper])
-    area = [record for id, record in RECORDS.items() if id.startswith(upper + "-")]
+    area = [record for id, record in records.items() if id.startswith(upper + "-")]
     if area:
         return area
     words = query.lower().split()
     if not words:
         return []
-    near = [record for record in RECORDS.values() if all(word in _labels(record) for word in words)]
-    return near or [record for record in RECORDS.values() if all(word in _text(record) for word in words)]
+    near = [record for record in records.values() if all(word in _labels(record) for word in words)]
+    return near or [record for record in records.values() if all(word in _text(record) for word in words)]
 
 
-def similar(query: str) -> list[str]:
+def similar(query: str, records: Mapping[str, Record] = RECORDS) -> list[str]:
     """What somebody may have meant who found nothing."""
-    known = {*RECORDS, *by_statement()}
-    for record in RECORDS.values():
+    known = {*records, *by_statement()}
+    for record in records.values():
         known.update(record.topics)
     by_lower = {name.lower(): name for name in known}
     return [by_lower[name] for name in get_close_matches(query.lower(), by_lower, 3)]

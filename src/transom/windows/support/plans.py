@@ -11,7 +11,7 @@ _S: Final = "What's next"
 SUPPORT: Final = (
     Support("SUP-PLAN-001", "Hyper-V isolation", "Hypervisor isolation between pods, older images on newer nodes, CPU/NUMA "
             "settings, memory reservations; needs containerd.", "planned",
-            checklist=("ROAD-01", "ROAD-02", "ROAD-03", "ROAD-04", "ROAD-05", "OS-09", "OS-31"), section=_S,
+            checklist=("ROAD-01", "ROAD-02", "ROAD-03", "ROAD-04", "ROAD-05"), section=_S,
             topics=("hyperv",)),
     Support("SUP-PLAN-002", "kubeadm", "Windows support in kubeadm is in progress.", "planned",
             checklist=("ROAD-06", "ROAD-07"), section=_S),

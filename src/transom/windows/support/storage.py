@@ -40,7 +40,7 @@ SUPPORT: Final = (
     Support("SUP-STO-014", "Layered NTFS", "A container's files are layers over NTFS, writable at the top; paths are resolved "
             "inside the container.", "rule", checklist=("LSTO-01", "LSTO-02"), section="Storage"),
     Support("SUP-STO-015", "Read-only volumes", "A mount with readOnly: true refuses writes: Access is denied.",
-            checklist=("LSTO-07", "LSTO-14"), section="Storage", topics=("readOnly",)),
+            checklist=("LSTO-07",), section="Storage", topics=("readOnly",)),
     Support("SUP-STO-016", "Permissions are the container's", "ACLs are of the container's own accounts.",
             "rule", checklist=("LSTO-09",), section="Storage", topics=("ACL", "icacls")),
     Support("SUP-STO-017", "hostPath", "Directories of the node, by C:\\ or without.", checklist=("API-44",), section="V1.Pod"),
