@@ -43,6 +43,7 @@ from transom.kit.clock import Clock, RealClock
 from transom.machinery import serviceaccounts
 from transom.machinery.objects import Object
 from transom.store.api import Store
+from transom.windows.policy import Policy
 
 SERVER_USER = User("system:apiserver", ("system:masters", "system:authenticated"))
 
@@ -77,6 +78,8 @@ class ServerOptions:
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
     # Whether admission does what the webhooks of windows-gmsa do; for clusters that may have Windows nodes.
     gmsa: bool = False
+    # Whether pods for Windows that use what Windows cannot do give warnings or are refused; None for neither.
+    windows: Policy | None = None
     # Path -> who answers it and everything below; authorized like any path that is not a resource.
     more_paths: Mapping[str, Callable[[Request], Answer | Awaitable[Answer]]] = field(default_factory=dict)
 

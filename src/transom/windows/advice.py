@@ -146,13 +146,15 @@ class Advisor:
     def judge_service(
         self, service: Object, workloads: Iterable[tuple[str, Object]], old: Object | None = None
     ) -> Judgement:
-        """Of a Service, for the sake of the pods for Windows that it sends to among the workloads of its namespace."""
-        groups = [
-            group for kind, obj in workloads if _selects(service, _template(kind, obj)) for group in self._windows(kind, obj)
-        ]
-        if not groups:
+        """Of a Service, for the sake of the first pods for Windows that it sends to among the workloads of its namespace.
+
+        They are looked for only if there is anything to say.
+        """
+        if not _of_fields("Service", service, self._landscape.groups({})):
             return NOTHING
-        found = _settled(_of_fields("Service", service, groups))
+        chosen = (self._windows(kind, obj) for kind, obj in workloads if _selects(service, _template(kind, obj)))
+        groups = next(filter(None, chosen), ())
+        found = _once_each(_settled(_of_fields("Service", service, groups)))
         refused = self._refused(found, [] if old is None else _settled(_of_fields("Service", old, groups)))
         return self._judgement(found, refused) if self._policy.warn else Judgement((), tuple(one.text for one in refused))
 

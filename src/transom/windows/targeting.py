@@ -20,6 +20,7 @@ RuntimeClasses = Callable[[str], Mapping[str, Any] | None]
 # pinned: the scheduler puts it on nodes of that system only. said: its author says so, the scheduler does not know.
 # likely: the images tell. hinted: it tolerates a taint of Windows nodes, which pods for Linux may do as well.
 Weight = Literal["pinned", "said", "likely", "hinted"]
+_PREFERRED: Final[Mapping[Weight, Os]] = {"likely": "windows", "pinned": "linux"}
 _WEIGHTS: Final[tuple[Weight, ...]] = ("pinned", "said", "likely", "hinted")
 
 OS_LABELS: Final = ("kubernetes.io/os", "beta.kubernetes.io/os")
@@ -72,10 +73,33 @@ def verdict(pod: Mapping[str, Any], runtime_classes: RuntimeClasses = _no_classe
     for weight in _WEIGHTS:
         told = [sign for sign in signs if sign.weight == weight]
         if told:
-            # Images of both systems in one pod are the business of those who look after Windows.
-            first = next((sign for sign in told if weight == "likely" and sign.os == "windows"), told[0])
+            # Images of both systems in one pod are the business of those who look after Windows; a pod that selects
+            # nodes of both gets none, and nobody is to hear of Windows for it.
+            first = next((sign for sign in told if sign.os == _PREFERRED.get(weight)), told[0])
             return Verdict(first.os, weight, first, signs)
     return _UNTOLD
+
+
+def possible(spec: Mapping[str, Any]) -> bool:
+    """Whether a pod's spec may get the verdict Windows. Quick, because every pod of a cluster is asked; it may err on one
+    side alone."""
+    selector = spec.get("nodeSelector")
+    if selector:
+        return bool(selector.get(OS_LABELS[0]) != "linux")
+    if spec.get("runtimeClassName") or spec.get("os") or spec.get("affinity"):
+        return True
+    context = spec.get("securityContext")
+    if context and "windowsOptions" in context:
+        return True
+    for toleration in spec.get("tolerations") or ():
+        if toleration.get("key") in TAINT_KEYS:
+            return True
+    for name in _CONTAINERS:
+        for container in spec.get(name) or ():
+            context = container.get("securityContext")
+            if os_of(container.get("image") or "") == "windows" or (context and "windowsOptions" in context):
+                return True
+    return False
 
 
 def _signs(spec: Mapping[str, Any], runtime_classes: RuntimeClasses) -> Iterator[Sign]:

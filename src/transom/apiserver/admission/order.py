@@ -61,10 +61,20 @@ def plugins(server: ApiServer) -> list[Plugin]:
         *([WindowsGmsa(server)] if server.options.gmsa else []),
         # Nor is this: Kubernetes' storage of roles checks the object as admission has left it.
         RoleEscalation(security.rbac, security.decide),
+        *_windows_limits(server),
         ValidatingAdmissionWebhook(server.admission_webhooks.validating, server.admission_webhooks.dispatch),
         # Last of all: what is charged here must be what is written, in the same turn of the loop.
         ResourceQuota(storage, resource("", "v1", "resourcequotas")),
     ]
+
+
+def _windows_limits(server: ApiServer) -> list[Plugin]:
+    """No plugin of Kubernetes: it looks at what all the others have made of a pod, as a webhook would."""
+    if server.options.windows is None:
+        return []
+    from transom.apiserver.admission.windows_limits import WindowsLimits  # servers without nodes need not know
+
+    return [WindowsLimits(server, server.options.windows)]
 
 
 def _release(text: str) -> tuple[int, ...]:
