@@ -98,6 +98,14 @@ def _node_options(parser: argparse.ArgumentParser) -> None:
     nodes.add_argument(
         "--runtime", choices=("sim", "auto"), metavar="ENGINE", help="what runs containers: sim (default), auto"
     )
+    parser.add_argument(
+        "--warn-windows", action=argparse.BooleanOptionalAction,
+        help="warn of pods that use what Windows cannot do (default), or not",
+    )
+    parser.add_argument(
+        "--reject-windows", type=_list, metavar="IDS",
+        help="refuse pods for Windows by records: WIN-POD-003,WIN-STO-*; '' for no longer any",
+    )
     nodes.add_argument("--config", type=absolute, metavar="FILE", help="a cluster file that says what each node is")
 
 
@@ -112,10 +120,12 @@ def wanted(args: argparse.Namespace) -> Wanted:
     """What the options say."""
     from transom.cluster.lifecycle import Wanted, WantedNodes
     from transom.cluster.protection import Protection
+    from transom.cluster.windows import Windows
 
     protection = Protection(args.audit_policy, args.audit_log, args.no_audit, args.encrypt, args.encryption_key_file)
     return Wanted(args.name, args.port, args.release, args.nodes, args.kubeconfig, protection, args.feature_gates,
-                  WantedNodes(args.linux, args.windows, args.build, args.taint_windows, args.config))
+                  WantedNodes(args.linux, args.windows, args.build, args.taint_windows, args.config),
+                  Windows(args.warn_windows, args.reject_windows))
 
 
 def port(text: str) -> int:

@@ -25,6 +25,7 @@ EXAMPLES = """\
   transom up --config cluster.yaml        each node in detail, see docs/nodes.md
   transom up --name blue --port 7443
   transom up --kubeconfig /tmp/kubeconfig --no-nodes
+  transom up --reject-windows WIN-STO-*   refuse pods for Windows with volumes that Windows cannot mount
   transom up --encrypt --audit-policy ./policy.yaml
   transom up --output json"""
 

@@ -50,6 +50,8 @@ class ClusterConfig:
     encrypt: bool = False  # Secrets on disk; with a key file and without this they are decrypted again
     feature_gates: tuple[str, ...] = ()  # "Name=true", as Kubernetes' flag has them
     images: str = ""  # a catalogue of images beside our own
+    warn_windows: bool = True  # of pods that use what Windows cannot do
+    reject_windows: tuple[str, ...] = ()  # records whose pods are refused
     kubeconfig: str = ""  # the file that holds the cluster's context, "" for none
 
     @property

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from transom.cluster.errors import ClusterError
+from transom.cluster.windows import Windows, from_file
 
 API_VERSION, KIND = "transom.dev/v1", "Cluster"
 _FIELDS = {"apiVersion": str, "kind": str, "release": str, "featureGates": dict, "nodes": list, "scheduler": dict,
-           "images": str, "podCIDR": str, "serviceCIDR": str}  # fmt: skip
+           "images": str, "windows": dict, "podCIDR": str, "serviceCIDR": str}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,7 @@ class ClusterFile:
     feature_gates: tuple[str, ...] | None = None
     nodes: list[Any] | None = None
     scheduler: dict[str, Any] | None = None  # a KubeSchedulerConfiguration
+    windows: Windows = field(default_factory=Windows)
     images: Path | None = None  # a catalogue of images beside ours
     pod_cidr: str | None = None
     service_cidr: str | None = None
@@ -61,6 +63,7 @@ def _checked(path: Path, content: dict[str, Any]) -> ClusterFile:
         feature_gates=None if gates is None else tuple(f"{k}={str(v).lower()}" for k, v in gates.items()),
         nodes=content.get("nodes"),
         scheduler=content.get("scheduler"),
+        windows=from_file(content.get("windows") or {}),
         images=None if images is None else (path.parent / images).absolute(),
         pod_cidr=content.get("podCIDR"),
         service_cidr=content.get("serviceCIDR"),

@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from transom.cluster import config as configs
-from transom.cluster import daemon, kubeconfig, nodes, protection
+from transom.cluster import daemon, kubeconfig, nodes, protection, windows
 from transom.cluster.config import RELEASES, ClusterConfig
 from transom.cluster.errors import ClusterError
 from transom.cluster.features import gates
 from transom.cluster.file import ClusterFile
 from transom.cluster.pki import ClusterPki, ensure
 from transom.cluster.protection import Protection
+from transom.cluster.windows import Windows
 from transom.kit.files import write_atomic
 
 READY_SECONDS = 30.0
@@ -66,6 +67,7 @@ class Wanted:
     protection: Protection = field(default_factory=Protection)
     feature_gates: tuple[str, ...] | None = None
     machines: WantedNodes = field(default_factory=WantedNodes)
+    windows: Windows = field(default_factory=Windows)
 
 
 def up(wanted: Wanted, tell: Tell) -> ClusterConfig:
@@ -140,6 +142,7 @@ def _prepare(
         config, kubeconfig=kubeconfig_file, pod_cidr=file.pod_cidr or config.pod_cidr,
         service_cidr=file.service_cidr or config.service_cidr, images=str(file.images or config.images),
     )
+    config = windows.choose(config, wanted.windows, file.windows)
     machines = _machines(config, wanted.machines, file)
     if machines is not None and len(machines) > _SMALL and config.pod_cidr == configs.DEFAULT_POD_CIDR:
         config = replace(config, pod_cidr=LARGE_POD_CIDR)

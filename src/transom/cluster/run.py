@@ -177,7 +177,7 @@ def _tune_malloc() -> None:
 
 def _build(config: ClusterConfig, pki: ClusterPki, nodes: NodesPart | None) -> ApiServer:
     from transom.apiserver.server import ServerOptions, build
-    from transom.cluster import protection
+    from transom.cluster import protection, windows
     from transom.http.outgoing import ClientPair
     from transom.store.sqlite import SqliteStore
 
@@ -191,6 +191,7 @@ def _build(config: ClusterConfig, pki: ClusterPki, nodes: NodesPart | None) -> A
         node_ports=config.node_ports,
         feature_gates=gates(config.feature_gates),
         gmsa=nodes is not None,
+        windows=windows.policy(config),
         kubelets=None if nodes is None else nodes.kubelets(),
         metrics=None if nodes is None else nodes.metrics,
         service_account_key=pki.service_account_key.read_bytes(),
