@@ -103,10 +103,9 @@ def _lint(args: argparse.Namespace) -> int:
     if cluster is not None:
         reading.notes += cluster.notes
     report = _report(args, reading, landscape, config, cluster.objects if cluster is not None else [])
-    _tell(args, report, sys.stderr if args.fix and (STDIN in paths or args.diff) and not args.output_file else None)
-    if report.problems:
-        return 2
-    return 1 if report.at_or_above(args.fail_on or config.fail_on or "warning") else 0
+    code = 2 if report.problems else int(report.at_or_above(args.fail_on or config.fail_on or "warning"))
+    _tell(args, report, sys.stderr if args.fix and (STDIN in paths or args.diff) else sys.stdout)
+    return code
 
 
 def _report(
@@ -199,13 +198,12 @@ def _cluster(args: argparse.Namespace) -> Cluster:
         raise ConfigError(f"the cluster cannot be asked: {error}") from error
 
 
-def _tell(args: argparse.Namespace, report: Report, stream: Any) -> None:
+def _tell(args: argparse.Namespace, report: Report, out: Any) -> None:
     from transom.lint.findings import RANK
     from transom.lint.output import MACHINE
     from transom.lint.output.text import render
 
     report.findings = [one for one in report.findings if RANK[one.severity] >= RANK[args.level]]
-    out = stream or sys.stdout
     if args.output == "text":
         coloured = args.output_file is None and out.isatty() and not os.environ.get("NO_COLOR")
         text = render(report, coloured and os.environ.get("TERM") != "dumb")

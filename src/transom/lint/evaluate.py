@@ -50,14 +50,15 @@ def findings(scene: Scene) -> Iterator[Finding]:
 
 
 def _settle(group: list[_Told]) -> Iterator[tuple[_Told, bool]]:
-    """What is told of one place: all that is sure, and of what depends on the node the worst."""
+    """What is told of one place: of what is sure, and of what depends on the node, the worst for each node."""
     sure: dict[str, _Told] = {}
     for one in group:
         if one.sure:
             first = sure.get(one.limit.id, one)
             sure[one.limit.id] = first._replace(nodes=tuple(dict.fromkeys((*first.nodes, *one.nodes))))
     for one in sure.values():
-        yield one, False
+        if not any(_outdoes(other, one) for other in sure.values()):
+            yield one, False
     perhaps = sorted((one for one in group if not one.sure), key=lambda one: -RANK[one.limit.severity])
     if not perhaps or any(RANK[one.limit.severity] >= RANK[perhaps[0].limit.severity] for one in sure.values()):
         return
@@ -66,22 +67,27 @@ def _settle(group: list[_Told]) -> Iterator[tuple[_Told, bool]]:
     yield perhaps[0], not covered
 
 
+def _outdoes(one: _Told, other: _Told) -> bool:
+    """Whether something worse is known of the same nodes: what is refused need not be called ignored."""
+    return RANK[one.limit.severity] > RANK[other.limit.severity] and set(one.nodes) >= set(other.nodes)
+
+
 def _from_registry(scene: Scene) -> Iterator[_Told]:
     for workload in scene.windows:
         mild = workload.verdict.weight == "hinted"
         for target, nodes in workload.groups:
             for hit in _hits(matcher(target), workload):
                 if not excused(hit, workload.spec, workload.steps):
-                    fix = _drop(hit) if workload.verdict.pinned else None
+                    fix = _drop(hit) if workload.runs_nowhere_else else None
                     yield _told(hit, workload.obj, target, nodes, fix, mild)
     for obj in scene.objects:
         workloads = scene.concerns_windows(obj)
         if not workloads:
             continue
-        pinned = all(workload.verdict.pinned for workload in workloads)
         for target, nodes in _groups_of(workloads):
             for hit in matcher(target).find(obj.kind, obj.value):
-                yield _told(hit, obj, target, nodes, _drop(hit) if pinned else None)
+                # Linux nodes may well heed what Windows nodes ignore, so nothing is dropped unasked.
+                yield _told(hit, obj, target, nodes, None)
 
 
 def _hits(limits: Matcher, workload: Workload) -> Iterator[Hit]:

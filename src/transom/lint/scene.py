@@ -41,6 +41,12 @@ class Workload:
         return self.verdict.windows
 
     @property
+    def runs_nowhere_else(self) -> bool:
+        """Whether it is for Windows beyond doubt: by the nodes it selects, or in so many words."""
+        named = any(sign.os == "windows" and sign.steps == ("spec", "os", "name") for sign in self.verdict.signs)
+        return self.windows and (self.verdict.pinned or named)
+
+    @property
     def labels(self) -> Mapping[str, Any]:
         metadata = self.template.get("metadata")
         labels = metadata.get("labels") if isinstance(metadata, dict) else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -99,7 +100,15 @@ def _attempt(body: str, finding: Finding) -> str | None:
         document = _single(body)
         if document is None or document.value != wanted:
             return None
-    return body
+    return body if not finding.source.name.endswith(".json") or _is_json(body) else None
+
+
+def _is_json(body: str) -> bool:
+    try:
+        json.loads(body)
+    except ValueError:
+        return False
+    return True
 
 
 def _single(body: str) -> Document | None:

@@ -15,7 +15,7 @@ import yaml
 
 from transom.lint.findings import Change
 from transom.lint.fixes.values import dropped
-from transom.lint.tree import Document, Steps, is_merge, key_text, locate
+from transom.lint.tree import Document, Steps, key_text, locate
 
 _PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9./_-]*")
 _WORDS: Final = frozenset(("true", "false", "yes", "no", "on", "off", "null", "y", "n"))
@@ -116,15 +116,17 @@ def _set(document: Document, steps: Steps, value: Any) -> Edit | None:
         if not isinstance(place.value, yaml.ScalarNode) or place.value.style in ("|", ">"):
             return None
         span = document.span(place.value)
-        return Edit(span.start, span.end, _scalar(value)) if span.end > span.start else None
+        if span.end == span.start:
+            return None
+        return Edit(span.start, span.end, _scalar(value, place.value.style == '"'))
     for step in reversed(steps[place.found + 1:]):
         if not isinstance(step, str):
             return None
         value = {step: value}
     name = steps[place.found]
-    if not isinstance(name, str):
+    if not isinstance(name, str) or not isinstance(place.value, yaml.MappingNode):
         return None
-    return _insert(document, place.key, place.value, name, value)
+    return _insert(document, place.value, name, value)
 
 
 def _add(document: Document, steps: Steps, value: Any) -> Edit | None:
@@ -136,39 +138,36 @@ def _add(document: Document, steps: Steps, value: Any) -> Edit | None:
         return None
     if node.flow_style:
         end = document.span(node.value[-1]).end
-        return Edit(end, end, f", {_flow(value)}")
+        return Edit(end, end, f", {_flow(value, _is_json(document))}")
     text = document.text
     dash = document.span(node).start
     indent = text.place(dash)[1] - 1
     if text.text[dash:dash + 1] != "-":
         return None
     line = text.place(max(dash, _real_end(document, node) - 1))[0]
-    return _after_line(document, line, "\n".join(_item(value, indent)))
+    return _after_line(document, line, _Layout(2, 0).item(value, indent))
 
 
-def _insert(
-    document: Document, key: yaml.Node | None, node: yaml.Node, name: str, value: Any
-) -> Edit | None:
+def _insert(document: Document, node: yaml.MappingNode, name: str, value: Any) -> Edit | None:
     """A new key in a map: before the containers in a pod's spec, else as the last."""
-    if not isinstance(node, yaml.MappingNode):
-        return None
     if node.flow_style:
+        quoted = _is_json(document)
+        entry = f"{_scalar(name, quoted)}: {_flow(value, quoted)}"
         if not node.value:
             start = document.span(node).start + 1
-            return Edit(start, start, f"{_scalar(name)}: {_flow(value)}")
+            return Edit(start, start, entry)
         end = document.span(node.value[-1][1]).end
-        return Edit(end, end, f", {_scalar(name)}: {_flow(value)}")
-    if not node.value or any(is_merge(one) and key_text(one) == name for one, _ in node.value):
+        return Edit(end, end, f", {entry}")
+    if not node.value:
         return None
     text = document.text
-    first = document.span(node.value[0][0]).start
-    indent = text.place(first)[1] - 1
-    lines = _entry(name, value, indent)
-    for i, (one, _) in enumerate(node.value):
-        if key_text(one) in ("containers", "initContainers") and (i or not _behind_dash(document, one)):
-            return _before_line(document, text.place(document.span(one).start)[0], lines, indent)
+    indent = text.place(document.span(node.value[0][0]).start)[1] - 1
+    lines = _layout_of(document, node, indent).entry(name, value, indent)
+    for i, (key, _) in enumerate(node.value):
+        if key_text(key) in ("containers", "initContainers") and (i or not _behind_dash(document, key)):
+            return _before_line(document, text.place(document.span(key).start)[0], lines, indent)
     last_key, last_value = node.value[-1]
-    return _after_line(document, last_line(document, last_key, last_value), "\n".join(lines))
+    return _after_line(document, last_line(document, last_key, last_value), lines)
 
 
 def _behind_dash(document: Document, key: yaml.Node) -> bool:
@@ -185,10 +184,10 @@ def _before_line(document: Document, line: int, lines: list[str], indent: int) -
     return Edit(at, at, "".join(f"{one}{_break(document)}" for one in lines))
 
 
-def _after_line(document: Document, line: int, lines: str) -> Edit:
+def _after_line(document: Document, line: int, lines: list[str]) -> Edit:
     text, line_end = document.text, _break(document)
     at = text.start(line + 1)
-    body = lines.replace("\n", line_end)
+    body = line_end.join(lines)
     if at > 0 and text.text[at - 1:at] != "\n":  # the last line of the text has no end
         return Edit(at, at, line_end + body)
     return Edit(at, at, body + line_end)
@@ -198,34 +197,53 @@ def _break(document: Document) -> str:
     return "\r\n" if "\r\n" in document.text.text else "\n"
 
 
+def _is_json(document: Document) -> bool:
+    root = document.node
+    return isinstance(root, yaml.MappingNode) and bool(root.flow_style) and all(key.style == '"' for key, _ in root.value)
+
+
 # --- writing values -----------------------------------------------------------------------------------------------------------
 
-def _entry(name: str, value: Any, indent: int) -> list[str]:
-    space = " " * indent
+class _Layout(NamedTuple):
+    """How far in its neighbours put maps and lists."""
+
+    maps: int
+    lists: int
+
+    def entry(self, name: str, value: Any, indent: int) -> list[str]:
+        space = " " * indent
+        if isinstance(value, Mapping):
+            inner = [line for key, one in value.items() for line in self.entry(key, one, indent + self.maps)]
+            return [f"{space}{_scalar(name)}:", *inner]
+        if isinstance(value, list):
+            return [f"{space}{_scalar(name)}:", *(line for one in value for line in self.item(one, indent + self.lists))]
+        return [f"{space}{_scalar(name)}: {_scalar(value)}"]
+
+    def item(self, value: Any, indent: int) -> list[str]:
+        if not isinstance(value, Mapping):
+            return [f"{' ' * indent}- {_scalar(value)}"]
+        lines = [line for key, one in value.items() for line in self.entry(key, one, indent + 2)]
+        return [f"{' ' * indent}- {lines[0].lstrip()}", *lines[1:]]
+
+
+def _layout_of(document: Document, node: yaml.MappingNode, indent: int) -> _Layout:
+    maps, lists = [2], [0]
+    for _, value in node.value:
+        if isinstance(value, yaml.CollectionNode) and not value.flow_style and value.value:
+            deeper = document.text.place(document.span(value).start)[1] - 1 - indent
+            (maps if isinstance(value, yaml.MappingNode) else lists).append(deeper)
+    return _Layout(max(1, maps[-1]), max(0, lists[-1]))
+
+
+def _flow(value: Any, quoted: bool) -> str:
     if isinstance(value, Mapping):
-        inner = [line for key, one in value.items() for line in _entry(key, one, indent + 2)]
-        return [f"{space}{_scalar(name)}:", *inner]
+        return "{" + ", ".join(f"{_scalar(key, quoted)}: {_flow(one, quoted)}" for key, one in value.items()) + "}"
     if isinstance(value, list):
-        return [f"{space}{_scalar(name)}:", *(line for one in value for line in _item(one, indent))]
-    return [f"{space}{_scalar(name)}: {_scalar(value)}"]
+        return "[" + ", ".join(_flow(one, quoted) for one in value) + "]"
+    return _scalar(value, quoted)
 
 
-def _item(value: Any, indent: int) -> list[str]:
-    if not isinstance(value, Mapping):
-        return [f"{' ' * indent}- {_scalar(value)}"]
-    lines = [line for key, one in value.items() for line in _entry(key, one, indent + 2)]
-    return [f"{' ' * indent}- {lines[0].lstrip()}", *lines[1:]]
-
-
-def _flow(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_scalar(key)}: {_flow(one)}" for key, one in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(_flow(one) for one in value) + "]"
-    return _scalar(value)
-
-
-def _scalar(value: Any) -> str:
-    if isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
+def _scalar(value: Any, quoted: bool = False) -> str:
+    if not quoted and isinstance(value, str) and _PLAIN.fullmatch(value) and value.lower() not in _WORDS:
         return value
     return json.dumps(value)

@@ -70,7 +70,7 @@ def _host(text: str, names_host: bool, services: set[tuple[str, str]], namespace
         service, namespace = match["service"], match["namespace"]
         if (service, namespace) in services or match["svc"]:
             return match["host"]
-        alone = match[0] == text.strip()
+        alone = match[0] in (text.strip(), text.partition("=")[2])
         if namespace in namespaces and (match["port"] or alone or match.re is _BEHIND):
             return match["host"]
         stands_for_host = match["port"] or (namespace not in _EITHER and (match.re is _BEHIND or (names_host and alone)))
