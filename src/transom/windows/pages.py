@@ -53,6 +53,12 @@ def _overview() -> str:
     ]
     for area, records in _by_area(LIMITS).items():
         lines.append(f"- [{wording.AREAS[area]}](limits-{area.lower()}.md): {len(records)}")
+    lines += [
+        "", "## Changing a record", "",
+        "Limits are in `src/transom/windows/limits`, what works is in `support`, one file for each area. Ids are never used",
+        'again. A record is shown by a test with the mark `@pytest.mark.windows("WIN-...")`, or with the id of one of its',
+        "statements. `make docs` then writes these pages and the list of tests; CI refuses stale ones.",
+    ]
     return "\n".join(lines) + "\n"
 
 

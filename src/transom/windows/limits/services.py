@@ -51,6 +51,7 @@ LIMITS: Final = (
         fields=(_AFFINITY,),
         severity="warning",
         section="Load balancing and Services",
+        note="The code is there from 1.19 on, as one text of the document says.",
         topics=("sessionAffinity",),
     ),
     Limit(
@@ -159,6 +160,7 @@ LIMITS: Final = (
         fields=(_PRESERVE,),
         severity="warning",
         section="Load balancing and Services",
+        note="The code is there from 1.15 on, as one text of the document says.",
         topics=("preserve-destination",),
     ),
     Limit(

@@ -16,11 +16,11 @@ SUPPORT: Final = (
     Support("SUP-STO-003", "In-tree plugins", "Part of Kubernetes, nothing to deploy; they provision, attach, mount, resize.",
             checklist=("STO-04", "STO-05"), section=_S),
     Support("SUP-STO-004", "awsElasticBlockStore", "In-tree plugin with Windows support.", checklist=("STO-06",),
-            since=(1, 17), section=_S),
+            since=(1, 16), section=_S),
     Support("SUP-STO-005", "azureDisk", "In-tree plugin with Windows support.", checklist=("STO-07",), section=_S),
     Support("SUP-STO-006", "azureFile", "In-tree plugin with Windows support (SMB).", checklist=("STO-08",), section=_S),
     Support("SUP-STO-007", "gcePersistentDisk", "In-tree plugin with Windows support.", checklist=("STO-09",), section=_S),
-    Support("SUP-STO-008", "vsphereVolume", "In-tree plugin with Windows support.", checklist=("STO-10",), since=(1, 17),
+    Support("SUP-STO-008", "vsphereVolume", "In-tree plugin with Windows support.", checklist=("STO-10",), since=(1, 16),
             section=_S),
     Support("SUP-STO-009", "FlexVolume", "Scripts or programs deployed on the node attach and mount; provisioning is "
             "somebody else's.", checklist=("STO-11", "STO-12", "STO-13", "STO-14"), enable=_FLEX, section=_S),
