@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from transom.hosts.api import Kind
@@ -61,6 +61,15 @@ def tree(style: Style, entries: Mapping[str, Entry], base: Node | None = None, m
     for path, entry in entries.items():
         _put(files, style.parent(path), path, entry)
     return files.frozen()
+
+
+def with_share(base: Node, name: str, folders: Iterable[str]) -> Node:
+    r"""A Windows tree with a network share (`\\server\share`) beside its drives."""
+    folder = FORMAT["directory"] | 0o755
+    assert isinstance(base.data, dict), "the root of a tree"
+    share = WINDOWS.node(name, folder, {}, INSTALLED)
+    root = WINDOWS.node("", folder, {**base.data, name.lower(): share}, INSTALLED)
+    return tree(WINDOWS, {rf"{name}\{path}": Folder() for path in folders}, root)
 
 
 def _put(files: FileTree, parent: str, path: str, entry: Entry) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import errno
+import json
 from functools import lru_cache
+from typing import Literal
 
 from transom.hosts.api import Mounted
 from transom.hosts.container_files import LayeredFiles
 from transom.hosts.linux import LinuxHost
 from transom.hosts.nodes import Node
 from transom.hosts.styles import POSIX
-from transom.hosts.trees import File, tree
+from transom.hosts.trees import File, tree, with_share
 from transom.hosts.windows.host import WindowsHost
 from transom.network.api import DnsConfig
 from transom.runtime.api import ContainerConfig, RuntimeFailure
@@ -30,6 +32,8 @@ def make(
     read_only = _read_only(container)
     if container.spec.platform.os == "linux":
         root = _with_resolv_conf(root, container.sandbox.config.dns)
+    elif isinstance(host, WindowsHost):
+        root = _with_domain_shares(root, config, host, docker)
     if read_only:  # nobody can write them later
         root = tree(POSIX, {path: File(text.encode()) for path, text in _etc(container, hostname).items()}, root)
     files = host.container_files(root, read_only=read_only)
@@ -45,6 +49,41 @@ def make(
             host.files.mkdir(mount.host_path)  # both runtimes make what is not there
             files.add_mounts((where,))
     return files
+
+
+def _with_domain_shares(root: Node, config: ContainerConfig, host: WindowsHost, docker: bool) -> Node:
+    """Shares that every domain has, for a container with an account of the domain. With containerd it takes an update of
+    Windows for that account to be of use there."""
+    spec = config.windows.credential_spec if config.windows is not None else ""
+    if not spec:
+        return root
+    from transom.windows.limits import LIMITS
+    from transom.windows.match import holds
+    from transom.windows.records import Target
+
+    runtime: Literal["docker", "containerd"] = "docker" if docker else "containerd"
+    node = Target(build=host.build.number, runtime=runtime, revision=host.build.ubr)
+    names = domain_names(spec)
+    if not names or holds(LIMITS["WIN-SEC-021"], node):
+        return root
+    return _domain_shares(root, names)
+
+
+def domain_names(credential_spec: str) -> tuple[str, ...]:
+    """Of the domain that a credential spec joins, the longer one first; none if it cannot be read."""
+    try:
+        joined = json.loads(credential_spec)["DomainJoinConfig"]
+        return tuple(str(joined[key]) for key in ("DnsName", "NetBiosName") if joined.get(key))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return ()
+
+
+@lru_cache(maxsize=64)
+def _domain_shares(root: Node, names: tuple[str, ...]) -> Node:
+    for name in names:
+        root = with_share(root, rf"\\{name}\SYSVOL", (rf"{names[0]}\Policies", rf"{names[0]}\scripts"))
+        root = with_share(root, rf"\\{name}\NETLOGON", ())
+    return root
 
 
 def _check_docker_mount(
