@@ -22,7 +22,7 @@ def name_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--name", default=DEFAULT_NAME, metavar="CLUSTER", help="the cluster (default: %(default)s)")
 
 
-def _list(text: str) -> tuple[str, ...]:
+def listed(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
@@ -67,7 +67,7 @@ def start_options(parser: argparse.ArgumentParser) -> None:
         help="kubeconfig to put the context into",
     )
     parser.add_argument(
-        "--feature-gates", type=_list, metavar="A=true,B=false", help="features to turn on or off, by Kubernetes' names"
+        "--feature-gates", type=listed, metavar="A=true,B=false", help="features to turn on or off, by Kubernetes' names"
     )
     audit = parser.add_mutually_exclusive_group()
     audit.add_argument("--audit-policy", type=absolute, metavar="FILE", help="record requests as this policy says")
@@ -103,7 +103,7 @@ def _node_options(parser: argparse.ArgumentParser) -> None:
         help="warn of pods that use what Windows cannot do (default), or not",
     )
     parser.add_argument(
-        "--reject-windows", type=_list, metavar="IDS",
+        "--reject-windows", type=listed, metavar="IDS",
         help="refuse pods for Windows by records: WIN-POD-003,WIN-STO-*; '' for no longer any",
     )
     nodes.add_argument("--config", type=absolute, metavar="FILE", help="a cluster file that says what each node is")

@@ -30,6 +30,7 @@ VERBS = {
     "lint": "say what manifests will do on Windows nodes",
     "explain": "tell what is known of a limit of Windows",
     "matrix": "show what works on Windows nodes, by release and build",
+    "webhook": "warn of pods for Windows in any cluster, as an admission webhook",
     "bench": "measure an API server",
     "version": "print the version",
 }

@@ -6,7 +6,6 @@ Small, because it is part of a server's options; the registry is read only when 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
@@ -29,6 +28,8 @@ class UnknownRecord(ValueError):
 
 def parse(patterns: Iterable[str]) -> tuple[str, ...]:
     """Ids as people write them -> patterns that mean something. Raises UnknownRecord."""
+    from difflib import get_close_matches
+
     from transom.windows.advice import seen_in_objects
     from transom.windows.limits import LIMITS
 
