@@ -134,7 +134,7 @@ def _from_rules(scene: Scene) -> Iterator[_Told]:
 def _targets(scene: Scene, found: Found) -> list[Target]:
     """The nodes that something found is about: those that its pods may go to, else all."""
     own = [target for w in scene.workloads if w.obj is found.obj for target in w.targets]
-    return own or [node.target for node in scene.landscape.nodes]
+    return own or [node.target for node in scene.landscape.nodes] or [Target()]
 
 
 def _finding(one: _Told, milder: bool) -> Finding:

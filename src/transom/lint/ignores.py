@@ -17,7 +17,7 @@ from transom.lint.findings import Finding
 from transom.lint.text import Text
 from transom.lint.tree import locate
 
-_COMMENT: Final = re.compile(r"(?:^|\s)#\s*transom:\s*(ignore|ignore-file)\b(?P<rest>[^\n]*)")
+_COMMENT: Final = re.compile(r"(?:^|\s)#\s*transom:\s*(ignore-file|ignore)\b(?P<rest>[^\n]*)")
 _ID: Final = re.compile(r"WIN-[A-Z0-9*]+(?:-[A-Z0-9*]+)?|\*")
 
 

@@ -1,0 +1,150 @@
+"""Each `fixes/NAME` becomes `NAME.fixed`; and laws for texts of every layout."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.lint.helpers import report, source
+from tests.lint.test_cases import arguments
+
+from transom.cli.main import main
+from transom.lint.config import Config
+from transom.lint.engine import lint
+from transom.lint.findings import Change
+from transom.lint.fixes.apply import mend
+from transom.lint.fixes.edits import edit
+from transom.lint.fixes.values import changed
+from transom.lint.sources import Reading
+from transom.lint.text import Text
+from transom.lint.tree import Document, documents
+from transom.windows.landscape import described
+
+FIXES = Path(__file__).parent / "fixes"
+FILES = sorted(path for path in FIXES.iterdir() if ".fixed" not in path.name)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+def test_mended(path: Path, ends: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    copy = tmp_path / path.name
+    copy.write_bytes(path.read_text().replace("\n", ends).encode())
+    main(["lint", "--no-config", *arguments(path), "--fix", str(copy)])
+    wanted = path.with_name(f"{path.stem}.fixed{path.suffix}").read_text()
+    assert copy.read_bytes().decode() == wanted.replace("\n", ends)
+    capsys.readouterr()
+    main(["lint", "--no-config", *arguments(path), "--fix", str(copy)])
+    assert copy.read_bytes().decode() == wanted.replace("\n", ends), "there is nothing more to mend"
+
+
+def test_a_text_without_an_end() -> None:
+    text = "apiVersion: v1\nkind: Pod\nspec:\n  securityContext: {windowsOptions: {runAsUserName: a}}\n  hostname: x"
+    one = source(text)
+    change = Change("set", ("spec", "nodeSelector", "a"), "b")
+    (document,) = documents(one.text)
+    assert isinstance(document, Document)
+    made = edit(document, (), change)
+    assert made is not None
+    assert text[:made.start] + made.text + text[made.end:] == text + "\n  nodeSelector:\n    a: b"
+
+
+def test_a_diff_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "drop.yaml"
+    path.write_bytes((FIXES / "drop.yaml").read_bytes())
+    main(["lint", "--no-config", "--runtime", "containerd", "--fix", "--diff", str(path)])
+    out = capsys.readouterr().out
+    assert out.startswith("--- a/") and "-      hostPID: true\n" in out
+    assert path.read_bytes() == (FIXES / "drop.yaml").read_bytes()
+
+
+def test_standard_input_is_a_filter(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    text = (FIXES / "drop.yaml").read_bytes()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
+    main(["lint", "--no-config", "--runtime", "containerd", "--fix", "-"])
+    assert capsys.readouterr().out == (FIXES / "drop.fixed.yaml").read_text()
+
+
+def test_fields_stay_in_pods_that_may_run_elsewhere() -> None:
+    """An image or a toleration says Windows, but not beyond doubt."""
+    text = (
+        "apiVersion: v1\nkind: Pod\nspec:\n  hostPID: true\n"
+        "  containers: [{name: a, image: 'a:nanoserver', resources: {limits: {memory: 1Gi}}}]\n"
+    )
+    found = {finding.id: finding.fix for finding in report(text).findings}
+    assert found["WIN-POD-004"] is None
+    assert found["WIN-POD-010"] is not None
+
+
+# --- laws -------------------------------------------------------------------------------------------------------------------
+
+names = st.sampled_from(["a", "b", "containers", "a.b/c", "on", "x y"])
+values = st.recursive(
+    st.integers(0, 9) | st.sampled_from(["text", "multi\nline\n", "", "true", "# no comment", "a: b"]) | st.none(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
+    max_leaves=10,
+)
+
+
+def paths(value: Any, steps: tuple[str | int, ...] = ()) -> Any:
+    entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in entries:
+        yield (*steps, key)
+        yield from paths(inner, (*steps, key))
+
+
+@given(
+    st.dictionaries(names, values, min_size=1, max_size=3), st.sampled_from([None, True, False]), st.sampled_from([2, 4]),
+    st.data(),
+)
+@settings(max_examples=300, deadline=None)
+def test_an_edit_means_its_change_or_is_seen_through(value: dict[str, Any], flow: bool | None, indent: int, data: Any) -> None:
+    text = yaml.safe_dump(value, default_flow_style=flow, indent=indent, sort_keys=False)
+    text = text.replace("\n", "  # why\n", 1) if flow is False and ": " in text.split("\n", 1)[0] and "|" not in text else text
+    (document,) = documents(Text(text))
+    assert isinstance(document, Document) and document.value == value
+    steps = data.draw(st.sampled_from(list(paths(value))))
+    change = data.draw(st.sampled_from([
+        Change("drop", steps), Change("set", (*steps, "new", "deep"), "windows"), Change("set", ("new.key/x",), True),
+        Change("add", ("list",), {"key": "os", "value": "windows"}), Change("add", steps, {"key": "os"}),
+    ]))
+    try:
+        wanted = changed(value, change)
+    except (KeyError, IndexError, TypeError, AttributeError):
+        return
+    made = edit(document, (), change)
+    if made is None:
+        return
+    after = list(documents(Text(text[:made.start] + made.text + text[made.end:])))
+    # What comes out may be refused when it is compared, but simple cases must come out right.
+    right = len(after) == 1 and isinstance(after[0], Document) and after[0].value == wanted
+    assert right or flow is None or "\n\n" in text or any(word in text for word in ("? ", "|", "null")), (text, change, made)
+
+
+@given(st.lists(st.sampled_from(["hostPID: true", "hostIPC: true", "shareProcessNamespace: true", "hostname: x"]),
+                unique=True, max_size=4), st.booleans())
+def test_mending_twice_changes_nothing_more(lines: list[str], comments: bool) -> None:
+    text = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n" + "".join(
+        f"  {line}{' # c' if comments else ''}\n" for line in lines
+    ) + "  nodeSelector: {kubernetes.io/os: windows}\n  containers: []\n"
+    one = source(text)
+    mended, rest = mend([one], lambda: lint(Reading([one]), described(), Config()).findings)
+    assert not [finding for finding in rest if finding.fix]
+    kept = yaml.safe_load(one.text.text)["spec"]
+    assert set(kept) == {"nodeSelector", "containers", *(["hostname"] if "hostname: x" in lines else [])}
+    assert bool(mended) == (set(lines) > {"hostname: x"} or bool(lines and "hostname: x" not in lines))
+
+
+def test_json_stays_json() -> None:
+    text = json.dumps({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"},
+        "spec": {"containers": [{"name": "a", "image": "a:nanoserver", "resources": {"limits": {"memory": "1Gi"}}}]},
+    })
+    one = source(text, "a.json")
+    mend([one], lambda: lint(Reading([one]), described(), Config()).findings)
+    assert json.loads(one.text.text)["spec"]["nodeSelector"] == {"kubernetes.io/os": "windows"}
