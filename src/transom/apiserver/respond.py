@@ -23,6 +23,7 @@ from transom.machinery.tables import partial
 from transom.store.api import Record
 
 _SLAB = 256 * 1024
+_WARNINGS_MOST, _WARNING_MOST = 4096, 256  # characters, of all and of one
 _CACHE = (b"Cache-Control", b"no-cache, private")
 _JSON_HEADERS: Headers = [(b"Content-Type", b"application/json"), _CACHE]
 _YAML_HEADERS: Headers = [(b"Content-Type", b"application/yaml"), _CACHE]
@@ -31,11 +32,36 @@ _TEXT_HEADERS: Headers = [(b"Content-Type", b"text/plain; charset=utf-8"), (b"X-
 
 
 def warning_headers(warnings: Iterable[str]) -> Headers:
+    """As Kubernetes bounds them: those with control characters are left out, and when all are too much together, each is
+    cut, and none follows once they are too much again."""
+    fitting = [text for text in warnings if text and not any(map(_is_control, text))]
+    total = 0
+    for i, text in enumerate(fitting):
+        total += len(text)
+        if total > _WARNINGS_MOST:
+            return _cut_warnings(fitting, i + 1)
+    return [_warning(text) for text in fitting]
+
+
+def _cut_warnings(texts: list[str], replayed: int) -> Headers:
     out: Headers = []
-    for text in warnings:
-        quoted = text.replace("\\", "\\\\").replace('"', '\\"').replace("\r", "").replace("\n", " ")
-        out.append((b"Warning", f'299 - "{quoted}"'.encode()))
+    written = 0
+    for i, text in enumerate(texts):
+        if i >= replayed and written >= _WARNINGS_MOST:
+            break
+        cut = text[:_WARNING_MOST]
+        written += len(cut)
+        out.append(_warning(cut))
     return out
+
+
+def _warning(text: str) -> tuple[bytes, bytes]:
+    quoted = text.replace("\\", "\\\\").replace('"', '\\"')
+    return b"Warning", f'299 - "{quoted}"'.encode()
+
+
+def _is_control(character: str) -> bool:
+    return character < " " or "\x7f" <= character <= "\x9f"
 
 
 def plain_text(status: int, text: str) -> Response:
