@@ -55,6 +55,7 @@ def run(args: argparse.Namespace) -> int:
 def _nodes(config: ClusterConfig) -> None:
     """What there is and what to try, for somebody who sees it for the first time."""
     from transom.cluster import lifecycle, nodes
+    from transom.windows import releases
 
     found = lifecycle.control(config)("GET", "/transom/nodes")["items"]
     kinds = [
@@ -71,6 +72,12 @@ def _nodes(config: ClusterConfig) -> None:
         print(f"  ... and {len(found) - 8} more: transom node list")
     if late:
         print(console.paint(f"not ready yet: {', '.join(late[:8])}", "yellow") + "; see kubectl describe node")
+    release = releases.parse(config.release)
+    odd = sorted({n["build"] for n in found if n["build"] and not releases.supports(release, n["build"])})
+    if odd:
+        listed = ", ".join(f"10.0.{build}" for build in odd)
+        print(console.paint(f"note: Kubernetes {config.release} does not support Windows {listed} as a node", "yellow")
+              + "; see transom matrix")  # fmt: skip
     untainted = any(spec.windows and nodes.WINDOWS_TAINT not in spec.taints for spec in nodes.load(config) or ())
     print("\nTry:")
     print("  kubectl get nodes --output wide")
