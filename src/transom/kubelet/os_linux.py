@@ -75,6 +75,9 @@ class LinuxRules(LinuxPods):
     def apparmor_problem(self, pod: Object, host: Host) -> str:
         return apparmor.problem(pod, host.files)
 
+    def forwarding_problem(self, release: tuple[int, int]) -> str:
+        return ""
+
     def default_pause_image(self) -> str:
         return "k8s.gcr.io/pause:3.2"
 

@@ -13,6 +13,8 @@ from transom.kubelet.stats import shapes
 from transom.machinery.objects import Object
 from transom.runtime.api import ContainerStats, Interface, SandboxStats, Version
 from transom.windows.limits import LIMITS
+from transom.windows.match import holds
+from transom.windows.records import Target
 
 PRIORITY_CLASSES: Final[Mapping[str, int]] = {
     "IDLE_PRIORITY_CLASS": 64,
@@ -91,6 +93,10 @@ class WindowsRules(WindowsPods):
 
     def apparmor_problem(self, pod: Object, host: Host) -> str:
         return ""
+
+    def forwarding_problem(self, release: tuple[int, int]) -> str:
+        limit = LIMITS["WIN-NODE-006"]
+        return limit.message if holds(limit, Target(release)) else ""
 
     def default_pause_image(self) -> str:
         # An image for Linux alone: a Windows kubelet has to be given another one by --pod-infra-container-image.

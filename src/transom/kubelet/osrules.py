@@ -47,6 +47,8 @@ class OsRules(Protocol):
         """Why the profiles that a pod asks for cannot be enforced here; empty when they can, or where nobody looks."""
 
     def default_pause_image(self) -> str: ...
+    def forwarding_problem(self, release: tuple[int, int]) -> str:
+        """Why a kubelet of this release cannot forward ports; empty when it can."""
 
     # Sandboxes and containers
     def sandbox_options(self, pod: Object, config: KubeletConfig) -> LinuxSandbox: ...

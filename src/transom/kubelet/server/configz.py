@@ -16,7 +16,7 @@ _MI = 1 << 20
 
 
 def kubelet_configuration(config: KubeletConfig, os: OsRules) -> Object:
-    hard = os.default_eviction() if config.eviction_hard is None else config.eviction_hard
+    hard = os.default_eviction(config.release) if config.eviction_hard is None else config.eviction_hard
     fields: dict[str, Any] = {
         "enableServer": True,
         "staticPodPath": config.static_pod_path,

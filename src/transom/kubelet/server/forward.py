@@ -9,7 +9,7 @@ from typing import Any
 from transom.http.messages import Answer, Request, UpgradeResponse
 from transom.http.sessions import SessionDriver
 from transom.http.stream import RawConnection
-from transom.kit.clock import Clock, Timer
+from transom.kit.clock import Timer
 from transom.kit.streaming import channels, portforward, upgrade
 from transom.kit.streaming.portforward import PortForward
 from transom.kubelet.base import Env
@@ -17,7 +17,7 @@ from transom.kubelet.parts import PodView
 from transom.kubelet.server import find
 from transom.kubelet.server.answers import Failure
 from transom.kubelet.server.commands import demand_upgrade, header_texts, refuse
-from transom.runtime.api import Runtime, RuntimeFailure
+from transom.runtime.api import RuntimeFailure
 
 
 def serve(env: Env, view: PodView, namespace: str, name: str, uid: str, request: Request) -> Answer:
@@ -32,22 +32,30 @@ def serve(env: Env, view: PodView, namespace: str, name: str, uid: str, request:
     if isinstance(accepted, channels.Refusal):
         return refuse(accepted)
     headers, _, session = accepted
-    return UpgradeResponse(headers, _Forwarding(env.runtime, env.clock, sandbox.id, session).start)
+    return UpgradeResponse(headers, _Forwarding(env, sandbox.id, session).start)
+
+
+async def dial(env: Env, sandbox: str, port: int) -> socket.socket:
+    """A connection into a sandbox. Raises RuntimeFailure or OSError."""
+    problem = env.os.forwarding_problem(env.config.release)
+    if problem:
+        raise RuntimeFailure("Unknown", problem)
+    return await env.runtime.port_forward(sandbox, port)
 
 
 class _Forwarding:
     """All connections of one session."""
 
-    __slots__ = ("_clock", "_ends", "_idle", "_moved", "_runtime", "_sandbox", "_tasks", "_timers", "driver", "session")
+    __slots__ = ("_clock", "_ends", "_env", "_idle", "_moved", "_sandbox", "_tasks", "_timers", "driver", "session")
 
-    def __init__(self, runtime: Runtime, clock: Clock, sandbox: str, session: PortForward) -> None:
-        self._runtime = runtime
-        self._clock = clock
+    def __init__(self, env: Env, sandbox: str, session: PortForward) -> None:
+        self._env = env
+        self._clock = env.clock
         self._sandbox = sandbox
         self._ends: dict[int, _End] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._timers: dict[str, Timer] = {}
-        self._moved = clock.monotonic()
+        self._moved = env.clock.monotonic()
         self._idle: Timer | None = None
         self.session = session
         self.driver: SessionDriver
@@ -87,7 +95,7 @@ class _Forwarding:
 
     async def _connect(self, connection: int, port: int) -> None:
         try:
-            sock = await self._runtime.port_forward(self._sandbox, port)
+            sock = await dial(self._env, self._sandbox, port)
         except (RuntimeFailure, OSError) as problem:
             why = problem.description if isinstance(problem, RuntimeFailure) else str(problem)
             self.session.fail(connection, f"error forwarding port {port} to pod {self._sandbox}, uid : {why}")

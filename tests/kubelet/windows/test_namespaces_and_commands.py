@@ -1,0 +1,281 @@
+"""Namespaces that Windows does not share, commands that it does not have, variables, DNS and hosts files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.kubelet.conftest import Node
+
+from transom.client.resources import PODS
+
+from .windows_pods import (
+    BOTH,
+    NANO,
+    cmd,
+    config,
+    container,
+    ended,
+    in_runtime,
+    log,
+    meant,
+    run,
+    running,
+    said,
+    state,
+    states,
+    told,
+    until,
+    warnings,
+)
+
+flavours = pytest.mark.parametrize("flavour", BOTH)
+NOT_FOUND = "The system cannot find the file specified."
+IIS = "mcr.microsoft.com/windows/servercore/iis:windowsservercore-ltsc2019"
+
+
+# ---- namespaces ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.windows("API-33", "LNET-05", "WIN-POD-002")
+def test_host_network_fails_with_docker(node: Any) -> None:
+    async def scenario(node: Node) -> None:
+        await node.create("p", hostNetwork=True, containers=[container()])
+        await node.settle(20)
+        assert state(await node.pod("p")) == {"waiting": {"reason": "ContainerCreating"}}
+        assert (await told(node, "FailedCreatePodSandBox"))[0] == (
+            'Failed to create pod sandbox: rpc error: code = Unknown desc = failed to start sandbox container for pod "p": '
+            "Error response from daemon: network host not found"
+        )
+
+    node("windows", scenario)
+
+
+@pytest.mark.windows("API-33", "LNET-05", "WIN-POD-003")
+def test_host_network_is_ignored_by_containerd(node: Any) -> None:
+    async def scenario(node: Node) -> None:
+        await node.create("p", hostNetwork=True, containers=[container()])
+        pod = await running(node)
+        assert meant(node, pod).ips[0].startswith("10.244.1.")  # a network of its own
+
+    node("windows", scenario, flavour="containerd")
+
+
+@pytest.mark.windows("API-34")
+@flavours
+def test_cluster_first_with_host_net_is_cluster_first(node: Any, flavour: str) -> None:
+    async def scenario(node: Node) -> None:
+        await node.create("p", dnsPolicy="ClusterFirstWithHostNet", containers=[container()])
+        await node.create("q", containers=[container()])
+        pod, other = await running(node), await running(node, "q")
+        assert meant(node, pod).config.dns == meant(node, other).config.dns
+        assert meant(node, pod).config.dns.searches == ("default.svc.cluster.local", "svc.cluster.local", "cluster.local")
+
+    node("windows", scenario, flavour=flavour)
+
+
+@pytest.mark.windows("API-31", "API-32", "FEAT-07", "WIN-POD-004", "WIN-POD-005")
+@flavours
+@pytest.mark.parametrize("field", ["hostPID", "hostIPC"])
+def test_namespaces_of_the_node_are_not_shared(node: Any, flavour: str, field: str) -> None:
+    async def scenario(node: Node) -> None:
+        await node.create("other", containers=[container("cmd", stdin=True)])
+        await running(node, "other")
+        await node.create("p", **{field: True}, containers=[container()])
+        pod = await running(node)
+        seen = await said(node, pod, "tasklist")
+        assert "kubelet.exe" not in seen and "cmd.exe  " in seen and seen.count("CExecSvc.exe") == 1
+        assert not await warnings(node)
+
+    node("windows", scenario, flavour=flavour)
+
+
+@pytest.mark.windows("API-36", "FEAT-07", "WIN-POD-006")
+@flavours
+def test_share_process_namespace_shares_the_network_alone(node: Any, flavour: str) -> None:
+    async def scenario(node: Node) -> None:
+        await node.create("p", shareProcessNamespace=True, containers=[container(), {"name": "web", "image": IIS}])
+        pod = await running(node)
+        assert "PING.EXE" in (await said(node, pod, "tasklist")).upper()
+        assert "PING.EXE" not in (await said(node, pod, "tasklist", "web")).upper()
+        await run(node, pod, "cmd", "/c", "echo x> C:\\mine.txt")
+        assert await said(node, pod, "type C:\\mine.txt", "web") == NOT_FOUND  # nor is the root file system
+        code = await run(node, pod, "curl", "-s", "-o", "nul", "-w", "%{http_code}", "http://127.0.0.1/")
+        assert code.stdout == b"200"
+
+    node("windows", scenario, flavour=flavour)
+
+
+@pytest.mark.windows("API-36", "WIN-POD-013")
+@flavours
+def test_an_ephemeral_container_sees_its_own_processes_only(node: Any, flavour: str) -> None:
+    async def scenario(node: Node) -> None:
+        await node.create("p", containers=[container()])
+        await running(node)
+        body = {"spec": {"ephemeralContainers": [container("cmd", name="debug", stdin=True, targetContainerName="c")]}}
+        await node.client.patch(
+            PODS, "default", "p", body, "application/strategic-merge-patch+json", subresource="ephemeralcontainers"
+        )
+        pod = await until(node, "p", lambda pod: "running" in str(pod["status"].get("ephemeralContainerStatuses")))
+        assert "PING.EXE" not in (await said(node, pod, "tasklist", "debug")).upper()
+
+    node("windows", scenario, flavour=flavour)
+
+
+@pytest.mark.windows("WIN-POD-008", "WIN-POD-009")
+@pytest.mark.parametrize(
+    ("flavour", "version", "known"),
+    [("docker", "v1.20.15", False), ("containerd", "v1.20.15", False), ("containerd", "v1.21.14", True),
+     ("docker", "v1.21.14", False)],
+)  # fmt: skip
+def test_host_aliases_are_ignored(node: Any, flavour: str, version: str, known: bool) -> None:
+    async def scenario(node: Node) -> None:
+        await node.create("p", hostAliases=[{"ip": "1.2.3.4", "hostnames": ["friend"]}], containers=[container()])
+        pod = await running(node)
+        assert ("friend" in await said(node, pod, "type C:\\Windows\\System32\\drivers\\etc\\hosts")) is known
+        assert ("1.2.3.4" in await said(node, pod, "ping -n 1 friend")) is known
+
+    node("windows", scenario, flavour=flavour, version=version)
+
+
+# ---- commands --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.windows("API-02", "API-08", "WIN-CTR-002")
+@pytest.mark.parametrize(
+    ("flavour", "reason", "code"), [("docker", "ContainerCannotRun", 127), ("containerd", "StartError", 128)]
+)
+@pytest.mark.parametrize("command", [["/bin/sh", "-c", "sleep 1"], ["bash"], ["sleep", "10"]])
+def test_there_is_no_sh(node: Any, flavour: str, reason: str, code: int, command: list[str]) -> None:
+    async def scenario(node: Node) -> None:
+        await node.create("p", restartPolicy="Never", containers=[container(*command)])
+        pod = await ended(node)
+        end = state(pod)["terminated"]
+        assert (end["reason"], end["exitCode"]) == (reason, code)
+        identity = in_runtime(node, pod).id
+        if flavour == "docker":
+            assert end["message"] == (
+                f"container {identity} encountered an error during hcsshim::System::CreateProcess: failure in a Windows system "
+                f"call: {NOT_FOUND} (0x2)"
+            )
+        else:
+            assert end["message"].endswith(f"hcs::System::CreateProcess {identity}: {NOT_FOUND}: unknown")
+
+    node("windows", scenario, flavour=flavour)
+
+
+@pytest.mark.windows("WIN-CTR-002")
+def test_nano_server_has_no_powershell(node: Any) -> None:
+    async def scenario(node: Node) -> None:
+        await node.create("p", restartPolicy="Never", containers=[container("powershell", "-Command", "exit 0", image=NANO)])
+        assert NOT_FOUND in state(await ended(node))["terminated"]["message"]
+
+    node("windows", scenario)
+
+
+@pytest.mark.windows("API-02", "API-08", "WIN-CTR-003")
+@flavours
+def test_probes_and_hooks_of_linux_fail(node: Any, flavour: str) -> None:
+    async def scenario(node: Node) -> None:
+        shell = {"exec": {"command": ["cat", "/tmp/healthy"]}}
+        await node.create("p", terminationGracePeriodSeconds=2, containers=[
+            container(livenessProbe={**shell, "periodSeconds": 1, "failureThreshold": 2}),
+        ])  # fmt: skip
+        if flavour == "docker":
+            await until(node, "p", lambda pod: states(pod)[0].get("restartCount"), 30)
+            word = "failed"
+        else:  # what could not be run says nothing of the container's health
+            await running(node)
+            await node.settle(30)
+            assert states(await node.pod("p"))[0]["restartCount"] == 0
+            word = "errored"
+        unhealthy = [text for text in await told(node, "Unhealthy") if NOT_FOUND in text]
+        assert unhealthy and unhealthy[0].startswith(f"Liveness probe {word}: ")
+        hook = {"preStop": {"exec": {"command": ["/bin/sh", "-c", "sleep 1"]}}}
+        await node.create("q", containers=[container(lifecycle=hook)])
+        await running(node, "q")
+        await node.client.delete(PODS, "default", "q")
+        await node.settle(10)
+        assert await told(node, "FailedPreStopHook")
+
+    node("windows", scenario, flavour=flavour)
+
+
+@pytest.mark.windows("WIN-CTR-002", "LIFE-03")
+@pytest.mark.parametrize("flavour", BOTH)
+def test_exec_of_a_program_that_is_not_there(node: Any, flavour: str) -> None:
+    from transom.runtime.api import RuntimeFailure
+
+    async def scenario(node: Node) -> None:
+        await node.create("p", containers=[container()])
+        pod = await running(node)
+        identity = in_runtime(node, pod).id
+        if flavour == "docker":
+            result = await run(node, pod, "ls")
+            assert result.exit_code == 126 and result.stdout.decode().strip() == (
+                f"container {identity} encountered an error during hcsshim::System::CreateProcess: failure in a Windows system "
+                f"call: {NOT_FOUND} (0x2)"
+            )
+        else:
+            with pytest.raises(RuntimeFailure, match="The system cannot find the file specified"):
+                await run(node, pod, "ls")
+
+    node("windows", scenario, flavour=flavour)
+
+
+@pytest.mark.windows("API-07", "API-08", "WIN-CTR-004")
+def test_paths_inside_a_container_are_read_by_windows_programs(node: Any) -> None:
+    async def scenario(node: Node) -> None:
+        await node.create("p", containers=[container(workingDir="C:\\app")])
+        pod = await running(node)
+        assert await said(node, pod, "cd") == "C:\\app"
+        await run(node, pod, "cmd", "/c", "echo x> C:\\app\\f.txt")
+        assert await said(node, pod, "type C:\\app\\f.txt") == "x"
+        assert await said(node, pod, "type /etc/hosts") != "x"  # a slash begins an option there
+
+    node("windows", scenario)
+
+
+# ---- variables -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.windows("WIN-CTR-005")
+@flavours
+def test_names_of_variables_are_the_same_whatever_their_case(node: Any, flavour: str) -> None:
+    async def scenario(node: Node) -> None:
+        env = [{"name": "Colour", "value": "red"}, {"name": "COLOUR", "value": "blue"}]
+        await node.create("p", restartPolicy="Never", containers=[cmd("echo %colour%", env=env)])
+        assert log(node, await ended(node)) == "blue"  # the later one
+
+    node("windows", scenario, flavour=flavour)
+
+
+@pytest.mark.windows("SVC-02", "API-01")
+def test_the_kubelet_expands_its_own_variables_and_the_shell_its_own(node: Any) -> None:
+    async def scenario(node: Node) -> None:
+        env = [
+            {"name": "A", "value": "one"}, {"name": "B", "value": "$(A)-%A%"},
+            {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+        ]  # fmt: skip
+        await node.create("p", restartPolicy="Never", containers=[
+            container("cmd", "/c", "echo $(B) %A% %NODE% %KUBERNETES_NONE%", env=env),
+        ])  # fmt: skip
+        assert log(node, await ended(node)) == "one-one one node1 %KUBERNETES_NONE%"
+
+    node("windows", scenario)
+
+
+@pytest.mark.windows("API-01", "API-07")
+@flavours
+def test_the_token_of_the_service_account_and_its_path(node: Any, flavour: str) -> None:
+    async def scenario(node: Node) -> None:
+        source = [{"downwardAPI": {"items": [{"path": "labels", "fieldRef": {"fieldPath": "metadata.name"}}]}}]
+        await node.create(
+            "p", volumes=[{"name": "v", "projected": {"sources": source}}],
+            containers=[container(volumeMounts=[{"name": "v", "mountPath": "/var/run/secrets/x"}])],
+        )
+        pod = await running(node)
+        assert config(node, pod).mounts[0].container_path == "c:/var/run/secrets/x"
+        assert await said(node, pod, "type C:\\var\\run\\secrets\\x\\labels") == "p"
+
+    node("windows", scenario, flavour=flavour)
