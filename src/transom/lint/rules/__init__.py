@@ -19,6 +19,7 @@ from transom.lint.rules import (
     images,
     network_policy,
     no_node,
+    one_word,
     os_selector,
     pod_os,
     policies,
@@ -26,6 +27,8 @@ from transom.lint.rules import (
     runtime_handler,
     selector_case,
     services,
+    sidecars,
+    token_owner,
     tolerate_everything,
 )
 from transom.lint.rules.base import Rule
@@ -50,6 +53,9 @@ RULES: Final[tuple[Rule, ...]] = (
     runtime_handler.RULE,
     host_process.RULE,
     identity.RULE,
+    token_owner.RULE,
+    one_word.RULE,
+    sidecars.RULE,
     environment.RULE,
     dotted_names.RULE,
     file_mounts.SINGLE_FILE,
