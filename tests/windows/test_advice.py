@@ -80,6 +80,14 @@ def test_a_path_below_a_mount_exists() -> None:
     assert ids(advisor().judge("Pod", pod({"args": ["/etc/app/config"]})).warnings) == ["WIN-CTR-004"]
 
 
+def test_a_runtime_class_that_is_not_known_may_select_nodes() -> None:
+    loose = pod(nodeSelector={})
+    loose["spec"]["containers"][0]["image"] = "mcr.microsoft.com/windows/nanoserver:1809"
+    assert ids(advisor().judge("Pod", loose).warnings) == ["WIN-POD-010"]
+    loose["spec"]["runtimeClassName"] = "windows-2019"
+    assert advisor().judge("Pod", loose).warnings == ()
+
+
 def test_patterns_mean_records() -> None:
     assert parse(["win-pod-003", " WIN-STO-* ", "WIN-STO-*"]) == ("WIN-POD-003", "WIN-STO-*")
     for wrong in ("WIN-POD-999", "WIN-STOR-*", "WIN-CTR-007"):  # the last is shown by no object

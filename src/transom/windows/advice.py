@@ -133,7 +133,8 @@ class Advisor:
         """
         meta = obj.get("metadata") or {}
         owned = any(inner(owner, "controller") for owner in listed(meta.get("ownerReferences")))
-        if meta.get("deletionTimestamp") or (owned and not self._policy.reject):
+        going = meta.get("deletionTimestamp") or inner(old, "metadata", "deletionTimestamp")
+        if going or (owned and not self._policy.reject):
             return NOTHING
         found = self.about_pods(kind, obj)
         refused = self._refused(found, [] if old is None else self.about_pods(kind, old))

@@ -172,7 +172,9 @@ def runtime_handler(pod: Subject) -> Iterator[Shown]:
 def unpinned(pod: Subject) -> Iterator[Shown]:
     """Labels of somebody's own may well choose nodes of one system, and a toleration alone says little."""
     required = inner(pod.spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
-    chosen = pod.spec.get("nodeSelector") or pod.spec.get("nodeName") or required
+    runtime = pod.spec.get("runtimeClassName")
+    unknown = bool(runtime) and pod.runtime_classes(str(runtime)) is None  # it may well select nodes
+    chosen = pod.spec.get("nodeSelector") or pod.spec.get("nodeName") or required or unknown
     sign = pod.verdict.sign
     if pod.linux and sign is not None and not chosen and pod.verdict.weight in ("said", "likely"):
         yield Shown(("spec",), f"this pod is for Windows ({sign.text}), but may land on a Linux node",

@@ -92,6 +92,29 @@ def test_the_runtime_class_of_a_template_is_looked_up() -> None:
     cluster(body)
 
 
+@pytest.mark.windows("WIN-API-004", "WIN-API-005")
+def test_fields_that_the_release_drops_are_told_of() -> None:
+    async def body(api: Api) -> None:
+        assert await ids(api, pod(os={"name": "windows"}, hostPID=True, nodeName="win-1")) == ["WIN-POD-004", "WIN-API-004"]
+        options = {"windowsOptions": {"hostProcess": True, "runAsUserName": "x"}}
+        assert await ids(api, pod("q", nodeSelector=WINDOWS, securityContext=options)) == ["WIN-API-005"]
+
+    cluster(body)
+
+
+@pytest.mark.windows("WIN-POD-013")
+def test_containers_that_join_a_pod_are_told_of_alone() -> None:
+    async def body(api: Api) -> None:
+        await api.ok("POST", PODS, owned(pod(nodeSelector=WINDOWS, hostPID=True)))
+        made = await api.ok("GET", f"{PODS}/p")
+        made["spec"]["ephemeralContainers"] = [{"name": "d", "image": "example/tools", "targetContainerName": "c"}]
+        given = await warnings(api, "PUT", f"{PODS}/p/ephemeralcontainers", made)
+        assert [text.split(": ")[:2] for text in given] == [
+            ["WIN-POD-013", "spec.ephemeralContainers[0].targetContainerName"]]
+
+    cluster(body)
+
+
 LINUX_WAYS = {
     "hostNetwork": True, "hostPID": True, "volumes": [{"name": "n", "nfs": {"server": "s", "path": "/"}}],
     "container": {"command": ["sh", "-c", "true"], "securityContext": {"privileged": True, "runAsUser": 1}},

@@ -69,7 +69,7 @@ def plugins(server: ApiServer) -> list[Plugin]:
 
 
 def _windows_limits(server: ApiServer) -> list[Plugin]:
-    """No plugin of Kubernetes: it looks at what all the others have made of a pod, as a webhook would."""
+    """No plugin of Kubernetes: it looks at what all those that change a pod have made of it."""
     if server.options.windows is None:
         return []
     from transom.apiserver.admission.windows_limits import WindowsLimits  # servers without nodes need not know

@@ -1,8 +1,11 @@
 """WindowsLimits: warns of pods for Windows that use what Windows cannot do, and refuses what the cluster's owner chose.
 
-No plugin of Kubernetes. What the limits are and what they concern is known to `transom.windows`; here are the requests that
-are looked at, and the cluster's nodes, RuntimeClasses, Services and workloads as they are stored now. The registry is read
-with the first pod for Windows: a cluster that has none does not pay for it.
+No plugin of Kubernetes. It changes nothing, and yet looks where others change objects: later, fields are gone that say what
+a pod is for, but that its release does not know (`spec.os`).
+
+What the limits are and what they concern is known to `transom.windows`; here are the requests that are looked at, and the
+cluster's nodes, RuntimeClasses, Services and workloads as they are stored now. The registry is read with the first pod for
+Windows: a cluster that has none does not pay for it.
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ _TEMPLATES: Final = {
     "batch/CronJob": ("spec", "jobTemplate", "spec", "template", "spec"),
 }
 _SERVICE: Final = "/Service"
+_DEBUGGING: Final = "ephemeralcontainers"
 # Where the pods behind a Service come from: (group, plural), pods that belong to nobody last.
 _WORKLOADS: Final = (("apps", "deployments"), ("apps", "statefulsets"), ("apps", "daemonsets"), ("apps", "replicasets"),
                      ("", "replicationcontrollers"), ("", "pods"))
@@ -51,9 +55,14 @@ class WindowsLimits:
 
     def handles(self, resource: Resource, operation: str, subresource: str) -> bool:
         key = resource.kind.key
-        return operation in ("CREATE", "UPDATE") and not subresource and (key in _TEMPLATES or key == _SERVICE)
+        if subresource:
+            return key == "/Pod" and subresource == _DEBUGGING
+        return operation in ("CREATE", "UPDATE") and (key in _TEMPLATES or key == _SERVICE)
 
-    def validate(self, attributes: Attributes) -> None:
+    def admit(self, attributes: Attributes) -> None:
+        rounds = attributes.rounds
+        if rounds is not None and rounds.wanted and not rounds.second:
+            return  # there will be another look at what webhooks have made of it
         key = attributes.resource.kind.key
         if key == _SERVICE:
             judgement = self._service(attributes)
@@ -65,7 +74,7 @@ class WindowsLimits:
                     return
             if not possible(spec):
                 return
-            judgement = self._pods(attributes)
+            judgement = self._debugging(attributes) if attributes.subresource else self._pods(attributes)
         if judgement is None:
             return
         for text in judgement.warnings:
@@ -79,6 +88,13 @@ class WindowsLimits:
             attributes.resource.kind.kind, attributes.obj, attributes.old,
             self._storage.objects(services, attributes.namespace) if self._nodes.any else (),
         )
+
+    def _debugging(self, attributes: Attributes) -> Judgement:
+        """Who adds a container to a running pod hears of that container, whoever made the pod."""
+        new, old = ({**pod, "metadata": {}} for pod in (attributes.obj, attributes.old or {}))
+        advisor = self._current()
+        judgement, known = advisor.judge("Pod", new, old), advisor.judge("Pod", old).warnings
+        return judgement._replace(warnings=tuple(text for text in judgement.warnings if text not in known))
 
     def _service(self, attributes: Attributes) -> Judgement | None:
         """Only where Windows nodes are, and only for pods of the namespace that are surely for them."""
