@@ -83,12 +83,15 @@ def test_fields_stay_in_pods_that_may_run_elsewhere() -> None:
 
 # --- laws -------------------------------------------------------------------------------------------------------------------
 
-names = st.sampled_from(["a", "b", "containers", "a.b/c", "on", "x y"])
-values = st.recursive(
-    st.integers(0, 9) | st.sampled_from(["text", "multi\nline\n", "", "true", "# no comment", "a: b"]) | st.none(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
-    max_leaves=10,
-)
+names = st.sampled_from(["a", "b", "containers", "a.b/c", "x y"])
+plain = st.integers(0, 9) | st.sampled_from(["text", "two words"])
+odd = plain | st.sampled_from(["multi\nline\n", "", "true", "# no comment", "a: b", "on"]) | st.none()
+
+
+def trees(leaves: Any) -> Any:
+    return st.dictionaries(names, st.recursive(
+        leaves, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3), max_leaves=10,
+    ), min_size=1, max_size=3)
 
 
 def paths(value: Any, steps: tuple[str | int, ...] = ()) -> Any:
@@ -98,32 +101,50 @@ def paths(value: Any, steps: tuple[str | int, ...] = ()) -> Any:
         yield from paths(inner, (*steps, key))
 
 
-@given(
-    st.dictionaries(names, values, min_size=1, max_size=3), st.sampled_from([None, True, False]), st.sampled_from([2, 4]),
-    st.data(),
-)
-@settings(max_examples=300, deadline=None)
-def test_an_edit_means_its_change_or_is_seen_through(value: dict[str, Any], flow: bool | None, indent: int, data: Any) -> None:
-    text = yaml.safe_dump(value, default_flow_style=flow, indent=indent, sort_keys=False)
-    text = text.replace("\n", "  # why\n", 1) if flow is False and ": " in text.split("\n", 1)[0] and "|" not in text else text
+def changes(value: Any) -> Any:
+    steps = st.sampled_from(list(paths(value)))
+    return st.one_of(
+        steps.map(lambda one: Change("drop", one)),
+        steps.map(lambda one: Change("set", (*one, "new", "deep"), "windows")),
+        steps.map(lambda one: Change("add", one, {"key": "os"})),
+        st.just(Change("set", ("new.key/x",), True)),
+        st.just(Change("add", ("list",), {"key": "os", "value": "windows"})),
+    )
+
+
+def attempt(text: str, value: Any, change: Change) -> tuple[Any, str] | None:
+    """What was meant and what came of it; None when there is nothing to change, or nobody dares."""
     (document,) = documents(Text(text))
     assert isinstance(document, Document) and document.value == value
-    steps = data.draw(st.sampled_from(list(paths(value))))
-    change = data.draw(st.sampled_from([
-        Change("drop", steps), Change("set", (*steps, "new", "deep"), "windows"), Change("set", ("new.key/x",), True),
-        Change("add", ("list",), {"key": "os", "value": "windows"}), Change("add", steps, {"key": "os"}),
-    ]))
     try:
         wanted = changed(value, change)
     except (KeyError, IndexError, TypeError, AttributeError):
-        return
+        return None
     made = edit(document, (), change)
-    if made is None:
-        return
-    after = list(documents(Text(text[:made.start] + made.text + text[made.end:])))
-    # What comes out may be refused when it is compared, but simple cases must come out right.
-    right = len(after) == 1 and isinstance(after[0], Document) and after[0].value == wanted
-    assert right or flow is None or "\n\n" in text or any(word in text for word in ("? ", "|", "null")), (text, change, made)
+    return (wanted, text[:made.start] + made.text + text[made.end:]) if made is not None else None
+
+
+@given(trees(plain), st.booleans(), st.sampled_from([2, 4]), st.booleans(), st.data())
+@settings(max_examples=300, deadline=None)
+def test_an_edit_means_its_change(value: dict[str, Any], flow: bool, indent: int, comments: bool, data: Any) -> None:
+    text = yaml.safe_dump(value, default_flow_style=flow, indent=indent, sort_keys=False, width=10**6)
+    if comments and not flow:
+        text = "# above\n" + text.replace("\n", "  # beside\n  # below\n")
+    change = data.draw(changes(value))
+    done = attempt(text, value, change)
+    if done is not None:
+        wanted, after = done
+        (document,) = documents(Text(after))
+        assert isinstance(document, Document) and document.value == wanted, (text, change, after)
+        if comments and not flow and change.verb != "drop":
+            assert after.count("#") == text.count("#")
+
+
+@given(trees(odd), st.sampled_from([None, True, False]), st.data())
+@settings(max_examples=200, deadline=None)
+def test_whatever_the_text_nothing_fails(value: dict[str, Any], flow: bool | None, data: Any) -> None:
+    """What comes out may be wrong here: who makes edits compares, and throws such away."""
+    attempt(yaml.safe_dump(value, default_flow_style=flow, sort_keys=False), value, data.draw(changes(value)))
 
 
 @given(st.lists(st.sampled_from(["hostPID: true", "hostIPC: true", "shareProcessNamespace: true", "hostname: x"]),
