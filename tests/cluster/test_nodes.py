@@ -40,10 +40,14 @@ def test_a_row_of_the_file_can_stand_for_many() -> None:
     assert nodes.kubelet_version(CONFIG, control_plane) == "v1.20.15"
 
 
+@pytest.mark.windows("OS-07", "OS-16", "OS-17", "OS-22", "OS-27", "FLAG-12", "WIN-OS-002", "WIN-OS-003", "WIN-OS-011")
 @pytest.mark.parametrize(("row", "words"), [
     ({"name": "a", "os": "plan9"}, "unknown operating system 'plan9'"),
     ({"name": "A"}, "cannot be the name"),
     ({"name": "a", "os": "windows", "build": 1}, "unknown Windows build 1"),
+    ({"name": "a", "os": "windows", "build": 17134}, "unknown Windows build 17134"),
+    ({"name": "a", "os": "windows", "build": 16299}, "unknown Windows build 16299"),
+    ({"name": "a", "os": "windows", "role": "control-plane"}, "the control plane runs on Linux"),
     ({"name": "a", "build": 17763}, "only Windows nodes have a build"),
     ({"name": "a", "runtime": "rkt"}, "unknown runtime 'rkt'"),
     ({"name": "a", "kubeletVersion": "1.21"}, "it must not be newer"),
@@ -60,6 +64,32 @@ def test_what_cannot_be_is_refused_with_the_reason(row: dict[str, Any], words: s
     with pytest.raises(ClusterError) as caught:
         nodes.from_file(CONFIG, [row])
     assert words in caught.value.message
+
+
+@pytest.mark.windows("RES-11", "RES-18", "FLAG-01", "FLAG-02")
+def test_reservations_as_the_guide_to_windows_spells_them() -> None:
+    rows: list[Any] = [{"name": "w", "os": "windows", "kubeletReserve": {"memory": "1Gi"}, "systemReserve": {"cpu": "500m"}}]
+    [node] = nodes.from_file(CONFIG, rows)
+    assert (node.kube_reserved, node.system_reserved) == ({"memory": "1Gi"}, {"cpu": "500m"})
+
+
+@pytest.mark.windows("RT-01", "RT-03", "RT-06", "RT-08", "TRB-111", "WIN-RUN-001")
+@pytest.mark.parametrize(("release", "docker", "pause", "containerd"), [
+    ("1.14", "18.9.9", "mcr.microsoft.com/k8s/core/pause:1.2.0", False),
+    ("1.17", "19.3.14", "mcr.microsoft.com/oss/kubernetes/pause:1.4.1", False),
+    ("1.18", "19.3.14", "mcr.microsoft.com/oss/kubernetes/pause:1.4.1", True),
+    ("1.20", "19.3.14", "mcr.microsoft.com/oss/kubernetes/pause:1.4.1", True),
+])  # fmt: skip
+def test_what_windows_nodes_of_a_release_have(release: str, docker: str, pause: str, containerd: bool) -> None:
+    config = replace(CONFIG, release=release)
+    [node] = nodes.from_file(config, [{"name": "w", "os": "windows"}])
+    assert (node.runtime, node.runtime_version, nodes.pause_image(config, node)) == ("docker", docker, pause)
+    asked: list[Any] = [{"name": "w", "os": "windows", "runtime": "containerd"}]
+    if containerd:
+        assert nodes.from_file(config, asked)[0].runtime_version == "1.4.3"
+    else:
+        with pytest.raises(ClusterError, match="cannot have containerd"):
+            nodes.from_file(config, asked)
 
 
 def test_two_nodes_cannot_have_one_name() -> None:

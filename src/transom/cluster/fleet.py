@@ -305,7 +305,7 @@ class Fleet:
         return Machine(spec, host, runtime, network)
 
     def _pause_image(self, spec: NodeSpec) -> str:
-        return spec.pause_image or default_pause_image(spec.build)
+        return specs.pause_image(self._config, spec) or default_pause_image(spec.build)
 
     def _kubelet(self, machine: Machine) -> tuple[Kubelet, EventRecorder]:
         spec = machine.spec

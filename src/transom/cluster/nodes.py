@@ -15,13 +15,14 @@ from transom.cluster.config import RELEASES, ClusterConfig
 from transom.cluster.errors import ClusterError
 from transom.kit.files import write_atomic
 from transom.machinery.quantity import QuantityError, parse
-from transom.windows import builds
+from transom.windows import builds, releases
 
 DEFAULT_BUILD = builds.DEFAULT.number
 NODE_BUILDS = tuple(number for number in builds.BUILDS if 17763 <= number <= 20348)  # that nodes are made of
 NETWORK_MODES = ("l2bridge", "l2tunnel", "overlay", "transparent", "nat")
 # Runtime -> the version a node has when none is named.
 RUNTIMES = {"docker": "19.3.14", "containerd": "1.4.3"}
+_OLD_DOCKER = "18.9.9"  # of Windows nodes of the first releases
 PRIORITY_CLASSES = tuple(
     f"{name}_PRIORITY_CLASS" for name in ("IDLE", "BELOW_NORMAL", "NORMAL", "ABOVE_NORMAL", "HIGH", "REALTIME")
 )
@@ -91,8 +92,10 @@ def settle(config: ClusterConfig, nodes: Iterable[NodeSpec], taken: Iterable[int
             node = replace(node, number=free)
             used.add(free)
         runtime = node.runtime or ("docker" if node.windows else "containerd")
+        old = node.windows and runtime == "docker" and _facts(config, node).docker == "18.09"
+        version = node.runtime_version or (_OLD_DOCKER if old else RUNTIMES[runtime])
         out.append(replace(
-            node, runtime=runtime, runtime_version=node.runtime_version or RUNTIMES[runtime],
+            node, runtime=runtime, runtime_version=version,
             build=(node.build or DEFAULT_BUILD) if node.windows else 0,
         ))
     if len(out) > _MOST_NODES:
@@ -110,6 +113,8 @@ def _check(config: ClusterConfig, node: NodeSpec) -> None:
         raise refuse(f"unknown operating system {node.os!r}", "choose linux or windows")
     if node.windows and node.build and node.build not in NODE_BUILDS:
         raise refuse(f"unknown Windows build {node.build}", f"choose one of {', '.join(map(str, NODE_BUILDS))}")
+    if node.windows and _CONTROL_PLANE_LABELS.keys() & node.labels.keys():
+        raise refuse("the control plane runs on Linux", "make it a worker, or a Linux node")
     if not node.windows and node.build:
         raise refuse("only Windows nodes have a build", "leave it out, or set os: windows")
     if node.runtime and node.runtime not in RUNTIMES:
@@ -130,6 +135,22 @@ def _check(config: ClusterConfig, node: NodeSpec) -> None:
         except QuantityError as problem:
             raise refuse(f"{name}: {problem}", 'write a quantity, for example "8Gi"') from problem
     _check_skew(config, node, refuse)
+    if node.windows and node.runtime:
+        _check_runtime(config, node, refuse)
+
+
+def _check_runtime(config: ClusterConfig, node: NodeSpec, refuse: Any) -> None:
+    """Which runtimes Windows nodes can have depends on the kubelet's release."""
+    facts = _facts(config, node)
+    if node.runtime not in facts.runtimes():
+        raise refuse(
+            f"a Windows node of {releases.text(facts.release)} cannot have {node.runtime}",
+            f"choose {' or '.join(facts.runtimes())}",
+        )
+
+
+def _facts(config: ClusterConfig, node: NodeSpec) -> releases.Facts:
+    return releases.facts(releases.parse(kubelet_version(config, node)))
 
 
 def _check_skew(config: ClusterConfig, node: NodeSpec, refuse: Any) -> None:
@@ -155,6 +176,14 @@ def kubelet_version(config: ClusterConfig, node: NodeSpec) -> str:
     return "v" + text
 
 
+def pause_image(config: ClusterConfig, node: NodeSpec) -> str:
+    """That of the kubelet's release if there is one for the node's build; "" for the usual one of the build."""
+    if node.pause_image or not node.windows:
+        return node.pause_image
+    usual = _facts(config, node).pause
+    return usual if node.build in releases.PAUSE_BUILDS.get(usual, ()) else ""
+
+
 # ---- the cluster file ------------------------------------------------------------------------------------------------
 
 _FILE_FIELDS = {  # as the file spells them
@@ -164,6 +193,8 @@ _FILE_FIELDS = {  # as the file spells them
     "systemReserved": "system_reserved", "evictionHard": "eviction_hard", "evictionSoft": "eviction_soft",
     "evictionSoftGracePeriod": "eviction_soft_grace_period", "featureGates": "feature_gates",
     "priorityClass": "priority_class", "pauseImage": "pause_image", "maxPods": "max_pods", "staticPods": "static_pods",
+    # As the guide to Windows spells the kubelet's flags:
+    "kubeletReserve": "kube_reserved", "systemReserve": "system_reserved",
 }  # fmt: skip
 _MAPS = ("labels", "kube_reserved", "system_reserved", "eviction_hard", "eviction_soft", "eviction_soft_grace_period",
          "feature_gates")  # fmt: skip

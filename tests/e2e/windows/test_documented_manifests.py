@@ -30,6 +30,7 @@ def linux_client(place: Place) -> str:
     return "client"
 
 
+@pytest.mark.windows("OS-02", "OS-04", "OS-10")
 def test_nodes_of_both_systems_are_ready(place: Place) -> None:
     rows = {row["NAME"]: row for row in columns(place("get", "nodes", "--output", "wide"))}
     assert {row["STATUS"] for row in rows.values()} == {"Ready"}
@@ -39,6 +40,7 @@ def test_nodes_of_both_systems_are_ready(place: Place) -> None:
     assert set(chosen.split()) == {f"node/{name}" for name in WINDOWS_NODES}
 
 
+@pytest.mark.windows("CTL-01", "CTL-02", "CTL-04", "SVC-03")
 def test_web_server_behind_a_node_port(place: Place) -> None:
     place.apply("win-webserver")
     place.ready("deployment/win-webserver")
@@ -148,6 +150,7 @@ def test_an_image_of_another_build_does_not_start(place: Place) -> None:
     )
 
 
+@pytest.mark.windows("CTL-06")
 def test_one_pod_on_every_windows_node(place: Place) -> None:
     place.apply("daemonset")
     place.ready("daemonset/my-daemonset")
@@ -221,6 +224,7 @@ def test_the_annotation_for_hyper_v_does_no_harm(place: Place) -> None:
     assert len(place.pods("app=iis")) == 3
 
 
+@pytest.mark.windows("CTL-07")
 def test_job(place: Place) -> None:
     place.apply("job")
     place("wait", "--for=condition=Complete", "job/sum", "--timeout=90s", timeout=120)
@@ -231,6 +235,7 @@ def test_job(place: Place) -> None:
     assert place("logs", "job/sum").split() == ["5050"]
 
 
+@pytest.mark.windows("CTL-08")
 def test_cron_job(place: Place) -> None:
     place.apply("cronjob")
     (row,) = columns(place("get", "cronjob", "hello"))
@@ -240,6 +245,7 @@ def test_cron_job(place: Place) -> None:
     assert place("logs", "job/now").splitlines()[1].rstrip() == "Hello from the Kubernetes cluster"
 
 
+@pytest.mark.windows("CTL-05")
 def test_stateful_set(place: Place) -> None:
     place.apply("statefulset")
     place.ready("statefulset/web")

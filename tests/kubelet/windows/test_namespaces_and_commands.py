@@ -279,3 +279,19 @@ def test_the_token_of_the_service_account_and_its_path(node: Any, flavour: str) 
         assert await said(node, pod, "type C:\\var\\run\\secrets\\x\\labels") == "p"
 
     node("windows", scenario, flavour=flavour)
+
+
+# ---- fields of later releases ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.windows("WIN-API-004", "WIN-API-005")
+def test_fields_that_1_20_does_not_know_are_dropped(node: Any) -> None:
+    async def scenario(node: Node) -> None:
+        context = {"windowsOptions": {"hostProcess": True, "runAsUserName": "ContainerUser"}}
+        await node.create("p", os={"name": "windows"}, containers=[container(securityContext=context)])
+        pod = await running(node)
+        assert "os" not in pod["spec"]
+        assert pod["spec"]["containers"][0]["securityContext"] == {"windowsOptions": {"runAsUserName": "ContainerUser"}}
+        assert await said(node, pod, "echo %COMPUTERNAME%") != "NODE1"  # it is no process of the node
+
+    node("windows", scenario)
