@@ -47,7 +47,7 @@ images:
 )
 ROOT = (
     "container's runAsUser ({}) which will be regarded as root identity and will break non-root policy "
-    '(pod: "p_default({})", container: c)'
+    '(pod: "{}_default({})", container: c)'
 )
 
 
@@ -130,27 +130,27 @@ def test_accounts_that_the_container_does_not_have(node: Any, flavour: str, reas
     node("windows", scenario, flavour=flavour, runtime={"catalogue": IMAGES})
 
 
+BAD_NAMES = [
+    ("", "runAsUserName cannot be an empty string"),
+    ("a\x07b", "runAsUserName cannot contain control characters"),
+    ("a\\b\\c", "runAsUserName cannot contain more than one backslash"),
+    ("\\user", "runAsUserName's Domain doesn't match the NetBios nor the DNS format"),
+    ("D" * 256 + "\\user", "runAsUserName's Domain length must be under 256 characters"),
+    ("DOMAIN\\", "runAsUserName's User cannot be empty"),
+    ("u" * 105, "runAsUserName's User length must not be longer than 104 characters"),
+    ("...", "runAsUserName's User cannot contain only periods or spaces"),
+    ("a:b", 'runAsUserName\'s User cannot contain the following characters: "/\\:;|=,+*?<>@[]'),
+]
+
+
 @pytest.mark.windows("SEC-04")
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("", "runAsUserName cannot be an empty string"),
-        ("a\x07b", "runAsUserName cannot contain control characters"),
-        ("a\\b\\c", "runAsUserName cannot contain more than one backslash"),
-        ("\\user", "runAsUserName's Domain doesn't match the NetBios nor the DNS format"),
-        ("D" * 256 + "\\user", "runAsUserName's Domain length must be under 256 characters"),
-        ("DOMAIN\\", "runAsUserName's User cannot be empty"),
-        ("u" * 105, "runAsUserName's User length must not be longer than 104 characters"),
-        ("...", "runAsUserName's User cannot contain only periods or spaces"),
-        ("a:b", 'runAsUserName\'s User cannot contain the following characters: "/\\:;|=,+*?<>@[]'),
-    ],
-)
-def test_names_that_cannot_be_users_are_refused(node: Any, name: str, text: str) -> None:
+def test_names_that_cannot_be_users_are_refused(node: Any) -> None:
     async def scenario(node: Node) -> None:
-        with pytest.raises(ApiError) as refused:
-            await node.create("p", containers=[container(securityContext=user(name))])
-        assert text in str(refused.value)
-        assert "spec.containers[0].securityContext.windowsOptions.runAsUserName: Invalid value" in str(refused.value)
+        for name, text in BAD_NAMES:
+            with pytest.raises(ApiError) as refused:
+                await node.create("p", containers=[container(securityContext=user(name))])
+            assert text in str(refused.value)
+            assert "spec.containers[0].securityContext.windowsOptions.runAsUserName: Invalid value" in str(refused.value)
 
     node("windows", scenario)
 
@@ -211,19 +211,17 @@ def test_run_as_user_fails_before_1_20(node: Any, version: str) -> None:
         ("example.com/admin", "ContainerUser", None),
     ],
 )
-@pytest.mark.parametrize("whole", [True, False])
-def test_run_as_non_root_forbids_container_administrator(
-    node: Any, image: str, own: str | None, shown: str | None, whole: bool
-) -> None:
+def test_run_as_non_root_forbids_container_administrator(node: Any, image: str, own: str | None, shown: str | None) -> None:
     async def scenario(node: Node) -> None:
         context = {"runAsNonRoot": True, **(user(own) if own else {})}
-        more = {"securityContext": context} if whole else {}
-        await node.create("p", **more, containers=[container(image=image, **({} if whole else {"securityContext": context}))])
-        if shown is None:
-            await running(node)
-            return
-        text = await waiting(node, "CreateContainerConfigError")
-        assert text == ROOT.format(shown, (await node.pod("p"))["metadata"]["uid"])
+        await node.create("p", securityContext=context, containers=[container(image=image)])
+        await node.create("q", containers=[container(image=image, securityContext=context)])
+        for name in ("p", "q"):
+            if shown is None:
+                await running(node, name)
+                continue
+            text = await waiting(node, "CreateContainerConfigError", name)
+            assert text == ROOT.format(shown, name, (await node.pod(name))["metadata"]["uid"])
 
     node("windows", scenario, runtime={"catalogue": IMAGES})
 
@@ -272,16 +270,17 @@ LINUX_ONLY = {
     "WIN-SEC-008", "WIN-SEC-009", "WIN-SEC-012", "WIN-API-001",
 )  # fmt: skip
 @flavours
-@pytest.mark.parametrize("what", LINUX_ONLY)
-def test_fields_of_a_container_that_only_linux_knows_are_ignored(node: Any, flavour: str, what: str) -> None:
+def test_fields_of_a_container_that_only_linux_knows_are_ignored(node: Any, flavour: str) -> None:
     async def scenario(node: Node) -> None:
-        await node.create("p", containers=[container(securityContext=LINUX_ONLY[what])])
-        await node.create("q", containers=[container()])
-        pod, plain = await running(node), await running(node, "q")
-        told_so, usual = config(node, pod), config(node, plain)
-        assert told_so.linux is None and told_so.windows == usual.windows  # nothing of it reaches the runtime
+        await node.create("plain", containers=[container()])
+        usual = config(node, await running(node, "plain"))
+        for what, context in LINUX_ONLY.items():
+            await node.create(what, containers=[container(securityContext=context)])
+            pod = await running(node, what)
+            told_so = config(node, pod)
+            assert told_so.linux is None and told_so.windows == usual.windows, what  # nothing of it reaches the runtime
+            assert await said(node, pod, "echo %USERNAME%") == "ContainerAdministrator"
         assert not await warnings(node)  # and nobody is told
-        assert await said(node, pod, "echo %USERNAME%") == "ContainerAdministrator"
 
     node("windows", scenario, flavour=flavour)
 
