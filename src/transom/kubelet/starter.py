@@ -26,6 +26,8 @@ from transom.runtime.api import Container, Image, RuntimeFailure, Sandbox, Sandb
 
 log = logging.getLogger("transom.kubelet")
 
+_SHORT_WORDS_UNTIL = (1, 16)  # "Failed create pod sandbox"
+
 
 class _Place(NamedTuple):
     """Where a container starts."""
@@ -101,7 +103,8 @@ class Starter:
                 self._env.host.files.mkdir(config.log_directory, 0o755)
                 sandbox_id = await runtime.run_sandbox(config, await self._builder.runtime_handler(pod))
             except (ContainerFailure, RuntimeFailure, OSError) as failure:
-                self._tell(pod, WARNING, "FailedCreatePodSandBox", f"Failed to create pod sandbox: {failure}")
+                verb = "create" if self._env.config.release <= _SHORT_WORDS_UNTIL else "to create"
+                self._tell(pod, WARNING, "FailedCreatePodSandBox", f"Failed {verb} pod sandbox: {failure}")
                 return None
         sandbox = next((s for s in runtime.sandboxes(uid_of(pod)) if s.id == sandbox_id), None)
         if sandbox is None:

@@ -38,17 +38,18 @@ IIS = "mcr.microsoft.com/windows/servercore/iis:windowsservercore-ltsc2019"
 
 
 @pytest.mark.windows("API-33", "LNET-05", "WIN-POD-002")
-def test_host_network_fails_with_docker(node: Any) -> None:
+@pytest.mark.parametrize(("version", "words"), [("v1.20.15", "Failed to create"), ("v1.14.10", "Failed create")])
+def test_host_network_fails_with_docker(node: Any, version: str, words: str) -> None:
     async def scenario(node: Node) -> None:
         await node.create("p", hostNetwork=True, containers=[container()])
         await node.settle(20)
         assert state(await node.pod("p")) == {"waiting": {"reason": "ContainerCreating"}}
         assert (await told(node, "FailedCreatePodSandBox"))[0] == (
-            'Failed to create pod sandbox: rpc error: code = Unknown desc = failed to start sandbox container for pod "p": '
+            f'{words} pod sandbox: rpc error: code = Unknown desc = failed to start sandbox container for pod "p": '
             "Error response from daemon: network host not found"
         )
 
-    node("windows", scenario)
+    node("windows", scenario, version=version)
 
 
 @pytest.mark.windows("API-33", "LNET-05", "WIN-POD-003")
