@@ -129,7 +129,7 @@ def test_managed_service_accounts_are_for_those_who_may_use_them(place: Place, d
         said = place.refused("run", "p", "--image=mcr.microsoft.com/windows/nanoserver:1809", f"--overrides={wanted}")
     finally:
         default_place("delete", "gmsacredentialspecs", "gmsa-webapp1")
-    assert said.strip() == (
+    assert said.strip().splitlines()[-1] == (
         'Error from server: admission webhook "admission-webhook.windows-gmsa.sigs.k8s.io" denied the request: service '
         'account "default" is not authorized to `use` GMSA cred spec "gmsa-webapp1"'
     )
