@@ -53,7 +53,7 @@ def test_objects_and_nodes() -> None:
     })
     report = lint(Reading(), of_nodes(live.nodes), Config(), live.objects)
     assert [(f.id, f.obj.title if f.obj else "", f.nodes, f.source.name) for f in report.findings] == [
-        ("WIN-POD-002", "Pod n/a", ("win",), "prod"), ("WIN-POD-002", "CronJob c", ("win",), "prod")]
+        ("WIN-POD-002", "CronJob c", ("win",), "prod"), ("WIN-POD-002", "Pod n/a", ("win",), "prod")]
     assert live.notes == ["configmaps left out: you may not list them"]
 
 

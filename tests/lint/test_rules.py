@@ -126,3 +126,13 @@ def test_findings_need_no_document() -> None:
     obj = of_cluster(Source("cluster", Text(""), "cluster"), "", "Pod", value)
     (finding,) = findings(Scene("cluster", [obj], described(), {}.get))
     assert (finding.id, finding.path, finding.place, finding.span) == ("WIN-POD-004", "spec.hostPID", (0, 0), None)
+
+
+def test_the_page_lists_lints_own_ids() -> None:
+    import re
+    from pathlib import Path
+
+    from transom.lint.engine import NOT_YAML
+
+    page = (Path(__file__).parents[2] / "docs" / "lint.md").read_text()
+    assert re.findall(r"^\| (WIN-LINT-\d+) \|", page, re.MULTILINE) == sorted({NOT_YAML.id, *OWN})

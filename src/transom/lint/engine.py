@@ -61,8 +61,14 @@ def lint(reading: Reading, landscape: Landscape, config: Config, live: Iterable[
         report.findings += findings(scene)
     report.findings = [one for one in report.findings if _wanted(one, config, ignores, report)]
     order = {id(source): i for i, source in enumerate(reading.sources)}
-    report.findings.sort(key=lambda one: (order.get(id(one.source), -1), one.span or Span(0, 0), -RANK[one.severity], one.id))
+    report.findings.sort(key=lambda one: (order.get(id(one.source), -1), *_rank(one)))
     return report
+
+
+def _rank(finding: Finding) -> tuple[Span, str, int, str]:
+    """In the order of the text; what has none, object by object."""
+    title = finding.obj.title if finding.span is None and finding.obj is not None else ""
+    return finding.span or Span(0, 0), title, -RANK[finding.severity], finding.id
 
 
 def _objects(source: Source, report: Report) -> list[Object]:
