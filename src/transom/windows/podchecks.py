@@ -153,7 +153,7 @@ def secret_files(pod: Subject) -> Iterator[Shown]:
 
 def _sub_paths(spec: Mapping[str, Any], sources: tuple[str, ...]) -> Iterator[tuple[Steps, str]]:
     """Mounts of parts of volumes that hold single files."""
-    held = {inner(v, "name") for v in listed(spec.get("volumes")) if any(inner(v, source) for source in sources)}
+    held = [inner(v, "name") for v in listed(spec.get("volumes")) if any(inner(v, source) for source in sources)]
     for steps, container in containers(spec) if held else ():
         for i, mount in enumerate(listed(container.get("volumeMounts"))):
             key = next((key for key in ("subPath", "subPathExpr") if inner(mount, key)), "")

@@ -77,4 +77,4 @@ def _fingerprint(finding: Finding) -> str:
 
 def _uri(name: str) -> str:
     path = PurePath(name)
-    return path.as_uri() if path.is_absolute() else quote(path.as_posix(), safe="/<>")
+    return path.as_uri() if path.is_absolute() else quote(path.as_posix())

@@ -33,7 +33,7 @@ def _places(workload: Workload) -> list[Steps]:
         ((*steps, *_USER), inner(container, *_USER)) for steps, container in workload.containers()
         if steps[-2] != "ephemeralContainers"
     ]
-    same = len({user for _, user in found}) == 1 and isinstance(found[0][1], int)
+    same = bool(found) and isinstance(found[0][1], int) and all(user == found[0][1] for _, user in found)
     return [steps for steps, _ in found] if same and inner(workload.spec, *_USER) is None else []
 
 

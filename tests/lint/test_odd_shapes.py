@@ -1,0 +1,56 @@
+"""Whatever stands where something else should stand, nothing fails: every value of the cases is put in for by odd ones."""
+
+from __future__ import annotations
+
+import json
+from itertools import product
+from typing import Any
+
+import pytest
+import yaml
+from tests.lint.helpers import source
+from tests.lint.test_cases import CASES
+from tests.lint.test_fixes import paths
+
+from transom.lint.config import Config
+from transom.lint.engine import lint
+from transom.lint.fixes.apply import mend
+from transom.lint.fixes.values import changed, inside
+from transom.lint.sources import Reading
+from transom.windows.landscape import described, of_nodes
+
+ODD: tuple[Any, ...] = (None, 5, "x", [], {}, [None, {"name": 7}], {"a": None}, True)
+
+
+@pytest.mark.parametrize("name", ["security", "storage-docker", "services", "commands", "policies", "host-process"])
+def test_odd_values(name: str) -> None:
+    documents = list(yaml.safe_load_all((CASES / f"{name}.yaml").read_text()))
+    live = of_nodes([{"metadata": {}, "status": {"nodeInfo": {"operatingSystem": "windows"}}}])
+    for i, document in enumerate(documents):
+        for n, (steps, odd) in enumerate(product(paths(document), ODD)):
+            whole = [*documents[:i], _put(document, steps, odd), *documents[i + 1:]]
+            text = "\n---\n".join(json.dumps(one) for one in whole)
+            lint(Reading([source(text)]), live if n % 3 == 0 else described(release=(1, 25)), Config())
+
+
+def test_odd_values_can_be_mended() -> None:
+    (document,) = yaml.safe_load_all((CASES / "security.yaml").read_text())
+    for n, steps in enumerate(paths(document)):
+        text = yaml.safe_dump(_put(document, steps, ODD[n % len(ODD)]), sort_keys=False)
+        one = source(text)
+        mend([one], lambda one=one: lint(Reading([one]), described(), Config()).findings)  # type: ignore[misc]
+        assert yaml.safe_load(one.text.text) is not None
+
+
+def _put(document: Any, steps: tuple[str | int, ...], value: Any) -> Any:
+    whole = json.loads(json.dumps(document))
+    inside(whole, steps[:-1])[steps[-1]] = value
+    return whole
+
+
+def test_changes_are_made_to_copies() -> None:
+    from transom.lint.findings import Change
+
+    value = {"a": {"b": 1, "c": 2}}
+    assert changed(value, Change("drop", ("a", "b"))) == {"a": {"c": 2}}
+    assert value == {"a": {"b": 1, "c": 2}}
