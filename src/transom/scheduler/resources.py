@@ -7,35 +7,14 @@ of a RuntimeClass comes on top. Pure functions on objects.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import NamedTuple
 
 from transom.machinery import quantity
 from transom.machinery.objects import Object
-from transom.machinery.validation.names import is_qualified_name
+from transom.machinery.resourcenames import CPU, EPHEMERAL, MEMORY, PODS, amount, is_scalar
 
-CPU, MEMORY, EPHEMERAL, PODS = "cpu", "memory", "ephemeral-storage", "pods"
 # What a container without a request counts as when nodes are scored: a pod without requests still costs something.
 DEFAULT_CPU, DEFAULT_MEMORY = 100, 200 * 1024 * 1024
-_NATIVE = "kubernetes.io/"
-
-
-@lru_cache(maxsize=1024)
-def is_extended(name: str) -> bool:
-    if "/" not in name or _NATIVE in name or name.startswith("requests."):
-        return False
-    return not is_qualified_name("requests." + name)
-
-
-@lru_cache(maxsize=1024)
-def is_scalar(name: str) -> bool:
-    """Resources beyond the four everybody knows: extended ones, huge pages, volumes that can be attached."""
-    return is_extended(name) or name.startswith(("hugepages-", "attachable-volumes-")) or _NATIVE in name
-
-
-def amount(name: str, text: str | int | float) -> int:
-    parsed = quantity.parse(text)
-    return parsed.milli_value() if name == CPU else parsed.value()
 
 
 class Requests(NamedTuple):

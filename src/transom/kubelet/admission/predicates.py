@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from transom.kubelet.admission.requests import CPU, EPHEMERAL, MEMORY, PODS, Asked, amounts, conflict, is_extended
+from transom.kubelet.admission.requests import Asked, amounts, conflict
 from transom.machinery import quantity
 from transom.machinery.objects import Object
+from transom.machinery.resourcenames import CPU, EPHEMERAL, MEMORY, PODS, is_extended
 from transom.machinery.selectors import DOES_NOT_EXIST, EXISTS, GREATER, IN, LESS, NOT_IN, Requirement
 
 _OPERATORS = {

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from transom.kubelet.admission.predicates import Insufficient
-from transom.kubelet.admission.requests import CPU, MEMORY, preempted
+from transom.kubelet.admission.requests import preempted
 from transom.kubelet.labels import is_mirror, is_static
 from transom.machinery.objects import Object
 from transom.machinery.podutil import qos_class
+from transom.machinery.resourcenames import CPU, MEMORY
 
 MESSAGE = "Preempted in order to admit critical pod"
 REASON = "Preempting"

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import NamedTuple
 
 from transom.machinery import quantity
 from transom.machinery.objects import Object
-from transom.machinery.validation.names import is_qualified_name
+from transom.machinery.resourcenames import CPU, EPHEMERAL, MEMORY, PODS, amount, is_scalar
 
-CPU, MEMORY, EPHEMERAL, PODS = "cpu", "memory", "ephemeral-storage", "pods"
 _PLAIN = (CPU, MEMORY, EPHEMERAL)
-_NATIVE = "kubernetes.io/"
 _ANY = "0.0.0.0"
 
 
@@ -29,23 +26,8 @@ class Asked(NamedTuple):
     ports: tuple[HostPort, ...] = ()
 
 
-@lru_cache(maxsize=1024)
-def is_extended(name: str) -> bool:
-    if "/" not in name or _NATIVE in name or name.startswith("requests."):
-        return False
-    return not is_qualified_name("requests." + name)
-
-
-@lru_cache(maxsize=1024)
 def _counts(name: str) -> bool:
-    return (
-        name in _PLAIN or is_extended(name) or name.startswith(("hugepages-", "attachable-volumes-")) or _NATIVE in name
-    )
-
-
-def amount(name: str, text: str) -> int:
-    parsed = quantity.parse(text)
-    return parsed.milli_value() if name == CPU else parsed.value()
+    return name in _PLAIN or is_scalar(name)
 
 
 def amounts(resources: Mapping[str, str] | None) -> dict[str, int]:

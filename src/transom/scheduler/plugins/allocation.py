@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from transom.machinery.objects import Object
+from transom.machinery.resourcenames import CPU, EPHEMERAL, MEMORY, is_scalar
 from transom.scheduler.arrays import Ints, Rows
 from transom.scheduler.framework import ConfigError
 from transom.scheduler.pods import Shape
-from transom.scheduler.resources import CPU, EPHEMERAL, MEMORY, is_scalar, score_request
+from transom.scheduler.resources import score_request
 from transom.scheduler.snapshot import Snapshot
 
 DEFAULT_RESOURCES = ((CPU, 1), (MEMORY, 1))

@@ -7,10 +7,11 @@ from typing import cast
 import numpy as np
 
 from transom.machinery.objects import Object
+from transom.machinery.resourcenames import is_extended
 from transom.machinery.validation.names import is_qualified_name
 from transom.scheduler.arrays import Ints, Mask, Rows
 from transom.scheduler.framework import ConfigError, Cycle, Handle, Verdict, Verdicts, check_args
-from transom.scheduler.resources import Requests, is_extended
+from transom.scheduler.resources import Requests
 from transom.scheduler.snapshot import Snapshot
 
 _IGNORING = -1  # in place of a count: something was requested, though it is ignored
