@@ -42,6 +42,13 @@ def read(path: Path) -> ClusterFile:
     return _checked(path, content)
 
 
+def _placed(path: Path, row: Any) -> Any:
+    """Folders that a node names are found from where the file is."""
+    if isinstance(row, dict) and isinstance(row.get("staticPods"), str):
+        return {**row, "staticPods": str((path.parent / row["staticPods"]).absolute())}
+    return row
+
+
 def _checked(path: Path, content: dict[str, Any]) -> ClusterFile:
     if (content.get("apiVersion"), content.get("kind")) != (API_VERSION, KIND):
         raise ClusterError(
@@ -61,7 +68,7 @@ def _checked(path: Path, content: dict[str, Any]) -> ClusterFile:
     return ClusterFile(
         release=content.get("release"),
         feature_gates=None if gates is None else tuple(f"{k}={str(v).lower()}" for k, v in gates.items()),
-        nodes=content.get("nodes"),
+        nodes=None if content.get("nodes") is None else [_placed(path, row) for row in content["nodes"]],
         scheduler=content.get("scheduler"),
         windows=from_file(content.get("windows") or {}),
         images=None if images is None else (path.parent / images).absolute(),

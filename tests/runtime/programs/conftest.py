@@ -82,6 +82,9 @@ class Processes:
     def remove(self, pid: int) -> None:
         self.entries.pop(pid, None)
 
+    def output(self, pid: int, number: int) -> Callable[[bytes], None] | None:
+        return None
+
     def signal(self, pid: int, name: str) -> bool:
         if pid not in self.entries:
             return False

@@ -66,6 +66,9 @@ class ProcessTable(Protocol):
         """A child of a program, for as long as it wants to show it. Its pid."""
 
     def remove(self, pid: int) -> None: ...
+    def output(self, pid: int, number: int) -> Callable[[bytes], None] | None:
+        """Where the process with this pid writes its standard output (1) or error (2), for others to write there too."""
+
     def signal(self, pid: int, name: Signal) -> bool:
         """False when there is no such process. SIGKILL to a main process ends the container, as does its own reaction
         to another signal; pid 1 never dies of SIGKILL from within its own container on Linux."""

@@ -18,6 +18,8 @@ class Member(Protocol):
 
     @property
     def memory(self) -> int: ...
+    def out(self, data: bytes) -> None: ...
+    def err(self, data: bytes) -> None: ...
     def signalled(self, name: str) -> None: ...
 
 
@@ -85,6 +87,12 @@ class Table:
 
     def remove(self, pid: int) -> None:
         self._children.pop(pid, None)
+
+    def output(self, pid: int, number: int) -> Callable[[bytes], None] | None:
+        member = self._members.get(pid)
+        if member is None:
+            return None
+        return member.err if number == 2 else member.out
 
     def signal(self, pid: int, name: str) -> bool:
         if self.first is not None and pid == self.first.pid:

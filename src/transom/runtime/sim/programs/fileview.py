@@ -85,6 +85,9 @@ class FileView:
             return CallSink(_forget)
         if full == "/dev/full":
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        output = virtual.output(self._context, full) if self._posix else None
+        if output is not None:
+            return CallSink(output)
         if append:
             self.append(full, b"")
         else:

@@ -9,6 +9,7 @@ from transom.hosts.api import Stat
 from transom.runtime.sim.program_api import ProcessEntry, ProgramContext
 
 _DEVICES = ("console", "fd", "full", "null", "ptmx", "random", "stderr", "stdin", "stdout", "tty", "urandom", "zero")
+_OUTPUT = re.compile(r"/proc/(\d+)/fd/([12])")
 _PID_FILE = re.compile(r"/proc/(\d+|self)/([a-z_]+)")
 
 
@@ -87,6 +88,12 @@ def read(context: ProgramContext, path: str) -> bytes | None:
         if entry.pid == pid:
             return _OF_PROCESS[match[2]](context, entry).encode()
     return None
+
+
+def output(context: ProgramContext, path: str) -> Callable[[bytes], None] | None:
+    """Another process's output: what people write to who want a word in a container's log."""
+    match = _OUTPUT.fullmatch(path)
+    return context.processes.output(int(match[1]), int(match[2])) if match is not None else None
 
 
 def stat(context: ProgramContext, path: str) -> Stat | None:

@@ -100,8 +100,6 @@ class Descriptors:
 
     def _open(self, shell: Shell, target: str, append: bool) -> Sink:
         own = _OWN_STREAMS.get(target)
-        if own is None and self._process.pid == 1 and target in ("/proc/1/fd/1", "/proc/1/fd/2"):
-            own = int(target[-1])
         if own is not None and own in self._table:
             return cast(Sink, self._table[own])
         try:
