@@ -114,7 +114,7 @@ class PodSync:
         if not is_host_network(pod) and not self._network_ready(pod):
             return Outcome.SOON
         if is_static(pod):
-            await keep_mirror(self._env.node(), pod, self._pods.mirror_of(pod), self._parts.mirrors)
+            await keep_mirror(self._env.node(), pod, self._pods.mirror_of(pod), self._parts.mirrors, self._env.clock)
         todo = actions.compute(pod, state, self._parts.prober.liveness, self._parts.prober.startup)
         if (todo or worker.resync) and not await self._mount(worker, pod):
             return Outcome.FAILED

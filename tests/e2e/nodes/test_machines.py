@@ -43,6 +43,7 @@ apiVersion: v1
 kind: Pod
 metadata: {name: fixed}
 spec:
+  terminationGracePeriodSeconds: 1
   containers: [{name: c, image: 'busybox:1.32', command: [sleep, '1000']}]
 """
 WORK = """

@@ -19,7 +19,7 @@ apiVersion: batch/v1
 kind: Job
 metadata: {name: pi}
 spec:
-  completions: 3
+  completions: 2
   parallelism: 2
   template:
     spec:
@@ -39,7 +39,7 @@ spec:
       containers: [{name: c, image: 'busybox:1.32', command: [sh, -c, 'exit 9']}]
 """)
     ns("wait", "--for=condition=Complete", "job/pi", "--timeout=30s")
-    assert ns.object("job/pi")["status"]["succeeded"] == 3
+    assert ns.object("job/pi")["status"]["succeeded"] == 2
     assert ns("logs", "job/pi").startswith("3.14159265358979")
     ns("wait", "--for=condition=Failed", "job/fails", "--timeout=30s")
     assert ns.object("job/fails")["status"]["conditions"][0]["reason"] == "BackoffLimitExceeded"
