@@ -59,7 +59,7 @@ class Kubelet:
         containers, images = ContainerGC(env, self._pod, self._sources_ready), ImageGC(env)
         evictions = EvictionManager(
             env, lambda: self.core.pods.active_pods(), self.kill_pod,
-            (lambda: containers.collect(terminated_too=True), images.delete_unused),
+            (lambda: containers.collect(terminated_too=True), images.delete_unused), self.agent.changed,
         )
         source = StaticPods(env, static) if static is not None else static_pods.source(env)
         self.core = Core(

@@ -37,19 +37,22 @@ _RECLAIMABLE = frozenset((NODE_FS, NODE_INODES, IMAGE_FS, IMAGE_INODES))
 
 class EvictionManager:
     __slots__ = (
-        "_active_pods", "_conditions", "_env", "_first_seen", "_kill", "_last_seen", "_limits", "_looked_at", "_met",
-        "_observer", "_reclaim", "_starved",
+        "_active_pods", "_changed", "_conditions", "_env", "_first_seen", "_kill", "_last_seen", "_limits", "_looked_at",
+        "_met", "_observer", "_reclaim", "_starved",
     )
 
     def __init__(
         self, env: Env, active_pods: Callable[[], Sequence[Object]], kill: KillPod,
-        reclaim: Sequence[Callable[[], Awaitable[None]]] = (),
+        reclaim: Sequence[Callable[[], Awaitable[None]]] = (), changed: Callable[[], None] = lambda: None,
     ) -> None:
-        """`reclaim`: what frees disk space, in turn. Raises ValueError for thresholds that make no sense."""
+        """`reclaim`: what frees disk space, in turn. `changed` is told of other conditions at once: while the scheduler does
+        not know of them, it sends pods that are turned away, as fast as they are replaced. Raises ValueError for thresholds
+        that make no sense."""
         self._env = env
         self._active_pods = active_pods
         self._kill = kill
         self._reclaim = reclaim
+        self._changed = changed
         self._limits = thresholds.configured(env.config, env.os)
         self._observer = Observer(env, self._limits)
         self._conditions: tuple[str, ...] = ()
@@ -108,7 +111,10 @@ class EvictionManager:
         self._last_seen |= dict.fromkeys(thresholds.conditions(crossed), now)
         period = self._env.config.eviction_pressure_transition_period
         self._last_seen = {name: at for name, at in self._last_seen.items() if at == now or now - at < period}
+        before = self._conditions
         self._conditions = tuple(name for name, at in self._last_seen.items() if now - at < period)
+        if set(self._conditions) != set(before):
+            self._changed()
         self._met = [limit for limit, since in self._first_seen.items() if now - since >= limit.grace]
 
     async def act(self) -> list[Object]:
