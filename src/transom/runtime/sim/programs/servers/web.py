@@ -82,8 +82,6 @@ def find_page(context: ProgramContext, root: str, path: str, indexes: tuple[str,
                 candidate = files.join(place, index)
                 if files.exists(candidate):
                     return candidate, files.read(candidate)
-                if candidate in DEFAULT_PAGES and not _replaced(files, place):
-                    return candidate, DEFAULT_PAGES[candidate]
             return 403
         return place, files.read(place)
     except FileNotFoundError:
