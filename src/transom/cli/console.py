@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import sys
@@ -168,8 +169,9 @@ def duration(seconds: int | None) -> str:
 
 
 def tell(text: str) -> None:
-    """Progress and notes: for the person, not for the pipe."""
-    print(text, file=sys.stderr, flush=True)
+    """Progress and notes: for the person, not for the pipe. Nobody need listen."""
+    with contextlib.suppress(BrokenPipeError):
+        print(text, file=sys.stderr, flush=True)
 
 
 def failure(message: str, hint: str = "") -> None:
