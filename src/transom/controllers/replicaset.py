@@ -26,7 +26,8 @@ from transom.machinery.selectors import LabelSelector, SelectorError, from_map, 
 
 _WORKERS = 5
 BURST = 500
-_LARGE, _PACE = 100, 0.1
+_LARGE = 100
+_PACE = 0.0005  # seconds for each pod of a large set between two looks at all of them
 _FAILURE = "ReplicaFailure"
 _COUNTS = ("replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas")
 
@@ -96,9 +97,11 @@ class ReplicaSets:
             selector = self._flavour.selector(replica_set)
         except SelectorError:
             return
-        if _settled(replica_set) and self._clock.monotonic() - self._looked.get(key, -_PACE) < _PACE:
-            self._queue.add_after(key, _PACE)
-            return
+        if _settled(replica_set):
+            left = self._looked.get(key, 0.0) + replica_set["spec"]["replicas"] * _PACE - self._clock.monotonic()
+            if key in self._looked and left > 0:
+                self._queue.add_after(key, left)
+                return
         self._looked[key] = self._clock.monotonic()
         satisfied = self._expectations.satisfied(key)
         candidates = (pod for pod in owned_or_orphaned(self._pods, replica_set) if pods.is_active(pod))

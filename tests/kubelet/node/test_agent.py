@@ -128,6 +128,19 @@ def test_the_status_is_written_when_it_changes_and_every_five_minutes(play: Call
     play(scenario)
 
 
+def test_amounts_that_the_api_writes_in_another_way_are_no_change(play: Callable[..., None]) -> None:
+    async def scenario(plane: Plane) -> None:
+        plane.host.hardware = Hardware(disk=100 << 30)
+        plane.agent()
+        await plane.settle()
+        node = await plane.node()
+        assert node["status"]["allocatable"]["ephemeral-storage"] == "96636764k"  # of 96636764000, a tenth as a float
+        await plane.settle(60)
+        assert (await plane.node())["metadata"]["resourceVersion"] == node["metadata"]["resourceVersion"]
+
+    play(scenario)
+
+
 def test_a_network_that_comes_later(play: Callable[..., None]) -> None:
     async def scenario(plane: Plane) -> None:
         plane.runtime.problem = NO_NETWORK

@@ -165,12 +165,16 @@ class NodeStatus:
         capacity.update(self._machine)
         capacity["pods"] = quantity.from_int(allocatable.pods_capacity(self._config, self._host.hardware.cpus))
         left = allocatable.allocatable(capacity, self._reserved)
-        self._told = {k: str(v) for k, v in capacity.items()}, {k: str(v) for k, v in left.items()}
+        # As the API writes them, or each look at the node would find a change.
+        self._told = (
+            {k: str(quantity.parse(str(v))) for k, v in capacity.items()},
+            {k: str(quantity.parse(str(v))) for k, v in left.items()},
+        )
         return self._told
 
     def _images_now(self) -> list[Object]:
         images = self._runtime.images()
-        if images != self._images:
+        if self._images is None or tuple(images) != self._images:
             largest = sorted(images, key=lambda image: (image.size, image.id), reverse=True)[:MAX_IMAGES]
             self._image_list = [
                 {"names": [*image.digests, *image.tags][:_MAX_NAMES], "sizeBytes": image.size} for image in largest
