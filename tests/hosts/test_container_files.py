@@ -123,14 +123,14 @@ def test_the_writable_layer(machine: tuple[LinuxHost | WindowsHost, ContainerFil
     name = "/etc/passwd" if host.style is POSIX else r"C:\Windows\System32\cmd.exe"
     image = container.read(name)
     container.append(name, b"x" * 5000)
-    container.mkdir("/work")
-    container.write("/work/a", b"y" * 10_000)
+    container.mkdir("/prep")
+    container.write("/prep/a", b"y" * 10_000)
     used, inodes = container.layer_usage()
     assert host.disk().used - before == used >= 15_000
     assert inodes >= 4
     other = host.container_files(LINUX_IMAGE if host.style is POSIX else WINDOWS_IMAGE)
     assert other.read(name) == image
-    assert not other.exists("/work")
+    assert not other.exists("/prep")
     container.discard()
     assert host.disk().used == before
     assert container.layer_usage() == (0, 0)

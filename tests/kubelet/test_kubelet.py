@@ -67,12 +67,12 @@ def test_a_pod_comes_and_goes(node: Any, os: str, flavour: str) -> None:
 
 def test_init_containers_prepare_a_volume(node: Any) -> None:
     async def scenario(node: Node) -> None:
-        mount = [{"name": "v", "mountPath": "/work"}]
+        mount = [{"name": "v", "mountPath": "/prep"}]
         await node.create(
             "p", restartPolicy="Never", volumes=[{"name": "v", "emptyDir": {}}],
-            initContainers=[shell("echo hello > /work/x", "one", volumeMounts=mount),
-                            shell("echo world >> /work/x", "two", volumeMounts=mount)],
-            containers=[shell("cat /work/x; echo $HOSTNAME; echo bye > /dev/termination-log", volumeMounts=mount)],
+            initContainers=[shell("echo hello > /prep/x", "one", volumeMounts=mount),
+                            shell("echo world >> /prep/x", "two", volumeMounts=mount)],
+            containers=[shell("cat /prep/x; echo $HOSTNAME; echo bye > /dev/termination-log", volumeMounts=mount)],
         )
         pod = await phase(node, "p", "Succeeded")
         assert log(node, pod) == "hello\nworld\np"

@@ -40,8 +40,8 @@ restartPolicy: Never
 initContainers:
 - name: prepare
   image: busybox:1.32
-  command: [sh, -c, 'echo prepared > /work/f']
-  volumeMounts: [{name: work, mountPath: /work}]
+  command: [sh, -c, 'echo prepared > /prep/f']
+  volumeMounts: [{name: work, mountPath: /prep}]
 containers:
 - name: c
   image: busybox:1.32
@@ -50,7 +50,7 @@ containers:
   - |
     echo $colour $S_password $CPU $MEM $COMBINED $KUBERNETES_SERVICE_PORT
     [ "$IP" = "$(hostname -i)" ] && echo address
-    cat /work/f; cat /given/settings/file.txt; echo; cat /given/password; echo; cat /given/labels; echo
+    cat /prep/f; cat /given/settings/file.txt; echo; cat /given/password; echo; cat /given/labels; echo
     ls /var/run/secrets/kubernetes.io/serviceaccount
     cut -c1-3 /given/token
     echo the end > /dev/termination-log
@@ -62,7 +62,7 @@ containers:
   - {name: MEM, valueFrom: {resourceFieldRef: {resource: requests.memory, divisor: 1Mi}}}
   - {name: COMBINED, value: '$(NODE)/$(colour)'}
   resources: {requests: {memory: 64Mi}, limits: {cpu: 500m}}
-  volumeMounts: [{name: work, mountPath: /work}, {name: all, mountPath: /given}]
+  volumeMounts: [{name: work, mountPath: /prep}, {name: all, mountPath: /given}]
 volumes:
 - {name: work, emptyDir: {}}
 - name: all

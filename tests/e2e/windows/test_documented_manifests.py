@@ -65,7 +65,6 @@ def test_web_server_behind_a_node_port(place: Place) -> None:
     assert TITLE in place.exec(second, "curl.exe", "-s", f"http://{service['CLUSTER-IP']}/")
 
 
-@pytest.mark.xfail(strict=True, reason="the simulated PowerShell knows the guide's listener by its text and runs no other")
 def test_web_server_of_the_same_sort_with_other_names(place: Place) -> None:
     place.apply("own-webserver")
     place.ready("deployment/own-webserver")

@@ -169,6 +169,28 @@ def test_web_server_of_the_documentation(windows) -> None:
         assert b"> http://box/\r\n" in context.output
         assert b"< 200\r\n" in context.output
         context.signal("CTRL_SHUTDOWN_EVENT")
+        await windows.clock.run_for(0.1)
         assert context.code == 0xC000013A
+
+    asyncio.run(main())
+
+
+def test_a_listener_does_what_its_script_says(windows) -> None:
+    script = (
+        "$l = [System.Net.HttpListener]::new(); $l.Prefixes.Add('http://+:8080/'); $l.Start(); "
+        "while ($l.IsListening) { $c = $l.GetContext(); $r = $c.Response; "
+        "if ($c.Request.Url.LocalPath -eq '/end') { $r.Close(); $l.Stop() } else { $r.StatusCode = 418; "
+        "$r.ContentType = 'text/x'; $b = [Text.Encoding]::UTF8.GetBytes($c.Request.HttpMethod); "
+        "$r.OutputStream.Write($b, 0, 2); $r.OutputStream.Close() } }; 'over'"
+    )
+
+    async def main() -> None:
+        context = windows.start("powershell.exe", "-command", script)
+        await windows.clock.run_for(0.1)
+        status, headers, body = await windows.http(8080, "/tea")
+        assert (status, headers["content-type"], body) == (418, "text/x", "GE")
+        assert (await windows.http(8080, "/end"))[0] == 200
+        await windows.clock.run_for(0.1)
+        assert (context.code, context.output) == (0, b"over\r\n")
 
     asyncio.run(main())

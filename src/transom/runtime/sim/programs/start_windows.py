@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from transom.runtime.sim.program_api import Program, ProgramContext
-from transom.runtime.sim.programs.powershell.webserver import direct
 from transom.runtime.sim.programs.process import TaskProgram
 from transom.runtime.sim.programs.servers.table import factory_of_image, generic, program_for
 from transom.runtime.sim.programs.win.launch import find, idle_for
 
 
 def start(context: ProgramContext) -> Program:
-    factory = factory_of_image(context) or program_for(context, context.argv[0]) or direct(context.argv)
+    factory = factory_of_image(context) or program_for(context, context.argv[0])
     if factory is not None:
         return factory(context)
     idle = idle_for(context)

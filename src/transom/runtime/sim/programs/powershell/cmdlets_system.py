@@ -26,6 +26,7 @@ from transom.runtime.sim.programs.powershell.values import (
     truth,
 )
 from transom.runtime.sim.programs.process import Exit
+from transom.runtime.sim.programs.win.network import link_local
 from transom.windows import builds
 
 
@@ -283,21 +284,25 @@ async def _test_connection(call: Call) -> None:
     call.emit(PsObject("TestNetConnectionResult", properties))
 
 
+def _net_adapter(call: Call) -> None:
+    alias = f"vEthernet ({call.process.context.container_id[:8]})"
+    call.emit(PsObject("MSFT_NetAdapter", {
+        "Name": alias, "InterfaceDescription": "Hyper-V Virtual Ethernet Container Adapter", "ifIndex": 30, "Status": "Up",
+    }))  # fmt: skip
+
+
 def _ip_address(call: Call) -> None:
-    for address in call.process.context.ips:
-        family = "IPv6" if ":" in address else "IPv4"
-        call.emit(
-            PsObject(
-                "MSFT_NetIPAddress",
-                {
-                    "IPAddress": address,
-                    "InterfaceIndex": 30,
-                    "InterfaceAlias": f"vEthernet ({call.process.context.container_id[:8]})",
-                    "AddressFamily": family,
-                    "PrefixLength": 24,
-                },
-            )
-        )
+    """The adapter's addresses as Windows orders them: the link's own first."""
+    context = call.process.context
+    alias = f"vEthernet ({context.container_id[:8]})"
+    family = call.text("AddressFamily")
+    for address in ([link_local(context.ips[0])] if context.ips else []) + list(context.ips):
+        version = "IPv6" if ":" in address else "IPv4"
+        if family.lower() in ("", version.lower()):
+            call.emit(PsObject("MSFT_NetIPAddress", {
+                "IPAddress": address, "InterfaceIndex": 30, "InterfaceAlias": alias, "AddressFamily": version,
+                "PrefixLength": 64 if version == "IPv6" else 24,
+            }))  # fmt: skip
 
 
 def _dns_servers(call: Call) -> None:
@@ -550,6 +555,7 @@ CMDLETS = (
     row("Resolve-DnsName", _resolve_dns, "Name Type", "DnsOnly NoHostsFile", "Server"),
     row("Test-NetConnection", _test_connection, "ComputerName", "TraceRoute", "Port CommonTCPPort InformationLevel"),
     row("Test-Connection", _test_connection, "ComputerName", "Quiet", "Count Delay"),
+    row("Get-NetAdapter", _net_adapter, "Name"),
     row("Get-NetIPAddress", _ip_address, "IPAddress", "", "AddressFamily InterfaceAlias"),
     row("Get-DnsClientServerAddress", _dns_servers, "", "", "AddressFamily InterfaceAlias"),
     row("Get-ComputerInfo", _computer_info, "Property"),

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import base64
 
-from transom.runtime.sim.programs import launch
 from transom.runtime.sim.programs.powershell.evaluator import Break, Continue, Evaluator, Return, Thrown
 from transom.runtime.sim.programs.powershell.lexer import IncompleteScript, ParseFault
 from transom.runtime.sim.programs.powershell.parser import parse
 from transom.runtime.sim.programs.powershell.values import PowerShellError
-from transom.runtime.sim.programs.powershell.webserver import recognised
 from transom.runtime.sim.programs.process import Exit, Process
 from transom.runtime.sim.programs.streams import CallSink, Sink
 
@@ -93,10 +91,6 @@ async def _file(process: Process, arguments: list[str]) -> int:
 
 
 async def _script(process: Process, source: str, stay: bool, file: str = "") -> int:
-    factory = recognised(file or source)
-    if factory is not None:
-        result = launch.hosted(factory)(process)
-        return result if isinstance(result, int) else await result
     evaluator = Evaluator(process)
     code = await _run(evaluator, source)
     return await _converse(evaluator) if stay and process.killed is None else code

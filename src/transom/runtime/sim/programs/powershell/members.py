@@ -15,6 +15,7 @@ from time import strptime
 from typing import TYPE_CHECKING, Any
 
 from transom.runtime.sim.programs import netclient
+from transom.runtime.sim.programs.powershell import listener
 from transom.runtime.sim.programs.powershell.operators import format_text, time_span
 from transom.runtime.sim.programs.powershell.values import (
     DateTime,
@@ -147,6 +148,9 @@ _LIST: dict[str, Callable[[list[Any], list[Any]], Any]] = {
 }
 _HASHTABLE: dict[str, Callable[[Hashtable, list[Any]], Any]] = {
     "add": lambda target, a: target.put(a[0], a[1]),
+    "set_item": lambda target, a: target.put(a[0], a[1]),
+    "get_item": lambda target, a: target.find(a[0]),
+    "item": lambda target, a: target.find(a[0]),
     "containskey": lambda target, a: target.has(a[0]),
     "contains": lambda target, a: target.has(a[0]),
     "containsvalue": lambda target, a: a[0] in target.values(),
@@ -177,6 +181,9 @@ def call(evaluator: Evaluator, target: Any, name: str, arguments: list[Any]) -> 
         return PsObject(
             "System.RuntimeType", {"Name": full.rpartition(".")[2], "FullName": full, "BaseType": "System.Object"}, full
         )
+    method = _METHODS.get((target.kind, lower)) if isinstance(target, PsObject) else None
+    if method is not None:
+        return method(evaluator, target, arguments)
     if lower == "dispose" or lower == "close":
         return None
     try:
@@ -197,10 +204,6 @@ def call(evaluator: Evaluator, target: Any, name: str, arguments: list[Any]) -> 
             return time_span(target.moment - arguments[0].moment)
     if isinstance(target, ScriptBlock) and lower in ("invoke", "invokereturnasis"):
         return evaluator.invoke(target, arguments)
-    if isinstance(target, PsObject):
-        method = _METHODS.get((target.kind, lower))
-        if method is not None:
-            return method(evaluator, target, arguments)
     raise PowerShellError(
         f"Method invocation failed because [{type_name(target)}] does not contain a method named '{name}'.",
         f"InvalidOperation: ({name}:String) [], RuntimeException",
@@ -276,7 +279,8 @@ def _decode(evaluator: Evaluator, target: PsObject, arguments: list[Any]) -> str
     return data.decode(target.text or "utf-8", "replace")
 
 
-_METHODS: dict[tuple[str, str], Callable[[Any, PsObject, list[Any]], Any]] = {
+_METHODS: dict[tuple[str, str], Callable[..., Any]] = {
+    **listener.METHODS,
     ("System.Net.WebClient", "downloadstring"): _download,
     ("System.Net.WebClient", "downloadfile"): _download_file,
     ("System.Net.Sockets.TcpClient", "connect"): _tcp_connect,
@@ -512,6 +516,8 @@ def create(evaluator: Evaluator, kind: str, arguments: list[Any]) -> Any:
     if kind == "datetime":
         pieces = [int(number(one)) for one in arguments] + [1, 1, 0, 0, 0]
         return DateTime(float(timegm((*(pieces[:6]), 0, 0, 0))))
+    if kind == "net.httplistener":
+        return listener.Listener()
     known = _CREATED.get(kind)
     if known is None:
         raise PowerShellError(

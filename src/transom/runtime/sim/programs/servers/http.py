@@ -98,10 +98,14 @@ class HttpServer:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def close(self, *, but_current: bool = False) -> None:
+    def stop_listening(self) -> None:
+        """Connections that are there go on."""
         for close in self._closers:
             close()
         self._closers.clear()
+
+    def close(self, *, but_current: bool = False) -> None:
+        self.stop_listening()
         current = asyncio.current_task() if but_current else None
         for task in tuple(self._tasks):
             if task is not current:

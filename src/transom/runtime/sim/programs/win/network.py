@@ -138,7 +138,7 @@ def ipconfig(process: Process) -> int:
     mark = "(Preferred) " if everything else ""
     if six:
         _row(process, "IPv6 Address", six + mark)
-    _row(process, "Link-local IPv6 Address", f"fe80::{_interface(address)}%30{mark}")
+    _row(process, "Link-local IPv6 Address", link_local(address) + mark)
     if address:
         _row(process, "IPv4 Address", address + mark)
         _row(process, "Subnet Mask", "255.255.255.0")
@@ -164,9 +164,10 @@ def physical_address(address: str) -> str:
     return "00-15-5D-" + "-".join(f"{number:02X}" for number in numbers)
 
 
-def _interface(address: str) -> str:
+def link_local(address: str) -> str:
+    """What the adapter with this address calls itself on its link."""
     number = int(ipaddress.ip_address(address)) if address else 1
-    return f"{number >> 16 & 0xFFFF:x}:{number & 0xFFFF:x}:c0de:2"
+    return f"fe80::{number >> 16 & 0xFFFF:x}:{number & 0xFFFF:x}:c0de:2%30"
 
 
 async def nslookup(process: Process) -> int:
