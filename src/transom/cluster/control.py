@@ -16,6 +16,7 @@ from transom.cluster.config import ClusterConfig
 from transom.cluster.errors import ClusterError
 from transom.cluster.fleet import Fleet, Machine
 from transom.http.messages import Answer, Request, Response
+from transom.kubelet.config import DEFAULT_PRIORITY_CLASS
 
 ROOT = "/transom"
 
@@ -76,7 +77,7 @@ class Control:
             "runtime": f"{machine.runtime.version.name}://{machine.runtime.version.version}",
             "kubelet": specs.kubelet_version(self._config, spec),
             "kubeletURL": f"https://127.0.0.1:{port}" if port else None,
-            "priorityClass": (spec.priority_class or "NORMAL_PRIORITY_CLASS") if spec.windows else None,
+            "priorityClass": (spec.priority_class or DEFAULT_PRIORITY_CLASS) if spec.windows else None,
             "pods": sum(s.state == "ready" for s in machine.runtime.sandboxes()),
         }
 

@@ -31,10 +31,11 @@ from transom.hosts.api import Hardware
 from transom.hosts.linux import LinuxHost
 from transom.hosts.windows.host import WindowsHost
 from transom.kubelet.base import Env
-from transom.kubelet.config import KubeletConfig
+from transom.kubelet.config import DEFAULT_PRIORITY_CLASS, KubeletConfig
 from transom.kubelet.kubelet import BadConfiguration, Kubelet
 from transom.kubelet.os_linux import RULES as LINUX
 from transom.kubelet.os_windows import RULES as WINDOWS
+from transom.kubelet.osrules import OsRules
 from transom.kubelet.static_pods import RealFolder
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
@@ -86,6 +87,10 @@ class _Services:
 
     def list(self, namespace: str) -> Sequence[Object]:
         return self._informer.list(namespace)
+
+
+def _rules(spec: NodeSpec) -> OsRules:
+    return WINDOWS if spec.windows else LINUX
 
 
 def catalogue(file: str) -> Catalogue | None:
@@ -317,7 +322,7 @@ class Fleet:
         address = self.ip(spec)
         env = Env(
             config=self._settings(spec, version, address),
-            os=WINDOWS if spec.windows else LINUX,
+            os=_rules(spec),
             client=client, clock=machine.host.clock, rng=rng, events=events, host=machine.host, runtime=machine.runtime,
             services=_Services(self._services.services),
             dial=lambda host, port: self.dataplane.connect(host, port, address),
@@ -336,22 +341,15 @@ class Fleet:
         import ipaddress
 
         dns = str(ipaddress.ip_network(self._config.service_cidr)[10])
-        common = KubeletConfig(
+        return _rules(spec).as_guided(KubeletConfig(
             node_name=spec.name, node_ip=address, version=version, max_pods=spec.max_pods,
             node_labels={k: v for k, v in spec.labels.items() if not k.startswith(_RESTRICTED)},
             register_with_taints=spec.taints, cluster_dns=(dns,), kube_reserved=spec.kube_reserved,
             system_reserved=spec.system_reserved, eviction_hard=spec.eviction_hard, eviction_soft=spec.eviction_soft,
             eviction_soft_grace_period=spec.eviction_soft_grace_period, feature_gates=spec.feature_gates,
             pod_infra_image=self._pause_image(spec),
-        )
-        if not spec.windows:
-            return common
-        # What the guides for Windows nodes start a kubelet with: it refuses, or fails later, without these.
-        return replace(
-            common, resolv_conf="", cgroups_per_qos=False, enforce_node_allocatable=(),
-            root_dir="C:\\var\\lib\\kubelet", pod_logs_dir="C:\\var\\log\\pods",
-            windows_priorityclass=spec.priority_class or common.windows_priorityclass,
-        )
+            windows_priorityclass=spec.priority_class or DEFAULT_PRIORITY_CLASS,
+        ))
 
     def _tls(self, spec: NodeSpec, address: str) -> ssl.SSLContext:
         from transom.http import server_context

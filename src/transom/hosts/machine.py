@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -105,7 +106,7 @@ class Account:
         self.memory = 0
 
 
-class Machine:
+class Machine(ABC):
     """The part of `Host` that Linux and Windows machines have in common. `seed` makes another identity of the same name."""
 
     __slots__ = (
@@ -202,12 +203,12 @@ class Machine:
     def cpu_seconds(self) -> float:
         return self._closed_cpu + sum(account.cpu_seconds() for account in self.accounts)
 
-    def resize(self, account: Account, size: int) -> bool:
-        raise NotImplementedError
+    @abstractmethod
+    def resize(self, account: Account, size: int) -> bool: ...
 
+    @abstractmethod
     def resident(self, size: int) -> int:
         """How many bytes are in physical memory of somebody who wants so many."""
-        raise NotImplementedError
 
     def fill_memory(self, size: int) -> bool:
         """A fault: the system itself wants so many bytes more than usual; 0 for an end. False if it does not get them."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+DEFAULT_PRIORITY_CLASS = "NORMAL_PRIORITY_CLASS"
 DEFAULT_EVICTION_LINUX = {
     "memory.available": "100Mi",
     "nodefs.available": "10%",
@@ -46,7 +47,7 @@ class KubeletConfig:
     cgroups_per_qos: bool = True
     enforce_node_allocatable: tuple[str, ...] = ("pods",)
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
-    windows_priorityclass: str = "NORMAL_PRIORITY_CLASS"
+    windows_priorityclass: str = DEFAULT_PRIORITY_CLASS
     allowed_unsafe_sysctls: tuple[str, ...] = ()
     serialize_image_pulls: bool = True
     registry_pull_qps: float = 5.0

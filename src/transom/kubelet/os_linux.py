@@ -32,6 +32,9 @@ class LinuxRules(LinuxPods):
 
     # The node
 
+    def as_guided(self, config: KubeletConfig) -> KubeletConfig:
+        return config
+
     def check_config(self, config: KubeletConfig) -> list[str]:
         return []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final, Literal
 
 from transom.hosts.api import Disk, Host, Identity
@@ -37,6 +38,13 @@ class WindowsRules(WindowsPods):
     name: Literal["windows"] = "windows"
 
     # The node
+
+    def as_guided(self, config: KubeletConfig) -> KubeletConfig:
+        """Without these a kubelet refuses to start, or its sandboxes fail later."""
+        return replace(
+            config, resolv_conf="", cgroups_per_qos=False, enforce_node_allocatable=(),
+            root_dir="C:\\var\\lib\\kubelet", pod_logs_dir="C:\\var\\log\\pods",
+        )
 
     def check_config(self, config: KubeletConfig) -> list[str]:
         wrong = []

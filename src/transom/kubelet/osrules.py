@@ -30,6 +30,9 @@ class OsRules(Protocol):
     def name(self) -> Literal["linux", "windows"]: ...
 
     # The node
+    def as_guided(self, config: KubeletConfig) -> KubeletConfig:
+        """The settings with what the guides for nodes of this system start a kubelet with."""
+
     def check_config(self, config: KubeletConfig) -> list[str]:
         """Why a kubelet with these settings refuses to start."""
 

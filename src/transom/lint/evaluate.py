@@ -14,11 +14,11 @@ from typing import Final, NamedTuple
 from transom.lint.findings import RANK, Change, Finding, Fix, Found, lower, span_of
 from transom.lint.objects import Object
 from transom.lint.rules import RULES, limits_of
-from transom.lint.rules.base import listed
 from transom.lint.scene import Scene, Workload
 from transom.lint.tree import Steps
 from transom.windows.advice import condition, excused, matcher
 from transom.windows.match import Hit, Matcher, holds
+from transom.windows.podchecks import listed
 from transom.windows.records import ALL_RUNTIMES, Limit, Severity, Target
 
 # What other linters ask for and Windows ignores, by the names of their checks.

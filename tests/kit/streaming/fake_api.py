@@ -11,6 +11,8 @@ import tarfile
 from collections.abc import Callable
 from typing import Any
 
+from tests.kit.streaming.forward_relay import PortForwardRelay
+
 from transom.http import RawConnection, Request, Response, UpgradeResponse
 from transom.kit.streaming import channels, portforward, relay, remotecommand, upgrade
 from transom.kit.streaming.channels import STDERR, STDOUT
@@ -150,7 +152,7 @@ class Hops:
             self.to_far = lambda events: relay.relay_command(events, near, far)
             self.to_near = lambda events: relay.relay_command(events, far, near)
         else:
-            joined = relay.PortForwardRelay(near, far, far.open)
+            joined = PortForwardRelay(near, far, far.open)
             self.to_far, self.to_near = joined.from_near, joined.from_far
         self.to_near(far.start())
         self.feed_behind(behind.start())

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.kit.streaming.forward_relay import PortForwardRelay
 
 from transom.kit.streaming import channels, spdy, websocket
 from transom.kit.streaming.portforward import (
@@ -27,7 +28,6 @@ from transom.kit.streaming.portforward import (
     parse_port,
     parse_ports,
 )
-from transom.kit.streaming.relay import PortForwardRelay
 from transom.kit.streaming.spdy_frames import Reset
 
 SPDY_WIRES: dict[str, Callable[[], tuple[SpdyClient, SpdyServer]]] = {

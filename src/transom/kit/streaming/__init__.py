@@ -6,11 +6,12 @@ server and the kubelet bring those.
 A server calls `upgrade.accept_command` or `upgrade.accept_forward`; a client sends `channels.spdy_request_headers` or
 `websocket.request_headers` and makes one of the client sessions. Either then drives its session: `start()` once, each
 `receive_data(bytes)` and finally `receive_eof()` give events; after every call the socket gets `data_to_send()`, and is
-closed when the session is `done`. `relay` joins two sessions.
+closed when the session is `done`. `relay` joins two sessions of commands.
 
     upgrade                        a request to a session
-    relay                          a session to another
+    relay                          a session of a command to another
     remotecommand, portforward     the sessions
+    session                        what they have in common
     channels                       names and messages of Kubernetes' protocols
     spdy, spdy_frames, websocket   the wires
 """

@@ -8,13 +8,14 @@ written to a connection that is gone is dropped.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from transom.kit.streaming import channels, spdy, websocket
 from transom.kit.streaming.channels import DATA, ERROR, ChannelSocket
+from transom.kit.streaming.session import Session
 from transom.kit.streaming.spdy_frames import Headers, Reset
 
 _HELD_LIMIT: Final = 64 * 1024
@@ -109,28 +110,8 @@ class Tunnel:
         self.error = error
 
 
-class PortForward(ABC):
+class PortForward(Session[Event]):
     """One end of a port-forward session."""
-
-    def __init__(self) -> None:
-        self.closed = False
-        self._over = False
-
-    def start(self) -> list[Event]:
-        """Call once, after the upgrade and before anything else."""
-        return []
-
-    def receive_data(self, data: bytes) -> list[Event]:
-        events: list[Event] = []
-        if not self._over:
-            self._receive(data, events)
-        return events
-
-    def receive_eof(self) -> list[Event]:
-        """The peer closed the connection under the session, or it broke."""
-        events: list[Event] = []
-        self._end_session("", events)
-        return events
 
     @abstractmethod
     def write(self, connection: int, data: bytes) -> None: ...
@@ -151,34 +132,15 @@ class PortForward(ABC):
     def close(self) -> None:
         """Ends the session and all its connections."""
 
-    @abstractmethod
-    def data_to_send(self) -> bytes: ...
-
-    def acknowledge(self, connection: int, size: int) -> None:  # noqa: B027 - only a wire with windows has something to do
+    def acknowledge(self, connection: int, size: int) -> None:
         """So many received bytes are used up."""
-
-    @property
-    def queued(self) -> int:
-        """Bytes that wait for the peer and are not in `data_to_send` yet."""
-        return 0
-
-    @property
-    def done(self) -> bool:
-        """Close the connection under the session once everything in `data_to_send` is out."""
-        return self._over or (self.closed and not self.queued)
-
-    @abstractmethod
-    def _receive(self, data: bytes, events: list[Event]) -> None: ...
 
     @abstractmethod
     def _drop_all(self) -> list[int]:
         """Forgets all connections, and says which they were."""
 
-    def _end_session(self, error: str, events: list[Event]) -> None:
-        if not self._over:
-            self._over = self.closed = True
-            events += [Disconnected(connection) for connection in self._drop_all()]
-            events.append(Closed(error))
+    def _last_events(self, error: str) -> list[Event]:
+        return [*(Disconnected(connection) for connection in self._drop_all()), Closed(error)]
 
 
 class _Pair:

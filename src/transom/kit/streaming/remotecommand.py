@@ -7,12 +7,13 @@ closed. A session never raises for what the peer does, and what is written to a 
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, Final
 
 from transom.kit.streaming import channels, spdy
 from transom.kit.streaming.channels import ERROR, RESIZE, STDERR, STDIN, STDOUT, ChannelSocket
+from transom.kit.streaming.session import Session
 from transom.kit.streaming.spdy_frames import Headers, Reset
 
 _EARLY_LIMIT: Final = 1024 * 1024  # bytes a client may send before all its streams are there
@@ -81,31 +82,14 @@ class Closed:
 Event = Opened | Data | Ended | Resized | Finished | Closed
 
 
-class RemoteCommand(ABC):
+class RemoteCommand(Session[Event]):
     """One end of a remote command."""
 
     def __init__(self, streams: Streams, protocol: str) -> None:
+        super().__init__()
         self.streams = streams
         self.protocol = protocol
         self.opened = False
-        self.closed = False  # by either side: nothing more will be written
-        self._over = False  # Closed has been told
-
-    def start(self) -> list[Event]:
-        """Call once, after the upgrade and before anything else."""
-        return []
-
-    def receive_data(self, data: bytes) -> list[Event]:
-        events: list[Event] = []
-        if not self._over:
-            self._receive(data, events)
-        return events
-
-    def receive_eof(self) -> list[Event]:
-        """The peer closed the connection, or it broke."""
-        events: list[Event] = []
-        self._end_session(self._eof_error(), events)
-        return events
 
     @abstractmethod
     def write(self, stream: str, data: bytes) -> None: ...
@@ -126,36 +110,15 @@ class RemoteCommand(ABC):
     def close(self, error: str = "") -> None:
         """Closes before the command ended; a server tells the client the error as the command's."""
 
-    @abstractmethod
-    def data_to_send(self) -> bytes: ...
-
-    def acknowledge(self, stream: str, size: int) -> None:  # noqa: B027 - only a wire with windows has something to do
+    def acknowledge(self, stream: str, size: int) -> None:
         """So many received bytes are used up."""
-
-    @property
-    def queued(self) -> int:
-        """Bytes that wait for the peer and are not in `data_to_send` yet."""
-        return 0
-
-    @property
-    def done(self) -> bool:
-        """Close the connection once everything in `data_to_send` is out."""
-        return self._over or (self.closed and not self.queued)
-
-    @abstractmethod
-    def _receive(self, data: bytes, events: list[Event]) -> None: ...
-
-    def _eof_error(self) -> str:
-        return ""
 
     def _open(self, events: list[Event]) -> None:
         self.opened = True
         events.append(Opened())
 
-    def _end_session(self, error: str, events: list[Event]) -> None:
-        if not self._over:
-            self._over = self.closed = True
-            events.append(Closed(error))
+    def _last_events(self, error: str) -> list[Event]:
+        return [Closed(error)]
 
 
 class _Outcome:

@@ -6,8 +6,8 @@ Windows has its record beside the rule, in the same form, with an id WIN-LINT-..
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 from transom.lint.findings import Found
 from transom.lint.scene import Scene
@@ -32,15 +32,3 @@ def of_pods(check: Check, *, windows: bool = True) -> Callable[[Scene], Iterator
                 yield Found(workload.obj, workload.steps + shown.steps, shown.message, remedy=shown.remedy, nodes=shown.nodes)
 
     return find
-
-
-def inner(value: Any, *keys: str) -> Any:
-    for key in keys:
-        if not isinstance(value, Mapping):
-            return None
-        value = value.get(key)
-    return value
-
-
-def listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []

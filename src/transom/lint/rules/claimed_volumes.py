@@ -7,9 +7,10 @@ from typing import Any, Final
 
 from transom.lint.findings import Found
 from transom.lint.objects import Object
-from transom.lint.rules.base import Rule, inner, listed
+from transom.lint.rules.base import Rule
 from transom.lint.scene import Scene
 from transom.lint.tree import Steps
+from transom.windows.podchecks import inner, listed
 
 _NFS, _LINUX_STORAGE, _FILE_SYSTEM, _BLOCK = "WIN-STO-010", "WIN-STO-011", "WIN-STO-016", "WIN-STO-008"
 _PLUGINS: Final = ("cephfs", "rbd", "glusterfs", "quobyte", "storageos", "portworxVolume", "scaleIO", "flocker")

@@ -12,9 +12,10 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from transom.lint.findings import Found
-from transom.lint.rules.base import Rule, listed
+from transom.lint.rules.base import Rule
 from transom.lint.scene import Scene
 from transom.lint.tree import Steps
+from transom.windows.podchecks import listed
 
 _LABEL: Final = r"[a-z](?:[-a-z0-9]*[a-z0-9])?"
 _HOST: Final = rf"(?P<host>(?P<service>{_LABEL})\.(?P<namespace>{_LABEL})(?P<svc>\.svc)?)(?P<port>:[0-9]+)?"

@@ -6,8 +6,9 @@ import json
 from collections.abc import Iterator
 
 from transom.lint.findings import Found
-from transom.lint.rules.base import Rule, inner
+from transom.lint.rules.base import Rule
 from transom.lint.scene import Scene
+from transom.windows.podchecks import inner
 
 _FILE = "net-conf.json"
 

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from transom.lint.findings import Found
-from transom.lint.rules.base import Rule, inner, listed
+from transom.lint.rules.base import Rule
 from transom.lint.scene import Scene
 from transom.lint.tree import Steps
+from transom.windows.podchecks import inner, listed
 from transom.windows.records import Limit
 
 _LINE: Final = re.compile(r"(?i)^(powershell|pwsh|cmd)(\.exe)?\s")

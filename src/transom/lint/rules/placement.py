@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from transom.lint.findings import Change, Fix
-from transom.lint.rules.base import inner, listed
 from transom.lint.scene import Scene, Workload
 from transom.windows.landscape import Taint, tolerated
+from transom.windows.podchecks import inner, listed
 
 OS_LABEL: Final = "kubernetes.io/os"
 _TAINT: Final = Taint("os", "windows", "NoSchedule")

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from transom.lint.findings import Change, Fix, Found
-from transom.lint.rules.base import Rule, inner
+from transom.lint.rules.base import Rule
 from transom.lint.rules.placement import anchor
 from transom.lint.scene import Scene, Workload
+from transom.windows.podchecks import inner
 from transom.windows.records import Limit
 
 # What the API refuses in a pod that says Windows. The fix must not turn a pod that is ignored in part into none.

@@ -12,8 +12,9 @@ from typing import Final
 
 from transom.lint.findings import Found
 from transom.lint.objects import Object
-from transom.lint.rules.base import Rule, inner, listed
+from transom.lint.rules.base import Rule
 from transom.lint.scene import Scene
+from transom.windows.podchecks import inner, listed
 from transom.windows.records import Limit
 
 _ENFORCE: Final = "pod-security.kubernetes.io/enforce"

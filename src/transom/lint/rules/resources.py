@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from transom.lint.findings import Found
-from transom.lint.rules.base import Rule, inner, listed
+from transom.lint.rules.base import Rule
 from transom.lint.scene import Scene, Workload
 from transom.machinery import quantity
+from transom.windows.podchecks import inner, listed
 
 
 def missing(scene: Scene) -> Iterator[Found]:

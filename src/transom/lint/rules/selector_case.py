@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from transom.lint.findings import Change, Fix, Found
-from transom.lint.rules.base import Rule, inner
+from transom.lint.rules.base import Rule
 from transom.lint.scene import Scene
+from transom.windows.podchecks import inner
 from transom.windows.records import Limit
 from transom.windows.targeting import OS_LABELS
 

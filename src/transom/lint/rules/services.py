@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from transom.lint.findings import Found
-from transom.lint.rules.base import Rule, inner, listed
+from transom.lint.rules.base import Rule
 from transom.lint.scene import Scene, Workload
+from transom.windows.podchecks import inner, listed
 
 _Key = tuple[str, str, str]  # kind, namespace, name
 

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from transom.lint.findings import Found
-from transom.lint.rules.base import Rule, inner
+from transom.lint.rules.base import Rule
 from transom.lint.rules.placement import anchor
 from transom.lint.scene import Scene, Workload
 from transom.lint.tree import Steps
+from transom.windows.podchecks import inner
 from transom.windows.records import Limit
 
 # What asks for a sidecar that exists for Linux alone: on a pod, or on its namespace; and what declines it on a pod.

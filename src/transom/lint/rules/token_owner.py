@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from transom.lint.findings import Change, Fix, Found
-from transom.lint.rules.base import Rule, inner, listed
+from transom.lint.rules.base import Rule
 from transom.lint.scene import Scene, Workload
 from transom.lint.tree import Steps
+from transom.windows.podchecks import inner, listed
 
 _GIVEN, _ALWAYS = "WIN-SEC-023", "WIN-SEC-025"  # a volume of the pod's own, and the one that later releases add
 _USER = ("securityContext", "runAsUser")
