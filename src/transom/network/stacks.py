@@ -1,0 +1,262 @@
+"""What the network stacks of a cluster have been told: links, addresses, routes, neighbours, firewall tables.
+
+A stack is a network namespace: a node's own, a sandbox's, or the host outside. Plugins and agents write it with calls that
+have the names of netlink's; both data planes read it: the model computes a packet's way from it, the kernel plane makes it
+true in namespaces. It decides nothing itself. On Windows nodes the host networking service has the rest (`Stack.hns`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from transom.network import nft
+
+if TYPE_CHECKING:
+    from transom.hosts.windows.hns import Hns
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Interface = ipaddress.IPv4Interface | ipaddress.IPv6Interface
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+LinkKind = Literal["loopback", "ethernet", "bridge", "veth", "vxlan", "vnic"]
+Role = Literal["node", "sandbox", "external"]
+Change = Callable[["Stack", str, str], None]
+"""The stack, what kind of thing changed ("link", "address", "route", "neighbour", "table", "sysctl", "gone"), and its name."""
+
+
+@dataclass(slots=True)
+class Link:
+    name: str
+    kind: LinkKind
+    mac: str = ""
+    mtu: int = 1500
+    addresses: list[Interface] = field(default_factory=list)
+    master: str = ""  # the bridge it is a port of
+    peer: tuple[str, str] | None = None  # stack and link at the other end of a veth
+    hairpin: bool = False  # a bridge port that may send back what it received
+    vni: int = 0
+    port: int = 0  # of VXLAN
+    local: str = ""  # the outer source address of VXLAN
+    fdb: dict[str, str] = field(default_factory=dict)  # mac -> outer destination
+    endpoint: str = ""  # of a vnic: the HNS endpoint that it is, upper case GUID
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    destination: Network
+    link: str
+    via: str = ""
+    onlink: bool = False
+    source: str = ""
+
+
+class Stack:
+    __slots__ = (
+        "_change", "_routes", "forwarding", "hns", "links", "name", "neighbours", "node", "os", "role", "sandbox",
+        "tables",
+    )  # fmt: skip
+
+    def __init__(
+        self, name: str, role: Role, os: Literal["linux", "windows"], node: str, change: Change, *, hns: Hns | None = None,
+        sandbox: str = "",
+    ) -> None:  # fmt: skip
+        self.name = name  # unique in the fabric: the node's name, "NODE/SANDBOX", "external"
+        self.role = role
+        self.os = os
+        self.node = node
+        self.hns = hns
+        self.sandbox = sandbox
+        self.forwarding = False
+        self.links: dict[str, Link] = {"lo": Link("lo", "loopback", addresses=[ipaddress.ip_interface("127.0.0.1/8")])}
+        self._routes: dict[Network, Route] = {}
+        self.neighbours: dict[str, tuple[str, str]] = {}  # address -> mac, link
+        self.tables: dict[str, nft.Table] = {}
+        self._change = change
+
+    # ---- links ---------------------------------------------------------------------------------------------------
+
+    def add_link(self, link: Link) -> Link:
+        if link.name in self.links:
+            raise FileExistsError(f"link {link.name} exists in {self.name}")
+        self.links[link.name] = link
+        self._change(self, "link", link.name)
+        return link
+
+    def changed_link(self, name: str) -> None:
+        """Something in a link (master, fdb, hairpin, mtu) was written."""
+        self._change(self, "link", name)
+
+    def delete_link(self, name: str) -> None:
+        if self.links.pop(name, None) is None:
+            return
+        for destination in [d for d, route in self._routes.items() if route.link == name]:
+            del self._routes[destination]
+        for address in [a for a, (_, link) in self.neighbours.items() if link == name]:
+            del self.neighbours[address]
+        self._change(self, "link", name)
+
+    def rename_link(self, old: str, new: str) -> None:
+        link = self.links.pop(old)
+        link.name = new
+        self.links[new] = link
+        self._routes = {d: replace(r, link=new) if r.link == old else r for d, r in self._routes.items()}
+        self._change(self, "link", old)
+        self._change(self, "link", new)
+
+    def add_address(self, link: str, address: str) -> None:
+        """With its prefix, which becomes a route."""
+        interface = ipaddress.ip_interface(address)
+        if interface in self.links[link].addresses:
+            return
+        self.links[link].addresses.append(interface)
+        if interface.network.num_addresses > 1 and interface.network not in self._routes:
+            self._routes[interface.network] = Route(interface.network, link, source=str(interface.ip))
+        self._change(self, "address", link)
+
+    def delete_address(self, link: str, address: str) -> None:
+        interface = ipaddress.ip_interface(address)
+        if interface in self.links[link].addresses:
+            self.links[link].addresses.remove(interface)
+            found = self._routes.get(interface.network)
+            if found is not None and found.link == link and not found.via:
+                del self._routes[interface.network]
+            self._change(self, "address", link)
+
+    def addresses(self) -> list[str]:
+        """Without those of the loopback link."""
+        return [str(a.ip) for link in self.links.values() if link.kind != "loopback" for a in link.addresses]
+
+    # ---- routes and neighbours -----------------------------------------------------------------------------------
+
+    def replace_route(self, destination: str, link: str, via: str = "", *, onlink: bool = False, source: str = "") -> None:
+        network = ipaddress.ip_network(destination)
+        route = Route(network, link, via, onlink, source)
+        if self._routes.get(network) != route:
+            self._routes[network] = route
+            self._change(self, "route", destination)
+
+    def delete_route(self, destination: str) -> None:
+        if self._routes.pop(ipaddress.ip_network(destination), None) is not None:
+            self._change(self, "route", destination)
+
+    def routes(self) -> list[Route]:
+        return list(self._routes.values())
+
+    def route(self, destination: str) -> Route | None:
+        """The one with the longest prefix."""
+        address = ipaddress.ip_address(destination)
+        best: Route | None = None
+        width = address.max_prefixlen
+        for length in sorted({n.prefixlen for n in self._routes if n.version == address.version}, reverse=True):
+            mask = (1 << width) - (1 << (width - length))
+            kind = ipaddress.IPv4Network if address.version == 4 else ipaddress.IPv6Network
+            best = self._routes.get(kind((int(address) & mask, length)))
+            if best is not None:
+                return best
+        return None
+
+    def replace_neighbour(self, address: str, mac: str, link: str) -> None:
+        self.neighbours[address] = (mac, link)
+        self._change(self, "neighbour", address)
+
+    def delete_neighbour(self, address: str) -> None:
+        if self.neighbours.pop(address, None) is not None:
+            self._change(self, "neighbour", address)
+
+    # ---- the rest ------------------------------------------------------------------------------------------------
+
+    def set_forwarding(self, on: bool) -> None:
+        if self.forwarding != on:
+            self.forwarding = on
+            self._change(self, "sysctl", "ip_forward")
+
+    def set_table(self, table: nft.Table) -> None:
+        """Puts a firewall table in force, in place of the one of the same name and family."""
+        key = f"{table.family} {table.name}"
+        self.tables[key] = table
+        self._change(self, "table", key)
+
+    def delete_table(self, key: str) -> None:
+        if self.tables.pop(key, None) is not None:
+            self._change(self, "table", key)
+
+
+class Fabric:
+    """All stacks of one cluster, by name and by address; the underlay joins nodes and the outside in one segment."""
+
+    def __init__(self, underlay: str = "") -> None:
+        self.underlay = underlay  # the nodes' range of addresses
+        self.stacks: dict[str, Stack] = {}
+        self._owners: dict[str, list[Stack]] = {}  # address -> stacks that have it; two when one has leaked
+        self._held: dict[str, list[str]] = {}
+        self.listeners: list[Change] = []
+        self.before_look: list[Callable[[str], None]] = []  # called with a node's name before its state is read
+
+    def add(self, name: str, role: Role, os: Literal["linux", "windows"], **more: Any) -> Stack:
+        node = more.pop("node", name)
+        if name in self.stacks:
+            raise FileExistsError(f"there is a stack {name} already")
+        stack = self.stacks[name] = Stack(name, role, os, node, self._changed, **more)
+        return stack
+
+    def remove(self, name: str) -> None:
+        """With all its links, and the other ends of those."""
+        stack = self.stacks.pop(name, None)
+        if stack is None:
+            return
+        for link in stack.links.values():
+            if link.peer is not None and link.peer[0] in self.stacks:
+                self.stacks[link.peer[0]].delete_link(link.peer[1])
+        for address in self._held.pop(name, ()):
+            self._drop(address, stack)
+        for listener in self.listeners:
+            listener(stack, "gone", name)
+
+    def owner(self, address: str) -> Stack | None:
+        """The stack that has an address; the one that got it last."""
+        found = self._owners.get(address)
+        return found[-1] if found else None
+
+    def look(self, node: str) -> None:
+        for prepare in self.before_look:
+            prepare(node)
+
+    def veth(self, stack: Stack, name: str, other: Stack, other_name: str, *, mtu: int = 1500) -> tuple[Link, Link]:
+        mine = stack.add_link(Link(name, "veth", mac=_mac(stack.name, name), mtu=mtu, peer=(other.name, other_name)))
+        theirs = other.add_link(Link(other_name, "veth", mac=_mac(other.name, other_name), mtu=mtu, peer=(stack.name, name)))
+        return mine, theirs
+
+    def _changed(self, stack: Stack, what: str, name: str) -> None:
+        if what in ("link", "address") and stack.name in self.stacks:
+            self._index(stack)
+        for listener in self.listeners:
+            listener(stack, what, name)
+
+    def _index(self, stack: Stack) -> None:
+        now = stack.addresses()
+        before = self._held.get(stack.name, [])
+        if now == before:
+            return
+        for address in before:
+            if address not in now:
+                self._drop(address, stack)
+        for address in now:
+            if address not in before:
+                self._owners.setdefault(address, []).append(stack)
+        self._held[stack.name] = now
+
+    def _drop(self, address: str, stack: Stack) -> None:
+        owners = self._owners.get(address, [])
+        if stack in owners:
+            owners.remove(stack)
+        if not owners:
+            self._owners.pop(address, None)
+
+
+def _mac(*parts: str) -> str:
+    """A locally administered address that is always the same for the same link."""
+    digest = hashlib.blake2b("/".join(parts).encode(), digest_size=5).digest()
+    return "0a:" + ":".join(f"{byte:02x}" for byte in digest)
