@@ -1,0 +1,1 @@
+"""Container networking plugins: configuration of nodes, the plugins themselves, their runner, and the agent of flannel."""
