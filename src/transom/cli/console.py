@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transom.cluster.config import DEFAULT_NAME, RELEASES
+from transom.cluster.netconfig import DATAPLANES, MODES
 
 if TYPE_CHECKING:
     from transom.cluster.lifecycle import Wanted
@@ -99,6 +100,14 @@ def _node_options(parser: argparse.ArgumentParser) -> None:
     nodes.add_argument(
         "--runtime", choices=("sim", "auto"), metavar="ENGINE", help="what runs containers: sim (default), auto"
     )
+    nodes.add_argument(
+        "--network", choices=MODES, metavar="MODE",
+        help=f"how Windows pods are joined: {', '.join(MODES)} (default: l2bridge); see docs/network-modes.md",
+    )
+    nodes.add_argument(
+        "--dataplane", choices=DATAPLANES, metavar="PLANE",
+        help="what carries packets: model (default), or kernel, namespaces of this machine, which needs root",
+    )
     parser.add_argument(
         "--warn-windows", action=argparse.BooleanOptionalAction,
         help="warn of pods that use what Windows cannot do (default), or not",
@@ -120,13 +129,14 @@ def _count(text: str) -> int:
 def wanted(args: argparse.Namespace) -> Wanted:
     """What the options say."""
     from transom.cluster.lifecycle import Wanted, WantedNodes
+    from transom.cluster.netconfig import WantedNetwork
     from transom.cluster.protection import Protection
     from transom.cluster.windows import Windows
 
     protection = Protection(args.audit_policy, args.audit_log, args.no_audit, args.encrypt, args.encryption_key_file)
     return Wanted(args.name, args.port, args.release, args.nodes, args.kubeconfig, protection, args.feature_gates,
                   WantedNodes(args.linux, args.windows, args.build, args.taint_windows, args.config),
-                  Windows(args.warn_windows, args.reject_windows))
+                  Windows(args.warn_windows, args.reject_windows), WantedNetwork(args.network, args.dataplane))
 
 
 def port(text: str) -> int:

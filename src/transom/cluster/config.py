@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 import os
 import re
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from transom.cluster import netconfig
 from transom.cluster.errors import ClusterError
+from transom.cluster.netconfig import NetworkSettings
 from transom.kit.files import write_atomic
 
 DEFAULT_NAME = "transom"
@@ -52,6 +54,7 @@ class ClusterConfig:
     images: str = ""  # a catalogue of images beside our own
     warn_windows: bool = True  # of pods that use what Windows cannot do
     reject_windows: tuple[str, ...] = ()  # records whose pods are refused
+    network: NetworkSettings = field(default_factory=NetworkSettings)
     kubeconfig: str = ""  # the file that holds the cluster's context, "" for none
 
     @property
@@ -118,6 +121,7 @@ def load(name: str) -> ClusterConfig | None:
         ) from error
     known = {f.name for f in fields(ClusterConfig)}
     raw = {k: tuple(v) if isinstance(v, list) else v for k, v in raw.items() if k in known}
+    raw["network"] = netconfig.load(raw.get("network") or {})
     config = replace(ClusterConfig(**raw), name=name)
     if config.release not in RELEASES:
         raise ClusterError(f"{path} names the unknown release {config.release!r}", f"known are {', '.join(RELEASES)}")

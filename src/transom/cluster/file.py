@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from transom.cluster import netconfig
 from transom.cluster.errors import ClusterError
 from transom.cluster.windows import Windows, from_file
 
 API_VERSION, KIND = "transom.dev/v1", "Cluster"
 _FIELDS = {"apiVersion": str, "kind": str, "release": str, "featureGates": dict, "nodes": list, "scheduler": dict,
-           "images": str, "windows": dict, "podCIDR": str, "serviceCIDR": str}  # fmt: skip
+           "images": str, "windows": dict, "network": dict, "podCIDR": str, "serviceCIDR": str}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +26,7 @@ class ClusterFile:
     scheduler: dict[str, Any] | None = None  # a KubeSchedulerConfiguration
     windows: Windows = field(default_factory=Windows)
     images: Path | None = None  # a catalogue of images beside ours
+    network: Mapping[str, Any] = field(default_factory=dict)  # by the names of NetworkSettings
     pod_cidr: str | None = None
     service_cidr: str | None = None
 
@@ -71,6 +74,7 @@ def _checked(path: Path, content: dict[str, Any]) -> ClusterFile:
         nodes=None if content.get("nodes") is None else [_placed(path, row) for row in content["nodes"]],
         scheduler=content.get("scheduler"),
         windows=from_file(content.get("windows") or {}),
+        network=netconfig.from_file(content.get("network") or {}),
         images=None if images is None else (path.parent / images).absolute(),
         pod_cidr=content.get("podCIDR"),
         service_cidr=content.get("serviceCIDR"),

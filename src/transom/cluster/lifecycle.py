@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from transom.cluster import config as configs
-from transom.cluster import daemon, kubeconfig, nodes, protection, windows
+from transom.cluster import daemon, kubeconfig, netconfig, nodes, protection, windows
 from transom.cluster.config import RELEASES, ClusterConfig
 from transom.cluster.errors import ClusterError
 from transom.cluster.features import gates
 from transom.cluster.file import ClusterFile
+from transom.cluster.netconfig import WantedNetwork
 from transom.cluster.pki import ClusterPki, ensure
 from transom.cluster.protection import Protection
 from transom.cluster.windows import Windows
@@ -68,6 +69,7 @@ class Wanted:
     feature_gates: tuple[str, ...] | None = None
     machines: WantedNodes = field(default_factory=WantedNodes)
     windows: Windows = field(default_factory=Windows)
+    network: WantedNetwork = field(default_factory=WantedNetwork)
 
 
 def up(wanted: Wanted, tell: Tell) -> ClusterConfig:
@@ -143,6 +145,7 @@ def _prepare(
         service_cidr=file.service_cidr or config.service_cidr, images=str(file.images or config.images),
     )
     config = windows.choose(config, wanted.windows, file.windows)
+    config = replace(config, network=netconfig.choose(config.network, wanted.network, file.network))
     machines = _machines(config, wanted.machines, file)
     if machines is not None and len(machines) > _SMALL and config.pod_cidr == configs.DEFAULT_POD_CIDR:
         config = replace(config, pod_cidr=LARGE_POD_CIDR)

@@ -56,6 +56,10 @@ Accept = Callable[[socket.socket], None]
 """Takes the server's end of a connection; must not block."""
 
 
+Respond = Callable[[bytes, str], Awaitable[bytes | None]]
+"""Takes a datagram and the address it came from; None when there is nothing to say."""
+
+
 class Dataplane(Protocol):
     async def connect(self, address: str, port: int, source: str = "") -> socket.socket:
         """A connected, non-blocking stream socket. `source` is the address of who asks, "" for the machine itself.
@@ -66,6 +70,15 @@ class Dataplane(Protocol):
 
     def listen(self, address: str, port: int, accept: Accept) -> Callable[[], None]:
         """Takes connections to the address; the answer ends that. OSError(EADDRINUSE) when somebody has it."""
+
+    async def ask(self, address: str, port: int, payload: bytes, source: str = "", timeout: float = 5.0) -> bytes:
+        """One datagram there, one back. Raises as `connect`."""
+
+    def answer(self, address: str, port: int, respond: Respond) -> Callable[[], None]:
+        """Answers datagrams to the address; the answer ends that."""
+
+    async def settled(self) -> None:
+        """Returns when everything that the network was told is in force."""
 
 
 Dial = Callable[[str, int], Awaitable[socket.socket]]

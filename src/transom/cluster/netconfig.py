@@ -1,0 +1,100 @@
+"""The network that a cluster is to have, as the options and the part `network` of the cluster file say it: pure data.
+
+What fits together is decided in `network.modes`; what is made of it, in `cluster.network`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from transom.cluster.errors import ClusterError
+
+MODES = ("l2bridge", "l2tunnel", "overlay", "transparent", "nat")
+DATAPLANES = ("model", "kernel")
+PROXY_MODES = ("kernelspace", "userspace")
+# Mode -> the plugin that makes it, where nobody says another.
+USUAL_PLUGINS = {"l2bridge": "flannel", "overlay": "flannel", "l2tunnel": "azure", "transparent": "ovn", "nat": "nat"}
+PLUGINS = ("flannel", "win-bridge", "azure", "ovn", "nat")
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkSettings:
+    mode: str = "l2bridge"
+    plugin: str = ""  # "" for the mode's usual one
+    dataplane: str = "model"
+    backend: Mapping[str, Any] = field(default_factory=dict)  # of flannel's net-conf.json: VNI, Port, Name ...
+    exceptions: tuple[str, ...] = ()  # more of the ExceptionList of OutBoundNAT
+    cni_version: str = ""
+    flannel_version: str = "0.13.0"
+    proxy_mode: str = "kernelspace"
+    dsr: bool = False
+    hostname_override: Mapping[str, str] = field(default_factory=dict)  # node -> the name its kube-proxy takes for its own
+    dual_stack: bool = False
+    policy: bool = True  # NetworkPolicy is enforced
+    upstreams: tuple[str, ...] = ()  # name servers for names outside of the cluster
+    stub_domains: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    outgoing: tuple[str, ...] = ()  # "host:port" of this machine's network that pods may reach through a relay
+    relay: bool = True  # node ports and load balancers on this machine's loopback addresses
+
+    @property
+    def chosen_plugin(self) -> str:
+        return self.plugin or USUAL_PLUGINS[self.mode]
+
+
+class WantedNetwork(NamedTuple):
+    """None: nobody said."""
+
+    mode: str | None = None
+    dataplane: str | None = None
+
+
+_FILE: Mapping[str, tuple[str, type]] = {
+    "mode": ("mode", str), "plugin": ("plugin", str), "dataplane": ("dataplane", str), "backend": ("backend", dict),
+    "exceptionList": ("exceptions", list), "cniVersion": ("cni_version", str), "flannelVersion": ("flannel_version", str),
+    "proxyMode": ("proxy_mode", str), "enableDSR": ("dsr", bool), "hostnameOverride": ("hostname_override", dict),
+    "dualStack": ("dual_stack", bool), "networkPolicy": ("policy", bool), "upstreamNameservers": ("upstreams", list),
+    "stubDomains": ("stub_domains", dict), "outgoing": ("outgoing", list), "relay": ("relay", bool),
+}  # fmt: skip
+_CHOICES = {"mode": MODES, "plugin": PLUGINS, "dataplane": DATAPLANES, "proxy_mode": PROXY_MODES}
+
+
+def from_file(content: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The cluster file's `network`, with the names of NetworkSettings."""
+    values: dict[str, Any] = {}
+    for name, value in content.items():
+        if name not in _FILE:
+            raise ClusterError(f"network.{name} of the cluster file is unknown", f"known are {', '.join(_FILE)}")
+        attribute, wanted = _FILE[name]
+        if not isinstance(value, wanted):
+            raise ClusterError(f"network.{name} of the cluster file must be a {_SPOKEN[wanted]}")
+        values[attribute] = tuple(map(str, value)) if wanted is list else value
+    if "stub_domains" in values:
+        values["stub_domains"] = {
+            k: tuple(map(str, v)) if isinstance(v, list) else (str(v),) for k, v in values["stub_domains"].items()
+        }
+    return values
+
+
+_SPOKEN = {str: "text", dict: "mapping", list: "list", bool: "yes or no (true, false)"}
+
+
+def choose(current: NetworkSettings, wanted: WantedNetwork, file: Mapping[str, Any]) -> NetworkSettings:
+    """The settings with what was said; options count before the file."""
+    said = {**file, **{k: v for k, v in wanted._asdict().items() if v is not None}}
+    settings = replace(current, **said)
+    for name, known in _CHOICES.items():
+        value = getattr(settings, name)
+        if value and value not in known:
+            raise ClusterError(f"unknown {name.replace('_', ' ')} {value!r} of the network", f"choose one of {', '.join(known)}")
+    return settings
+
+
+def load(raw: Mapping[str, Any]) -> NetworkSettings:
+    """As `asdict` has written it."""
+    known = NetworkSettings.__dataclass_fields__
+    values = {k: tuple(v) if isinstance(v, list) else v for k, v in raw.items() if k in known}
+    if "stub_domains" in values:
+        values["stub_domains"] = {k: tuple(v) for k, v in values["stub_domains"].items()}
+    return NetworkSettings(**values)
