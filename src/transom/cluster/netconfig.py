@@ -87,14 +87,15 @@ def choose(current: NetworkSettings, wanted: WantedNetwork, file: Mapping[str, A
     for name, known in _CHOICES.items():
         value = getattr(settings, name)
         if value and value not in known:
-            raise ClusterError(f"unknown {name.replace('_', ' ')} {value!r} of the network", f"choose one of {', '.join(known)}")
+            spoken = name.replace("_", " ")
+            raise ClusterError(f"unknown {spoken} {value!r} of the network", f"choose one of {', '.join(known)}")
     return settings
 
 
 def load(raw: Mapping[str, Any]) -> NetworkSettings:
     """As `asdict` has written it."""
     known = NetworkSettings.__dataclass_fields__
-    values = {k: tuple(v) if isinstance(v, list) else v for k, v in raw.items() if k in known}
+    values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in raw.items() if k in known}
     if "stub_domains" in values:
         values["stub_domains"] = {k: tuple(v) for k, v in values["stub_domains"].items()}
     return NetworkSettings(**values)

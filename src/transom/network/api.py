@@ -71,7 +71,9 @@ class Dataplane(Protocol):
     def listen(self, address: str, port: int, accept: Accept) -> Callable[[], None]:
         """Takes connections to the address; the answer ends that. OSError(EADDRINUSE) when somebody has it."""
 
-    async def ask(self, address: str, port: int, payload: bytes, source: str = "", timeout: float = 5.0) -> bytes:
+    async def ask(
+        self, address: str, port: int, payload: bytes, source: str = "", timeout: float = 5.0  # noqa: ASYNC109
+    ) -> bytes:
         """One datagram there, one back. Raises as `connect`."""
 
     def answer(self, address: str, port: int, respond: Respond) -> Callable[[], None]:
