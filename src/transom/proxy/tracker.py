@@ -1,0 +1,407 @@
+"""Services and the endpoints behind them, as every proxier of the process reads them.
+
+One tracker serves all nodes: informers feed it object by object, and a change costs as much as the one service it belongs to.
+Proxiers read the two maps and keep a cursor into what has changed; which endpoints are local is theirs to ask
+(`Endpoint.is_local`), because the tracker knows no node. It knows no rules, kernels or host networking service either.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+log = logging.getLogger("transom.proxy")
+
+SERVICE_NAME = "kubernetes.io/service-name"
+SKIPPED_LABELS = ("service.kubernetes.io/service-proxy-name", "service.kubernetes.io/headless")
+READ_ANNOTATIONS = (
+    "preserve-destination",
+    "service.kubernetes.io/topology-mode",
+    "service.kubernetes.io/topology-aware-hints",
+)
+"""All that a proxier reads; other annotations change no rule and are no change of the service."""
+
+DEFAULT_AFFINITY_SECONDS = 10800
+_HOSTNAME = "kubernetes.io/hostname"
+_SUPPORTED_ADDRESSES = ("IPv4", "IPv6")
+_TOMBSTONES = 10_000
+
+Source = Literal["slices", "endpoints"]
+ServiceName = tuple[str, str]
+"""Namespace and name."""
+
+
+class PortName(NamedTuple):
+    """One port of one service: what a proxier makes rules for."""
+
+    namespace: str
+    name: str
+    port_name: str = ""
+    protocol: str = "TCP"
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}" + (f":{self.port_name}" if self.port_name else "")
+
+    @property
+    def service(self) -> ServiceName:
+        return self.namespace, self.name
+
+
+class Endpoint(NamedTuple):
+    address: str
+    port: int
+    node: str = ""
+    ready: bool = True
+    serving: bool = True
+    terminating: bool = False
+    other_nodes: tuple[str, ...] = ()  # further nodes that claim the same address; slices may overlap
+
+    def __str__(self) -> str:
+        return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
+
+    @property
+    def ipv6(self) -> bool:
+        return ":" in self.address
+
+    def is_local(self, node: str) -> bool:
+        return node != "" and (self.node == node or node in self.other_nodes)
+
+
+@dataclass(frozen=True, slots=True)
+class ServicePort:
+    cluster_ips: tuple[str, ...]  # one or two, in the order of the families
+    port: int
+    protocol: str = "TCP"
+    target_port: int | str = 0
+    node_port: int = 0
+    external_ips: tuple[str, ...] = ()
+    ingress_ips: tuple[str, ...] = ()
+    external_local: bool = False  # externalTrafficPolicy
+    internal_local: bool = False  # internalTrafficPolicy
+    affinity: str = "None"
+    affinity_seconds: int = 0
+    source_ranges: tuple[str, ...] = ()
+    health_check_node_port: int = 0
+    type: str = "ClusterIP"
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+    def cluster_ip(self, ipv6: bool = False) -> str:
+        """The address of one family, or nothing."""
+        for address in self.cluster_ips:
+            if (":" in address) == ipv6:
+                return address
+        return ""
+
+
+def of_family(addresses: tuple[str, ...], ipv6: bool) -> tuple[str, ...]:
+    """Those addresses, or ranges, that a proxier of the family takes."""
+    return tuple(a for a in addresses if (":" in a) == ipv6)
+
+
+class _Slice(NamedTuple):
+    ports: tuple[tuple[str, str, int], ...]  # name, protocol, number; by number
+    endpoints: tuple[tuple[str, str, bool, bool, bool], ...]  # address, node, ready, serving, terminating; by address
+
+
+class Tracker:
+    """`source` is the kind that endpoints are taken from; events of the other kind are not looked at."""
+
+    def __init__(self, source: Source = "slices", *, terminating: bool = False) -> None:
+        self.source = source
+        self.terminating = terminating  # whether endpoints that only serve until they end are tracked, with ready=False
+        self.service_ports: dict[PortName, ServicePort] = {}
+        self.endpoints: dict[PortName, tuple[Endpoint, ...]] = {}
+        self.health_checks: dict[ServiceName, int] = {}
+        self.listeners: list[Callable[[tuple[PortName, ...]], None]] = []
+        self.sequence = 0
+        self.service_changes = 0
+        self.endpoint_changes = 0
+        self._of_service: dict[ServiceName, dict[PortName, ServicePort]] = {}
+        self._of_endpoints: dict[ServiceName, dict[PortName, tuple[Endpoint, ...]]] = {}
+        self._slices: dict[ServiceName, dict[str, _Slice]] = {}
+        self._slice_service: dict[tuple[str, str], ServiceName] = {}
+        self._journal: dict[PortName, int] = {}  # the latest change of each, oldest first
+        self._floor = 0
+        self._synced: set[str] = set()
+
+    # ---- what proxiers ask ---------------------------------------------------------------------------------------
+
+    @property
+    def initialized(self) -> bool:
+        """Services and endpoints have been listed; before that a proxier would take working rules away."""
+        return len(self._synced) == 2
+
+    def mark_synced(self, kind: Literal["services", "endpoints"]) -> None:
+        """The first list of a kind has been delivered; slices count as endpoints."""
+        self._synced.add(kind)
+        self._tell(())
+
+    def changed_since(self, cursor: int) -> tuple[tuple[PortName, ...] | None, int]:
+        """What changed after a cursor, and the next cursor; None when that is so long ago that everything may have."""
+        if cursor < self._floor:
+            return None, self.sequence
+        changed: list[PortName] = []
+        for name in reversed(self._journal):
+            if self._journal[name] <= cursor:
+                break
+            changed.append(name)
+        changed.reverse()
+        return tuple(changed), self.sequence
+
+    def ports_of(self, service: ServiceName) -> Mapping[PortName, ServicePort]:
+        return self._of_service.get(service, {})
+
+    def endpoints_of(self, service: ServiceName) -> Mapping[PortName, tuple[Endpoint, ...]]:
+        return self._of_endpoints.get(service, {})
+
+    def local_addresses(self, service: ServiceName, node: str, *, ipv6: bool | None = None) -> int:
+        """How many addresses of a service are on a node: what its health check answers."""
+        found = {
+            endpoint.address
+            for endpoints in self.endpoints_of(service).values()
+            for endpoint in endpoints
+            if endpoint.is_local(node) and endpoint.ready and (ipv6 is None or endpoint.ipv6 == ipv6)
+        }
+        return len(found)
+
+    # ---- services ------------------------------------------------------------------------------------------------
+
+    def put_service(self, service: Mapping[str, Any]) -> bool:
+        """Whether that changed anything a proxier reads."""
+        return self._set_service(_name_of(service), _ports_of(service))
+
+    def remove_service(self, service: Mapping[str, Any]) -> bool:
+        return self._set_service(_name_of(service), {})
+
+    def _set_service(self, name: ServiceName, now: dict[PortName, ServicePort]) -> bool:
+        before = self._of_service.get(name, {})
+        self.service_changes += 1
+        if before == now:
+            return False
+        for gone in before.keys() - now.keys():
+            del self.service_ports[gone]
+        self.service_ports.update(now)
+        if now:
+            self._of_service[name] = now
+        else:
+            del self._of_service[name]
+        check = next((port.health_check_node_port for port in now.values() if port.health_check_node_port), 0)
+        if check:
+            self.health_checks[name] = check
+        else:
+            self.health_checks.pop(name, None)
+        log.debug("Service %s/%s updated: %d ports", *name, len(now))
+        self._record({**before, **now})
+        return True
+
+    # ---- endpoints -----------------------------------------------------------------------------------------------
+
+    def put_slice(self, endpoint_slice: Mapping[str, Any]) -> bool:
+        if self.source != "slices":
+            return False
+        if endpoint_slice.get("addressType") not in _SUPPORTED_ADDRESSES:
+            log.debug("EndpointSlice address type not supported by kube-proxy: %s", endpoint_slice.get("addressType"))
+            return False
+        metadata = endpoint_slice["metadata"]
+        labels = metadata.get("labels") or {}
+        if _skipped(labels):
+            return self.remove_slice(endpoint_slice)
+        key = (metadata.get("namespace", ""), metadata.get("name", ""))
+        service = (key[0], labels.get(SERVICE_NAME, ""))
+        if not service[1]:
+            log.warning(
+                "Error getting endpoint slice cache keys: No %s label set on endpoint slice: %s", SERVICE_NAME, key[1]
+            )
+            return self.remove_slice(endpoint_slice)
+        self.endpoint_changes += 1
+        moved = False
+        if self._slice_service.get(key, service) != service:
+            moved = self.remove_slice(endpoint_slice)
+        taken = self._read_slice(endpoint_slice)
+        slices = self._slices.setdefault(service, {})
+        if slices.get(key[1]) == taken:
+            return moved
+        slices[key[1]] = taken
+        self._slice_service[key] = service
+        return self._set_endpoints(service, _merge(service, slices)) or moved
+
+    def remove_slice(self, endpoint_slice: Mapping[str, Any]) -> bool:
+        key = _name_of(endpoint_slice)
+        service = self._slice_service.pop(key, None)
+        if service is None:
+            return False
+        self.endpoint_changes += 1
+        slices = self._slices[service]
+        del slices[key[1]]
+        if not slices:
+            del self._slices[service]
+        return self._set_endpoints(service, _merge(service, slices))
+
+    def put_endpoints(self, endpoints: Mapping[str, Any]) -> bool:
+        if self.source != "endpoints":
+            return False
+        if _skipped(endpoints["metadata"].get("labels") or {}):
+            return self.remove_endpoints(endpoints)
+        self.endpoint_changes += 1
+        service = _name_of(endpoints)
+        return self._set_endpoints(service, _of_subsets(service, endpoints.get("subsets") or ()))
+
+    def remove_endpoints(self, endpoints: Mapping[str, Any]) -> bool:
+        if self.source != "endpoints":
+            return False
+        self.endpoint_changes += 1
+        return self._set_endpoints(_name_of(endpoints), {})
+
+    def _read_slice(self, endpoint_slice: Mapping[str, Any]) -> _Slice:
+        ports = []
+        for port in endpoint_slice.get("ports") or ():
+            number = port.get("port")
+            if not number:
+                log.warning("ignoring invalid endpoint port %s", port.get("name", ""))
+                continue
+            ports.append((port.get("name") or "", port.get("protocol") or "TCP", number))
+        endpoints = []
+        for endpoint in endpoint_slice.get("endpoints") or ():
+            conditions = endpoint.get("conditions") or {}
+            ready = conditions.get("ready") is not False
+            serving = conditions.get("serving", ready) is True
+            terminating = conditions.get("terminating") is True
+            if not ready and not (self.terminating and serving and terminating):
+                continue
+            addresses = endpoint.get("addresses")
+            if not addresses:
+                log.warning("ignoring invalid endpoint with empty addresses")
+                continue
+            node = endpoint.get("nodeName") or (endpoint.get("topology") or {}).get(_HOSTNAME, "")
+            endpoints.append((addresses[0], node, ready, serving, terminating))
+        ports.sort(key=lambda port: port[2])
+        endpoints.sort()
+        return _Slice(tuple(ports), tuple(endpoints))
+
+    def _set_endpoints(self, service: ServiceName, now: dict[PortName, tuple[Endpoint, ...]]) -> bool:
+        before = self._of_endpoints.get(service, {})
+        if before == now:
+            return False
+        for gone in before.keys() - now.keys():
+            del self.endpoints[gone]
+        self.endpoints.update(now)
+        if now:
+            self._of_endpoints[service] = now
+        else:
+            del self._of_endpoints[service]
+        for name, endpoints in now.items():
+            log.debug("Service port %s updated: %d endpoints", name, len(endpoints))
+        self._record({**before, **now})
+        return True
+
+    # ---- the journal ---------------------------------------------------------------------------------------------
+
+    def _record(self, names: Mapping[PortName, object]) -> None:
+        """All ports of the object, not only those that differ: a proxier rebuilds the object's rules as a whole."""
+        self.sequence += 1
+        for name in names:
+            self._journal.pop(name, None)
+            self._journal[name] = self.sequence
+        if len(self._journal) > len(self.service_ports) + len(self.endpoints) + _TOMBSTONES:
+            self._forget()
+        self._tell(tuple(names))
+
+    def _forget(self) -> None:
+        """Drops what is gone from the journal; who has not read it since starts over."""
+        gone = [n for n in self._journal if n not in self.service_ports and n not in self.endpoints]
+        for name in gone[: -_TOMBSTONES // 2]:
+            self._floor = max(self._floor, self._journal.pop(name))
+
+    def _tell(self, names: tuple[PortName, ...]) -> None:
+        for listener in self.listeners:
+            listener(names)
+
+
+def _name_of(item: Mapping[str, Any]) -> ServiceName:
+    metadata = item["metadata"]
+    return metadata.get("namespace", ""), metadata["name"]
+
+
+def _skipped(labels: Mapping[str, str]) -> bool:
+    return any(label in labels for label in SKIPPED_LABELS)
+
+
+def _ports_of(service: Mapping[str, Any]) -> dict[PortName, ServicePort]:
+    metadata, spec = service["metadata"], service.get("spec") or {}
+    kind, cluster_ip = spec.get("type") or "ClusterIP", spec.get("clusterIP") or ""
+    if cluster_ip in ("", "None") or kind == "ExternalName" or _skipped(metadata.get("labels") or {}):
+        return {}
+    namespace, name = metadata.get("namespace", ""), metadata["name"]
+    local = spec.get("externalTrafficPolicy") == "Local"
+    affinity = spec.get("sessionAffinity") or "None"
+    seconds = 0
+    if affinity == "ClientIP":
+        settings = (spec.get("sessionAffinityConfig") or {}).get("clientIP") or {}
+        seconds = settings.get("timeoutSeconds") or DEFAULT_AFFINITY_SECONDS
+    check = 0
+    if kind == "LoadBalancer" and local:
+        check = spec.get("healthCheckNodePort") or 0
+        if not check:
+            log.error("Service %s/%s has no healthcheck nodeport", namespace, name)
+    annotations = metadata.get("annotations") or {}
+    status = (service.get("status") or {}).get("loadBalancer") or {}
+    shared: dict[str, Any] = {
+        "cluster_ips": tuple(spec.get("clusterIPs") or (cluster_ip,)),
+        "external_ips": tuple(spec.get("externalIPs") or ()),
+        "ingress_ips": tuple(i["ip"] for i in status.get("ingress") or () if i.get("ip")),
+        "external_local": local and kind in ("LoadBalancer", "NodePort"),
+        "internal_local": spec.get("internalTrafficPolicy") == "Local",
+        "affinity": affinity,
+        "affinity_seconds": seconds,
+        "source_ranges": tuple(r.strip() for r in spec.get("loadBalancerSourceRanges") or ()),
+        "health_check_node_port": check,
+        "type": kind,
+        "annotations": {key: annotations[key] for key in READ_ANNOTATIONS if key in annotations},
+    }
+    ports = {}
+    for port in spec.get("ports") or ():
+        protocol = port.get("protocol") or "TCP"
+        ports[PortName(namespace, name, port.get("name") or "", protocol)] = ServicePort(
+            port=port["port"],
+            protocol=protocol,
+            target_port=port.get("targetPort") or port["port"],
+            node_port=port.get("nodePort") or 0,
+            **shared,
+        )
+    return ports
+
+
+def _merge(service: ServiceName, slices: Mapping[str, _Slice]) -> dict[PortName, tuple[Endpoint, ...]]:
+    """The endpoints of all slices of a service; an address that is in two of them counts once."""
+    by_port: dict[PortName, dict[str, Endpoint]] = {}
+    for name in sorted(slices):
+        ports, endpoints = slices[name]
+        for port_name, protocol, number in ports:
+            found = by_port.setdefault(PortName(*service, port_name, protocol), {})
+            for address, node, ready, serving, terminating in endpoints:
+                known = found.get(address)
+                if known is None:
+                    found[address] = Endpoint(address, number, node, ready, serving, terminating)
+                elif node and not known.is_local(node):
+                    found[address] = known._replace(other_nodes=(*known.other_nodes, node))
+    return {name: tuple(sorted(found.values(), key=str)) for name, found in by_port.items() if found}
+
+
+def _of_subsets(service: ServiceName, subsets: Any) -> dict[PortName, tuple[Endpoint, ...]]:
+    """Endpoints are taken as they come: in their order, and twice where they are named twice."""
+    found: dict[PortName, list[Endpoint]] = {}
+    for subset in subsets:
+        for port in subset.get("ports") or ():
+            number = port.get("port")
+            if not number:
+                log.warning("ignoring invalid endpoint port %s", port.get("name", ""))
+                continue
+            name = PortName(*service, port.get("name") or "", port.get("protocol") or "TCP")
+            for address in subset.get("addresses") or ():
+                if not address.get("ip"):
+                    log.warning("ignoring invalid endpoint port %s with empty host", port.get("name", ""))
+                    continue
+                found.setdefault(name, []).append(Endpoint(address["ip"], number, address.get("nodeName") or ""))
+    return {name: tuple(endpoints) for name, endpoints in found.items()}
