@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Field = Literal[
-    "iifname", "oifname", "saddr", "daddr", "l4proto", "sport", "dport", "ct state", "ct status", "mark", "daddr type",
+    "iifname", "oifname", "saddr", "daddr", "l4proto", "sport", "dport", "ct state", "ct status", "mark", "saddr type",
+    "daddr type",
 ]  # fmt: skip
-"""What a rule can look at. `daddr type` is the kernel's opinion of the destination ("local"); ports are of any transport."""
+"""What a rule can look at. `saddr type` and `daddr type` are the kernel's opinion of an address ("local": one of the host's
+own); ports are of any transport."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,11 @@ class SetMark:
 
 
 @dataclass(frozen=True, slots=True)
+class ClearMark:
+    bits: int  # taken out of the mark, the others left alone; a packet that is encapsulated keeps its mark
+
+
+@dataclass(frozen=True, slots=True)
 class Remember:
     """`update @name { ip saddr timeout N }`: puts the packet's key into a set of the table for so many seconds."""
 
@@ -93,7 +100,7 @@ class Remember:
     seconds: int
 
 
-Statement = Verdict | Jump | Goto | Reject | Lookup | Spread | Dnat | Snat | Masquerade | SetMark | Remember
+Statement = Verdict | Jump | Goto | Reject | Lookup | Spread | Dnat | Snat | Masquerade | SetMark | ClearMark | Remember
 
 ACCEPT = Verdict("accept")
 DROP = Verdict("drop")
