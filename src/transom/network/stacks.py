@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -55,7 +55,7 @@ class Route:
 
 class Stack:
     __slots__ = (
-        "_change", "_routes", "forwarding", "hns", "links", "name", "neighbours", "node", "os", "role", "sandbox",
+        "_change", "_ladder", "_routes", "forwarding", "hns", "links", "name", "neighbours", "node", "os", "role", "sandbox",
         "tables",
     )  # fmt: skip
 
@@ -72,6 +72,7 @@ class Stack:
         self.forwarding = False
         self.links: dict[str, Link] = {"lo": Link("lo", "loopback", addresses=[ipaddress.ip_interface("127.0.0.1/8")])}
         self._routes: dict[Network, Route] = {}
+        self._ladder: list[tuple[int, int, dict[int, Route]]] | None = None  # routes by prefix length, the longest first
         self.neighbours: dict[str, tuple[str, str]] = {}  # address -> mac, link
         self.tables: dict[str, nft.Table] = {}
         self._change = change
@@ -94,6 +95,7 @@ class Stack:
             return
         for destination in [d for d, route in self._routes.items() if route.link == name]:
             del self._routes[destination]
+        self._ladder = None
         for address in [a for a, (_, link) in self.neighbours.items() if link == name]:
             del self.neighbours[address]
         self._change(self, "link", name)
@@ -103,6 +105,7 @@ class Stack:
         link.name = new
         self.links[new] = link
         self._routes = {d: replace(r, link=new) if r.link == old else r for d, r in self._routes.items()}
+        self._ladder = None
         self._change(self, "link", old)
         self._change(self, "link", new)
 
@@ -114,6 +117,7 @@ class Stack:
         self.links[link].addresses.append(interface)
         if interface.network.num_addresses > 1 and interface.network not in self._routes:
             self._routes[interface.network] = Route(interface.network, link, source=str(interface.ip))
+            self._ladder = None
         self._change(self, "address", link)
 
     def delete_address(self, link: str, address: str) -> None:
@@ -123,6 +127,7 @@ class Stack:
             found = self._routes.get(interface.network)
             if found is not None and found.link == link and not found.via:
                 del self._routes[interface.network]
+                self._ladder = None
             self._change(self, "address", link)
 
     def addresses(self) -> list[str]:
@@ -136,10 +141,12 @@ class Stack:
         route = Route(network, link, via, onlink, source)
         if self._routes.get(network) != route:
             self._routes[network] = route
+            self._ladder = None
             self._change(self, "route", destination)
 
     def delete_route(self, destination: str) -> None:
         if self._routes.pop(ipaddress.ip_network(destination), None) is not None:
+            self._ladder = None
             self._change(self, "route", destination)
 
     def routes(self) -> list[Route]:
@@ -147,15 +154,15 @@ class Stack:
 
     def route(self, destination: str) -> Route | None:
         """The one with the longest prefix."""
+        if self._ladder is None:
+            self._ladder = _ladder(self._routes)
         address = ipaddress.ip_address(destination)
-        best: Route | None = None
-        width = address.max_prefixlen
-        for length in sorted({n.prefixlen for n in self._routes if n.version == address.version}, reverse=True):
-            mask = (1 << width) - (1 << (width - length))
-            kind = ipaddress.IPv4Network if address.version == 4 else ipaddress.IPv6Network
-            best = self._routes.get(kind((int(address) & mask, length)))
-            if best is not None:
-                return best
+        version, number = address.version, int(address)
+        for family, shift, routes in self._ladder:
+            if family == version:
+                found = routes.get(number >> shift)
+                if found is not None:
+                    return found
         return None
 
     def replace_neighbour(self, address: str, mac: str, link: str) -> None:
@@ -182,6 +189,15 @@ class Stack:
     def delete_table(self, key: str) -> None:
         if self.tables.pop(key, None) is not None:
             self._change(self, "table", key)
+
+
+def _ladder(routes: dict[Network, Route]) -> list[tuple[int, int, dict[int, Route]]]:
+    """Version, how far an address is to be shifted, and the routes by what is left of it."""
+    rungs: dict[tuple[int, int], dict[int, Route]] = {}
+    for network, route in routes.items():
+        shift = network.max_prefixlen - network.prefixlen
+        rungs.setdefault((network.version, shift), {})[int(network.network_address) >> shift] = route
+    return [(version, shift, rungs[version, shift]) for version, shift in sorted(rungs)]
 
 
 class Fabric:
@@ -219,6 +235,10 @@ class Fabric:
         """The stack that has an address; the one that got it last."""
         found = self._owners.get(address)
         return found[-1] if found else None
+
+    def owners(self, address: str) -> Sequence[Stack]:
+        """All that have it, the one that got it last at the end."""
+        return self._owners.get(address, ())
 
     def look(self, node: str) -> None:
         for prepare in self.before_look:
