@@ -245,8 +245,8 @@ class Fabric:
             prepare(node)
 
     def veth(self, stack: Stack, name: str, other: Stack, other_name: str, *, mtu: int = 1500) -> tuple[Link, Link]:
-        mine = stack.add_link(Link(name, "veth", mac=_mac(stack.name, name), mtu=mtu, peer=(other.name, other_name)))
-        theirs = other.add_link(Link(other_name, "veth", mac=_mac(other.name, other_name), mtu=mtu, peer=(stack.name, name)))
+        mine = stack.add_link(Link(name, "veth", mac=stable_mac(stack.name, name), mtu=mtu, peer=(other.name, other_name)))
+        theirs = other.add_link(Link(other_name, "veth", mac=stable_mac(other.name, other_name), mtu=mtu, peer=(stack.name, name)))
         return mine, theirs
 
     def _changed(self, stack: Stack, what: str, name: str) -> None:
@@ -276,7 +276,7 @@ class Fabric:
             self._owners.pop(address, None)
 
 
-def _mac(*parts: str) -> str:
+def stable_mac(*parts: str) -> str:
     """A locally administered address that is always the same for the same link."""
     digest = hashlib.blake2b("/".join(parts).encode(), digest_size=5).digest()
     return "0a:" + ":".join(f"{byte:02x}" for byte in digest)
