@@ -246,7 +246,9 @@ class Fabric:
 
     def veth(self, stack: Stack, name: str, other: Stack, other_name: str, *, mtu: int = 1500) -> tuple[Link, Link]:
         mine = stack.add_link(Link(name, "veth", mac=stable_mac(stack.name, name), mtu=mtu, peer=(other.name, other_name)))
-        theirs = other.add_link(Link(other_name, "veth", mac=stable_mac(other.name, other_name), mtu=mtu, peer=(stack.name, name)))
+        theirs = other.add_link(
+            Link(other_name, "veth", mac=stable_mac(other.name, other_name), mtu=mtu, peer=(stack.name, name))
+        )
         return mine, theirs
 
     def _changed(self, stack: Stack, what: str, name: str) -> None:
