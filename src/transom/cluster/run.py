@@ -158,7 +158,7 @@ def tune_process() -> None:
     # The store's thread needs the interpreter for moments only; it must not wait 5 ms for each.
     sys.setswitchinterval(0.001)
     # The heap is mostly long-lived objects without cycles; looking for cycles in them rarely pays.
-    gc.set_threshold(20_000, 20, 100)
+    gc.set_threshold(200_000, 20, 100)
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -73,7 +73,7 @@ class NodeRanges:
             self._each(ipaddress.ip_network(cidr), CidrSet.occupy)
         self._queue: WorkQueue[str] = WorkQueue(env.clock, name="nodeipam")
         self._nodes = env.informers(NODES)
-        self._nodes.add_handler(add=self._changed, update=lambda _, new: self._changed(new), delete=self._gone)
+        self._nodes.add_handler(add=self._changed, update=self._updated, delete=self._gone)
 
     def _each(self, network: Network, act: Callable[[CidrSet, Network], None]) -> None:
         for ranges in self._sets:
@@ -85,6 +85,11 @@ class NodeRanges:
             self._each(ipaddress.ip_network(cidr, strict=False), CidrSet.occupy)
         if not held:
             self._queue.add(node["metadata"]["name"])
+
+    def _updated(self, old: Object, new: Object) -> None:
+        held = _ranges_of(new)
+        if not held or held != _ranges_of(old):  # heartbeats change nothing here
+            self._changed(new)
 
     def _gone(self, node: Object) -> None:
         for cidr in _ranges_of(node):
