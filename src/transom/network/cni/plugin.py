@@ -77,12 +77,15 @@ class Machine:
     hns: Hns | None  # of Windows
     os: Literal["linux", "windows"]
     namespaces: dict[str, str] = field(default_factory=dict)  # path of a network namespace -> name of the stack
+    booted: Callable[[], float] = float  # when it was last started, by its own clock; Host.boot_time
+    memory: dict[Any, Any] = field(default_factory=dict)  # what plugins need not read and parse again; nothing else
 
-    def namespace(self, path: str) -> Stack:
+    def namespace(self, path: str, prefix: str | None = None) -> Stack:
         """The stack behind CNI_NETNS, or the error of a plugin that cannot open it."""
         found = self.fabric.stacks.get(self.namespaces.get(path, ""))
         if found is None:
-            fail(f'failed to open netns "{path}": failed to Statfs "{path}": no such file or directory')
+            said = f'failed to open netns "{path}": ' if prefix is None else prefix
+            fail(f'{said}failed to Statfs "{path}": no such file or directory')
         return found
 
 
