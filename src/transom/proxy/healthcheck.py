@@ -1,0 +1,154 @@
+"""What kube-proxy answers about its node: the health checks of services for load balancers, and its own /healthz.
+
+Both are small HTTP servers that the data plane hands connections to, so they are asked over the network that is being
+proxied. What is local and what is late is told to them; they look nothing up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+import orjson
+
+from transom.http.messages import Handler, Request, Response
+from transom.http.server import HttpServer
+from transom.kit.clock import Clock
+from transom.network.api import Dataplane
+from transom.proxy.tracker import ServiceName
+
+log = logging.getLogger("transom.proxy")
+
+HEALTHZ_PORT: Final = 10256
+_JSON: Final = [(b"Content-Type", b"application/json"), (b"X-Content-Type-Options", b"nosniff")]
+_TEXT: Final = [(b"Content-Type", b"text/plain; charset=utf-8"), (b"X-Content-Type-Options", b"nosniff")]
+
+
+def serve(dataplane: Dataplane, addresses: Sequence[str], port: int, handler: Handler) -> Callable[[], None]:
+    """An HTTP server at addresses of the data plane; the answer ends it. Raises OSError where somebody listens already."""
+    server = HttpServer(handler, None)
+    tasks: set[asyncio.Task[None]] = set()
+
+    def accept(connection: socket.socket) -> None:
+        task = asyncio.get_running_loop().create_task(server.adopt(connection))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    closers: list[Callable[[], None]] = []
+    try:
+        for address in addresses:
+            closers.append(dataplane.listen(address, port, accept))
+    except OSError:
+        for close in closers:
+            close()
+        raise
+
+    def end() -> None:
+        for close in closers:
+            close()
+        for task in tasks:
+            task.cancel()
+
+    return end
+
+
+def not_found() -> Response:
+    return Response(404, list(_TEXT), b"404 page not found\n")
+
+
+class ServiceHealth:
+    """One server for each service of type LoadBalancer with the local traffic policy, on its health check port."""
+
+    def __init__(
+        self, node_name: str, dataplane: Dataplane, addresses: Callable[[], Sequence[str]],
+        event: Callable[[ServiceName, str], None] | None = None,
+    ) -> None:  # fmt: skip
+        self._node = node_name
+        self._dataplane = dataplane
+        self._addresses = addresses  # of the node
+        self._event = event  # told when a port cannot be opened
+        self._open: dict[ServiceName, tuple[int, Callable[[], None]]] = {}
+        self._local: dict[ServiceName, int] = {}
+
+    def sync(self, ports: Mapping[ServiceName, int], local: Mapping[ServiceName, int]) -> None:
+        for service, (port, close) in list(self._open.items()):
+            if ports.get(service) != port:
+                log.debug('Closing healthcheck "%s/%s" on port %d', *service, port)
+                close()
+                del self._open[service]
+        for service, port in ports.items():
+            if service not in self._open:
+                self._start(service, port)
+        self._local = {service: local.get(service, 0) for service in self._open}
+
+    def close(self) -> None:
+        self.sync({}, {})
+
+    def answer(self, service: ServiceName) -> Response:
+        count = self._local.get(service, 0)
+        namespace, name = (orjson.dumps(part).decode() for part in service)
+        body = (
+            f'{{\n\t"service": {{\n\t\t"namespace": {namespace},\n\t\t"name": {name}\n\t}},\n\t"localEndpoints": {count}\n}}'
+        )
+        return Response(200 if count else 503, list(_JSON), body.encode())
+
+    def _start(self, service: ServiceName, port: int) -> None:
+        log.debug('Opening healthcheck "%s/%s" on port %d', *service, port)
+        try:
+            close = serve(self._dataplane, self._addresses(), port, lambda _request: self.answer(service))
+        except OSError as problem:
+            text = (
+                f'node {self._node} failed to start healthcheck "{service[0]}/{service[1]}" on port {port}: '
+                f"listen tcp :{port}: bind: {(problem.strerror or str(problem)).lower()}"
+            )
+            log.error("%s", text)
+            if self._event is not None:
+                self._event(service, text)
+            return
+        self._open[service] = (port, close)
+
+
+class ProxierHealth:
+    """/healthz: well while nothing waits, or not for longer than twice the sync period."""
+
+    def __init__(self, clock: Clock, timeout: float) -> None:
+        self._clock = clock
+        self._timeout = timeout
+        self._queued = float("-inf")
+        self._updated: float | None = None
+        self._updated_at = 0.0
+
+    def queued(self) -> None:
+        self._queued = self._clock.monotonic()
+
+    def updated(self) -> None:
+        self._updated = self._clock.monotonic()
+        self._updated_at = self._clock.time()
+
+    @property
+    def healthy(self) -> bool:
+        return (
+            self._updated is None
+            or self._updated > self._queued
+            or self._clock.monotonic() - self._queued < self._timeout
+        )
+
+    def handle(self, request: Request) -> Response:
+        if request.path != "/healthz":
+            return not_found()
+        now, healthy = self._clock.time(), self.healthy
+        current = _spoken(now, self._clock.monotonic())
+        updated = current if healthy else _spoken(self._updated_at, self._updated or 0.0)
+        body = f'{{"lastUpdated": "{updated}","currentTime": "{current}"}}'
+        return Response(200 if healthy else 503, list(_JSON), body.encode())
+
+
+def _spoken(moment: float, monotonic: float) -> str:
+    """As Go prints a time that has been read off the clock."""
+    at = datetime.fromtimestamp(moment, UTC)
+    fraction = f".{at.microsecond:06d}".rstrip("0").rstrip(".")
+    return f"{at:%Y-%m-%d %H:%M:%S}{fraction} +0000 UTC m=+{monotonic:.9f}"

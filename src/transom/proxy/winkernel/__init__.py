@@ -1,0 +1,1 @@
+"""kube-proxy's kernel mode on Windows nodes."""

@@ -1,0 +1,132 @@
+"""How the kernel mode starts: it clears what is left, waits for the network, and refuses what the node cannot do.
+
+Nothing blocks: `Starting.step` is called again and again and says whether the proxier may go on. Who calls it seldom waits
+longer, and never less than kube-proxy would.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from transom.hosts.windows.hns import Hns, HnsError
+from transom.kit.clock import Clock
+from transom.network.stacks import Stack
+from transom.proxy.winkernel.behaviour import Behaviour
+from transom.proxy.winkernel.hostnetwork import HostNetwork, Network, delete_all_balancers
+from transom.proxy.winkernel.options import LOCALHOST, Options
+
+_POLL: Final = 1.0  # between two looks for the network
+_OVERLAY_WAIT: Final = 10.0  # subnets of other nodes and the node's own address may come late
+_DSR: Final = "Direct Server Return (DSR)"
+_SUBNETS: Final = "Remote Subnet"
+
+
+class ProxierError(Exception):
+    """kube-proxy does not start; the text is what it says."""
+
+
+class Started:
+    __slots__ = ("host_mac", "network", "node_ip", "source_vip")
+
+    def __init__(self, network: Network, node_ip: str, source_vip: str = "", host_mac: str = "") -> None:
+        self.network = network
+        self.node_ip = node_ip
+        self.source_vip = source_vip  # only on overlay networks
+        self.host_mac = host_mac
+
+
+class Starting:
+    def __init__(
+        self, host: HostNetwork, hns: Hns, options: Options, behaviour: Behaviour, clock: Clock, stack: Stack | None,
+        log: logging.Logger,
+    ) -> None:  # fmt: skip
+        self._host = host
+        self._hns = hns
+        self._options = options
+        self._behaviour = behaviour
+        self._clock = clock
+        self._stack = stack
+        self._log = log
+        self.due = 0.0  # by the clock; before that nothing happens
+        self._name = ""
+        self._settled = False  # the wait of overlay networks is over
+
+    def step(self) -> Started | None:
+        """None while there is something to wait for. Raises ProxierError."""
+        if self._clock.monotonic() < self.due:
+            return None
+        if not self._name:
+            self._begin()
+        try:
+            network = self._host.network(self._name)
+        except HnsError as problem:
+            self._missing(problem)
+            return None
+        if network.overlay and self._behaviour.waits_for_network and not self._settled:
+            self._settled = True
+            self.due = self._clock.monotonic() + _OVERLAY_WAIT
+            return None
+        self._log.debug("Hns Network loaded with info = %s %s %s", network.name, network.type, network.id)
+        return self._check(network)
+
+    def _begin(self) -> None:
+        options = self._options
+        if not options.node_ip:
+            self._log.warning("invalid nodeIP, initializing kube-proxy with 127.0.0.1 as nodeIP")
+        if not options.cluster_cidr:
+            self._log.warning("clusterCIDR not specified, unable to distinguish between internal and external traffic")
+        self._name = options.network_name
+        if not self._name:
+            self._log.debug("network-name flag not set. Checking environment variable")
+            self._name = options.environment.get("KUBE_NETWORK", "")
+            if not self._name:
+                raise ProxierError("Environment variable KUBE_NETWORK and network-flag not initialized")
+        if self._behaviour.clears_balancers:
+            self._log.debug("Cleaning up old HNS policy lists")
+            delete_all_balancers(self._hns)
+
+    def _missing(self, problem: HnsError) -> None:
+        if not self._behaviour.waits_for_network:
+            self._log.error(
+                "Unable to find Hns Network specified by %s. Please check environment variable KUBE_NETWORK or"
+                " network-name flag", self._name,
+            )  # fmt: skip
+            raise ProxierError(problem.text) from problem
+        if self._settled:
+            raise ProxierError(f"Could not find HNS network {self._name}") from problem
+        self._log.error(
+            "Unable to find HNS Network specified by %s. Please check network name and CNI deployment", self._name
+        )
+        self.due = self._clock.monotonic() + _POLL
+
+    def _check(self, network: Network) -> Started:
+        options = self._options
+        if options.enable_dsr:
+            if not options.gate("WinDSR"):
+                raise ProxierError("WinDSR feature gate not enabled")
+            if not self._hns.supports(_DSR):
+                raise ProxierError(f"platform does not support feature {_DSR}")
+        node_ip = options.node_ip or LOCALHOST
+        if not network.overlay:
+            return Started(network, node_ip)
+        if not options.gate("WinOverlay"):
+            raise ProxierError("WinOverlay feature gate not enabled")
+        if not self._hns.supports(_SUBNETS):
+            raise ProxierError(f"platform does not support feature {_SUBNETS}")
+        if not options.source_vip:
+            raise ProxierError("source-vip flag not set")
+        mac = _mac_of(self._stack, node_ip)
+        if not mac:
+            raise ProxierError(f"Could not find host mac address for {node_ip}")
+        self._log.debug("Host MAC address is %s", mac)
+        return Started(network, node_ip, options.source_vip, mac)
+
+
+def _mac_of(stack: Stack | None, address: str) -> str:
+    """Of the interface that has an address; of the last, if several have."""
+    found = ""
+    for link in stack.links.values() if stack is not None else ():
+        if any(str(a.ip) == address for a in link.addresses):
+            found = link.mac
+    return found
