@@ -1,0 +1,62 @@
+"""Connections that the kernel's tracker still leads to where nobody is.
+
+UDP has no end of a connection, so a client that goes on sending keeps being led to an endpoint that has left, or to nowhere
+because it began before there was one. The proxy says which entries to forget; who owns a connection tracker deletes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from transom.proxy.tracker import Endpoint, ServicePort, of_family
+
+
+@dataclass(frozen=True, slots=True)
+class StaleFlow:
+    """Entries that match all that is given; `arguments` are those of `conntrack -D`."""
+
+    destination: str = ""  # what the client sent to
+    port: int = 0  # and its port
+    endpoint: str = ""  # where it is led
+    ipv6: bool = False
+
+    def arguments(self) -> list[str]:
+        given = ["-p", "udp"]
+        if self.destination:
+            given += ["--orig-dst", self.destination]
+        if self.port:
+            given += ["--dport", str(self.port)]
+        if self.endpoint:
+            given += ["--dst-nat", self.endpoint]
+        return [*given, "-f", "ipv6"] if self.ipv6 else given
+
+
+Known = tuple[ServicePort | None, tuple[Endpoint, ...]]
+"""A port of a service, if there is one, and its endpoints."""
+
+
+def stale_flows(then: Known, today: Known, ipv6: bool) -> Iterator[StaleFlow]:
+    """For one port of a service and one family; nothing for other protocols."""
+    before, endpoints_before = then
+    now, endpoints_now = today
+    service = now or before
+    if service is None or service.protocol != "UDP":
+        return
+    if now is None or not now.cluster_ip(ipv6):
+        if before is not None and before.cluster_ip(ipv6):
+            yield StaleFlow(before.cluster_ip(ipv6), ipv6=ipv6)
+        return
+    addresses = (now.cluster_ip(ipv6), *of_family(now.external_ips, ipv6), *of_family(now.ingress_ips, ipv6))
+    was = {(e.address, e.port) for e in endpoints_before if e.ready and e.ipv6 == ipv6}
+    is_now = {(e.address, e.port) for e in endpoints_now if e.ready and e.ipv6 == ipv6}
+    if is_now and not was:
+        for address in dict.fromkeys(addresses):
+            yield StaleFlow(address, ipv6=ipv6)
+        if now.node_port:
+            yield StaleFlow(port=now.node_port, ipv6=ipv6)
+    for endpoint in sorted({address for address, _ in was - is_now}):
+        if now.node_port:
+            yield StaleFlow(port=now.node_port, endpoint=endpoint, ipv6=ipv6)
+        for address in dict.fromkeys(addresses):
+            yield StaleFlow(address, endpoint=endpoint, ipv6=ipv6)
