@@ -52,12 +52,23 @@ class Place:
     def event(self, pod: str, reason: str) -> str:
         """The message of the first event of this reason about a pod, as soon as there is one."""
         wanted = f"involvedObject.name={pod},reason={reason}"
-        command = [self.kubectl.binary, "--namespace", self.namespace, "get", "events", "--watch",
-                   f"--field-selector={wanted}", "--output=jsonpath={.message}{'\\n'}"]
+        return next(self._seen("{.message}", "events", f"--field-selector={wanted}"))
+
+    def until(self, what: str, path: str, value: str) -> None:
+        """As soon as a field of an object has this value."""
+        for found in self._seen(path, what):
+            if found == value:
+                return
+        raise AssertionError(f"{path} of {what} is {found}")
+
+    def _seen(self, path: str, *what: str) -> Iterator[str]:
+        command = [self.kubectl.binary, "--namespace", self.namespace, f"--request-timeout={PATIENCE}", "get", *what, "--watch",
+                   f"--output=jsonpath={path}{{'\\n'}}"]
         with subprocess.Popen(command, env=self.kubectl.cluster.env, stdout=subprocess.PIPE, text=True) as watching:
             assert watching.stdout is not None
             try:
-                return watching.stdout.readline().rstrip("\n")
+                for line in watching.stdout:
+                    yield line.rstrip("\n")
             finally:
                 watching.kill()
 
