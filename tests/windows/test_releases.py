@@ -9,6 +9,7 @@ from transom.windows.records import Target
 from transom.windows.support import SUPPORT
 
 
+@pytest.mark.windows("WIN-OS-001", "SUP-OS-006", "SUP-OS-007")
 @pytest.mark.parametrize(("release", "expected"), [
     ("1.14", {17763}),
     ("1.17", {17763}),
@@ -22,6 +23,7 @@ def test_builds_of_a_release(release: str, expected: set[int]) -> None:
     assert {number for number in BUILDS if releases.supports(parsed, number)} == expected
 
 
+@pytest.mark.windows("WIN-RUN-004")
 @pytest.mark.parametrize(("release", "runtimes", "stage"), [
     ((1, 14), {"docker": "18.09"}, ""),
     ((1, 17), {"docker": "19.03"}, ""),

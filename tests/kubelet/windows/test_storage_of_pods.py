@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.kubelet.conftest import Node
 
-from transom.client.resources import CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, SECRETS
+from transom.client.resources import CONFIG_MAPS, CSI_DRIVERS, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, SECRETS
 from transom.hosts.files import FileTree
 
 from .windows_pods import (
@@ -501,3 +501,24 @@ def test_disks_and_shares_of_clouds_are_mounted(node: Any, source: Any) -> None:
         assert await said(node, other, "type C:\\v\\x") == "kept"
 
     node("windows", scenario)
+
+
+@pytest.mark.windows("WIN-STO-013", "WIN-STO-014")
+@pytest.mark.parametrize("version", ["v1.17.17", "v1.20.15"])
+def test_csi_volumes_wait_for_a_driver_that_cannot_be_there(node: Any, version: str) -> None:
+    """Nothing registers with the kubelet: drivers came with 1.18, and need csi-proxy on the node from then on."""
+
+    async def scenario(node: Node) -> None:
+        await node.client.create(CSI_DRIVERS, "", {
+            "metadata": {"name": "disk.example.com"}, "spec": {"volumeLifecycleModes": ["Ephemeral"]},
+        })
+        await node.create("p", containers=[container(volumeMounts=at("C:\\data"))],
+                          volumes=[{"name": "v", "csi": {"driver": "disk.example.com"}}])
+        await waiting(node, "ContainerCreating")
+        message, *_ = await told(node, "FailedMount")
+        assert message == (
+            'MountVolume.SetUp failed for volume "v" : kubernetes.io/csi: mounter.SetUpAt failed to get CSI client: driver name '
+            "disk.example.com not found in the list of registered CSI drivers"
+        )
+
+    node("windows", scenario, version=version)
