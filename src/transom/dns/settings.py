@@ -1,0 +1,73 @@
+"""What a DNS server is told: its domain, and whom to ask about names that are not its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from typing import Final, NamedTuple
+
+from transom.dns.zone import DEFAULT_TTL
+from transom.kit import dnswire as wire
+
+PORT: Final = 53
+NAMESERVER: Final = "kube-system/kube-dns"
+
+
+class Server(NamedTuple):
+    address: str
+    port: int = PORT
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """`stub_domains` and `upstreams` name servers as `10.0.0.1`, `10.0.0.1:5353` or `[fd00::1]:5353`."""
+
+    domain: str = "cluster.local"
+    ttl: int = DEFAULT_TTL  # seconds that answers of the cluster are good for
+    cache: int = 30  # at most so long answers of others are kept
+    upstreams: tuple[str, ...] = ()  # none: there are no names but ours
+    stub_domains: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    hosts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # names with addresses, before all others
+    nameserver: str = NAMESERVER  # the service that leads to this server
+
+
+def server(text: str) -> Server:
+    """ValueError when it is no address."""
+    address, port = text.strip(), PORT
+    if address.startswith("["):
+        address, _, rest = address[1:].partition("]")
+        if rest:
+            port = _port(rest.removeprefix(":"), text)
+    elif address.count(":") == 1:
+        address, _, rest = address.partition(":")
+        port = _port(rest, text)
+    try:
+        return Server(str(ip_address(address)), port)
+    except ValueError:
+        raise ValueError(f"{text!r} is not the address of a name server: write 10.0.0.1 or 10.0.0.1:53") from None
+
+
+def _port(text: str, whole: str) -> int:
+    if not text.isdigit() or not 0 < int(text) < 65536:
+        raise ValueError(f"{whole!r} does not end in a port")
+    return int(text)
+
+
+def check(settings: Settings, own: Iterable[Server] = ()) -> None:
+    """ValueError for what cannot work: a domain that is none, a server that is none, and `own` addresses, to which
+    questions would come back for ever."""
+    ours = set(own)
+    for domain in (settings.domain, *settings.stub_domains, *settings.hosts):
+        if not domain.strip("."):
+            raise ValueError("the root cannot be a domain of its own: name its servers as upstreams")
+        wire.name(domain)
+    for text in (*settings.upstreams, *(text for texts in settings.stub_domains.values() for text in texts)):
+        if server(text) in ours:
+            raise ValueError(f"{text} is this name server itself: questions to it would never end")
+    for name, addresses in settings.hosts.items():
+        for address in addresses:
+            try:
+                ip_address(address)
+            except ValueError:
+                raise ValueError(f"{address!r} is not an address for {name}") from None
