@@ -1,0 +1,250 @@
+"""Makes namespaces contain what their plans say, with as few messages to the kernel as the difference needs.
+
+Runs in a `Visitor`'s thread. Knows plans, not stacks: why something is wanted is not its business. What the kernel refuses
+is reported, and tried again the next time the plan of that namespace is looked at.
+"""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Iterable, Mapping
+
+from transom.network.kernel import firewall, netlink
+from transom.network.kernel.arrange import Made, Step, arrange, nothing, take
+from transom.network.kernel.namespaces import Namespace, Visitor
+from transom.network.kernel.plan import UNDERLAY, UNDERLAY_BRIDGE, Device, Plan
+from transom.network.nft_text import difference
+
+_GONE_GROUP = 0x676F6E65
+_GONE = (errno.ENOENT, errno.ESRCH, errno.ENODEV, errno.EADDRNOTAVAIL)
+_SYSCTLS = {
+    "net/ipv4/conf/all/rp_filter": "0",
+    "net/ipv4/conf/default/rp_filter": "0",
+    "net/ipv4/conf/all/send_redirects": "0",
+    "net/ipv4/conf/default/send_redirects": "0",
+    "net/ipv4/conf/all/promote_secondaries": "1",
+    "net/ipv4/ping_group_range": "0 2147483647",
+    "net/ipv4/ip_unprivileged_port_start": "0",
+    "net/ipv6/conf/all/disable_ipv6": "0",
+    "net/ipv6/conf/default/disable_ipv6": "0",
+    "net/ipv6/conf/default/accept_dad": "0",
+    "net/ipv6/conf/default/accept_ra": "0",
+    "net/bridge/bridge-nf-call-iptables": "0",
+    "net/bridge/bridge-nf-call-ip6tables": "0",
+}
+"""Of every namespace, because the machine's own settings may have been inherited."""
+
+class Applier:
+    def __init__(self, visitor: Visitor, sweeper: Visitor) -> None:
+        self._visitor = visitor
+        self._sweeper = sweeper
+        self._plans: dict[str, Plan] = {}
+        self._made: dict[str, Made] = {}
+        self._lock = threading.Lock()
+        self.problems: list[str] = []  # of the last time
+
+    def namespace(self, stack: str, visitor: Visitor) -> Namespace:
+        """Makes it when it is not there. Only in the visitor's thread, which may be another than the applier's."""
+        with self._lock:
+            made = self._made.get(stack)
+            if made is None:
+                made = self._made[stack] = Made(visitor.create())
+                for path, value in _SYSCTLS.items():
+                    _write(path, value)
+                netlink.send([netlink.set_up(1, "lo")])
+        return made.namespace
+
+    def apply(self, changes: Mapping[str, Plan | None]) -> list[str]:
+        """New plans by stack, None for a stack that is gone. The answer says what could not be done."""
+        self.problems = []
+        touched = set(changes)
+        for stack, plan in changes.items():
+            self._plug(stack, plan, touched)
+            if plan is None:
+                self._plans.pop(stack, None)
+                self._remove(stack, touched)
+            else:
+                self._plans[stack] = plan
+                self.namespace(stack, self._visitor)
+        for stack in list(touched):
+            self._unmake_devices(stack, touched)
+        for stack in list(touched):
+            self._make_devices(stack, touched)
+        for stack in touched:
+            self._arrange(stack)
+        return self.problems
+
+    def close(self) -> None:
+        """Everything goes with the namespaces."""
+        for made in self._made.values():
+            made.namespace.close()
+        self._made.clear()
+        self._plans.clear()
+
+    # ---- devices -------------------------------------------------------------------------------------------------
+
+    def _plug(self, stack: str, plan: Plan | None, touched: set[str]) -> None:
+        """The underlay has a port for each device that leads to it."""
+        underlay = self._plans.get(UNDERLAY)
+        if underlay is None:
+            underlay = self._plans[UNDERLAY] = Plan(devices={UNDERLAY_BRIDGE: Device("bridge")})
+            self.namespace(UNDERLAY, self._visitor)
+            touched.add(UNDERLAY)
+        old = self._plans.get(stack)
+        before = {} if old is None else _plugs(stack, old)
+        now = {} if plan is None else _plugs(stack, plan)
+        if before != now:
+            touched.add(UNDERLAY)
+            for name in before.keys() - now.keys():
+                underlay.devices.pop(name, None)
+            underlay.devices.update(now)
+
+    def _remove(self, stack: str, touched: set[str]) -> None:
+        """Its namespace goes with all that is in it, but sockets may keep that alive, so pairs are cut at the far end."""
+        made = self._made.get(stack)
+        if made is None:
+            return
+        for name, device in list(made.devices.items()):
+            far = self._made.get(device.peer[0]) if device.kind == "veth" else None
+            if far is not None and device.peer[1] in far.devices:
+                self._delete_devices(device.peer[0], [device.peer[1]], touched)
+                touched.add(device.peer[0])
+            made.lost_device(name)
+        with self._lock:
+            del self._made[stack]
+        made.namespace.close()
+
+    def _unmake_devices(self, stack: str, touched: set[str]) -> None:
+        made, plan = self._made.get(stack), self._plans.get(stack)
+        if made is None or plan is None:
+            return
+        unwanted = [
+            name for name, device in made.devices.items()
+            if (wanted := plan.devices.get(name)) is None or wanted.birth != device.birth
+        ]  # fmt: skip
+        self._delete_devices(stack, unwanted, touched)
+
+    def _delete_devices(self, stack: str, names: Iterable[str], touched: set[str]) -> None:
+        """Out of the way at once; gone a little later, since the kernel takes tens of milliseconds to remove a device."""
+        made = self._made[stack]
+        steps: list[Step] = []
+        for name in names:
+            device, index = made.devices[name], made.indexes[name]
+            steps += [(netlink.set_down(index, name), nothing), (netlink.set_aside(index, name, _GONE_GROUP), nothing)]
+            made.lost_device(name)
+            far = self._made.get(device.peer[0]) if device.kind == "veth" else None
+            if far is not None and device.peer[1] in far.devices:
+                far.lost_device(device.peer[1])
+                touched.add(device.peer[0])
+        if steps:
+            self._send(stack, steps)
+            self._sweeper.inside(made.namespace, _sweep)
+
+    def _make_devices(self, stack: str, touched: set[str]) -> None:
+        made, plan = self._made.get(stack), self._plans.get(stack)
+        if made is None or plan is None:
+            return
+        steps: list[Step] = []
+        for name, device in plan.devices.items():
+            if name in made.devices:
+                continue
+            if device.kind == "veth":
+                step = self._pair(stack, name, device, touched)
+                if step is not None:
+                    steps.append(step)
+                continue
+            index = take(made, name, device)
+            if device.kind == "bridge":
+                message = netlink.add_bridge(index, name, device.mac, device.mtu)
+            else:
+                message = netlink.add_vxlan(
+                    index, name, device.mac, device.mtu, vni=device.vni, port=device.port, local=device.local
+                )
+            steps.append((message, lambda name=name: made.lost_device(name)))  # type: ignore[misc]
+        self._send(stack, steps)
+
+    def _pair(self, stack: str, name: str, device: Device, touched: set[str]) -> Step | None:
+        """Both ends at once, as soon as both are wanted."""
+        far_stack, far_name = device.peer
+        far_plan, far_made = self._plans.get(far_stack), self._made.get(far_stack)
+        far = far_plan.devices.get(far_name) if far_plan is not None else None
+        if far is None or far_made is None or far.peer != (stack, name):
+            return None
+        made = self._made[stack]
+        message = netlink.add_veth(
+            netlink.End(made.namespace.descriptor, take(made, name, device), name, device.mac, device.mtu),
+            netlink.End(far_made.namespace.descriptor, take(far_made, far_name, far), far_name, far.mac, far.mtu),
+        )
+        touched.add(far_stack)
+
+        def undo() -> None:
+            made.lost_device(name)
+            far_made.lost_device(far_name)
+
+        return message, undo
+
+    # ---- the rest of one namespace -------------------------------------------------------------------------------
+
+    def _arrange(self, stack: str) -> None:
+        made, plan = self._made.get(stack), self._plans.get(stack)
+        if made is None or plan is None:
+            return
+        self._send(stack, arrange(made, plan))
+        if made.sysctls != plan.sysctls:
+            self._visitor.enter(made.namespace)
+            for path, value in plan.sysctls.items():
+                if made.sysctls.get(path) != value:
+                    _write(path, value)
+            made.sysctls = dict(plan.sysctls)
+        if made.tables != plan.tables:
+            self._tables(stack, made, plan)
+
+    def _tables(self, stack: str, made: Made, plan: Plan) -> None:
+        self._visitor.enter(made.namespace)
+        for key in made.tables.keys() | plan.tables.keys():
+            old, new = made.tables.get(key), plan.tables.get(key)
+            if old is new:
+                continue
+            text = difference(old, new)
+            try:
+                if text:
+                    firewall.run(text)
+            except firewall.FirewallError as error:
+                self.problems.append(f"{stack}: table {key}: {error}")
+                continue
+            if new is None:
+                del made.tables[key]
+            else:
+                made.tables[key] = new
+
+    def _send(self, stack: str, steps: list[Step]) -> None:
+        if not steps:
+            return
+        self._visitor.enter(self._made[stack].namespace)
+        undo = {id(message): back for message, back in steps}
+        for refused in netlink.send([message for message, _ in steps]):
+            undo[id(refused.message)]()
+            if refused.error not in _GONE or not refused.message.removes:
+                self.problems.append(f"{stack or 'underlay'}: {netlink.reason(refused)}")
+
+
+def _plugs(stack: str, plan: Plan) -> dict[str, Device]:
+    return {
+        device.peer[1]: Device("veth", mtu=device.mtu, master=UNDERLAY_BRIDGE, peer=(stack, name))
+        for name, device in plan.devices.items()
+        if device.kind == "veth" and device.peer[0] == UNDERLAY
+    }
+
+
+def _sweep() -> None:
+    netlink.send([netlink.delete_group(_GONE_GROUP)])  # nothing to delete when an earlier sweep took it along
+
+
+def _write(path: str, value: str) -> None:
+    """A setting of the namespace that the thread is in. What this kernel does not have is not needed either."""
+    try:
+        with open(f"/proc/sys/{path}", "w") as file:
+            file.write(value)
+    except FileNotFoundError:
+        return

@@ -1,0 +1,144 @@
+"""The difference between what one namespace contains and what its plan says, as messages to the kernel in a good order.
+
+Pure: it only writes down in `Made` what will be so; every step carries how to take that back when the kernel refuses.
+Devices are there already, with their indexes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from transom.network import nft
+from transom.network.kernel import netlink
+from transom.network.kernel.namespaces import Namespace
+from transom.network.kernel.netlink import Message
+from transom.network.kernel.plan import Device, Plan, Way
+
+Undo = Callable[[], object]
+Step = tuple[Message, Undo]
+
+
+@dataclass(slots=True)
+class Made:
+    """What a namespace contains now."""
+
+    namespace: Namespace
+    indexes: dict[str, int] = field(default_factory=lambda: {"lo": 1})
+    next_index: int = 2
+    devices: dict[str, Device] = field(default_factory=dict)
+    fresh: set[str] = field(default_factory=set)  # made, and not yet set up
+    addresses: set[tuple[str, str]] = field(default_factory=set)
+    routes: dict[str, Way] = field(default_factory=dict)
+    neighbours: dict[tuple[str, str], str] = field(default_factory=dict)
+    forwarding: dict[tuple[str, str], tuple[str, int]] = field(default_factory=dict)
+    sysctls: dict[str, str] = field(default_factory=dict)
+    tables: dict[str, nft.Table] = field(default_factory=dict)
+
+    def lost_device(self, name: str) -> None:
+        """The kernel has taken away all that depended on it."""
+        self.devices.pop(name, None)
+        self.indexes.pop(name, None)
+        self.fresh.discard(name)
+        self.addresses = {a for a in self.addresses if a[0] != name}
+        self.routes = {d: way for d, way in self.routes.items() if way.device != name}
+        self.neighbours = {k: mac for k, mac in self.neighbours.items() if k[0] != name}
+        self.forwarding = {k: to for k, to in self.forwarding.items() if k[0] != name}
+
+
+def nothing() -> None:
+    """Taking this back needs nothing."""
+
+
+def take(made: Made, name: str, device: Device) -> int:
+    """An index for a device that is about to be made."""
+    index = made.indexes[name] = made.next_index
+    made.next_index += 1
+    made.devices[name] = device._replace(master="", hairpin=False)
+    made.fresh.add(name)
+    return index
+
+
+def arrange(made: Made, plan: Plan) -> list[Step]:
+    return [*_settings(made, plan), *_addresses(made, plan), *_routes(made, plan), *_neighbours(made, plan)]
+
+
+def _settings(made: Made, plan: Plan) -> list[Step]:
+    steps: list[Step] = []
+    for name, device in plan.devices.items():
+        before = made.devices.get(name)
+        if before is None or (before == device and name not in made.fresh):
+            continue
+        index = made.indexes[name]
+        if (before.mac, before.mtu) != (device.mac, device.mtu):
+            steps.append((netlink.set_link(index, name, device.mac, device.mtu), nothing))
+        master = device.master
+        if master and master not in made.indexes:
+            master = ""  # its bridge comes later
+        if before.master != master:
+            steps.append((netlink.set_master(index, name, made.indexes[master] if master else 0), nothing))
+        if master and (before.master, before.hairpin) != (master, device.hairpin):
+            steps.append((netlink.set_port(index, name, hairpin=device.hairpin), nothing))
+        if name in made.fresh:
+            steps.append((netlink.set_up(index, name), nothing))
+            made.fresh.discard(name)
+        made.devices[name] = device._replace(master=master)
+    return steps
+
+
+def _addresses(made: Made, plan: Plan) -> list[Step]:
+    steps: list[Step] = []
+    for entry in made.addresses - plan.addresses:
+        made.addresses.discard(entry)
+        steps.append((netlink.delete_address(made.indexes[entry[0]], entry[1]), nothing))
+        bare = entry[1].partition("/")[0]
+        made.routes = {d: way for d, way in made.routes.items() if way.source != bare}  # the kernel drops those too
+    for entry in sorted(plan.addresses - made.addresses):
+        index = made.indexes.get(entry[0])
+        if index is not None:
+            made.addresses.add(entry)
+            steps.append((netlink.add_address(index, entry[1]), lambda entry=entry: made.addresses.discard(entry)))  # type: ignore[misc]
+    return steps
+
+
+def _routes(made: Made, plan: Plan) -> list[Step]:
+    if made.routes == plan.routes:
+        return []
+    steps: list[Step] = []
+    for destination, way in list(made.routes.items()):
+        if destination not in plan.routes:
+            del made.routes[destination]
+            steps.append((_route(netlink.delete_route, made, destination, way), nothing))
+    changed = [(d, way) for d, way in plan.routes.items() if made.routes.get(d) != way and way.device in made.indexes]
+    for destination, way in sorted(changed, key=lambda item: bool(item[1].via)):  # a gateway needs a way to itself first
+        made.routes[destination] = way
+        steps.append((_route(netlink.replace_route, made, destination, way), lambda d=destination: made.routes.pop(d, None)))  # type: ignore[misc]
+    return steps
+
+
+def _route(message: Callable[..., Message], made: Made, destination: str, way: Way) -> Message:
+    return message(destination, made.indexes[way.device], way.via, way.source, onlink=way.onlink)
+
+
+def _neighbours(made: Made, plan: Plan) -> list[Step]:
+    steps: list[Step] = []
+    if made.neighbours != plan.neighbours:
+        for key in made.neighbours.keys() - plan.neighbours.keys():
+            del made.neighbours[key]
+            steps.append((netlink.delete_neighbour(made.indexes[key[0]], key[1]), nothing))
+        for key, mac in plan.neighbours.items():
+            if made.neighbours.get(key) != mac and key[0] in made.indexes:
+                made.neighbours[key] = mac
+                steps.append(
+                    (netlink.replace_neighbour(made.indexes[key[0]], key[1], mac), lambda k=key: made.neighbours.pop(k, None))  # type: ignore[misc]
+                )
+    if made.forwarding != plan.forwarding:
+        for key in made.forwarding.keys() - plan.forwarding.keys():
+            remote, vni = made.forwarding.pop(key)
+            steps.append((netlink.delete_forwarding(made.indexes[key[0]], key[1], remote, vni), nothing))
+        for key, to in plan.forwarding.items():
+            if made.forwarding.get(key) != to and key[0] in made.indexes:
+                made.forwarding[key] = to
+                steps.append((netlink.replace_forwarding(made.indexes[key[0]], key[1], *to),
+                              lambda k=key: made.forwarding.pop(k, None)))  # type: ignore[misc]  # fmt: skip
+    return steps

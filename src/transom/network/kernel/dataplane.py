@@ -1,0 +1,237 @@
+"""The data plane that is made of namespaces: follows the fabric, queues what changed, applies it off the event loop.
+
+The state belongs to the event loop, so plans are written there, quickly; talking to the kernel happens in a thread, and
+what changes meanwhile is the next batch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import os
+import socket
+from collections.abc import Callable
+from functools import partial
+
+from transom.kit.clock import Clock
+from transom.network import nft
+from transom.network.api import Accept, Respond
+from transom.network.kernel import namespaces, plan, sockets, windows
+from transom.network.kernel.applier import Applier
+from transom.network.kernel.namespaces import Namespace, Visitor
+from transom.network.kernel.plan import Plan
+from transom.network.nft_text import snapshot
+from transom.network.stacks import Fabric, Stack
+
+log = logging.getLogger("transom.network.kernel")
+
+
+class KernelDataplane:
+    """`patience`: how long a connection may take to come about."""
+
+    def __init__(self, fabric: Fabric, name: str, clock: Clock, *, patience: float = 10.0) -> None:
+        reason = namespaces.missing()
+        if reason:
+            raise PermissionError(errno.EPERM, reason)
+        namespaces.allow_many_files()
+        self.problems: list[str] = []  # what the kernel refused the last time something was applied
+        self._fabric = fabric
+        self._clock = clock
+        self._patience = patience
+        self._builder = Visitor(f"{name}-network")
+        self._doorman = Visitor(f"{name}-sockets")  # apart, so that a new socket need not wait for a long list of rules
+        self._sweeper = Visitor(f"{name}-sweeper")
+        self._applier = Applier(self._builder, self._sweeper)
+        self._dirty: dict[str, None] = {}
+        self._gone: dict[str, None] = {}
+        self._dirty_tables: dict[str, set[str]] = {}
+        self._tables: dict[str, dict[str, nft.Table]] = {}  # of each stack, as they were when last read
+        self._compiled: dict[str, windows.Compiler] = {}
+        self._unsubscribe: list[Callable[[], None]] = []
+        self._closers: set[Callable[[], None]] = set()
+        self._flushing: asyncio.Task[None] | None = None
+        self._asked = self._applied = 0
+        self._waiting: list[tuple[int, asyncio.Future[None]]] = []
+        self._closed = False
+        fabric.listeners.append(self._changed)
+        self._unsubscribe.append(partial(fabric.listeners.remove, self._changed))
+        for stack in fabric.stacks.values():
+            self._changed(stack, "link", "")
+
+    # ---- the seam ------------------------------------------------------------------------------------------------
+
+    async def connect(self, address: str, port: int, source: str = "") -> socket.socket:
+        client = await self._client(socket.SOCK_STREAM, address, source)
+        return await sockets.connect(client, address, port, self._clock, self._patience)
+
+    async def ask(
+        self, address: str, port: int, payload: bytes, source: str = "", timeout: float = 5.0  # noqa: ASYNC109
+    ) -> bytes:  # fmt: skip
+        client = await self._client(socket.SOCK_DGRAM, address, source)
+        return await sockets.ask(client, address, port, payload, self._clock, timeout)
+
+    def listen(self, address: str, port: int, accept: Accept) -> Callable[[], None]:
+        server = self._server(socket.SOCK_STREAM, address, port)
+        return self._closing(sockets.take_connections(asyncio.get_running_loop(), server, accept))
+
+    def answer(self, address: str, port: int, respond: Respond) -> Callable[[], None]:
+        server = self._server(socket.SOCK_DGRAM, address, port)
+        return self._closing(sockets.take_datagrams(asyncio.get_running_loop(), server, respond))
+
+    async def settled(self) -> None:
+        for stack in list(self._fabric.stacks.values()):
+            if stack.role == "node":
+                self._fabric.look(stack.name)
+        await self._caught_up()
+
+    # ---- for runtimes that start processes inside ----------------------------------------------------------------
+
+    async def namespace(self, stack: str) -> Namespace:
+        """The namespace of a stack, with everything in it that the stack has been told so far."""
+        await self._caught_up()
+        return await asyncio.wrap_future(self._doorman.submit(partial(self._applier.namespace, stack, self._doorman)))
+
+    async def close(self) -> None:
+        """Takes everything away. Sockets that were handed out keep working only as far as their own namespace."""
+        if self._closed:
+            return
+        self._closed = True
+        for unsubscribe in self._unsubscribe:
+            unsubscribe()
+        for close in list(self._closers):
+            close()
+        if self._flushing is not None:
+            await asyncio.wait([self._flushing])
+        await asyncio.wrap_future(self._builder.submit(self._applier.close))
+        for visitor in (self._builder, self._doorman, self._sweeper):
+            await asyncio.to_thread(visitor.close)
+
+    # ---- sockets -------------------------------------------------------------------------------------------------
+
+    async def _client(self, kind: socket.SocketKind, destination: str, source: str) -> socket.socket:
+        stack = self._asker(source)
+        await self._caught_up()
+        bound = source if source and ":" in source == ":" in destination else ""
+        with sockets.translated():
+            return await asyncio.wrap_future(
+                self._doorman.submit(partial(self._made_inside, stack.name, sockets.make_client, kind, destination, bound))
+            )
+
+    def _asker(self, source: str) -> Stack:
+        if source:
+            found = self._fabric.owner(source)
+        else:
+            found = next((s for s in self._fabric.stacks.values() if s.role == "node"), None)
+        if found is None:
+            raise OSError(errno.EHOSTUNREACH, os.strerror(errno.EHOSTUNREACH))
+        return found
+
+    def _server(self, kind: socket.SocketKind, address: str, port: int) -> socket.socket:
+        stack = self._fabric.owner(address)
+        if stack is None:
+            raise OSError(errno.EADDRNOTAVAIL, os.strerror(errno.EADDRNOTAVAIL))
+        # A fraction of a millisecond: the thread does nothing else.
+        return self._doorman.submit(partial(self._made_inside, stack.name, sockets.make_server, kind, address, port)).result()
+
+    def _made_inside(self, stack: str, make: Callable[..., socket.socket], *arguments: object) -> socket.socket:
+        self._doorman.enter(self._applier.namespace(stack, self._doorman))
+        return make(*arguments)
+
+    def _closing(self, close: Callable[[], None]) -> Callable[[], None]:
+        def once() -> None:
+            self._closers.discard(once)
+            close()
+
+        self._closers.add(once)
+        return once
+
+    # ---- following the state -------------------------------------------------------------------------------------
+
+    def _changed(self, stack: Stack, what: str, name: str) -> None:
+        self._asked += 1
+        if what == "gone":
+            self._dirty.pop(stack.name, None)
+            self._gone[stack.name] = None
+            self._tables.pop(stack.name, None)
+            self._dirty_tables.pop(stack.name, None)
+            compiler = self._compiled.pop(stack.name, None)
+            if compiler is not None:
+                compiler.close()
+        else:
+            if what == "table":
+                self._dirty_tables.setdefault(stack.name, set()).add(name)
+            if stack.hns is not None and stack.role == "node" and stack.name not in self._compiled:
+                self._compiled[stack.name] = windows.Compiler(stack, self._fabric, partial(self._changed, stack, "hns", ""))
+            self._dirty[stack.name] = None
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._flushing is not None or self._closed:
+            return
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:  # nobody can connect either; the first who does wakes us
+            return
+        self._flushing = loop.create_task(self._flush())
+
+    async def _flush(self) -> None:
+        try:
+            while (self._dirty or self._gone) and not self._closed:
+                upto = self._asked
+                gone, self._gone = self._gone, {}
+                dirty, self._dirty = self._dirty, {}
+                plans = {name: self._plan(self._fabric.stacks[name]) for name in dirty if name in self._fabric.stacks}
+                self.problems = await asyncio.wrap_future(
+                    self._builder.submit(partial(self._apply, dict.fromkeys(gone), plans))
+                )
+                for problem in self.problems:
+                    log.error("the kernel refused: %s", problem)
+                self._applied = upto
+                self._tell()
+        except Exception:
+            log.exception("the network could not be brought up to date")
+            self._applied = self._asked
+            self._tell()
+        finally:
+            self._flushing = None
+
+    def _apply(self, gone: dict[str, None], plans: dict[str, Plan]) -> list[str]:
+        """In the builder's thread. A name that went and came back is another namespace."""
+        problems = self._applier.apply(gone) if gone else []
+        return [*problems, *self._applier.apply(plans)] if plans else problems
+
+    def _plan(self, stack: Stack) -> Plan:
+        compiler = self._compiled.get(stack.name)
+        wanted = plan.linux(stack) if compiler is None else compiler.plan()
+        if compiler is None:
+            wanted.tables = self._snapshots(stack)
+        return wanted
+
+    def _snapshots(self, stack: Stack) -> dict[str, nft.Table]:
+        """Tables as they are now; writers go on changing them while the kernel is told."""
+        stale = self._dirty_tables.pop(stack.name, set())
+        known = self._tables.get(stack.name, {})
+        fresh = {
+            key: snapshot(table) if key in stale or key not in known else known[key] for key, table in stack.tables.items()
+        }
+        self._tables[stack.name] = fresh
+        return fresh
+
+    async def _caught_up(self) -> None:
+        self._wake()
+        if self._applied >= self._asked:
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((self._asked, future))
+        await future
+
+    def _tell(self) -> None:
+        still = []
+        for upto, future in self._waiting:
+            if upto <= self._applied:
+                if not future.done():
+                    future.set_result(None)
+            else:
+                still.append((upto, future))
+        self._waiting = still

@@ -1,0 +1,150 @@
+"""Sockets inside of namespaces: made by a visitor's thread, used by the event loop like any others.
+
+A socket belongs for ever to the namespace in which it was made, so only its making has to happen there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+
+from transom.kit.clock import Clock
+from transom.network.api import Accept, Respond
+
+_IP_FREEBIND, _IPV6_FREEBIND, _IP_BIND_ADDRESS_NO_PORT = 15, 78, 24
+_BACKLOG = 512
+_AT_ONCE = 64  # connections taken before others have their turn
+_LARGEST = 65535
+
+
+def family(address: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
+
+
+def make_client(kind: socket.SocketKind, destination: str, source: str) -> socket.socket:
+    made = socket.socket(family(destination), kind | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+    try:
+        if source:
+            made.setsockopt(socket.IPPROTO_IP, _IP_BIND_ADDRESS_NO_PORT, 1)
+            made.bind((source, 0))
+    except OSError:
+        made.close()
+        raise
+    return made
+
+
+def make_server(kind: socket.SocketKind, address: str, port: int) -> socket.socket:
+    """The address may come later: what was asked for is on its way to the kernel."""
+    made = socket.socket(family(address), kind | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+    try:
+        if ":" in address:
+            made.setsockopt(socket.IPPROTO_IPV6, _IPV6_FREEBIND, 1)
+        else:
+            made.setsockopt(socket.IPPROTO_IP, _IP_FREEBIND, 1)
+        if kind == socket.SOCK_STREAM:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((address, port))
+        if kind == socket.SOCK_STREAM:
+            made.listen(_BACKLOG)
+    except OSError:
+        made.close()
+        raise
+    return made
+
+
+@contextlib.asynccontextmanager
+async def within(clock: Clock, seconds: float) -> AsyncIterator[None]:
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(None) as scope:
+        timer = clock.call_later(seconds, lambda: scope.reschedule(loop.time()))
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+
+@contextlib.contextmanager
+def translated() -> Iterator[None]:
+    """Errors in the words of the seam."""
+    try:
+        yield
+    except PermissionError as error:  # a rule dropped it before it left its own host
+        raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)) from error
+    except OSError as error:
+        if error.errno in (errno.ENETUNREACH, errno.EHOSTUNREACH):
+            raise OSError(errno.EHOSTUNREACH, os.strerror(errno.EHOSTUNREACH)) from error
+        raise
+
+
+async def connect(client: socket.socket, address: str, port: int, clock: Clock, patience: float) -> socket.socket:
+    try:
+        with translated():
+            async with within(clock, patience):
+                await asyncio.get_running_loop().sock_connect(client, (address, port))
+    except BaseException:
+        client.close()
+        raise
+    return client
+
+
+async def ask(
+    client: socket.socket, address: str, port: int, payload: bytes, clock: Clock, patience: float
+) -> bytes:  # fmt: skip
+    loop = asyncio.get_running_loop()
+    with client, translated():
+        async with within(clock, patience):
+            client.connect((address, port))
+            await loop.sock_sendall(client, payload)
+            return await loop.sock_recv(client, _LARGEST)
+
+
+def take_connections(loop: asyncio.AbstractEventLoop, server: socket.socket, accept: Accept) -> Callable[[], None]:
+    def ready() -> None:
+        for _ in range(_AT_ONCE):
+            try:
+                connection, _address = server.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            connection.setblocking(False)
+            accept(connection)
+
+    return _reading(loop, server, ready)
+
+
+def take_datagrams(loop: asyncio.AbstractEventLoop, server: socket.socket, respond: Respond) -> Callable[[], None]:
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def reply(payload: bytes, sender: tuple[str, int]) -> None:
+        said = await respond(payload, sender[0])
+        if said is not None:
+            with contextlib.suppress(OSError):  # who asked may be gone
+                await loop.sock_sendto(server, said, sender)
+
+    def ready() -> None:
+        for _ in range(_AT_ONCE):
+            try:
+                payload, sender = server.recvfrom(_LARGEST)
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError:  # an earlier answer could not be delivered
+                continue
+            task = loop.create_task(reply(payload, sender))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+
+    return _reading(loop, server, ready)
+
+
+def _reading(loop: asyncio.AbstractEventLoop, server: socket.socket, ready: Callable[[], None]) -> Callable[[], None]:
+    loop.add_reader(server, ready)
+
+    def close() -> None:
+        if server.fileno() >= 0:
+            loop.remove_reader(server)
+            server.close()
+
+    return close
