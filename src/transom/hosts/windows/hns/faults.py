@@ -1,0 +1,42 @@
+"""Faults of a host networking service that somebody injects: they are off until then."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from transom.hosts.windows.hns.errors import ACCESS_DENIED, TEXTS, UNSPECIFIED, HnsError
+
+SWITCHES: Final = ("leak_endpoints", "lose_networks_on_reboot", "lose_networks_on_restart", "refuse_deletes")
+
+
+@dataclass(slots=True)
+class Faults:
+    leak_endpoints: bool = False  # a delete says that all is well, and the endpoint and its address stay
+    lose_networks_on_reboot: bool = False  # persistent ones too
+    lose_networks_on_restart: bool = False  # of the service
+    refuse_deletes: str = ""  # the text that every delete is refused with
+    queued: list[tuple[str, int, str]] = field(default_factory=list)
+
+    def fail_next(self, call: str, code: int, text: str = "") -> None:
+        """The next such call fails once: "CreateEndpoint", "DeleteLoadBalancer", "ModifyNetwork", "Attach"."""
+        self.queued.append((call.removeprefix("hcn"), code, text))
+
+    def check(self, call: str) -> None:
+        for at, (name, code, text) in enumerate(self.queued):
+            if name == call:
+                del self.queued[at]
+                raise HnsError(code, text)
+        if self.refuse_deletes and call.startswith("Delete"):
+            code = next((c for c, known in TEXTS.items() if known == self.refuse_deletes), UNSPECIFIED)
+            raise HnsError(code, "" if code in TEXTS else self.refuse_deletes)
+
+    def switch(self, name: str, on: bool) -> None:
+        """For those who only know names. KeyError if it is none of SWITCHES."""
+        name = name.replace("-", "_")
+        if name not in SWITCHES:
+            raise KeyError(name)
+        setattr(self, name, (TEXTS[ACCESS_DENIED] if on else "") if name == "refuse_deletes" else on)
+
+    def shown(self) -> dict[str, bool]:
+        return {name.replace("_", "-"): bool(getattr(self, name)) for name in SWITCHES}

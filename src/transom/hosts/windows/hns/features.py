@@ -1,0 +1,36 @@
+"""Which version of the host networking service has what, beyond the features of Services that every build's row tells of."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from transom.hosts.windows.hns import errors
+from transom.windows.builds import HNS_FEATURES, Build, has
+
+# As in HNS_FEATURES: from which versions on; all but the last hold within their major version.
+_MORE: Final[dict[str, tuple[tuple[int, int], ...]]] = {
+    "HNS ACL Policies to support protocol 252 for VXLAN": ((11, 0),),
+    "L4ProxyPolicy": ((9, 5), (10, 5), (11, 11), (12, 1), (13, 1)),
+    "L4WfpProxyPolicy": ((13, 2),),
+    "TierAcl": ((14, 0),),
+    "NetworkACL": ((15, 0),),
+    "NestedIpSet": ((15, 0),),
+    "DisableHostPort": ((15, 1),),
+    "Accelnet": ((15, 4),),
+}
+# Two names for the same: that of the table of builds, and that of the message.
+_TABLE: Final = {"ModifyLoadbalancer": "Modify Loadbalancer"}
+_MESSAGE: Final = {"Modify Loadbalancer": "ModifyLoadbalancer"}
+
+
+def supports(build: Build, feature: str) -> bool:
+    feature = _TABLE.get(feature, feature)
+    if feature in HNS_FEATURES:
+        return has(build, feature)
+    *ranges, last = _MORE[feature]
+    return build.hns >= last or any(first <= build.hns < (first[0] + 1, 0) for first in ranges)
+
+
+def require(build: Build, feature: str) -> None:
+    if not supports(build, feature):
+        raise errors.unsupported(_MESSAGE.get(feature, feature))

@@ -1,0 +1,222 @@
+"""Networks: creating, modifying and deleting them, and the switches that they make on the host."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Final
+
+from transom.hosts.windows.hns import endpoints, errors, policies
+from transom.hosts.windows.hns.adapters import Adapter, virtual
+from transom.hosts.windows.hns.errors import HnsError
+from transom.hosts.windows.hns.features import require
+from transom.hosts.windows.hns.names import MacPool, is_mac, mac_number, mac_text
+from transom.hosts.windows.hns.store import SCHEMA, NetworkRecord, Object, Store, dns_of
+from transom.hosts.windows.hns.subnets import DEFAULT_ROUTES, subnets
+
+TYPES: Final = ("NAT", "Transparent", "L2Bridge", "L2Tunnel", "ICS", "Private", "Overlay")
+EXTERNAL: Final = ("L2Bridge", "L2Tunnel", "Overlay", "Transparent")
+INTERNAL: Final = ("NAT", "ICS")
+NON_PERSISTENT: Final = 8
+DISABLE_HOST_PORT: Final = 1024
+# Overlay networks came to Windows Server 2019 with an update (KB4489899).
+_OVERLAY_BUILD: Final = (17763, 379)
+_SPELLED: Final = {name.lower(): name for name in TYPES}
+
+
+def client_checks(settings: Object) -> None:
+    """What the client library wants before it calls the service."""
+    for ipam in settings.get("Ipams") or ():
+        for subnet in ipam.get("Subnets") or ():
+            if not subnet.get("IpAddressPrefix"):
+                continue
+            routes = subnet.get("Routes") or ()
+            if any(not route.get("NextHop") for route in routes):
+                raise errors.plain("network create error, subnet has address prefix but no gateway specified")
+            if not any(route.get("DestinationPrefix") in DEFAULT_ROUTES for route in routes):
+                raise errors.plain("network create error, no default gateway")
+
+
+def create(store: Store, settings: Object, v1: Object | None = None) -> Object:
+    network_type = _SPELLED.get(str(settings.get("Type") or "NAT").lower())
+    if network_type is None:
+        raise HnsError(errors.INVALID_NETWORK_TYPE)
+    flags = settings.get("Flags") or 0
+    if flags & DISABLE_HOST_PORT:
+        require(store.build, "DisableHostPort")
+    build = store.build
+    if network_type == "Overlay" and build.number == _OVERLAY_BUILD[0] and build.ubr < _OVERLAY_BUILD[1]:
+        raise HnsError(errors.REQUEST_UNSUPPORTED)
+    name = str(settings.get("Name") or "")
+    if name and name in store.names_of["network"]:
+        raise HnsError(errors.NETWORK_EXISTS)
+    key = store.new_id("network", settings.get("ID"))
+    found = policies.checked(policies.NETWORK, settings.get("Policies"), build, network_type)
+    ipams = _ipams(store, settings, network_type, key)
+    try:
+        ranges = subnets(ipams, network_type)
+    except ValueError:
+        raise HnsError(errors.INVALID_NETWORK) from None
+    if len({subnet.network.version for subnet in ranges}) > 1 or any(subnet.network.version == 6 for subnet in ranges):
+        require(build, "IPv6 DualStack")
+    pool = _mac_pool(store, settings, key)
+    adapter = _adapter(store, network_type, found) if network_type in EXTERNAL else None
+    record = NetworkRecord(network_type, ranges, MacPool([(mac_number(r["StartMacAddress"]), mac_number(r["EndMacAddress"]))
+                                                          for r in pool["Ranges"]]), v1=v1 or {})  # fmt: skip
+    if adapter is not None:
+        _bind(store, record, adapter, network_type)
+        if not policies.of_type({"Policies": found}, "NetAdapterName"):
+            found.append({"Type": "NetAdapterName", "Settings": {"NetworkAdapterName": adapter.name}})
+    else:
+        record.switch = store.names.guid()
+    if network_type == "Overlay" and not policies.of_type({"Policies": found}, "DrMacAddress"):
+        router = mac_text(0x00155D000000 + store.names.number(f"router {key}", 1 << 24))
+        found.append({"Type": "DrMacAddress", "Settings": {"Address": router}})
+    obj: Object = {"ID": key, "Name": name}
+    if network_type != "NAT":  # it is the zero of its enumeration, so the service leaves it out
+        obj["Type"] = network_type
+    if found:
+        obj["Policies"] = found
+    obj["MacPool"] = pool
+    dns = dns_of(settings.get("Dns"))
+    if dns:
+        obj["Dns"] = dns
+    obj["Ipams"] = ipams
+    if flags:
+        obj["Flags"] = flags
+    obj["Health"] = store.health(SwitchGuid=record.switch)
+    obj["SchemaVersion"] = SCHEMA
+    store.network_records[key] = record
+    if network_type in INTERNAL:
+        _internal(store, key, name, record)
+    return store.put("network", key, obj)
+
+
+def _ipams(store: Store, settings: Object, network_type: str, key: str) -> list[Object]:
+    given = settings.get("Ipams") or []
+    if not isinstance(given, list):
+        raise HnsError(errors.INVALID_NETWORK)
+    out = []
+    for ipam in given:
+        kept = []
+        for subnet in ipam.get("Subnets") or ():
+            new = {name: subnet[name] for name in ("IpAddressPrefix", "Routes", "Flags") if subnet.get(name)}
+            own = policies.checked(policies.SUBNET, subnet.get("Policies"), store.build, network_type)
+            if own:
+                new["Policies"] = own
+            kept.append(new)
+        out.append({"Type": ipam.get("Type") or "Static", **({"Subnets": kept} if kept else {})})
+    if network_type in INTERNAL and not any(ipam.get("Subnets") for ipam in out):
+        out = [{"Type": "Static", "Subnets": [_own_subnet(store, key)]}]
+    elif network_type in ("L2Bridge", "L2Tunnel", "Overlay") and not any(ipam.get("Subnets") for ipam in out):
+        raise HnsError(errors.INVALID_NETWORK)
+    return out
+
+
+def _own_subnet(store: Store, key: str) -> Object:
+    """One of 172.16.0.0/12 that nobody on this host has."""
+    taken = [subnet.network for record in store.network_records.values() for subnet in record.subnets]
+    taken += [ipaddress.ip_interface(a.address).network for a in store.adapters.by_name.values() if a.address]
+    base = int(ipaddress.IPv4Address("172.16.0.0"))
+    start = store.names.number(f"subnet {key}", 256)
+    for at in range(256):
+        network = ipaddress.IPv4Network((base + ((start + at) % 256 << 12), 20))
+        if not any(other.version == 4 and other.overlaps(network) for other in taken):
+            return {
+                "IpAddressPrefix": str(network),
+                "Routes": [{"NextHop": str(network.network_address + 1), "DestinationPrefix": "0.0.0.0/0"}],
+            }
+    raise HnsError(errors.SUBNET_NOT_FOUND)
+
+
+def _mac_pool(store: Store, settings: Object, key: str) -> Object:
+    ranges = (settings.get("MacPool") or {}).get("Ranges")
+    if not ranges:
+        first = 0x00155D000000 + (store.names.number(f"pool {key}", 1 << 12) << 12)
+        ranges = [{"StartMacAddress": mac_text(first), "EndMacAddress": mac_text(first + 0xFFF)}]
+    for each in ranges:
+        if not (is_mac(each.get("StartMacAddress")) and is_mac(each.get("EndMacAddress"))):
+            raise HnsError(errors.INVALID_NETWORK)
+    return {"Ranges": ranges}
+
+
+# ---- the host's side -----------------------------------------------------------------------------------------------
+
+
+def _adapter(store: Store, network_type: str, found: list[Object]) -> Adapter:
+    named = [s["NetworkAdapterName"] for s in policies.of_type({"Policies": found}, "NetAdapterName")]
+    addressed = [s["ProviderAddress"] for s in policies.of_type({"Policies": found}, "ProviderAddress")]
+    if named:
+        adapter = store.adapters.physical(named[0])
+    elif addressed:
+        holder = store.adapters.with_address(addressed[0])
+        adapter = store.adapters.physical(holder.below or holder.name) if holder is not None else None
+    else:
+        adapter = store.adapters.physical()
+    if adapter is None:
+        raise HnsError(errors.ADAPTER_NOT_FOUND)
+    # Networks of one type share a switch.
+    if any(record.adapter == adapter.name and record.type != network_type for record in store.network_records.values()):
+        raise HnsError(errors.LAYER_EXISTS)
+    return adapter
+
+
+def _bind(store: Store, record: NetworkRecord, adapter: Adapter, network_type: str) -> None:
+    if not adapter.switch:
+        store.outages.append((store.now(), adapter.name))
+        store.adapters.bind(adapter, store.names.guid())
+    above = store.adapters.management(adapter.name)
+    record.adapter = adapter.name
+    record.switch = adapter.switch
+    record.management_ip = above.ip if above is not None else ""
+
+
+def _internal(store: Store, key: str, name: str, record: NetworkRecord) -> None:
+    subnet = record.subnets[0]
+    address = f"{subnet.gateway}/{subnet.network.prefixlen}"
+    store.adapters.add(Adapter(virtual(name), record.macs.take(), address, kind="internal", network=key, switch=record.switch))
+
+
+# ---- afterwards ----------------------------------------------------------------------------------------------------
+
+
+def modify(store: Store, key: str, request: Object) -> None:
+    obj, record = store.objects["network"][key], store.network_records[key]
+    settings = request.get("Settings") or {}
+    match request.get("ResourceType"), request.get("RequestType"):
+        case "Policy", "Add" | "Update" | "Remove" as verb:
+            given = policies.checked(policies.NETWORK, settings.get("Policies"), store.build, record.type)
+            present = obj.get("Policies", [])
+            present = policies.removed(present, given) if verb == "Remove" else policies.added(present, given)
+            changed = {**obj, "Policies": present}
+            if not present:
+                del changed["Policies"]
+        case "DNS", "Add" | "Update":
+            changed = {**obj, "Dns": dns_of(settings)}
+        case "DNS", "Remove":
+            changed = {name: value for name, value in obj.items() if name != "Dns"}
+        case "Extension", "Add" | "Update":
+            given = policies.checked(
+                policies.NETWORK, [{"Type": "VSwitchExtension", "Settings": settings}], store.build, record.type
+            )
+            changed = {**obj, "Policies": policies.added(obj.get("Policies", []), given)}
+        case _, "Refresh":
+            changed = {**obj, "Health": store.health(SwitchGuid=record.switch)}
+        case _:
+            raise HnsError(errors.REQUEST_UNSUPPORTED)
+    store.put("network", key, changed)
+
+
+def delete(store: Store, key: str) -> None:
+    """With all its endpoints; the last one of a switch gives the adapter back."""
+    record = store.network_records[key]
+    for endpoint in list(record.endpoints):
+        endpoints.delete(store, endpoint)
+    store.drop("network", key)
+    del store.network_records[key]
+    for name in [name for name, adapter in store.adapters.by_name.items() if adapter.network == key]:
+        store.adapters.remove(name)
+    if record.adapter and not any(other.adapter == record.adapter for other in store.network_records.values()):
+        physical = store.adapters.physical(record.adapter)
+        if physical is not None:
+            store.outages.append((store.now(), physical.name))
+            store.adapters.unbind(physical)
