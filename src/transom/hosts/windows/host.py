@@ -16,6 +16,7 @@ from transom.hosts.machine import Account, Machine
 from transom.hosts.nodes import Node
 from transom.hosts.styles import WINDOWS
 from transom.hosts.trees import Entry, File, Folder, Open, tree
+from transom.hosts.windows.hns import Hns
 from transom.hosts.windows.registry import Hive, Registry
 from transom.kit.clock import Clock
 from transom.windows.builds import DEFAULT, Build
@@ -80,7 +81,7 @@ def version_keys(build: Build) -> Hive:
 
 
 class WindowsHost(Machine):
-    __slots__ = ("build", "registry")
+    __slots__ = ("_hns", "build", "registry")
 
     style = WINDOWS
     system_memory = 1200 << 20
@@ -91,6 +92,7 @@ class WindowsHost(Machine):
     ) -> None:
         self.build = build
         self.registry = Registry(version_keys(build))
+        self._hns: Hns | None = None
         super().__init__(name, clock, hardware, seed, installed())
         self.registry.set(PREFETCH, "BootId", self.digest("boots")[0] % 40 + 3)
         self.registry.set(CONTROL + r"\ComputerName\ComputerName", "ComputerName", self.computer_name)
@@ -114,9 +116,18 @@ class WindowsHost(Machine):
             architecture="amd64",
         )
 
+    @property
+    def hns(self) -> Hns:
+        """Made when somebody asks; without an adapter until somebody plugs one in."""
+        if self._hns is None:
+            self._hns = Hns(self.build, seed=f"{self.seed}/{self.name}", now=self.clock.time)
+        return self._hns
+
     def reboot(self) -> None:
         boots = self.registry.get(PREFETCH, "BootId")
         self.registry.set(PREFETCH, "BootId", boots + 1 if isinstance(boots, int) else 1)
+        if self._hns is not None:
+            self._hns.reboot()
         super().reboot()
 
     # Memory
