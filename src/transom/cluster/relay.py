@@ -1,0 +1,303 @@
+"""Ways between this machine's loopback addresses and the cluster's network, which has no other connection to it.
+
+In: each node port and each address of a load balancer gets a listener on loopback; what arrives there goes on from the
+host outside of the cluster, as from any client. Out, for what the user has named: the host outside listens for pods, and
+goes on from this machine. Both work with any data plane, since all they need is `connect` and `listen`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from transom.client.informer import Informer
+from transom.machinery.objects import Object
+from transom.network.api import Dataplane
+from transom.network.stacks import Stack
+
+log = logging.getLogger("transom.relay")
+
+_LOOPBACK = "127.0.0.1"
+_CHUNK = 65536
+_LARGEST = 65535
+_STAGGER = 0.1  # before another node is tried beside one that has not answered
+
+
+class Way(NamedTuple):
+    """One line of what `transom up` prints."""
+
+    service: str  # namespace/name
+    port: str  # the name or number of the service's port
+    protocol: str  # TCP or UDP
+    inside: str  # "nodes:30080", or the load balancer's address and port
+    outside: str  # "127.0.0.1:30080"
+
+
+class _Wanted(NamedTuple):
+    service: str
+    port: str
+    protocol: str
+    address: str  # "": of any node
+    number: int
+
+
+def wanted(service: Object) -> list[_Wanted]:
+    """What of a service is reached from outside."""
+    spec = service["spec"]
+    key = f"{service['metadata']['namespace']}/{service['metadata']['name']}"
+    ingress = ((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
+    addresses = [each["ip"] for each in ingress if each.get("ip")] if spec.get("type") == "LoadBalancer" else []
+    ways = []
+    for port in spec.get("ports") or ():
+        protocol = port.get("protocol", "TCP")
+        if protocol not in ("TCP", "UDP"):
+            continue
+        name = port.get("name") or str(port["port"])
+        ways += [_Wanted(key, name, protocol, address, int(port["port"])) for address in addresses]
+        if port.get("nodePort") and spec.get("type") in ("NodePort", "LoadBalancer"):
+            ways.append(_Wanted(key, name, protocol, "", int(port["nodePort"])))
+    return ways
+
+
+class Relay:
+    """`source` is an address of the host outside; `nodes` are the addresses that node ports may be asked at."""
+
+    def __init__(
+        self, dataplane: Dataplane, services: Informer, source: str, nodes: Callable[[], Sequence[str]],
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:  # fmt: skip
+        self._dataplane = dataplane
+        self._source = source
+        self._nodes = nodes
+        self._changed = changed
+        self._open: dict[_Wanted, tuple[str, Callable[[], None]]] = {}
+        self._of: dict[str, list[_Wanted]] = {}
+        self._tasks = _Tasks()
+        services.add_handler(add=self.put, update=lambda _, new: self.put(new), delete=self.remove)
+
+    def ways(self) -> list[Way]:
+        return [
+            Way(w.service, w.port, w.protocol, f"{_host(w.address) or 'nodes'}:{w.number}", outside)
+            for w, (outside, _) in sorted(self._open.items())
+        ]
+
+    def put(self, service: Object) -> None:
+        key = f"{service['metadata']['namespace']}/{service['metadata']['name']}"
+        self._set(key, wanted(service))
+
+    def remove(self, service: Object) -> None:
+        self._set(f"{service['metadata']['namespace']}/{service['metadata']['name']}", [])
+
+    def close(self) -> None:
+        for key in list(self._of):
+            self._set(key, [])
+        self._tasks.cancel()
+
+    def _set(self, key: str, now: list[_Wanted]) -> None:
+        before = self._of.pop(key, [])
+        if now:
+            self._of[key] = now
+        for way in before:
+            if way not in now and way in self._open:
+                self._open.pop(way)[1]()
+        for way in now:
+            if way not in self._open:
+                self._open[way] = self._listen(way)
+        if before != now:
+            self._changed()
+
+    def _listen(self, way: _Wanted) -> tuple[str, Callable[[], None]]:
+        loop = asyncio.get_running_loop()
+        kind = socket.SOCK_STREAM if way.protocol == "TCP" else socket.SOCK_DGRAM
+        server = _bound(kind, way.number)
+        name = f"{_LOOPBACK}:{server.getsockname()[1]}"
+        if kind == socket.SOCK_DGRAM:
+            loop.add_reader(server, self._datagrams, server, way)
+        else:
+            server.listen(128)
+            loop.add_reader(server, self._connections, server, way)
+
+        def close() -> None:
+            loop.remove_reader(server)
+            server.close()
+
+        return name, close
+
+    def _connections(self, server: socket.socket, way: _Wanted) -> None:
+        with contextlib.suppress(BlockingIOError, ConnectionAbortedError):
+            near, _ = server.accept()
+            near.setblocking(False)
+            self._tasks.start(_joined(near, lambda: self._dial(way)))
+
+    async def _dial(self, way: _Wanted) -> socket.socket:
+        if way.address:
+            return await self._dataplane.connect(way.address, way.number, self._source)
+        return await _first(lambda node: self._dataplane.connect(node, way.number, self._source), self._nodes())
+
+    def _datagrams(self, server: socket.socket, way: _Wanted) -> None:
+        with contextlib.suppress(OSError):
+            payload, sender = server.recvfrom(_LARGEST)
+            self._tasks.start(self._answer(server, sender, way, payload))
+
+    async def _answer(self, server: socket.socket, sender: Any, way: _Wanted, payload: bytes) -> None:
+        for address in (way.address,) if way.address else self._nodes():
+            try:
+                reply = await self._dataplane.ask(address, way.number, payload, self._source)
+            except OSError:
+                continue
+            if server.fileno() >= 0:
+                await asyncio.get_running_loop().sock_sendto(server, reply, sender)
+            return
+
+
+# ---- out of the cluster ----------------------------------------------------------------------------------------------
+
+
+class Outgoing(NamedTuple):
+    inside: str  # where pods reach it
+    outside: str  # as the user named it
+
+
+class OutgoingRelay:
+    """Lets pods reach places of this machine's network, by their own addresses; those of this machine itself by the address
+    of the host outside of the cluster."""
+
+    def __init__(self, dataplane: Dataplane, external: Stack) -> None:
+        self._dataplane = dataplane
+        self._external = external
+        self._closers: list[Callable[[], None]] = []
+        self._tasks = _Tasks()
+        self.ways: list[Outgoing] = []
+
+    async def open(self, targets: Iterable[str]) -> None:
+        """`host:port` each. OSError for a name that nobody knows."""
+        loop = asyncio.get_running_loop()
+        for target in targets:
+            host, _, port = target.rpartition(":")
+            found = await loop.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+            for address in dict.fromkeys(entry[4][0] for entry in found):
+                self._listen(str(address), int(port), target)
+
+    def close(self) -> None:
+        for close in self._closers:
+            close()
+        self._closers.clear()
+        self._tasks.cancel()
+
+    def _listen(self, address: str, port: int, target: str) -> None:
+        link = next(link for link in self._external.links.values() if link.kind != "loopback")
+        inside = address
+        if ipaddress.ip_address(address).is_loopback:
+            own = [str(a.ip) for a in link.addresses if (a.version == 6) == (":" in address)]
+            if not own:
+                return
+            inside = own[0]
+        elif address not in self._external.addresses():
+            whole = f"{address}/{ipaddress.ip_address(address).max_prefixlen}"
+            self._external.add_address(link.name, whole)
+            self._closers.append(lambda: self._external.delete_address(link.name, whole))
+
+        async def dial() -> socket.socket:
+            far = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
+            far.setblocking(False)
+            try:
+                await asyncio.get_running_loop().sock_connect(far, (address, port))
+            except BaseException:
+                far.close()
+                raise
+            return far
+
+        self._closers.append(self._dataplane.listen(inside, port, lambda near: self._tasks.start(_joined(near, dial))))
+        self.ways.append(Outgoing(f"{_host(inside)}:{port}", target))
+
+
+# ---- bytes both ways -------------------------------------------------------------------------------------------------
+
+
+class _Tasks:
+    def __init__(self) -> None:
+        self._running: set[asyncio.Task[None]] = set()
+
+    def start(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    def cancel(self) -> None:
+        for task in self._running:
+            task.cancel()
+
+
+async def _joined(near: socket.socket, dial: Callable[[], Awaitable[socket.socket]]) -> None:
+    with near:
+        try:
+            far = await dial()
+        except (OSError, TimeoutError) as error:
+            log.debug("a relayed connection could not be made: %s", error)
+            return
+        with far, contextlib.suppress(OSError):
+            await asyncio.gather(_pump(near, far), _pump(far, near))
+
+
+async def _pump(source: socket.socket, target: socket.socket) -> None:
+    """Until the source has no more; the other direction may go on."""
+    loop = asyncio.get_running_loop()
+    while data := await loop.sock_recv(source, _CHUNK):
+        await loop.sock_sendall(target, data)
+    target.shutdown(socket.SHUT_WR)
+
+
+async def _first(dial: Callable[[str], Awaitable[socket.socket]], addresses: Sequence[str]) -> socket.socket:
+    """The first of several that answers; one that takes long does not keep the others waiting."""
+    waiting: set[asyncio.Task[socket.socket]] = set()
+    problem: BaseException = ConnectionRefusedError("there is no node")
+    rest = list(addresses)
+    try:
+        while rest or waiting:
+            if rest:
+                waiting.add(asyncio.ensure_future(dial(rest.pop(0))))
+            done, waiting = await asyncio.wait(
+                waiting, timeout=_STAGGER if rest else None, return_when=asyncio.FIRST_COMPLETED
+            )
+            for task in done:
+                failure = task.exception()
+                if failure is None:
+                    return task.result()
+                problem = failure
+    finally:
+        for task in waiting:
+            task.add_done_callback(_unneeded)
+            task.cancel()
+    raise problem
+
+
+def _unneeded(task: asyncio.Task[socket.socket]) -> None:
+    if not task.cancelled() and task.exception() is None:
+        task.result().close()
+
+
+def _bound(kind: socket.SocketKind, port: int) -> socket.socket:
+    """On the same port as inside when this machine has it free."""
+    for number in (port, 0):
+        server = socket.socket(socket.AF_INET, kind)
+        server.setblocking(False)
+        try:
+            if kind == socket.SOCK_STREAM:
+                server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            server.bind((_LOOPBACK, number))
+        except OSError:
+            server.close()
+            if not number:
+                raise
+        else:
+            return server
+    raise AssertionError("a bind to no particular port succeeds or raises")
+
+
+def _host(address: str) -> str:
+    return f"[{address}]" if ":" in address else address
