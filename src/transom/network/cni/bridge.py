@@ -1,0 +1,258 @@
+"""bridge: a bridge on the node, a veth pair for each sandbox, addresses from an IPAM plugin."""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+from collections.abc import Mapping
+from typing import Any
+
+from transom.network.cni import masquerade, results, values
+from transom.network.cni.plugin import Call, Delegate, Machine, Result, fail
+from transom.network.stacks import Link, Stack, stable_mac
+
+_DEFAULT = {4: "0.0.0.0/0", 6: "::/0"}
+
+
+def bridge(call: Call, machine: Machine, delegate: Delegate) -> Result | None:
+    conf = call.config
+    vlan = conf.get("vlan") or 0
+    if not 0 <= vlan <= 4094:
+        fail(f"invalid VLAN ID {vlan} (must be between 0 and 4094)")
+    kind = (conf.get("ipam") or {}).get("type") or ""
+    if call.command == "DEL":
+        _delete(call, machine, delegate, kind)
+        return None
+    if call.command == "CHECK":
+        _check(call, machine, delegate, kind)
+        return None
+    if conf.get("hairpinMode") and conf.get("promiscMode"):
+        fail("cannot set hairpin mode and promiscous mode at the same time.")
+    port = _ensure_bridge(machine, conf)
+    sandbox = machine.namespace(call.netns)
+    near, far = _veth(machine, sandbox, call, port)
+    result: Result = {
+        "cniVersion": "0.4.0",
+        "interfaces": [
+            {"name": port.name, "mac": port.mac},
+            {"name": near.name, "mac": near.mac},
+            {"name": far.name, "mac": far.mac, "sandbox": call.netns},
+        ],
+    }
+    if kind:
+        given = delegate(kind, call) or {}
+        try:
+            _layer3(call, machine, sandbox, port, result, given)
+        except BaseException:
+            _released(call, delegate, kind)
+            raise
+    result["dns"] = conf.get("dns") or {}
+    return result
+
+
+def _released(call: Call, delegate: Delegate, kind: str) -> None:
+    delegate(kind, _as(call, "DEL"))
+
+
+def _as(call: Call, command: Any) -> Call:
+    return Call(command, call.container_id, call.netns, call.ifname, call.args, call.path, call.config)
+
+
+# ---- links -----------------------------------------------------------------------------------------------------------
+
+
+def _ensure_bridge(machine: Machine, conf: Mapping[str, Any]) -> Link:
+    name = conf.get("bridge") or "cni0"
+    if conf.get("vlan"):  # no data plane here tags frames
+        fail(f'failed to create bridge "{name}": could not add "{name}": operation not supported')
+    found = machine.stack.links.get(name)
+    if found is None:
+        mac = stable_mac(machine.stack.name, name)
+        found = machine.stack.add_link(Link(name, "bridge", mac=mac, mtu=conf.get("mtu") or 1500))
+    if found.kind != "bridge":
+        fail(f'failed to create bridge "{name}": "{name}" already exists but is not a bridge')
+    if conf.get("promiscMode"):
+        machine.memory.setdefault("promiscuous", set()).add(name)
+    return found
+
+
+def _veth(machine: Machine, sandbox: Stack, call: Call, bridge: Link) -> tuple[Link, Link]:
+    """The node's end, a port of the bridge from the start, and the sandbox's."""
+    if call.ifname in sandbox.links:
+        fail(f"container veth name provided ({call.ifname}) already exists")
+    mtu = call.config.get("mtu") or 1500
+    name = host_veth(machine.stack, call.container_id, call.ifname)
+    far = Link(call.ifname, "veth", mac=stable_mac(sandbox.name, call.ifname), mtu=mtu, peer=(machine.stack.name, name))
+    near = Link(name, "veth", mac=stable_mac(machine.stack.name, name), mtu=mtu, peer=(sandbox.name, call.ifname))
+    near.master = bridge.name
+    near.hairpin = bool(call.config.get("hairpinMode"))
+    sandbox.add_link(far)
+    machine.stack.add_link(near)
+    return near, far
+
+
+def host_veth(stack: Stack, container_id: str, ifname: str) -> str:
+    salt = 0
+    while True:
+        name = "veth" + hashlib.blake2b(f"{container_id}/{ifname}/{salt}".encode(), digest_size=4).hexdigest()
+        if name not in stack.links:
+            return name
+        salt += 1
+
+
+# ---- addresses and routes ---------------------------------------------------------------------------------------------
+
+
+def _layer3(call: Call, machine: Machine, sandbox: Stack, port: Link, result: Result, given: Result) -> None:
+    conf = call.config
+    ips = given.get("ips")
+    if not ips:
+        fail("IPAM plugin returned missing IP config")
+    gateway = bool(conf.get("isGateway") or conf.get("isDefaultGateway"))
+    result["ips"] = [_placed(ip, gateway) for ip in ips]
+    routes = list(given.get("routes") or ())
+    if conf.get("isDefaultGateway"):
+        for ip in result["ips"]:
+            default = _DEFAULT[6 if ip["version"] == "6" else 4]
+            if all(route["dst"] != default or not route.get("gw") for route in routes):
+                routes.append({"dst": default, "gw": ip["gateway"]})
+    if routes:
+        result["routes"] = routes
+    configure(sandbox, call.ifname, result)
+    if gateway:
+        for ip in result["ips"]:
+            _ensure_address(machine.stack, port, f"{ip['gateway']}/{ip['address'].split('/')[1]}", conf)
+        machine.stack.set_forwarding(True)
+    if conf.get("ipMasq"):
+        masquerade.add(machine.stack, conf["name"], call.container_id, [ip["address"] for ip in result["ips"]])
+
+
+def _placed(ip: Mapping[str, Any], gateway: bool) -> dict[str, Any]:
+    placed = {"version": ip["version"], "interface": 2, "address": ip["address"]}
+    if ip.get("gateway"):
+        placed["gateway"] = ip["gateway"]
+    elif gateway:
+        placed["gateway"] = str(values.cidr(ip["address"]).network[1])
+    return placed
+
+
+def configure(sandbox: Stack, ifname: str, result: Result) -> None:
+    """Puts the addresses of a result on the sandbox's interface and the routes into its table."""
+    gateways: dict[str, str] = {}
+    for ip in result["ips"]:
+        sandbox.add_address(ifname, ip["address"])
+        if ip.get("gateway"):
+            gateways.setdefault(ip["version"], ip["gateway"])
+    there = {str(route.destination) for route in sandbox.routes()}
+    for route in result.get("routes") or ():
+        if route["dst"] in there:
+            continue  # the first one stays
+        there.add(route["dst"])
+        via = route.get("gw") or gateways.get(results.family(route["dst"]), "")
+        sandbox.replace_route(route["dst"], ifname, via)
+
+
+def _ensure_address(stack: Stack, port: Link, address: str, conf: Mapping[str, Any]) -> None:
+    wanted = ipaddress.ip_interface(address)
+    for held in tuple(port.addresses):
+        if held == wanted:
+            return
+        if held.version != wanted.version:
+            continue
+        if wanted.version == 4 or wanted.ip in held.network or held.ip in wanted.network:
+            if not conf.get("forceAddress"):
+                fail(f'failed to set bridge addr: "{port.name}" already has an IP address different from {wanted}')
+            stack.delete_address(port.name, str(held))
+    stack.add_address(port.name, address)
+
+
+# ---- DEL and CHECK -------------------------------------------------------------------------------------------------------
+
+
+def _delete(call: Call, machine: Machine, delegate: Delegate, kind: str) -> None:
+    if kind:
+        delegate(kind, call)
+    if not call.netns:
+        return
+    sandbox = machine.namespace(call.netns, prefix="")
+    link = sandbox.links.get(call.ifname)
+    if link is not None:
+        sandbox.delete_link(call.ifname)
+        if link.peer is not None and link.peer[0] == machine.stack.name:
+            machine.stack.delete_link(link.peer[1])
+    if kind and call.config.get("ipMasq"):
+        masquerade.remove(machine.stack, call.config["name"], call.container_id)
+
+
+def _check(call: Call, machine: Machine, delegate: Delegate, kind: str) -> None:
+    sandbox = machine.namespace(call.netns)
+    if kind:
+        delegate(kind, call)
+    previous = call.config.get("prevResult")
+    if previous is None:
+        fail("Required prevResult missing")
+    result = results.to_current(previous, call.config.get("cniVersion") or "")
+    name = call.config.get("bridge") or "cni0"
+    interfaces = result.get("interfaces") or []
+    on_host = next((i for i in interfaces if i["name"] == name), {"name": ""})
+    inside = next((i for i in interfaces if i["name"] == call.ifname and i.get("sandbox") == call.netns), {"name": ""})
+    port = _checked(on_host, machine.stack, within=False)
+    if port.kind != "bridge":
+        fail(f"Interface {port.name} does not have link type of bridge")
+    if on_host.get("mac") and on_host["mac"] != port.mac:
+        fail(f"Bridge interface {port.name} Mac doesn't match: {on_host['mac']}")
+    promiscuous = name in machine.memory.get("promiscuous", ())
+    if promiscuous != bool(call.config.get("promiscMode")):
+        wanted, is_so = str(not promiscuous).lower(), str(promiscuous).lower()
+        fail(f"Bridge interface {name} configured Promisc Mode {wanted} doesn't match current state: {is_so} ")
+    if call.netns != inside.get("sandbox"):
+        fail(f"Sandbox in prevResult {inside.get('sandbox', '')} doesn't match configured netns: {call.netns}")
+    link = _checked(inside, sandbox, within=True)
+    if link.kind != "veth":
+        fail(f"Error: Container interface {link.name} not of type veth")
+    if inside.get("mac") and inside["mac"] != link.mac:
+        fail(f"Interface {link.name} Mac {inside['mac']} doesn't match container Mac: {link.mac}")
+    peer = machine.stack.links.get(link.peer[1]) if link.peer is not None else None
+    listed = {i["name"]: i for i in interfaces if i["name"] not in (name, call.ifname)}
+    for other in listed.values():
+        _checked(other, machine.stack, within=False)
+    if peer is None or peer.name not in listed or peer.master != name:
+        fail(f"CNI veth created for bridge {name} was not found")
+    if listed[peer.name].get("mac") not in (None, "", peer.mac):
+        fail(f"Interface {peer.name} Mac doesn't match: {listed[peer.name]['mac']} not found")
+    _check_layer3(sandbox, link, result)
+
+
+def _checked(interface: Mapping[str, Any], stack: Stack, *, within: bool) -> Link:
+    name = interface["name"]
+    if not name:
+        fail("Interface name missing ")
+    link = stack.links.get(name)
+    if link is None:
+        fail(f"Interface name {name} not found")
+    if within and not interface.get("sandbox"):
+        fail(f"Interface {name} is expected to be in a sandbox")
+    if not within and interface.get("sandbox"):
+        fail(f"Interface {name} should not be in sandbox")
+    return link
+
+
+def _check_layer3(sandbox: Stack, link: Link, result: Result) -> None:
+    held = {str(address) for address in link.addresses}
+    for ip in result.get("ips") or ():
+        if ip["address"] not in held:
+            fail(f"Failed to match addr {ip['address']} on interface {link.name}")
+    there = {str(route.destination): route for route in sandbox.routes()}
+    for route in result.get("routes") or ():
+        found = there.get(route["dst"])
+        default = route["dst"] in _DEFAULT.values()
+        if found is None or (route.get("gw") and not default and found.via != route["gw"]):
+            shown = f"{{Dst:{_go_network(route['dst'])} GW:{route.get('gw') or '<nil>'}}}"
+            fail(f"Expected Route {shown} not found in routing table")
+
+
+def _go_network(text: str) -> str:
+    """As Go prints a net.IPNet inside of a structure."""
+    network = values.network(text)
+    width = 8 if network.version == 4 else 32
+    return f"{{IP:{network.network_address} Mask:{int(network.netmask):0{width}x}}}"

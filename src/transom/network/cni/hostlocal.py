@@ -1,0 +1,404 @@
+"""host-local: addresses of one node, from ranges in the configuration, remembered in files of the node.
+
+Every address that is taken is a file with the container's id and interface in it; another file has the last address of each
+range set, after which the search goes on. An index in memory saves reading them all for each call; the files stay the truth:
+an address whose file somebody has removed is free again.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from transom.network.cni import values
+from transom.network.cni.paths import fail_file, join
+from transom.network.cni.plugin import Call, CniError, Delegate, Machine, Result, fail
+
+if TYPE_CHECKING:
+    from transom.hosts.api import Files
+    from transom.network.stacks import Address, Network
+
+DATA = "/var/lib/cni/networks"
+LAST = "last_reserved_ip."
+_BREAK = "\r\n"
+_ONE_OF_EACH = ("", "0.1.0", "0.2.0")
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    subnet: Network
+    first: int
+    last: int
+    gateway: Address
+
+    def has(self, address: Address) -> bool:
+        return address.version == self.subnet.version and address in self.subnet and self.first <= int(address) <= self.last
+
+    def overlaps(self, other: Range) -> bool:
+        same = self.subnet.version == other.subnet.version
+        return same and self.first <= other.last and other.first <= self.last
+
+    def __str__(self) -> str:
+        return f"{_text(self.first, self.subnet.version)}-{_text(self.last, self.subnet.version)}"
+
+
+RangeSet = tuple[Range, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Settings:
+    sets: tuple[RangeSet, ...]
+    routes: Sequence[dict[str, Any]]
+
+
+def host_local(call: Call, machine: Machine, _delegate: Delegate) -> Result | None:
+    settings = _settings(call, machine)
+    store = _store(call, machine)
+    owner = f"{call.container_id.strip()}{_BREAK}{call.ifname}"
+    if call.command == "DEL":
+        store.release(owner, call.container_id)
+        return None
+    if call.command == "CHECK":
+        if not store.holds(owner, call.container_id):
+            fail(f"host-local: Failed to find address added by container {call.container_id}")
+        return None
+    dns = _dns(call, machine)
+    wanted = _requested(call)
+    ips = []
+    for number, ranges in enumerate(settings.sets):
+        asked = next((address for address in wanted if _range(ranges, address) is not None), None)
+        if asked is not None:
+            wanted.remove(asked)
+        try:
+            ips.append(store.take(ranges, str(number), owner, call.container_id, asked))
+        except CniError as error:
+            if ips:
+                store.release(owner, call.container_id)
+            fail(f"failed to allocate for range {number}: {error}")
+    if wanted:
+        store.release(owner, call.container_id)
+        fail("failed to allocate all requested IPs: " + " ".join(map(str, wanted)))
+    result: Result = {"cniVersion": "0.4.0", "ips": ips}
+    if settings.routes:
+        result["routes"] = list(settings.routes)
+    result["dns"] = dns
+    return result
+
+
+# ---- configuration -----------------------------------------------------------------------------------------------------
+
+
+def _settings(call: Call, machine: Machine) -> _Settings:
+    """The same configuration comes with every sandbox of a node, so the last one is kept."""
+    ipam = call.config.get("ipam")
+    if ipam is None:
+        fail("IPAM config missing 'ipam' key")
+    given = (ipam, (call.config.get("runtimeConfig") or {}).get("ipRanges"), call.config.get("cniVersion") or "")
+    key = ("host-local", call.config["name"])
+    before = machine.memory.get(key)
+    if before is not None and before[0] == given:
+        kept: _Settings = before[1]
+        return kept
+    settings = _parse(*given)
+    machine.memory[key] = (given, settings)
+    return settings
+
+
+def _parse(ipam: Mapping[str, Any], from_runtime: Any, version: str) -> _Settings:
+    sets: list[Any] = list(ipam.get("ranges") or ())
+    if ipam.get("subnet"):
+        sets.insert(0, [ipam])
+    sets = list(from_runtime or ()) + sets
+    if not sets:
+        fail("no IP ranges specified")
+    parsed: list[RangeSet] = []
+    for number, written in enumerate(sets):
+        read = tuple(_read_range(item) for item in written)  # decoding comes before checking
+        try:
+            parsed.append(_check_set(read))
+        except _Bad as bad:
+            fail(f"invalid range set {number}: {bad}")
+    if version in _ONE_OF_EACH:
+        families = [ranges[0].subnet.version for ranges in parsed]
+        if families.count(4) > 1 or families.count(6) > 1:
+            fail(f"CNI version {version} does not support more than 1 address per family")
+    for number, ranges in enumerate(parsed):
+        for later in range(number + 1, len(parsed)):
+            if any(a.overlaps(b) for a in ranges for b in parsed[later]):
+                fail(f"range set {number} overlaps with {later}")
+    return _Settings(tuple(parsed), values.routes(ipam.get("routes")))
+
+
+class _Bad(Exception):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    subnet: Any
+    first: Address | None
+    last: Address | None
+    gateway: Address | None
+
+
+def _read_range(item: Mapping[str, Any]) -> _Written:
+    first, last, gateway = (
+        None if not item.get(key) else values.address(item[key]) for key in ("rangeStart", "rangeEnd", "gateway")
+    )
+    return _Written(values.cidr(item.get("subnet") or ""), first, last, gateway)
+
+
+def _check_set(written: tuple[_Written, ...]) -> RangeSet:
+    if not written:
+        raise _Bad("empty range set")
+    ranges: list[Range] = []
+    for item in written:
+        ranges.append(_check_range(item))
+        if ranges[-1].subnet.version != ranges[0].subnet.version:
+            raise _Bad("mixed address families")
+    for number, one in enumerate(ranges):
+        for other in ranges[number + 1 :]:
+            if one.overlaps(other):
+                raise _Bad(f"subnets {one} and {other} overlap")
+    return tuple(ranges)
+
+
+def _check_range(item: _Written) -> Range:
+    subnet = item.subnet.network
+    if subnet.prefixlen > subnet.max_prefixlen - 2:
+        raise _Bad(f"Network {item.subnet} too small to allocate from")
+    if item.subnet.ip != subnet.network_address:
+        raise _Bad(
+            f"Network has host bits set. For a subnet mask of length {subnet.prefixlen} "
+            f"the network address is {subnet.network_address}"
+        )
+    base = int(subnet.network_address)
+    if item.first is not None and (item.first not in subnet or (item.last is not None and int(item.first) > int(item.last))):
+        raise _Bad(f"RangeStart {item.first} not in network {subnet}")
+    if item.last is not None and (item.last not in subnet or int(item.last) < base + 1):
+        raise _Bad(f"RangeEnd {item.last} not in network {subnet}")
+    last = base + subnet.num_addresses - (2 if subnet.version == 4 else 1)  # not the broadcast address
+    return Range(
+        subnet,
+        base + 1 if item.first is None else int(item.first),
+        last if item.last is None else int(item.last),
+        subnet[1] if item.gateway is None else item.gateway,
+    )
+
+
+def _requested(call: Call) -> list[Address]:
+    """Addresses that somebody wants for this container, in CNI_ARGS or in the configuration's `args`."""
+    wanted: list[Address] = []
+    values.check_args(call.args, ("IP",))
+    if call.args.get("IP"):
+        text = call.args["IP"]
+        try:
+            wanted.append(values.canonical(ipaddress.ip_address(text)))
+        except ValueError:
+            fail(f'ARGS: error parsing value of pair "IP={text}": invalid IP address: {text})')
+    args = (call.config.get("args") or {}).get("cni") or {}
+    for text in args.get("ips") or ():
+        found = values.address(text)
+        if found not in wanted:
+            wanted.append(found)
+    return wanted
+
+
+def _dns(call: Call, machine: Machine) -> dict[str, Any]:
+    path = call.config["ipam"].get("resolvConf")
+    if not path:
+        return {}
+    try:
+        lines = machine.files.read(path).decode(errors="replace").splitlines()
+    except OSError as error:
+        fail_file("open", path, error)
+    dns: dict[str, Any] = {}
+    for line in lines:
+        words = line.split()
+        if len(words) < 2 or words[0][0] in "#;":
+            continue
+        if words[0] == "nameserver":
+            dns.setdefault("nameservers", []).append(words[1])
+        elif words[0] == "domain":
+            dns["domain"] = words[1]
+        elif words[0] in ("search", "options"):
+            dns.setdefault(words[0], []).extend(words[1:])
+    return {key: dns[key] for key in ("nameservers", "domain", "search", "options") if key in dns}
+
+
+# ---- files ---------------------------------------------------------------------------------------------------------------
+
+
+def _store(call: Call, machine: Machine) -> _Store:
+    directory = join(machine.os, call.config["ipam"].get("dataDir") or DATA, call.config["name"])
+    key = ("host-local store", directory)
+    found: _Store | None = machine.memory.get(key)
+    if found is None:
+        found = machine.memory[key] = _Store(machine.files, directory, machine.os)
+    return found
+
+
+class _Store:
+    """The data directory of one network, and what is known of it."""
+
+    __slots__ = ("_files", "_folder", "_owned", "_taken", "_windows", "directory")
+
+    def __init__(self, files: Files, directory: str, os: str) -> None:
+        self._files = files
+        self.directory = directory
+        self._folder = directory + ("\\" if os == "windows" else "/")
+        self._windows = os == "windows"
+        self._owned: dict[str, list[str]] = {}
+        self._taken: set[str] = set()
+        self._scan()
+
+    def take(self, ranges: RangeSet, set_id: str, owner: str, container: str, asked: Address | None) -> dict[str, Any]:
+        if asked is not None:
+            within = _range(ranges, asked)
+            assert within is not None
+            if asked == within.gateway:
+                fail(f"requested ip {asked} is subnet's gateway")
+            text = str(asked)
+            if not self._reserve(owner, text, set_id):
+                fail(f"requested IP address {asked} is not available in range set {_names(ranges)}")
+            return _config(text, within)
+        for text in self._has(owner, container):
+            address = ipaddress.ip_address(text)
+            if not (self._windows and address.version == 6) and _range(ranges, address) is not None:
+                fail(f"{text} has been allocated to {container}, duplicate allocation is not allowed")
+        found = self._search(ranges, set_id, owner)
+        if found is None:
+            self._scan()  # somebody may have removed files
+            found = self._search(ranges, set_id, owner)
+        if found is None:
+            fail(f"no IP addresses available in range set: {_names(ranges)}")
+        return found
+
+    def _search(self, ranges: RangeSet, set_id: str, owner: str) -> dict[str, Any] | None:
+        version = ranges[0].subnet.version
+        place, current = self._start(ranges, set_id)
+        begin: tuple[int, int] | None = None
+        while True:
+            if current is None:
+                current = ranges[place].first
+            elif current == ranges[place].last:
+                place = (place + 1) % len(ranges)
+                current = ranges[place].first
+            else:
+                current += 1
+            if begin is None:
+                begin = (place, current)
+            elif begin == (place, current):
+                return None
+            within = ranges[place]
+            if current == int(within.gateway) and within.gateway.version == version:
+                continue
+            text = _text(current, version)
+            if text not in self._taken and self._reserve(owner, text, set_id):
+                return _config(text, within)
+
+    def _start(self, ranges: RangeSet, set_id: str) -> tuple[int, int | None]:
+        """After the last one that was given out, if it still is of this set."""
+        try:
+            last = ipaddress.ip_address(self._files.read(self._folder + LAST + set_id).decode())
+        except (OSError, ValueError):
+            return 0, None
+        for number, one in enumerate(ranges):
+            if one.has(last):
+                return number, int(last)
+        return 0, None
+
+    def _reserve(self, owner: str, text: str, set_id: str) -> bool:
+        path = self._path(text)
+        self._taken.add(text)
+        if self._files.exists(path):
+            return False
+        try:
+            self._files.write(path, owner.encode())
+        except FileNotFoundError:  # the whole directory was removed
+            self._scan()
+            self._taken.add(text)
+            self._files.write(path, owner.encode())
+        except OSError as error:
+            self._taken.discard(text)
+            fail_file("open", path, error)
+        self._owned.setdefault(owner, []).append(text)
+        self._files.write(self._folder + LAST + set_id, text.encode())
+        return True
+
+    def release(self, owner: str, container: str) -> None:
+        """Files of earlier versions have no interface in them."""
+        if owner not in self._owned:
+            self._scan()
+        for match in (owner, container.strip()):
+            texts = self._owned.pop(match, None)
+            if texts is None:
+                continue
+            for text in texts:
+                self._taken.discard(text)
+                path = self._path(text)
+                if self._belongs(path, match):
+                    self._files.remove(path)
+            return
+
+    def holds(self, owner: str, container: str) -> bool:
+        self._scan()
+        return owner in self._owned or container.strip() in self._owned
+
+    def _has(self, owner: str, container: str) -> list[str]:
+        texts = [t for t in self._owned.get(owner, ()) if self._belongs(self._path(t), owner)]
+        old = container.strip()
+        return texts + [t for t in self._owned.get(old, ()) if self._belongs(self._path(t), old)]
+
+    def _belongs(self, path: str, match: str) -> bool:
+        try:
+            return self._files.read(path).decode(errors="replace").strip() == match
+        except OSError:
+            return False
+
+    def _path(self, text: str) -> str:
+        return self._folder + (text.replace(":", "_") if self._windows else text)
+
+    def _scan(self) -> None:
+        self._owned.clear()
+        self._taken.clear()
+        for name in self._names():
+            if name.startswith(LAST) or name == "lock":
+                continue
+            text = name.replace("_", ":") if self._windows else name
+            self._taken.add(text)
+            owner = self._files.read(self._folder + name).decode(errors="replace").strip()
+            self._owned.setdefault(owner, []).append(text)
+
+    def _names(self) -> list[str]:
+        try:
+            return self._files.listdir(self.directory)
+        except FileNotFoundError:
+            pass
+        try:
+            self._files.mkdir(self.directory)
+            self._files.write(self._folder + "lock", b"", 0o750)
+        except OSError as error:
+            fail_file("mkdir", self.directory, error)
+        return []
+
+
+def _range(ranges: RangeSet, address: Address) -> Range | None:
+    return next((one for one in ranges if one.has(address)), None)
+
+
+def _names(ranges: RangeSet) -> str:
+    return ",".join(map(str, ranges))
+
+
+def _config(text: str, within: Range) -> dict[str, Any]:
+    version = within.subnet.version
+    return {"version": str(version), "address": f"{text}/{within.subnet.prefixlen}", "gateway": str(within.gateway)}
+
+
+def _text(number: int, version: int) -> str:
+    if version == 4:
+        return f"{number >> 24}.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
+    return str(ipaddress.IPv6Address(number))

@@ -1,0 +1,310 @@
+"""The network of one node's pods as runtimes see it: a stack for each sandbox, and the plugins of the node's configuration.
+
+What docker and containerd do around plugins is here: namespaces, arguments, capabilities, the loopback plugin on Linux, and
+putting things back when a plugin fails. On Windows the sandbox's adapter is the HNS endpoint that a plugin has made.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Literal
+
+from transom.hosts.windows.hns import HnsError
+from transom.machinery.quantity import QuantityError, parse
+from transom.network.api import NetworkFailure, SandboxNetwork
+from transom.network.cni import config, results
+from transom.network.cni.config import ConfigError, NetworkList
+from transom.network.cni.paths import join
+from transom.network.cni.plugin import CniError, Machine, Result
+from transom.network.cni.runner import Execute, Runner, Runtime, in_process
+from transom.network.stacks import Link, Stack
+
+_UNLIMITED = 2**31 - 1
+_LOOPBACK = config.parse_list(b'{"cniVersion":"0.2.0","name":"cni-loopback","plugins":[{"type":"loopback"}]}')
+UNINITIALIZED = "cni config uninitialized"
+WINDOWS_BINARIES = {"docker": r"C:\k\cni", "containerd": r"C:\Program Files\containerd\cni\bin"}
+
+
+class CniPodNetwork:
+    """`start` is called with the node's range of addresses once it is known: it has the agent of the network (flanneld)
+    write what plugins need."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        runtime: Literal["docker", "containerd"],
+        *,
+        directory: str = "",
+        execute: Execute | None = None,
+        versions: Callable[[str], Sequence[str] | None] | None = None,
+        labelled: bool = False,
+        start: Callable[[str], None] | None = None,
+    ) -> None:
+        self.machine = machine
+        self._docker = runtime == "docker"
+        windows = machine.os == "windows"
+        binaries = WINDOWS_BINARIES[runtime] if windows else "/opt/cni/bin"
+        self.directory = directory or (
+            config.LINUX_DIRECTORY if not windows
+            else config.WINDOWS_DIRECTORY if self._docker else config.CONTAINERD_WINDOWS_DIRECTORY
+        )  # fmt: skip
+        self._runner = Runner(
+            machine, execute or in_process(machine, binaries), binaries,
+            "/var/lib/cni/cache" if self._docker else "/var/lib/cni", versions, labelled and not self._docker,
+        )  # fmt: skip
+        self._start = start
+        self._seen: tuple[Any, NetworkList | str] = (None, "")
+        self._sandboxes: dict[str, tuple[NetworkList, Runtime]] = {}
+        self._ports: dict[tuple[str, int, str], str] = {}  # protocol, port, address -> sandbox
+        self.fault = ""  # while set, nothing works, and this says why
+        self.cidr = ""
+
+    def use(self, cidr: str) -> None:
+        """The node's share of the cluster's range, once it is known."""
+        self.cidr = cidr
+        if self._start is not None:
+            self._start(cidr)
+
+    # ---- configuration ----
+
+    def network(self) -> NetworkList | str:
+        """What the files say now, or why there is no network."""
+        files = self.machine.files
+        try:
+            names = config.found(files, self.directory)
+            state = [(name, files.read(join(self.machine.os, self.directory, name))) for name in names]
+        except OSError as error:
+            return str(error.strerror)
+        if state != self._seen[0]:
+            try:
+                found = config.load(files, self.directory, self._runner.problem if self._docker else None)
+            except ConfigError as error:
+                self._seen = (state, str(error))
+            else:
+                self._seen = (state, found)
+        return self._seen[1]
+
+    def ready(self) -> str:
+        if self.fault:
+            return self.fault
+        network = self.network()
+        if isinstance(network, str):
+            return UNINITIALIZED
+        if self._docker and not self.cidr and "ipRanges" in network.capabilities:
+            return "cni config needs ipRanges but no PodCIDR set"
+        return ""
+
+    # ---- sandboxes ----
+
+    async def add(self, sandbox: SandboxNetwork) -> list[str]:
+        problem = self.ready()
+        network = self.network()
+        if problem or isinstance(network, str):
+            raise NetworkFailure(problem)
+        capabilities = self._capabilities(sandbox)
+        self._open_ports(sandbox)
+        try:
+            netns = self._namespace(sandbox.sandbox)
+            runtime = Runtime(sandbox.sandbox, netns, "eth0", _args(sandbox), capabilities)
+            self._sandboxes[sandbox.sandbox] = network, runtime
+            return self._attach(network, runtime)
+        except (CniError, HnsError, OSError) as error:
+            self._undo(sandbox.sandbox)
+            raise NetworkFailure(getattr(error, "text", "") or str(error)) from error
+
+    def _attach(self, network: NetworkList, runtime: Runtime) -> list[str]:
+        stack = self.stack(runtime.container_id)
+        assert stack is not None
+        if self.machine.os == "windows":
+            made: list[str] = []
+            result = self._windows_add(network, runtime, made)
+            self._plug(stack, made, result)
+        else:
+            self._runner.add(_LOOPBACK, runtime)
+            result = results.to_current(self._runner.add(network, runtime), network.version)
+        return [ip["address"].split("/")[0] for ip in result.get("ips") or ()]
+
+    async def remove(self, sandbox: str) -> None:
+        if self.fault and sandbox in self._sandboxes:
+            raise NetworkFailure(self.fault)
+        known = self._sandboxes.get(sandbox)
+        if known is None:
+            return
+        try:
+            self._delete(*known)
+        except (CniError, HnsError, OSError) as error:
+            raise NetworkFailure(getattr(error, "text", "") or str(error)) from error
+        self._forget(sandbox)
+
+    def status(self, sandbox: str) -> list[str]:
+        """What docker's side of the kubelet does on Windows whenever it reads a pod's status: it adds once more."""
+        network, runtime = self._sandboxes[sandbox]
+        try:
+            result = results.to_current(self._runner.add(network, runtime), network.version)
+        except CniError as error:
+            raise NetworkFailure(str(error)) from error
+        return [ip["address"].split("/")[0] for ip in result.get("ips") or ()]
+
+    def check(self, sandbox: str) -> None:
+        network, runtime = self._sandboxes[sandbox]
+        try:
+            self._runner.check(network, runtime)
+        except CniError as error:
+            raise NetworkFailure(str(error)) from error
+
+    def stack(self, sandbox: str) -> Stack | None:
+        return self.machine.fabric.stacks.get(f"{self.machine.stack.name}/{sandbox}")
+
+    def _delete(self, network: NetworkList, runtime: Runtime) -> None:
+        try:
+            if self.machine.os == "linux":
+                self._runner.delete(_LOOPBACK, runtime)
+            self._runner.delete(network, runtime)
+        except CniError as error:
+            if "no such file or directory" not in str(error):  # it was deleted before
+                raise
+
+    def _undo(self, sandbox: str) -> None:
+        """What a failed ADD has left. That this may fail too is not what the caller wants to know."""
+        known = self._sandboxes.get(sandbox)
+        if known is not None:
+            with suppress(CniError, HnsError, OSError):
+                self._delete(*known)
+        self._forget(sandbox)
+
+    def _forget(self, sandbox: str) -> None:
+        _, runtime = self._sandboxes.pop(sandbox, (None, None))
+        self.machine.fabric.remove(f"{self.machine.stack.name}/{sandbox}")
+        if runtime is not None:
+            self.machine.namespaces.pop(runtime.netns, None)
+            if self.machine.hns is not None and not self._docker and runtime.netns in self.machine.hns.namespaces:
+                self.machine.hns.delete("namespace", runtime.netns)
+        for key in [key for key, owner in self._ports.items() if owner == sandbox]:
+            del self._ports[key]
+
+    # ---- what runtimes give to plugins ----
+
+    def _namespace(self, sandbox: str) -> str:
+        """Makes the sandbox's stack; the answer is CNI_NETNS."""
+        machine = self.machine
+        name = f"{machine.stack.name}/{sandbox}"
+        machine.fabric.add(name, "sandbox", machine.os, node=machine.stack.node, sandbox=sandbox)
+        if machine.os == "linux":
+            path = "/var/run/netns/cni-" + _uuid(sandbox)
+        elif self._docker or machine.hns is None:
+            return "none"  # the same for all
+        else:
+            path = str(machine.hns.create("namespace", {"Type": "Host", "SchemaVersion": {"Major": 2, "Minor": 0}})["ID"])
+        machine.namespaces[path] = name
+        return path
+
+    def _capabilities(self, sandbox: SandboxNetwork) -> Mapping[str, Any]:
+        mappings = []
+        for port in sandbox.ports:
+            if port.host_port > 0:
+                mapping = {"hostPort": port.host_port, "containerPort": port.container_port,
+                           "protocol": port.protocol.lower()}  # fmt: skip
+                if port.host_ip or not self._docker:
+                    mapping["hostIP"] = port.host_ip
+                mappings.append(mapping)
+        given: dict[str, Any] = {}
+        if mappings or self._docker:
+            given["portMappings"] = mappings
+        limits = _bandwidth(sandbox.annotations)
+        if limits:
+            given["bandwidth"] = limits
+        if self.cidr:
+            given["ipRanges"] = [[{"subnet": self.cidr}]]
+        dns = {key: list(value) for key, value in zip(("servers", "searches", "options"), sandbox.dns, strict=True) if value}
+        if dns and (self.machine.os == "windows" or not self._docker):
+            given["dns"] = dns
+        return given
+
+    def _open_ports(self, sandbox: SandboxNetwork) -> None:
+        """A host port is one sandbox's. On Windows HNS sees to it."""
+        if self.machine.os == "windows":
+            return
+        wanted = [(p.protocol.lower(), p.host_port, _any(p.host_ip)) for p in sandbox.ports if p.host_port > 0]
+        for protocol, port, address in wanted:
+            taken = [own for own in self._ports if own[:2] == (protocol, port)]
+            if any(not address or not own[2] or own[2] == address for own in taken):
+                raise NetworkFailure(
+                    f"cannot open hostport {port} for pod {sandbox.pod}_{sandbox.namespace}: "
+                    f"listen {protocol}4 {address}:{port}: bind: address already in use"
+                )
+        for key in wanted:
+            self._ports[key] = sandbox.sandbox
+
+    # ---- Windows ----
+
+    def _windows_add(self, network: NetworkList, runtime: Runtime, made: list[str]) -> Result:
+        hns = self.machine.hns
+        assert hns is not None
+
+        def seen(kind: str, identity: str, what: str) -> None:
+            if kind == "endpoint" and what == "created":
+                made.append(identity)
+
+        hns.listeners.append(seen)
+        try:
+            return results.to_current(self._runner.add(network, runtime), network.version)
+        finally:
+            hns.listeners.remove(seen)
+
+    def _plug(self, stack: Stack, made: Sequence[str], result: Result) -> None:
+        """The endpoint is the sandbox's adapter."""
+        hns = self.machine.hns
+        assert hns is not None
+        found = [hns.endpoints[identity] for identity in made if identity in hns.endpoints]
+        if not found:  # a plugin that uses one which was there before
+            owners = {stack.sandbox, *(path for path, name in self.machine.namespaces.items() if name == stack.name)}
+            found = [e for e in hns.endpoints.values() if hns.attachment(e["ID"])[1] in owners]
+        for number, endpoint in enumerate(found):
+            name = "Ethernet" if number == 0 else f"Ethernet {number + 1}"
+            mac = endpoint.get("MacAddress", "").replace("-", ":").lower()
+            link = stack.add_link(Link(name, "vnic", mac=mac, endpoint=endpoint["ID"]))
+            lengths = {ip["address"].split("/")[0]: ip["address"].split("/")[1] for ip in result.get("ips") or ()}
+            for held in endpoint.get("IpConfigurations") or ():
+                length = held.get("PrefixLength") or lengths.get(held["IpAddress"]) or _full(held["IpAddress"])
+                stack.add_address(link.name, f"{held['IpAddress']}/{length}")
+            for route in endpoint.get("Routes") or ():
+                stack.replace_route(route["DestinationPrefix"], link.name, route.get("NextHop", ""))
+
+
+def _args(sandbox: SandboxNetwork) -> dict[str, str]:
+    return {
+        "IgnoreUnknown": "1", "K8S_POD_NAMESPACE": sandbox.namespace, "K8S_POD_NAME": sandbox.pod,
+        "K8S_POD_INFRA_CONTAINER_ID": sandbox.sandbox,
+    }  # fmt: skip
+
+
+def _bandwidth(annotations: Mapping[str, str]) -> dict[str, int]:
+    limits: dict[str, int] = {}
+    for direction in ("ingress", "egress"):
+        text = annotations.get(f"kubernetes.io/{direction}-bandwidth")
+        if text is None:
+            continue
+        try:
+            rate = parse(text).value()
+        except QuantityError as error:
+            raise NetworkFailure(f"failed to get pod bandwidth from annotations: {error}") from error
+        if not 1000 <= rate <= 10**15:
+            size = "resource is unreasonably small (< 1kbit)" if rate < 1000 else "resoruce is unreasonably large (> 1Pbit)"
+            raise NetworkFailure(f"failed to get pod bandwidth from annotations: {size}")
+        limits |= {f"{direction}Rate": rate, f"{direction}Burst": _UNLIMITED}
+    return limits
+
+
+def _uuid(text: str) -> str:
+    digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    return f"{digest[:8]}-{digest[8:12]}-{digest[12:16]}-{digest[16:20]}-{digest[20:]}"
+
+
+def _any(address: str) -> str:
+    return "" if address in ("0.0.0.0", "::") else address
+
+
+def _full(address: str) -> int:
+    return 128 if ":" in address else 32

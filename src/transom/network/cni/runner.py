@@ -1,0 +1,256 @@
+"""Runs the plugins of a network list for a sandbox, as libcni does: one after the other on ADD, the other way round on DEL.
+
+`Execute` is who runs a single plugin: in this process (`in_process`) or as a program on the node (exec.py). What a plugin
+answered is kept in a file of the node, from which CHECK and DEL get the result back.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import orjson
+
+from transom.network.cni import results
+from transom.network.cni.config import NetworkList, PluginConfig, build
+from transom.network.cni.paths import join
+from transom.network.cni.plugin import (
+    DECODING_FAILURE,
+    INCOMPATIBLE_VERSION,
+    INVALID_CONFIG,
+    INVALID_ENVIRONMENT,
+    UNKNOWN_CONTAINER,
+    Call,
+    CniError,
+    Command,
+    Machine,
+    Result,
+    fail,
+)  # fmt: skip
+from transom.network.cni.plugins import Table, table
+
+Execute = Callable[[str, Call], Result | None]
+"""A plugin's type and the call -> its result in the current form."""
+
+_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.\-]*\Z")
+_VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)\Z")
+CHECK_SINCE = (0, 4, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Runtime:
+    """What a container runtime says of a sandbox."""
+
+    container_id: str
+    netns: str
+    ifname: str = "eth0"
+    args: Mapping[str, str] = field(default_factory=dict)
+    capabilities: Mapping[str, Any] = field(default_factory=dict)  # portMappings, bandwidth, ipRanges, dns
+
+
+class Runner(NamedTuple):
+    machine: Machine
+    execute: Execute
+    path: str = "/opt/cni/bin"
+    cache: str = "/var/lib/cni"  # where results are kept
+    versions: Callable[[str], Sequence[str] | None] | None = None  # of a plugin; None: it is not there
+    labelled: bool = False  # libcni since 1.0 says which plugin has failed
+
+    def add(self, network: NetworkList, runtime: Runtime) -> Result:
+        """In the version of the configuration."""
+        previous: Result | None = None
+        for plugin in network.plugins:
+            previous = self._one("ADD", network, plugin, previous, runtime)
+        assert previous is not None
+        self._keep(network, runtime, previous)
+        return previous
+
+    def delete(self, network: NetworkList, runtime: Runtime) -> None:
+        previous = self._kept(network, runtime) if number(network.version) >= CHECK_SINCE else None
+        for plugin in reversed(network.plugins):
+            self._one("DEL", network, plugin, previous, runtime)
+        path = self._cached(network, runtime)
+        if self.machine.files.exists(path):
+            self.machine.files.remove(path)
+
+    def check(self, network: NetworkList, runtime: Runtime) -> None:
+        if number(network.version) < CHECK_SINCE:
+            fail(f'configuration version "{network.version}" does not support the CHECK command')
+        if network.disable_check:
+            return
+        previous = self._kept(network, runtime)
+        for plugin in network.plugins:
+            self._one("CHECK", network, plugin, previous, runtime)
+
+    def problem(self, network: NetworkList) -> str:
+        """Why the list cannot be run: plugins that are not there or do not know its version. Empty: it can."""
+        asked = network.version or "0.1.0"
+        found = []
+        for plugin in network.plugins:
+            known = self.known(plugin.type)
+            if known is None:
+                found.append(missing(plugin.type, self.path))
+            elif asked not in known:
+                found.append(f'plugin {plugin.type} does not support config version "{asked}"')
+        return f"[{' '.join(found)}]" if found else ""
+
+    def known(self, kind: str) -> Sequence[str] | None:
+        if self.versions is not None:
+            return self.versions(kind)
+        found = table(self.machine.os).get(kind)
+        return None if found is None else found.versions
+
+    def _one(
+        self, command: Command, network: NetworkList, plugin: PluginConfig, previous: Result | None, runtime: Runtime
+    ) -> Result | None:
+        if command == "ADD":
+            check_container(runtime.container_id)
+            check_name(network.name)
+            check_interface(runtime.ifname)
+        config = build(plugin, network, previous, runtime.capabilities)
+        call = Call(command, runtime.container_id, runtime.netns, runtime.ifname, dict(runtime.args), self.path, config)
+        try:
+            result = self.execute(plugin.type, call)
+            return None if result is None else results.as_version(result, network.version)
+        except CniError as error:
+            if not self.labelled:
+                raise
+            name = f' name="{plugin.name}"' if plugin.name else ""
+            text = f'plugin type="{plugin.type}"{name} failed ({command.lower()}): {error}'
+            raise CniError(error.code, text) from error
+
+    # ---- results on the node's disk ----
+
+    def _cached(self, network: NetworkList, runtime: Runtime) -> str:
+        name = f"{network.name}-{runtime.container_id}-{runtime.ifname}"
+        return join(self.machine.os, self.cache, "results", name)
+
+    def _keep(self, network: NetworkList, runtime: Runtime, result: Result) -> None:
+        kept: dict[str, Any] = {
+            "kind": "cniCacheV1", "containerId": runtime.container_id, "config": _base64(network.data),
+            "ifName": runtime.ifname, "networkName": network.name,
+        }  # fmt: skip
+        if runtime.args:
+            kept["cniArgs"] = list(runtime.args.items())
+        if runtime.capabilities:
+            kept["capabilityArgs"] = runtime.capabilities
+        kept["result"] = result
+        path = self._cached(network, runtime)
+        try:
+            self.machine.files.write(path, orjson.dumps(kept), 0o600)
+        except FileNotFoundError:
+            self.machine.files.mkdir(join(self.machine.os, self.cache, "results"), 0o700)
+            self.machine.files.write(path, orjson.dumps(kept), 0o600)
+
+    def _kept(self, network: NetworkList, runtime: Runtime) -> Result | None:
+        try:
+            kept = orjson.loads(self.machine.files.read(self._cached(network, runtime)))
+        except (OSError, orjson.JSONDecodeError):
+            return None
+        result: Result | None = kept.get("result") if kept.get("kind") == "cniCacheV1" else kept
+        if result is None or result.get("cniVersion") == network.version:
+            return result
+        return results.as_version(results.to_current(result), network.version)
+
+
+def in_process(machine: Machine, path: str = "/opt/cni/bin", plugins: Table | None = None) -> Execute:
+    """Runs plugins of the table."""
+    there = table(machine.os) if plugins is None else plugins
+
+    def execute(kind: str, call: Call) -> Result | None:
+        found = there.get(kind)
+        if found is None:
+            fail(missing(kind, path))
+        check_call(found.versions, call)
+        return found.run(call, machine, execute)
+
+    return execute
+
+
+def version_info(known: Sequence[str]) -> dict[str, Any]:
+    """What a plugin answers to VERSION."""
+    return {"cniVersion": known[-1], "supportedVersions": list(known)}
+
+
+# ---- what every plugin looks at first ----------------------------------------------------------------------------------
+
+
+def check_call(known: Sequence[str], call: Call) -> None:
+    _environment(call)
+    name = call.config.get("name")
+    if not name:
+        raise CniError(INVALID_CONFIG, "missing network name")
+    check_name(name)
+    check_container(call.container_id)
+    check_interface(call.ifname)
+    version = call.config.get("cniVersion") or "0.1.0"
+    if call.command == "CHECK":
+        if number(version) < CHECK_SINCE:
+            raise CniError(INCOMPATIBLE_VERSION, "config version does not allow CHECK")
+        if all(number(other) < number(version) for other in known):
+            raise CniError(INCOMPATIBLE_VERSION, "plugin version does not allow CHECK")
+    if version not in known:
+        listed = " ".join(f'"{other}"' for other in known)
+        raise CniError(INCOMPATIBLE_VERSION, "incompatible CNI versions", f'config is "{version}", plugin supports [{listed}]')
+
+
+def _environment(call: Call) -> None:
+    if call.command not in ("ADD", "DEL", "CHECK"):
+        raise CniError(INVALID_ENVIRONMENT, f"unknown CNI_COMMAND: {call.command}")
+    given = {"CNI_CONTAINERID": call.container_id, "CNI_NETNS": call.netns or call.command == "DEL",
+             "CNI_IFNAME": call.ifname, "CNI_PATH": call.path}  # fmt: skip
+    if not all(given.values()):
+        names = ",".join(name for name, value in given.items() if not value)
+        raise CniError(INVALID_ENVIRONMENT, f"required env variables [{names}] missing")
+
+
+def check_container(identity: str) -> None:
+    if not identity:
+        raise CniError(UNKNOWN_CONTAINER, "missing containerID")
+    if not _NAME.match(identity):
+        raise CniError(INVALID_ENVIRONMENT, "invalid characters in containerID", identity)
+
+
+def check_name(name: str) -> None:
+    if not name:
+        raise CniError(INVALID_CONFIG, "missing network name:")
+    if not _NAME.match(name):
+        raise CniError(INVALID_CONFIG, "invalid characters found in network name", name)
+
+
+def check_interface(name: str) -> None:
+    if not name:
+        raise CniError(INVALID_ENVIRONMENT, "interface name is empty")
+    if len(name) > 15:
+        raise CniError(INVALID_ENVIRONMENT, "interface name is too long", "interface name should be less than 16 characters")
+    if name in (".", ".."):
+        raise CniError(INVALID_ENVIRONMENT, "interface name is . or ..")
+    if "/" in name or ":" in name or any(letter.isspace() for letter in name):
+        raise CniError(INVALID_ENVIRONMENT, "interface name contains / or : or whitespace characters")
+
+
+def missing(kind: str, path: str) -> str:
+    return f'failed to find plugin "{kind}" in path [{path}]'
+
+
+def number(version: str) -> tuple[int, int, int]:
+    found = _VERSION.match(version or "0.1.0")
+    if found is None:
+        raise CniError(DECODING_FAILURE, f'failed to convert major version part "{version}"')
+    major, minor, micro = found.groups()
+    return int(major), int(minor), int(micro)
+
+
+_encoded: dict[bytes, str] = {}
+
+
+def _base64(data: bytes) -> str:
+    """Of configuration, of which there are few different ones."""
+    if data not in _encoded:
+        if len(_encoded) > 256:
+            _encoded.clear()
+        _encoded[data] = base64.b64encode(data).decode()
+    return _encoded[data]
