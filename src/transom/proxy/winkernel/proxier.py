@@ -14,7 +14,6 @@ from typing import Final, Protocol, TypeVar
 
 from transom.hosts.windows.hns import Hns, HnsError
 from transom.kit.clock import Clock
-from transom.network.stacks import Stack
 from transom.proxy.tracker import Endpoint, PortName, ServiceName, ServicePort, Tracker
 from transom.proxy.winkernel.balancers import PROTOCOLS, wanted
 from transom.proxy.winkernel.behaviour import of_release
@@ -85,7 +84,7 @@ class _Service:
 
 class WinkernelProxier:
     def __init__(
-        self, tracker: Tracker, node_name: str, hns: Hns, options: Options, clock: Clock, *, stack: Stack | None = None,
+        self, tracker: Tracker, node_name: str, hns: Hns, options: Options, clock: Clock, *,
         health: Health | None = None, observer: Observer | None = None, log: logging.Logger | None = None,
     ) -> None:  # fmt: skip
         """`node_name` is the name that the proxy takes for the node's: --hostname-override, if that is given."""
@@ -101,9 +100,7 @@ class WinkernelProxier:
         self._host = open_host_network(hns)
         self._dsr_supported = hns.supports("Direct Server Return (DSR)")
         self._affinity_supported = hns.supports("Session Affinity")
-        self._starting: Starting | None = Starting(
-            self._host, hns, options, self._behaviour, clock, stack, self._log
-        )
+        self._starting: Starting | None = Starting(self._host, hns, options, self._behaviour, clock, self._log)
         self._node: Started
         self._network: Network
         self._cursor = -1

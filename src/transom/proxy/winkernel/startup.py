@@ -11,7 +11,6 @@ from typing import Final
 
 from transom.hosts.windows.hns import Hns, HnsError
 from transom.kit.clock import Clock
-from transom.network.stacks import Stack
 from transom.proxy.winkernel.behaviour import Behaviour
 from transom.proxy.winkernel.hostnetwork import HostNetwork, Network, delete_all_balancers
 from transom.proxy.winkernel.options import LOCALHOST, Options
@@ -38,15 +37,13 @@ class Started:
 
 class Starting:
     def __init__(
-        self, host: HostNetwork, hns: Hns, options: Options, behaviour: Behaviour, clock: Clock, stack: Stack | None,
-        log: logging.Logger,
-    ) -> None:  # fmt: skip
+        self, host: HostNetwork, hns: Hns, options: Options, behaviour: Behaviour, clock: Clock, log: logging.Logger
+    ) -> None:
         self._host = host
         self._hns = hns
         self._options = options
         self._behaviour = behaviour
         self._clock = clock
-        self._stack = stack
         self._log = log
         self.due = 0.0  # by the clock; before that nothing happens
         self._name = ""
@@ -116,17 +113,17 @@ class Starting:
             raise ProxierError(f"platform does not support feature {_SUBNETS}")
         if not options.source_vip:
             raise ProxierError("source-vip flag not set")
-        mac = _mac_of(self._stack, node_ip)
+        mac = _mac_of(self._hns, node_ip)
         if not mac:
             raise ProxierError(f"Could not find host mac address for {node_ip}")
         self._log.debug("Host MAC address is %s", mac)
         return Started(network, node_ip, options.source_vip, mac)
 
 
-def _mac_of(stack: Stack | None, address: str) -> str:
-    """Of the interface that has an address; of the last, if several have."""
+def _mac_of(hns: Hns, address: str) -> str:
+    """Of the adapter that has an address; of the last, if several have. Written as Go does it."""
     found = ""
-    for link in stack.links.values() if stack is not None else ():
-        if any(str(a.ip) == address for a in link.addresses):
-            found = link.mac
-    return found
+    for adapter in hns.adapters.values():
+        if adapter.ip == address:
+            found = adapter.mac
+    return found.replace("-", ":").lower()
