@@ -80,7 +80,7 @@ class HnsError(Exception):
     def __init__(self, code: int, detail: str = "", *, call: str = "", plain: str = "") -> None:
         self.code = code
         self.detail = detail  # what the service adds to the text of the code
-        self.call = call  # "hcnCreateEndpoint"; who knows it fills it in
+        self.call = call  # "hcnCreateEndpoint"; who knows it fills it in. Empty: a v1 request
         self.plain = plain
         super().__init__(code, detail)
 
@@ -93,9 +93,14 @@ class HnsError(Exception):
     def text(self) -> str:
         if self.plain:
             return self.plain
+        if not self.call and self.not_found:
+            return f"hns failed with error : {self.message}"
         win32 = self.code & 0xFFFF if self.code & 0x1FFF0000 == 0x00070000 else self.code
+        failed = f"failed in Win32: {TEXTS.get(self.code, TEXTS[UNSPECIFIED])} (0x{win32:x})"
+        if not self.call:
+            return f"failed during hnsCallRawResponse: hnsCall {failed}"
         answer = orjson.dumps({"Success": False, "Error": self.message, "ErrorCode": self.code}).decode()
-        return f"{self.call or 'hnsCall'} failed in Win32: {TEXTS.get(self.code, TEXTS[UNSPECIFIED])} (0x{win32:x}) {answer}"
+        return f"{self.call} {failed} {answer}"
 
     @property
     def not_found(self) -> bool:

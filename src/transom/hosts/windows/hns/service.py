@@ -140,6 +140,12 @@ class Hns:
             found = [obj for obj in found if obj.get("HostComputeNetwork") == guid(network)]
         return [obj for obj in found if all(obj.get(name) == value for name, value in filter.items())]
 
+    def named(self, kind: str, name: str) -> Object | None:
+        """The first network or endpoint of a name."""
+        for key in self.store.names_of[kind].get(name, ()):
+            return self.store.objects[kind][key]
+        return None
+
     def modify(self, kind: str, identifier: str, request: Mapping[str, Any]) -> Object:
         title = self._title(kind)
         key = self._known(kind, identifier)
@@ -311,5 +317,6 @@ class Hns:
                 self.faults.check(name)
             yield
         except HnsError as error:
-            error.call = error.call or ("hnsCall" if v1 else f"hcn{name}")
+            if not v1:
+                error.call = error.call or f"hcn{name}"
             raise

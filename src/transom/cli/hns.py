@@ -1,0 +1,180 @@
+"""`transom hns`: what the host networking service of a Windows node was told, and faults of it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from typing import Any
+
+from transom.cli import console
+
+HELP = """\
+Look into the host networking service (HNS) of a Windows node, and make it fail.
+
+networks, endpoints, loadbalancers, namespaces, routes, policies and adapters show what it has; faults, which faults are on.
+fault NAME switches one on or off, restart restarts the service."""
+EXAMPLES = """\
+  transom hns windows-1 networks
+  transom hns windows-1 endpoints --output json
+  transom hns windows-1 loadbalancers
+  transom hns windows-1 fault leak-endpoints         on; off again: ... fault leak-endpoints off
+  transom hns windows-1 restart"""
+
+_STATES = ("uninitialized", "created", "attached", "sharing", "detached", "degraded", "destroyed")
+_PROTOCOLS = {1: "ICMP", 6: "TCP", 17: "UDP", 132: "SCTP"}
+_BALANCER_FLAGS = {1: "DSR", 2: "IPv6"}
+_MAPPING_FLAGS = {1: "ILB", 2: "LocalRoutedVIP", 4: "UseMux", 8: "PreserveDIP", 16: "VipExternalIP"}
+Rows = list[tuple[str, ...]]
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("node", metavar="NODE", help="a Windows node")
+    verbs = (*TABLES, "fault", "restart")
+    parser.add_argument("verb", choices=verbs, metavar="VERB", help=", ".join(verbs))
+    parser.add_argument("rest", nargs="*", metavar="FAULT", help="for fault: which, and `on` (default) or `off`")
+    console.name_option(parser)
+    console.output_option(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    from transom.cluster import lifecycle
+
+    call = lifecycle.control(lifecycle.existing(args.name))
+    root = f"/transom/nodes/{args.node}/hns"
+    if args.verb == "fault":
+        return _fault(call, root, args)
+    if args.rest:
+        raise _misused(f"{args.verb} takes nothing more", f"transom hns {args.node} {args.verb}")
+    if args.verb == "restart":
+        call("POST", f"{root}/restart")
+        print(f"node/{args.node}: host networking service restarted")
+        return 0
+    items = call("GET", f"{root}/{args.verb}")["items"]
+    if args.output != "text":
+        console.show(items, args.output)
+    else:
+        console.table(TABLES[args.verb](items))
+    return 0
+
+
+def _fault(call: Callable[..., Any], root: str, args: argparse.Namespace) -> int:
+    match args.rest:
+        case [name] | [name, "on"]:
+            state = "on"
+        case [name, "off"]:
+            state = "off"
+        case _:
+            raise _misused("which fault is to be switched?", f"for example: transom hns {args.node} fault leak-endpoints on")
+    shown = call("POST", f"{root}/faults/{name}/{state}")
+    if args.output != "text":
+        console.show(shown, args.output)
+    else:
+        print(f"node/{args.node}: {name} {state}")
+    return 0
+
+
+def _misused(message: str, hint: str) -> Exception:
+    from transom.cluster.errors import ClusterError
+
+    return ClusterError(message, hint)
+
+
+# ---- tables --------------------------------------------------------------------------------------------------------
+
+
+def _networks(items: list[Any]) -> Rows:
+    rows: Rows = [("NAME", "TYPE", "SUBNET", "GATEWAY", "MANAGEMENT IP", "ADAPTER", "ENDPOINTS", "FLAGS", "ID")]
+    for n in items:
+        subnets = n["Subnets"]
+        rows.append((
+            n["Name"], n["Type"], ",".join(s["AddressPrefix"] for s in subnets) or "-",
+            ",".join(s["GatewayAddress"] for s in subnets) or "-", n.get("ManagementIP", "-"), n.get("NetworkAdapterName", "-"),
+            str(n["CurrentEndpointCount"]), str(n["Flags"]), n["ID"],
+        ))  # fmt: skip
+    return rows
+
+
+def _endpoints(items: list[Any]) -> Rows:
+    rows: Rows = [("NAME", "ADDRESS", "MAC", "NETWORK", "STATE", "ATTACHED TO", "GATEWAY", "ID")]
+    for e in items:
+        whose = e["AttachedTo"]
+        address = ",".join(filter(None, (e.get("IPAddress"), e.get("IPv6Address")))) or "-"
+        state = "remote" if e.get("IsRemoteEndpoint") else _STATES[e["State"]]
+        rows.append((
+            e["Name"], address, e["MacAddress"] or "-", e["VirtualNetworkName"], state,
+            f"{whose['Type']} {whose['ID'][:12]}" if whose else "-", e.get("GatewayAddress", "-"), e["ID"],
+        ))  # fmt: skip
+    return rows
+
+
+def _loadbalancers(items: list[Any]) -> Rows:
+    rows: Rows = [("VIP", "PROTOCOL", "PORT", "TARGET", "ENDPOINTS", "SOURCE VIP", "FLAGS", "ID")]
+    for b in items:
+        for m in b["PortMappings"]:
+            flags = _names(_BALANCER_FLAGS, b.get("Flags", 0)) + _names(_MAPPING_FLAGS, m.get("Flags", 0))
+            if m.get("DistributionType"):
+                flags.append("SourceIP")
+            rows.append((
+                ",".join(b.get("FrontendVIPs", ())) or "*", _PROTOCOLS.get(m["Protocol"], str(m["Protocol"])),
+                str(m["ExternalPort"]), str(m["InternalPort"]), str(len(b["HostComputeEndpoints"])), b.get("SourceVIP", "-"),
+                ",".join(flags) or "-", b["ID"],
+            ))  # fmt: skip
+    return rows
+
+
+def _names(table: dict[int, str], flags: int) -> list[str]:
+    return [name for bit, name in table.items() if flags & bit]
+
+
+def _namespaces(items: list[Any]) -> Rows:
+    rows: Rows = [("ID", "COMPARTMENT", "TYPE", "ENDPOINTS", "CONTAINERS")]
+    for n in items:
+        inside: dict[str, list[str]] = {"Endpoint": [], "Container": []}
+        for resource in n.get("Resources", ()):
+            inside[resource["Type"]].append(resource["Data"]["ID"])
+        rows.append((n["ID"], str(n["NamespaceId"]), n["Type"], ",".join(inside["Endpoint"]) or "-",
+                     ",".join(inside["Container"]) or "-"))  # fmt: skip
+    return rows
+
+
+def _routes(items: list[Any]) -> Rows:
+    rows: Rows = [("DESTINATION", "NEXT HOP", "ENCAP", "ENDPOINTS", "ID")]
+    for r in items:
+        for s in r["Setting"]:
+            rows.append((s["DestinationPrefix"], s.get("NextHop") or "-", "yes" if s.get("NeedEncap") else "no",
+                         str(len(r["HostComputeEndpoints"])), r["ID"]))  # fmt: skip
+    return rows
+
+
+def _policies(items: list[Any]) -> Rows:
+    rows: Rows = [("OWNER", "NAME", "TYPE", "SETTINGS")]
+    for p in items:
+        settings = json.dumps(p["Settings"], separators=(",", ":")) if p.get("Settings") else "-"
+        rows.append((p["Owner"], p["Name"], p["Type"], settings))
+    return rows
+
+
+def _adapters(items: list[Any]) -> Rows:
+    rows: Rows = [("NAME", "INDEX", "KIND", "MAC", "ADDRESS", "GATEWAY", "COMPARTMENT")]
+    for a in items:
+        kind = "bound to a switch" if a["kind"] == "physical" and a["switch"] else a["kind"]
+        address, gateway = a["address"] or "-", a["gateway"] or "-"
+        rows.append((a["name"], str(a["index"]), kind, a["mac"], address, gateway, str(a["compartment"])))
+    return rows
+
+
+def _faults(items: list[Any]) -> Rows:
+    return [("FAULT", "STATE"), *((f["Name"], "on" if f["On"] else "off") for f in items)]
+
+
+TABLES: dict[str, Callable[[list[Any]], Rows]] = {
+    "networks": _networks,
+    "endpoints": _endpoints,
+    "loadbalancers": _loadbalancers,
+    "namespaces": _namespaces,
+    "routes": _routes,
+    "policies": _policies,
+    "adapters": _adapters,
+    "faults": _faults,
+}
