@@ -1,0 +1,144 @@
+"""The model as a data plane: a connection is a walk, and a pair of sockets if it arrives. Needs no privileges.
+
+Who serves sees the address that the packets arrive with. Addresses exist as long as a stack has them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import random
+import socket
+from collections.abc import Awaitable, Callable
+from itertools import count
+from typing import Final, TypeVar
+
+from transom.kit.clock import Clock
+from transom.network.api import Accept
+from transom.network.packets import Packet, Protocol, Walk
+from transom.network.stacks import Fabric, Stack
+from transom.network.walking import fast
+from transom.network.walking.trip import World
+from transom.network.walking.walk import EPHEMERAL, walk
+
+Server = TypeVar("Server")
+Respond = Callable[[bytes, str], Awaitable[bytes | None]]
+# After so many seconds a stack sends its first packet again; then it gives up.
+_RETRIES: Final = (1.0, 2.0, 4.0, 8.0, 15.0)
+
+
+class ModelDataplane:
+    def __init__(self, fabric: Fabric, clock: Clock, rng: random.Random) -> None:
+        self.fabric = fabric
+        self.world = World(fabric, clock.monotonic, rng)
+        self._clock = clock
+        self._rng = rng
+        self._listeners: dict[tuple[str, int], Accept] = {}
+        self._responders: dict[tuple[str, int], Respond] = {}
+        self._connections = count()
+        self.home = ""  # the stack of the API server; the first node if it is not set
+
+    def close(self) -> None:
+        self.world.close()
+
+    # ---- serving -------------------------------------------------------------------------------------------------
+
+    def listen(self, address: str, port: int, accept: Accept) -> Callable[[], None]:
+        return _claim(self._listeners, (address, port), accept)
+
+    def answer(self, address: str, port: int, respond: Respond) -> Callable[[], None]:
+        return _claim(self._responders, (address, port), respond)
+
+    def listening(self, _stack: Stack, address: str, port: int, protocol: str) -> bool:
+        """Whether a connection or datagram would find somebody."""
+        return (address, port) in (self._responders if protocol == "udp" else self._listeners)
+
+    async def settled(self) -> None:
+        """What the state says is in force at once."""
+
+    # ---- asking --------------------------------------------------------------------------------------------------
+
+    async def connect(self, address: str, port: int, source: str = "") -> socket.socket:
+        for delay in (*_RETRIES, 0.0):
+            found = self._walk(address, port, source, "tcp")
+            if found.outcome != "dropped" or found.reason == "no-route":
+                break
+            if delay:
+                await self._clock.sleep(delay)
+        else:
+            raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+        accept = self._listeners.get(_socket(found)) if found.outcome == "delivered" else None
+        if found.outcome == "dropped":
+            raise OSError(errno.EHOSTUNREACH, os.strerror(errno.EHOSTUNREACH))
+        if accept is None or found.packet is None:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+        near, far = socket.socketpair()
+        if source:
+            # The name that the other end sees: sockets without a file, so it only has to be nobody else's.
+            seen = found.packet.source
+            caller = f"[{seen}]" if ":" in seen else seen
+            name = f"\0transom/{os.getpid()}/{id(self)}/{next(self._connections)}/{caller}:{found.packet.source_port}"
+            near.bind(name)
+        near.setblocking(False)
+        far.setblocking(False)
+        accept(far)
+        return near
+
+    async def ask(self, address: str, port: int, payload: bytes, source: str = "", timeout: float = 5.0) -> bytes:
+        """One datagram there, one back."""
+        found = self._walk(address, port, source, "udp")
+        if found.outcome == "dropped" and found.reason == "no-route":
+            raise OSError(errno.EHOSTUNREACH, os.strerror(errno.EHOSTUNREACH))
+        respond = self._responders.get(_socket(found)) if found.outcome == "delivered" else None
+        if found.outcome == "refused":
+            raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+        if respond is None or found.packet is None:
+            await self._clock.sleep(timeout)
+            raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+        working = asyncio.ensure_future(respond(payload, found.packet.source))
+        late = asyncio.ensure_future(self._clock.sleep(timeout))
+        try:
+            await asyncio.wait((working, late), return_when=asyncio.FIRST_COMPLETED)
+            answer = working.result() if working.done() else None
+            if answer is None:
+                await late
+                raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+            return answer
+        finally:
+            working.cancel()
+            late.cancel()
+
+    def _walk(self, address: str, port: int, source: str, protocol: Protocol) -> Walk:
+        origin = self._origin(source)
+        if origin is None:
+            return Walk("dropped", reason="no-route", explanation="there is no machine with that address")
+        sent = Packet(source, address, protocol, self._rng.randint(*EPHEMERAL), port)
+        near = fast.near(self.world, origin, sent, self.listening)
+        return near if near is not None else walk(self.world, sent, origin, listening=self.listening)
+
+    def _origin(self, source: str) -> Stack | None:
+        if source:
+            return self.fabric.owner(source)
+        home = self.fabric.stacks.get(self.home)
+        if home is not None:
+            return home
+        machines = self.fabric.stacks.values()
+        return next((s for s in machines if s.role == "node"), None) or next((s for s in machines if s.role == "external"), None)
+
+
+def _socket(found: Walk) -> tuple[str, int]:
+    place: tuple[str, int] = found.facts.get("socket", ("", 0))
+    return place
+
+
+def _claim(servers: dict[tuple[str, int], Server], place: tuple[str, int], server: Server) -> Callable[[], None]:
+    if place in servers:
+        raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+    servers[place] = server
+
+    def close() -> None:
+        if servers.get(place) is server:
+            del servers[place]
+
+    return close
