@@ -75,7 +75,9 @@ def found(files: Files, directory: str) -> list[str]:
     except FileNotFoundError:
         return []
     os = "windows" if "\\" in directory else "linux"
-    return sorted(n for n in names if n.endswith(EXTENSIONS) and files.stat(join(os, directory, n)).kind != "directory")
+    found = [name for name in names if name.endswith(EXTENSIONS)]
+    found.sort()
+    return [name for name in found if files.stat(join(os, directory, name)).kind != "directory"]
 
 
 def load(files: Files, directory: str, validate: Callable[[NetworkList], str] | None = None) -> NetworkList:

@@ -1,7 +1,8 @@
 """The network of one node's pods as runtimes see it: a stack for each sandbox, and the plugins of the node's configuration.
 
-What docker and containerd do around plugins is here: namespaces, arguments, capabilities, the loopback plugin on Linux, and
-putting things back when a plugin fails. On Windows the sandbox's adapter is the HNS endpoint that a plugin has made.
+What docker and containerd do around plugins is here: namespaces, arguments, capabilities, and putting things back when a
+plugin fails. They also run the loopback plugin, which has nothing to do here: every stack has its `lo` from the start. On
+Windows the sandbox's adapter is the HNS endpoint that a plugin has made.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from transom.network.cni.runner import Execute, Runner, Runtime, in_process
 from transom.network.stacks import Link, Stack
 
 _UNLIMITED = 2**31 - 1
-_LOOPBACK = config.parse_list(b'{"cniVersion":"0.2.0","name":"cni-loopback","plugins":[{"type":"loopback"}]}')
 UNINITIALIZED = "cni config uninitialized"
 WINDOWS_BINARIES = {"docker": r"C:\k\cni", "containerd": r"C:\Program Files\containerd\cni\bin"}
 
@@ -87,9 +87,11 @@ class CniPodNetwork:
         return self._seen[1]
 
     def ready(self) -> str:
+        return self._problem(self.network())
+
+    def _problem(self, network: NetworkList | str) -> str:
         if self.fault:
             return self.fault
-        network = self.network()
         if isinstance(network, str):
             return UNINITIALIZED
         if self._docker and not self.cidr and "ipRanges" in network.capabilities:
@@ -99,8 +101,8 @@ class CniPodNetwork:
     # ---- sandboxes ----
 
     async def add(self, sandbox: SandboxNetwork) -> list[str]:
-        problem = self.ready()
         network = self.network()
+        problem = self._problem(network)
         if problem or isinstance(network, str):
             raise NetworkFailure(problem)
         capabilities = self._capabilities(sandbox)
@@ -122,7 +124,6 @@ class CniPodNetwork:
             result = self._windows_add(network, runtime, made)
             self._plug(stack, made, result)
         else:
-            self._runner.add(_LOOPBACK, runtime)
             result = results.to_current(self._runner.add(network, runtime), network.version)
         return [ip["address"].split("/")[0] for ip in result.get("ips") or ()]
 
@@ -159,8 +160,6 @@ class CniPodNetwork:
 
     def _delete(self, network: NetworkList, runtime: Runtime) -> None:
         try:
-            if self.machine.os == "linux":
-                self._runner.delete(_LOOPBACK, runtime)
             self._runner.delete(network, runtime)
         except CniError as error:
             if "no such file or directory" not in str(error):  # it was deleted before

@@ -10,6 +10,7 @@ import base64
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import orjson
@@ -207,6 +208,19 @@ def _environment(call: Call) -> None:
         raise CniError(INVALID_ENVIRONMENT, f"required env variables [{names}] missing")
 
 
+@lru_cache(64)
+def _interface_problem(name: str) -> tuple[str, str] | None:
+    if not name:
+        return "interface name is empty", ""
+    if len(name) > 15:
+        return "interface name is too long", "interface name should be less than 16 characters"
+    if name in (".", ".."):
+        return "interface name is . or ..", ""
+    if "/" in name or ":" in name or any(letter.isspace() for letter in name):
+        return "interface name contains / or : or whitespace characters", ""
+    return None
+
+
 def check_container(identity: str) -> None:
     if not identity:
         raise CniError(UNKNOWN_CONTAINER, "missing containerID")
@@ -222,20 +236,16 @@ def check_name(name: str) -> None:
 
 
 def check_interface(name: str) -> None:
-    if not name:
-        raise CniError(INVALID_ENVIRONMENT, "interface name is empty")
-    if len(name) > 15:
-        raise CniError(INVALID_ENVIRONMENT, "interface name is too long", "interface name should be less than 16 characters")
-    if name in (".", ".."):
-        raise CniError(INVALID_ENVIRONMENT, "interface name is . or ..")
-    if "/" in name or ":" in name or any(letter.isspace() for letter in name):
-        raise CniError(INVALID_ENVIRONMENT, "interface name contains / or : or whitespace characters")
+    problem = _interface_problem(name)
+    if problem is not None:
+        raise CniError(INVALID_ENVIRONMENT, *problem)
 
 
 def missing(kind: str, path: str) -> str:
     return f'failed to find plugin "{kind}" in path [{path}]'
 
 
+@lru_cache(64)
 def number(version: str) -> tuple[int, int, int]:
     found = _VERSION.match(version or "0.1.0")
     if found is None:

@@ -15,6 +15,7 @@ from transom.network.cni.plugin import Call, CniError, Delegate, Machine, Plugin
 from transom.network.cni.windows import shim
 from transom.network.cni.windows.netconf import protocol_number
 from transom.network.cni.windows.shim import Failed, value
+from transom.network.stacks import Interface
 
 if TYPE_CHECKING:
     from transom.hosts.windows.hns import Hns
@@ -120,13 +121,13 @@ def _create(
     call: Call, hns: Hns, network: Mapping[str, Any], name: str, dns: Mapping[str, Any], given: Result | None, *, dual: bool
 ) -> Result:
     config, flags = call.config, value(call.config, "optionalFlags", {})
-    addresses = [ipaddress.ip_interface(ip["address"]) for ip in (given or {}).get("ips", ())]
+    addresses: list[Interface] = [ipaddress.ip_interface(ip["address"]) for ip in (given or {}).get("ips", ())]
     gateways = {"6" if ":" in ip["gateway"] else "4": ip["gateway"] for ip in (given or {}).get("ips", ()) if ip.get("gateway")}
     subnet = _subnet(config)
     if subnet is not None and given is None:
         gateways["4"] = subnet["Routes"][0]["NextHop"]
     if not dual:  # the first address of IPv4 is all
-        addresses = [address for address in addresses if address.version == 4][:1]
+        addresses = list([address for address in addresses if address.version == 4][:1])
         gateways.pop("6", None)
     if addresses and addresses[0].version == 4 and value(flags, "forceBridgeGateway", False):
         gateways["4"] = str(addresses[0].network[2])
@@ -155,7 +156,7 @@ def _create(
     return _result(call, network, dict(hns.query("endpoint", endpoint["ID"])), dual=dual)
 
 
-def _policies(config: Mapping[str, Any], flags: Mapping[str, Any], addresses: list[Any], *, dual: bool) -> list[Any]:
+def _policies(config: Mapping[str, Any], flags: Mapping[str, Any], addresses: list[Interface], *, dual: bool) -> list[Any]:
     """In the form of version 2, which the configuration has already."""
     found: list[dict[str, Any]] = []
     local = _LOCAL_ROUTED if value(flags, "localRoutedPortMapping", False) else 0
