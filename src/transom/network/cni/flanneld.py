@@ -1,0 +1,308 @@
+"""flanneld, the agent of flannel on one node: takes the node's subnet, writes it down for the plugin, leads to other nodes.
+
+It is given leases (leases.py) and changes the state of its node only: routes, the VXLAN interface, the masquerading table,
+on Windows HNS (flanneld_windows.py). It does so when somebody looks at the node (`sync`, by way of Leases.look), going on
+from where it was. What it has to say to the API is data (`annotations`, `CONDITION`) for whoever speaks with the API.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import orjson
+
+from transom.network.cni import flannelconf, masquerade
+from transom.network.cni.flannel import SUBNET_FILE, write_subnet
+from transom.network.cni.flannelconf import FlannelConf, FlannelError, Vxlan
+from transom.network.cni.leases import Lease, Leases
+from transom.network.cni.paths import join
+from transom.network.cni.plugin import Machine
+from transom.network.stacks import Link, stable_mac
+
+CONDITION = {
+    "type": "NetworkUnavailable", "status": "False", "reason": "FlannelIsUp", "message": "Flannel is running on this node",
+}  # fmt: skip
+NAT = (
+    "your PublicIP differs from interface IP, meaning that probably you're on a NAT, which is not supported by host-gw backend"
+)
+
+
+class Backend(Protocol):
+    """One way of leading packets to other nodes."""
+
+    kind: str
+    mtu: int
+
+    def register(self, lease: Lease) -> Lease:
+        """Makes what the node needs; the answer is the lease with the backend's data in it."""
+
+    def change(self, gone: Sequence[Lease], come: Sequence[Lease]) -> None:
+        """Other nodes' subnets."""
+
+
+class Flanneld:
+    def __init__(
+        self,
+        node: str,
+        machine: Machine,
+        leases: Leases,
+        conf: FlannelConf,
+        *,
+        public_ip: str,
+        public_ip6: str = "",
+        interface: str = "",
+        masquerade: bool = True,
+        subnet_file: str = SUBNET_FILE,
+        log: Callable[[str], None] = lambda _text: None,
+    ) -> None:
+        self.node = node
+        self.machine = machine
+        self.conf = conf
+        self.lease: Lease | None = None  # of its own node, once it has started
+        self._leases = leases
+        self._public = public_ip
+        self._public6 = public_ip6
+        self._interface = interface
+        self._masquerade = masquerade
+        self._file = subnet_file
+        self._log = log
+        self._backend: Backend | None = None
+        self._at = -1  # steps of the leases that are done; -1: none, everything is to be looked at
+
+    def start(self, pod_cidrs: Sequence[str]) -> None:
+        """Raises FlannelError."""
+        lease = self._acquire(pod_cidrs)
+        backend = _backend(self.conf, self.machine, self._link(), self._public, self._log)
+        lease = backend.register(lease)
+        if self.machine.os == "linux":
+            if self._masquerade:
+                for version, cluster, subnet in ((4, self.conf.network, lease.subnet), (6, self.conf.network6, lease.subnet6)):
+                    if subnet:
+                        self.machine.stack.set_table(masquerade.flannel(version, cluster, subnet))
+            self.machine.stack.set_forwarding(True)
+        path = join(self.machine.os, self._file)
+        self.machine.files.mkdir(path[: path.rindex("\\" if self.machine.os == "windows" else "/")])
+        self.machine.files.write(
+            path,
+            write_subnet(self.conf.network, lease.subnet, backend.mtu, self._masquerade, self.conf.network6, lease.subnet6),
+        )
+        self._backend, self.lease, self._at = backend, lease, -1
+        self._leases.agents[self.node] = self
+
+    def stop(self) -> None:
+        """What it has made stays, as when the real one ends."""
+        if self._leases.agents.get(self.node) is self:
+            del self._leases.agents[self.node]
+
+    def annotations(self) -> dict[str, str]:
+        """For the Node object."""
+        return {} if self.lease is None else self.lease.annotations()
+
+    @property
+    def dirty(self) -> bool:
+        return self._backend is not None and self._at != len(self._leases.steps)
+
+    def sync(self) -> None:
+        backend = self._backend
+        if backend is None or self._at == len(self._leases.steps):
+            return
+        if self._at < 0:
+            gone: list[Lease] = []
+            come = [lease for lease in self._leases.by_node.values() if self._concerns(lease)]
+        else:
+            gone, come = self._since()
+        self._at = len(self._leases.steps)
+        backend.change(gone, come)
+
+    def _since(self) -> tuple[list[Lease], list[Lease]]:
+        """What a node's lease was at first and what it is in the end."""
+        first: dict[str, Lease | None] = {}
+        for before, after in self._leases.steps[self._at :]:
+            lease = after or before
+            assert lease is not None
+            first.setdefault(lease.node, before)
+        now = self._leases.by_node
+        gone = [old for node, old in first.items() if old is not None and old != now.get(node) and self._concerns(old)]
+        come = [now[node] for node, old in first.items() if node in now and old != now[node] and self._concerns(now[node])]
+        return gone, come
+
+    def _concerns(self, lease: Lease) -> bool:
+        if lease.node == self.node:
+            return False
+        kind = self.conf.backend
+        if lease.backend_type.lower() != kind:
+            self._log(f"Ignoring non-{kind} subnet({lease.subnet}): type={lease.backend_type}")
+            return False
+        return True
+
+    def _acquire(self, pod_cidrs: Sequence[str]) -> Lease:
+        if not pod_cidrs:
+            raise FlannelError(f'failed to acquire lease: node "{self.node}" pod cidr not assigned')
+        if len(pod_cidrs) > 2:
+            raise FlannelError(f'failed to acquire lease: node "{self.node}" pod cidrs should be IPv4/IPv6 only or dualstack')
+        conf = self.conf
+        subnets = {4: "", 6: ""}
+        for text in pod_cidrs:
+            cidr = ipaddress.ip_network(text)
+            enabled, network = (conf.enable4, conf.network) if cidr.version == 4 else (conf.enable6, conf.network6)
+            if not enabled:
+                continue
+            if not network or not cidr.subnet_of(ipaddress.ip_network(network)):  # type: ignore[arg-type]
+                family = "" if cidr.version == 4 else "IPv6 "
+                raise FlannelError(
+                    f'failed to acquire lease: subnet "{network or "0.0.0.0/0"}" specified in the flannel net config '
+                    f'doesn\'t contain "{cidr}" {family}PodCIDR of the "{self.node}" node'
+                )
+            subnets[cidr.version] = str(cidr)
+        kind = "" if conf.backend == "alloc" else conf.backend
+        return Lease(self.node, subnets[4], self._public, "null", kind, subnets[6], self._public6)
+
+    def _link(self) -> Link:
+        """The interface that leads to the other nodes."""
+        links = self.machine.stack.links
+        if self._interface:
+            found = links.get(self._interface)
+            if found is None:
+                raise FlannelError("Failed to find interface to use that matches the interfaces and/or regexes provided")
+            if all(str(address.ip) != self._public for address in found.addresses) and self.conf.backend == "host-gw":
+                raise FlannelError(NAT)
+            return found
+        for link in links.values():
+            if any(str(address.ip) == self._public for address in link.addresses):
+                return link
+        raise FlannelError(
+            "Failed to find any valid interface to use: "
+            f"error looking up interface {self._public}: no interface with given IP found"
+        )
+
+
+def _backend(conf: FlannelConf, machine: Machine, link: Link, public: str, log: Callable[[str], None]) -> Backend:
+    if conf.backend == "alloc":
+        return Alloc(link)
+    if machine.os == "windows":
+        from transom.network.cni import flanneld_windows
+
+        return flanneld_windows.backend(conf, machine, link, log)
+    if conf.backend == "host-gw":
+        return HostGateway(machine, link)
+    return VxlanLink(machine, link, flannelconf.vxlan(conf, machine.os), public, conf)
+
+
+class Alloc:
+    """Gives subnets away and leads nowhere."""
+
+    kind = ""
+
+    def __init__(self, link: Link) -> None:
+        self.mtu = link.mtu
+
+    def register(self, lease: Lease) -> Lease:
+        return lease
+
+    def change(self, gone: Sequence[Lease], come: Sequence[Lease]) -> None:
+        return None
+
+
+class HostGateway:
+    """A route for each other node's subnet, by way of that node."""
+
+    kind = "host-gw"
+
+    def __init__(self, machine: Machine, link: Link) -> None:
+        self._stack = machine.stack
+        self._link = link
+        self.mtu = link.mtu
+
+    def register(self, lease: Lease) -> Lease:
+        return lease
+
+    def change(self, gone: Sequence[Lease], come: Sequence[Lease]) -> None:
+        for lease in gone:
+            for subnet in filter(None, (lease.subnet, lease.subnet6)):
+                self._stack.delete_route(subnet)
+        for lease in come:
+            if lease.subnet:
+                self._stack.replace_route(lease.subnet, self._link.name, lease.public_ip)
+            if lease.subnet6:
+                self._stack.replace_route(lease.subnet6, self._link.name, lease.public_ip6)
+
+
+class VxlanLink:
+    """An interface that encapsulates; for each other node a route, a neighbour and an entry of the forwarding database."""
+
+    kind = "vxlan"
+
+    def __init__(self, machine: Machine, link: Link, conf: Vxlan, public: str, flannel: FlannelConf) -> None:
+        self._stack = machine.stack
+        self._below = link
+        self._conf = conf
+        self._public = public
+        self._networks = {4: flannel.network, 6: flannel.network6}
+        self._links: dict[int, Link] = {}
+        self.mtu = (conf.mtu or link.mtu) - flannelconf.ENCAPSULATION
+
+    def register(self, lease: Lease) -> Lease:
+        data = {4: "null", 6: "null"}
+        for version, subnet in ((4, lease.subnet), (6, lease.subnet6)):
+            if not subnet:
+                continue
+            link = self._ensure(version, lease)
+            network = ipaddress.ip_network(subnet)
+            self._address(link, f"{network.network_address}/{network.max_prefixlen}", version)
+            self._links[version] = link
+            data[version] = orjson.dumps({"VNI": self._conf.vni, "VtepMAC": link.mac}).decode()
+        return Lease(lease.node, lease.subnet, lease.public_ip, data[4], self.kind, lease.subnet6, lease.public_ip6, data[6])
+
+    def _ensure(self, version: int, lease: Lease) -> Link:
+        name = self._conf.name if version == 4 else self._conf.name.replace("flannel.", "flannel-v6.")
+        local = self._public if version == 4 else lease.public_ip6
+        wanted = Link(
+            name, "vxlan", mac=stable_mac(self._stack.name, name), mtu=self.mtu, vni=self._conf.vni, port=self._conf.port,
+            local=local,
+        )  # fmt: skip
+        found = self._stack.links.get(name)
+        if found is not None:
+            if (found.kind, found.vni, found.port, found.local) == ("vxlan", wanted.vni, wanted.port, wanted.local):
+                return found
+            self._stack.delete_link(name)  # one that is configured otherwise
+        return self._stack.add_link(wanted)
+
+    def _address(self, link: Link, address: str, version: int) -> None:
+        """The one of this subnet only: it is the source of what the node itself sends to pods."""
+        cluster = ipaddress.ip_network(self._networks[version])
+        for held in tuple(link.addresses):
+            if str(held) != address and held.version == version and held.ip in cluster:
+                self._stack.delete_address(link.name, str(held))
+        self._stack.add_address(link.name, address)
+
+    def change(self, gone: Sequence[Lease], come: Sequence[Lease]) -> None:
+        for version, link in self._links.items():
+            for lease in gone:
+                self._leave(link, lease, version)
+            for lease in come:
+                self._enter(link, lease, version)
+            self._stack.changed_link(link.name)
+
+    def _leave(self, link: Link, lease: Lease, version: int) -> None:
+        subnet = lease.subnet if version == 4 else lease.subnet6
+        if subnet:
+            self._stack.delete_route(subnet)
+            self._stack.delete_neighbour(subnet.split("/")[0])
+            link.fdb.pop(lease.vtep(version)[1], None)
+
+    def _enter(self, link: Link, lease: Lease, version: int) -> None:
+        subnet, public = (lease.subnet, lease.public_ip) if version == 4 else (lease.subnet6, lease.public_ip6)
+        if not subnet:
+            return
+        if self._conf.direct and any(ipaddress.ip_address(public) in address.network for address in self._below.addresses):
+            self._stack.replace_route(subnet, self._below.name, public)
+            return
+        mac = lease.vtep(version)[1]
+        if not mac:
+            return  # the other agent has not finished
+        base = subnet.split("/")[0]
+        self._stack.replace_neighbour(base, mac, link.name)
+        link.fdb[mac] = public
+        self._stack.replace_route(subnet, link.name, base, onlink=True)

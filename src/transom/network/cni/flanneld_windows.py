@@ -1,0 +1,235 @@
+"""flanneld's backends on Windows: the networks and endpoints that they have HNS make, and what leads to other nodes.
+
+host-gw makes an L2Bridge network and the host's own endpoint in it, and routes of the host. vxlan makes an Overlay network
+whose policies say behind which node a remote subnet is.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from transom.hosts.windows.hns import HnsError
+from transom.network.cni import flannelconf
+from transom.network.cni.flannelconf import ENCAPSULATION, FlannelConf, FlannelError, Vxlan
+from transom.network.cni.leases import Lease
+from transom.network.cni.plugin import Machine
+from transom.network.cni.windows import shim
+from transom.network.stacks import Link
+
+if TYPE_CHECKING:
+    from transom.hosts.windows.hns import Hns
+    from transom.network.cni.flanneld import Backend
+
+_SCHEMA = {"Major": 2, "Minor": 0}
+_EXPIRED = "context deadline exceeded"
+_ATTACHED = "This endpoint is already attached to the switch."
+NO_HOST_ROUTE = (
+    "Could not apply HostRoute policy for local host to local pod connectivity. "
+    "This policy requires Windows 18321.1000.19h1_release.190117-1502 or newer"
+)
+Log = Callable[[str], None]
+
+
+def backend(conf: FlannelConf, machine: Machine, link: Link, log: Log) -> Backend:
+    if machine.hns is None:
+        raise FlannelError("The specified module could not be found.")
+    if conf.backend == "host-gw":
+        return WindowsHostGateway(machine, machine.hns, link, conf.settings)
+    return WindowsVxlan(machine.hns, link, flannelconf.vxlan(conf, "windows"), log)
+
+
+class WindowsHostGateway:
+    kind = "host-gw"
+
+    def __init__(self, machine: Machine, hns: Hns, link: Link, settings: Mapping[str, Any]) -> None:
+        self._machine = machine
+        self._hns = hns
+        self._name = settings.get("name") or "cbr0"
+        self._servers = settings.get("dnsserverlist") or ""
+        self._link = link.name  # another one when there is a switch
+        self.mtu = link.mtu
+
+    def register(self, lease: Lease) -> Lease:
+        subnet = ipaddress.ip_network(lease.subnet)
+        network = self._ensure_network(str(subnet), str(subnet[1]))
+        endpoint = self._ensure_endpoint(network["ID"], str(subnet[2]))
+        self._attach(endpoint)
+        management = network["ManagementIP"]
+        for address in (management, str(subnet[2])):
+            name = self._interface(address)
+            if name is None:
+                raise FlannelError(f"failed to find interface for IP Address {address}: no interface with given IP found")
+            if address == management:
+                self._link = name
+        self._machine.stack.set_forwarding(True)
+        return lease
+
+    def _ensure_network(self, prefix: str, gateway: str) -> dict[str, Any]:
+        name = self._name
+        existing = shim.v1_network(self._hns, name)
+        if existing is not None:
+            for subnet in existing.get("Subnets") or ():
+                if (subnet.get("AddressPrefix"), subnet.get("GatewayAddress")) == (prefix, gateway):
+                    return existing
+            self._v1(f"failed to delete existing HNSNetwork {name}", "DELETE", f"/networks/{existing['ID']}")
+        wanted: dict[str, Any] = {
+            "Name": name, "Type": "L2Bridge", "Subnets": [{"AddressPrefix": prefix, "GatewayAddress": gateway}],
+        }  # fmt: skip
+        if self._servers:
+            wanted["DNSServerList"] = self._servers
+        made = self._v1(f"failed to create HNSNetwork {name}", "POST", "/networks/", wanted)
+        late = f"timeout, failed to get management IP from HNSNetwork {name}"
+        network: dict[str, Any] = self._v1(late, "GET", f"/networks/{made['ID']}")
+        address = network.get("ManagementIP")
+        if not address:
+            raise FlannelError(f"{late}: {_EXPIRED}")
+        if self._interface(address) is None:
+            raise FlannelError(
+                f"timeout, failed to get net interface for HNSNetwork {name} ({address}): no interface with given IP found"
+            )
+        return network
+
+    def _ensure_endpoint(self, network: str, address: str) -> str:
+        name = f"{self._name}_ep"
+        existing = shim.v1_endpoint(self._hns, name)
+        if existing is not None:
+            if existing.get("IPAddress") == address:
+                return str(existing["ID"])
+            self._v1(f"failed to delete existing bridge HNSEndpoint {name}", "DELETE", f"/endpoints/{existing['ID']}")
+        wanted = {"Name": name, "IPAddress": address, "VirtualNetwork": network}
+        made = self._v1(f"failed to create bridge HNSEndpoint {name}", "POST", "/endpoints/", wanted)
+        return str(made["ID"])
+
+    def _attach(self, endpoint: str) -> None:
+        try:
+            self._hns.attach_to_host(endpoint, 1)
+        except HnsError as error:
+            if _ATTACHED not in error.text:
+                text = f"failed to hot attach bridge HNSEndpoint {self._name}_ep to host compartment: {error.text}"
+                raise FlannelError(text) from error
+
+    def _v1(self, words: str, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        try:
+            return shim.v1(self._hns, method, path, body)
+        except shim.Failed as error:
+            raise FlannelError(f"{words}: {error}") from error
+
+    def _interface(self, address: str) -> str | None:
+        for link in self._machine.stack.links.values():
+            if any(str(held.ip) == address for held in link.addresses):
+                return link.name
+        return None
+
+    def change(self, gone: Sequence[Lease], come: Sequence[Lease]) -> None:
+        stack = self._machine.stack
+        for lease in gone:
+            if lease.subnet:
+                stack.delete_route(lease.subnet)
+        for lease in come:
+            if lease.subnet:
+                stack.replace_route(lease.subnet, self._link, lease.public_ip)
+
+
+class WindowsVxlan:
+    kind = "vxlan"
+
+    def __init__(self, hns: Hns, link: Link, conf: Vxlan, log: Log) -> None:
+        self._hns = hns
+        self._conf = conf
+        self._log = log
+        self._adapter = link.name
+        self._network = ""
+        self._told: dict[str, dict[str, Any]] = {}  # policies by the subnet that they are for
+        self.mtu = link.mtu - ENCAPSULATION
+
+    def register(self, lease: Lease) -> Lease:
+        if not self._hns.supports("Remote Subnet"):
+            raise FlannelError("platform does not support feature Remote Subnet")
+        network = self._ensure(lease.subnet)
+        self._network = network["ID"]
+        mac = ""
+        for policy in network.get("Policies") or ():
+            if policy["Type"] == "DrMacAddress":
+                mac = policy["Settings"]["Address"]
+            elif policy["Type"] == "RemoteSubnetRoute":
+                self._told[policy["Settings"]["DestinationPrefix"]] = policy
+        parts = mac.replace("-", ":").lower()
+        if parts.count(":") != 5:
+            raise FlannelError(f"cannot parse DR MAC {mac}: address {mac}: invalid MAC address")
+        data = orjson.dumps({"VNI": self._conf.vni, "VtepMAC": parts}).decode()
+        return replace(lease, backend_data=data, backend_type=self.kind, subnet6="", public_ip6="")
+
+    def _ensure(self, prefix: str) -> dict[str, Any]:
+        """The network, with the address of the node in it and the policy that lets the node reach its own pods."""
+        conf, hns = self._conf, self._hns
+        found = shim.named(hns.networks, conf.name)
+        failed = "failed to create VXLAN network: "
+        if found is not None and (found.get("Type"), shim.subnet_of(found).get("IpAddressPrefix")) != ("Overlay", prefix):
+            try:
+                hns.delete("network", found["ID"])
+            except HnsError as error:
+                raise FlannelError(f"{failed}failed to delete existing HostComputeNetwork {conf.name}: {error.text}") from error
+            found = None
+        if found is None:
+            gateway = str(ipaddress.ip_network(prefix)[1])
+            wanted = {
+                "Name": conf.name, "Type": "Overlay", "Flags": 8, "SchemaVersion": _SCHEMA,
+                "Policies": [{"Type": "NetAdapterName", "Settings": {"NetworkAdapterName": self._adapter}}],
+                "Ipams": [{"Type": "Static", "Subnets": [{
+                    "IpAddressPrefix": prefix,
+                    "Routes": [{"NextHop": gateway, "DestinationPrefix": "0.0.0.0/0"}],
+                    "Policies": [{"Type": "VSID", "Settings": {"IsolationId": conf.vni}}],
+                }]}],
+            }  # fmt: skip
+            try:
+                found = hns.create("network", wanted)
+            except HnsError as error:
+                raise FlannelError(f"{failed}failed to create HostComputeNetwork {conf.name}: {error.text}") from error
+            found = hns.query("network", found["ID"])
+            if not hns.management_ip(found["ID"]):
+                raise FlannelError(
+                    f"{failed}timeout, failed to get management IP from HostComputeNetwork {conf.name}: {_EXPIRED}"
+                )
+        if all(policy["Type"] != "HostRoute" for policy in found.get("Policies") or ()):
+            try:
+                self._modify("Add", [{"Type": "HostRoute", "Settings": {}}], found["ID"])
+            except HnsError:
+                self._log(NO_HOST_ROUTE)
+        return hns.query("network", found["ID"])
+
+    def _modify(self, what: str, policies: Sequence[Mapping[str, Any]], network: str = "") -> None:
+        request = {"ResourceType": "Policy", "RequestType": what, "Settings": {"Policies": list(policies)}}
+        self._hns.modify("network", network or self._network, request)
+
+    def change(self, gone: Sequence[Lease], come: Sequence[Lease]) -> None:
+        if self._network not in self._hns.networks:
+            self._log(f'Unable to find network {self._conf.name}, error: Network name "{self._conf.name}" not found')
+            return
+        remove = [self._told.pop(lease.subnet) for lease in gone if lease.subnet in self._told]
+        add = []
+        for lease in come:
+            vni, mac = lease.vtep()
+            if vni < flannelconf.WINDOWS_VNI:
+                self._log(f"VNI is {vni} but it is required to be greater than or equal to 4096 on Windows.")
+                continue
+            if not mac:
+                continue  # the other agent has not finished
+            if lease.subnet in self._told:
+                remove.append(self._told[lease.subnet])
+            policy = {"Type": "RemoteSubnetRoute", "Settings": {
+                "DestinationPrefix": lease.subnet, "IsolationId": vni, "ProviderAddress": lease.public_ip,
+                "DistributedRouterMacAddress": mac,
+            }}  # fmt: skip
+            self._told[lease.subnet] = policy
+            add.append(policy)
+        for what, policies in (("Remove", remove), ("Add", add)):
+            if policies:
+                try:
+                    self._modify(what, policies)
+                except HnsError as error:
+                    self._log(error.text)

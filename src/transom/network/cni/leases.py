@@ -1,0 +1,106 @@
+"""Which node has which subnet: flannel's leases, once for all agents of the process.
+
+On Kubernetes a lease is what a Node object says in its annotations and spec. Changes are written down one after the other, so
+that an agent brings its node up to date from where it was when somebody looked last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import orjson
+
+PREFIX = "flannel.alpha.coreos.com/"
+BACKEND_TYPE = PREFIX + "backend-type"
+BACKEND_DATA = PREFIX + "backend-data"
+BACKEND_V6_DATA = PREFIX + "backend-v6-data"
+PUBLIC_IP = PREFIX + "public-ip"
+PUBLIC_IPV6 = PREFIX + "public-ipv6"
+MANAGED = PREFIX + "kube-subnet-manager"
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    node: str
+    subnet: str
+    public_ip: str
+    backend_data: str = "null"  # JSON, as in the annotation
+    backend_type: str = "host-gw"
+    subnet6: str = ""
+    public_ip6: str = ""
+    backend_data6: str = "null"
+
+    def annotations(self) -> dict[str, str]:
+        said = {BACKEND_TYPE: self.backend_type, MANAGED: "true"}
+        if self.subnet:
+            said |= {BACKEND_DATA: self.backend_data, PUBLIC_IP: self.public_ip}
+        if self.subnet6:
+            said |= {BACKEND_V6_DATA: self.backend_data6, PUBLIC_IPV6: self.public_ip6}
+        return said
+
+    def vtep(self, version: int = 4) -> tuple[int, str]:
+        """VNI and hardware address of VXLAN; (0, "") where the data is something else."""
+        try:
+            data = orjson.loads(self.backend_data if version == 4 else self.backend_data6)
+            return int(data["VNI"]), str(data.get("VtepMAC") or "")
+        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
+            return 0, ""
+
+
+def of_node(node: Mapping[str, Any]) -> Lease | None:
+    """None: no agent has taken the node's subnet yet, or it has none."""
+    metadata, spec = node["metadata"], node.get("spec") or {}
+    said = metadata.get("annotations") or {}
+    if said.get(MANAGED) != "true":
+        return None
+    cidrs = spec.get("podCIDRs") or ([spec["podCIDR"]] if spec.get("podCIDR") else [])
+    four = next((cidr for cidr in cidrs if ":" not in cidr), "")
+    six = next((cidr for cidr in cidrs if ":" in cidr), "")
+    four = four if said.get(PUBLIC_IP) else ""
+    six = six if said.get(PUBLIC_IPV6) else ""
+    if not four and not six:
+        return None
+    return Lease(
+        metadata["name"], four, said.get(PUBLIC_IP, ""), said.get(BACKEND_DATA, "null"), said.get(BACKEND_TYPE, ""),
+        six, said.get(PUBLIC_IPV6, ""), said.get(BACKEND_V6_DATA, "null"),
+    )  # fmt: skip
+
+
+class Agent(Protocol):
+    def sync(self) -> None: ...
+
+
+Step = tuple[Lease | None, Lease | None]
+"""A node's lease before and after."""
+
+
+class Leases:
+    def __init__(self) -> None:
+        self.by_node: dict[str, Lease] = {}
+        self.steps: list[Step] = []
+        self.agents: dict[str, Agent] = {}
+        self.listeners: list[Callable[[], None]] = []  # for agents that do not wait until somebody looks
+
+    def put(self, lease: Lease) -> None:
+        before = self.by_node.get(lease.node)
+        if before != lease:
+            self.by_node[lease.node] = lease
+            self._step(before, lease)
+
+    def remove(self, node: str) -> None:
+        before = self.by_node.pop(node, None)
+        if before is not None:
+            self._step(before, None)
+
+    def look(self, node: str) -> None:
+        """For Fabric.before_look: brings a node's routes up to date."""
+        agent = self.agents.get(node)
+        if agent is not None:
+            agent.sync()
+
+    def _step(self, before: Lease | None, after: Lease | None) -> None:
+        self.steps.append((before, after))
+        for listener in self.listeners:
+            listener()
