@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from transom.dns.outcome import Outcome, Request
@@ -16,6 +16,7 @@ from transom.dns.settings import Server
 from transom.kit import dnswire as wire
 from transom.kit.clock import Clock
 from transom.kit.dnswire import Edns
+from transom.network.resolver import limited
 
 PATIENCE: Final = 2.0  # seconds for one server
 LONGEST: Final = 5.0  # for all
@@ -97,22 +98,6 @@ class Forwarder:
         same = asked is None or (asked.name.lower(), asked.type) == (request.asked.lower(), request.type)
         if message.id != number or not message.flags & wire.QR or not same:
             raise wire.Malformed("an answer to another question")
-
-
-async def limited(clock: Clock, seconds: float, answer: Awaitable[Outcome]) -> Outcome:
-    """TimeoutError when it takes longer, by the clock."""
-    task = asyncio.ensure_future(answer)
-    timer = clock.call_later(seconds, task.cancel)
-    try:
-        return await task
-    except asyncio.CancelledError:
-        current = asyncio.current_task()
-        if current is not None and current.cancelling():
-            task.cancel()
-            raise
-        raise TimeoutError from None
-    finally:
-        timer.cancel()
 
 
 class Routed:

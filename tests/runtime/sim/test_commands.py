@@ -8,7 +8,6 @@ from tests.runtime.sim import rig
 from transom.network.api import DnsConfig
 from transom.runtime.api import LinuxContainer, RuntimeFailure
 from transom.runtime.sim.engine import Flavour
-from transom.runtime.sim.resolve import candidates
 
 
 def test_log_lines() -> None:
@@ -273,21 +272,6 @@ def test_port_forward_on_windows_needs_wincat() -> None:
 
 
 SEARCHES = DnsConfig(("10.96.0.10",), ("ns.svc.cluster.local", "svc.cluster.local"), ("ndots:5",))
-
-
-@pytest.mark.parametrize(
-    ("os", "name", "tried"),
-    [
-        ("linux", "db", ["db.ns.svc.cluster.local", "db.svc.cluster.local", "db"]),
-        ("linux", "db.other", ["db.other.ns.svc.cluster.local", "db.other.svc.cluster.local", "db.other"]),
-        ("linux", "a.b.c.d.e.f", ["a.b.c.d.e.f", "a.b.c.d.e.f.ns.svc.cluster.local", "a.b.c.d.e.f.svc.cluster.local"]),
-        ("windows", "db", ["db.ns.svc.cluster.local", "db.svc.cluster.local", "db"]),
-        ("windows", "db.other", ["db.other"]),
-        ("windows", "db.other.", ["db.other"]),
-    ],
-)
-def test_names_are_tried_with_suffixes(os: str, name: str, tried: list[str]) -> None:
-    assert list(candidates(name, SEARCHES, os)) == tried
 
 
 def test_names_are_found_in_the_hosts_file_then_by_dns() -> None:

@@ -10,12 +10,13 @@ from typing import Literal
 from transom.hosts.container_files import LayeredFiles
 from transom.hosts.machine import HostClock
 from transom.network.api import Accept, DnsConfig, PortMapping
+from transom.network.resolver import Resolver, is_address
 from transom.runtime.sim import environment, files
 from transom.runtime.sim.core import Core
 from transom.runtime.sim.meter import Share, memory_limit
 from transom.runtime.sim.program_api import ImageInfo, Program, Stdin
 from transom.runtime.sim.records import ContainerRecord
-from transom.runtime.sim.resolve import is_address, resolve
+from transom.runtime.sim.resolve import answering, resolve, settings
 from transom.runtime.sim.sockets import is_loopback
 from transom.runtime.sim.streams import Client, Stream
 from transom.runtime.sim.table import Table
@@ -250,7 +251,18 @@ class Context:
         raise failure or socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     async def resolve(self, name: str) -> list[str]:
-        return await resolve(name, self.os, lambda: self.files, (self.hostname, self.ips), self.dns, self._core.lookup)
+        return await resolve(name, self.os, lambda: self.files, (self.hostname, self.ips), self._resolver)
+
+    def _resolver(self) -> Resolver:
+        dns = settings(self.os, lambda: self.files, self.dns)
+        return Resolver(self.os, dns, self.clock, self.rng, self.ask, self.connect)
+
+    async def ask(self, server: str, port: int, payload: bytes) -> bytes:
+        if self._core.lookup is not None:
+            return await answering(self._core.lookup, self.dns)(server, port, payload)
+        namespace = self._container.sandbox.namespace
+        assert namespace is not None, "a container runs in a ready sandbox"
+        return await namespace.ask(server, port, payload)
 
     # What is done with it
 

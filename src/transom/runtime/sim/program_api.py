@@ -142,6 +142,9 @@ class ProgramContext(Protocol):
         """As `Dataplane.connect`, from inside the sandbox: `host` is an address, "localhost" or a name to be resolved.
         Also raises socket.gaierror."""
 
+    async def ask(self, server: str, port: int, payload: bytes) -> bytes:
+        """One datagram to an address and one back, as `Dataplane.ask`, from inside the sandbox."""
+
     async def resolve(self, name: str) -> list[str]:
         """Addresses, by the hosts file, then the pod's DNS. socket.gaierror when there are none."""
 

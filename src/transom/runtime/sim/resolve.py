@@ -1,55 +1,41 @@
-"""How a process finds addresses: its hosts file, then DNS with the suffixes that its operating system would try."""
+"""How a process in a container finds addresses: its hosts file, then DNS by the rules of its operating system."""
 
 from __future__ import annotations
 
-import ipaddress
-import socket
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Literal
+from collections.abc import Awaitable, Callable, Sequence
 
 from transom.hosts.api import Files
+from transom.kit import dnswire as wire
 from transom.network.api import DnsConfig
+from transom.network.resolver import Ask, Os, Resolver, families, is_address, parse_resolv_conf
 
 Lookup = Callable[[str, DnsConfig], Awaitable[Sequence[str]]]
 """A whole name to its addresses, none when there is no such name."""
 
 _LOOPBACK = "127.0.0.1"
+_RESOLV_CONF = "/etc/resolv.conf"
 _HOSTS = {"linux": "/etc/hosts", "windows": r"C:\Windows\System32\drivers\etc\hosts"}
-_UNKNOWN = {"linux": (socket.EAI_NONAME, "Name or service not known"), "windows": (11001, "No such host is known.")}
-
-
-def is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
 
 
 async def resolve(
-    name: str, os: Literal["linux", "windows"], files: Callable[[], Files], own: tuple[str, Sequence[str]], dns: DnsConfig,
-    lookup: Lookup | None,
-) -> list[str]:  # fmt: skip
+    name: str, os: Os, files: Callable[[], Files], own: tuple[str, Sequence[str]], resolver: Callable[[], Resolver]
+) -> list[str]:
     """`own` is the host's name and its addresses. socket.gaierror when there are none."""
     if is_address(name):
         return [name]
     folded = name.rstrip(".").lower()
     if folded == "localhost":
         return [_LOOPBACK]
-    listed = _in_hosts_file(folded, os, files())
+    listed = in_hosts_file(folded, os, files())
     if listed:
         return listed
     if folded == own[0].lower() and own[1]:
         return list(own[1])
-    if lookup is not None:
-        for candidate in candidates(name, dns, os):
-            found = await lookup(candidate, dns)
-            if found:
-                return list(found)
-    raise socket.gaierror(*_UNKNOWN[os])
+    return await resolver().addresses(name, families(own[1]))
 
 
-def _in_hosts_file(name: str, os: str, files: Files) -> list[str]:
+def in_hosts_file(name: str, os: Os, files: Files) -> list[str]:
+    """The addresses of a name in small letters."""
     try:
         text = files.read(_HOSTS[os]).decode("utf-8", "replace")
     except OSError:
@@ -58,28 +44,29 @@ def _in_hosts_file(name: str, os: str, files: Files) -> list[str]:
     return [row[0] for row in rows if name in (alias.lower() for alias in row[1:])]
 
 
-def candidates(name: str, dns: DnsConfig, os: str) -> Iterator[str]:
-    """Windows adds suffixes to names without a dot only; Linux counts dots."""
-    if name.endswith("."):
-        yield name[:-1]
-        return
-    suffixed = [f"{name}.{suffix.strip('.')}" for suffix in dns.searches if suffix.strip(".")]
+def settings(os: Os, files: Callable[[], Files], given: DnsConfig) -> DnsConfig:
+    """What the resolver goes by: on Linux a file, which may have been changed; on Windows what the network was told."""
     if os == "windows":
-        if "." not in name:
-            yield from suffixed
-        yield name
-        return
-    if name.count(".") >= _ndots(dns):
-        yield name
-        yield from suffixed
-    else:
-        yield from suffixed
-        yield name
+        return given
+    try:
+        return parse_resolv_conf(files().read(_RESOLV_CONF).decode("utf-8", "replace"))
+    except OSError:
+        return given
 
 
-def _ndots(dns: DnsConfig) -> int:
-    for option in dns.options:
-        key, _, value = option.partition(":")
-        if key == "ndots" and value.isdigit():
-            return min(int(value), 15)
-    return 1
+def answering(lookup: Lookup, dns: DnsConfig) -> Ask:
+    """A name server, at whatever address, that knows what a table knows."""
+
+    async def ask(_server: str, _port: int, payload: bytes) -> bytes:
+        message = wire.parse(payload)
+        asked = message.question
+        assert asked is not None, "resolvers ask"
+        found = await lookup(wire.text(asked.name), dns) if asked.type in (wire.A, wire.AAAA) else ()
+        answers = [
+            wire.Record(asked.name, asked.type, 30, wire.address(address)) for address in found
+            if asked.type == (wire.AAAA if ":" in address else wire.A)
+        ]  # fmt: skip
+        packed = wire.Packed(asked.name, wire.AA | (wire.NOERROR if found else wire.NXDOMAIN), answers)
+        return packed.message(message.id, asked.name + asked.type.to_bytes(2) + b"\0\1", message.flags, 65535)
+
+    return ask

@@ -125,6 +125,15 @@ class NetworkNamespace:
         self.received += _PACKETS
         return await self._dataplane.connect(address, port, self.addresses[0] if self.addresses else "")
 
+    async def ask(self, address: str, port: int, payload: bytes) -> bytes:
+        """A datagram, and the one that comes back. Raises as `Dataplane.ask`."""
+        if is_loopback(address):
+            raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+        self.sent += len(payload)
+        answer = await self._dataplane.ask(address, port, payload, self.addresses[0] if self.addresses else "")
+        self.received += len(answer)
+        return answer
+
     def close(self) -> None:
         """Nobody listens any more."""
         for listener in self._listeners:
