@@ -16,7 +16,9 @@ import orjson
 from transom.hosts.windows.hns import HnsError
 from transom.network.cni import flannelconf
 from transom.network.cni.flannelconf import ENCAPSULATION, FlannelConf, FlannelError, Vxlan
+from transom.network.cni.hostlocal import DATA
 from transom.network.cni.leases import Lease
+from transom.network.cni.paths import join
 from transom.network.cni.plugin import Machine
 from transom.network.cni.windows import shim
 from transom.network.stacks import Link
@@ -59,6 +61,7 @@ class WindowsHostGateway:
         network = self._ensure_network(str(subnet), str(subnet[1]))
         endpoint = self._ensure_endpoint(network["ID"], str(subnet[2]))
         self._attach(endpoint)
+        self._hold(str(subnet[2]))
         management = network["ManagementIP"]
         for address in (management, str(subnet[2])):
             name = self._interface(address)
@@ -112,6 +115,13 @@ class WindowsHostGateway:
             if _ATTACHED not in error.text:
                 text = f"failed to hot attach bridge HNSEndpoint {self._name}_ep to host compartment: {error.text}"
                 raise FlannelError(text) from error
+
+    def _hold(self, address: str) -> None:
+        """Keeps host-local from giving a pod the address of the host's endpoint, which HNS would refuse. flanneld itself does
+        not: on a real node the first pod fails once."""
+        directory = join("windows", DATA, self._name)
+        self._machine.files.mkdir(directory)
+        self._machine.files.write(join("windows", directory, address), f"{self._name}_ep\r\nhost".encode())
 
     def _v1(self, words: str, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         try:

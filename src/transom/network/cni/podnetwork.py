@@ -14,22 +14,27 @@ from typing import Any, Literal
 
 from transom.hosts.windows.hns import HnsError
 from transom.machinery.quantity import QuantityError, parse
+from transom.network import winhost
 from transom.network.api import NetworkFailure, SandboxNetwork
 from transom.network.cni import config, results
 from transom.network.cni.config import ConfigError, NetworkList
 from transom.network.cni.paths import join
 from transom.network.cni.plugin import CniError, Machine, Result
+from transom.network.cni.plugins import Table, table
 from transom.network.cni.runner import Execute, Runner, Runtime, in_process
-from transom.network.stacks import Link, Stack
+from transom.network.cni.windows.netconf import Release
+from transom.network.stacks import Stack
 
 _UNLIMITED = 2**31 - 1
+_DEFAULT = ("0.0.0.0/0", "::/0")
 UNINITIALIZED = "cni config uninitialized"
 WINDOWS_BINARIES = {"docker": r"C:\k\cni", "containerd": r"C:\Program Files\containerd\cni\bin"}
 
 
 class CniPodNetwork:
-    """`start` is called with the node's range of addresses once it is known: it has the agent of the network (flanneld)
-    write what plugins need."""
+    """`release` is that of the reference plugins for Windows; containerd needs the newer one, which knows its namespaces in all
+    modes. `execute` and `versions` are for plugins that are programs (exec.py). `start` is called with the node's range of
+    addresses once it is known: it has the agent of the network (flanneld) write what plugins need."""
 
     def __init__(
         self,
@@ -37,6 +42,7 @@ class CniPodNetwork:
         runtime: Literal["docker", "containerd"],
         *,
         directory: str = "",
+        release: Release | None = None,
         execute: Execute | None = None,
         versions: Callable[[str], Sequence[str] | None] | None = None,
         labelled: bool = False,
@@ -50,9 +56,12 @@ class CniPodNetwork:
             config.LINUX_DIRECTORY if not windows
             else config.WINDOWS_DIRECTORY if self._docker else config.CONTAINERD_WINDOWS_DIRECTORY
         )  # fmt: skip
+        plugins = table(machine.os, release or ("0.9.1" if self._docker else "1.0"))
+        if execute is None:
+            execute, versions = in_process(machine, binaries, plugins), lambda kind: _versions(plugins, kind)
         self._runner = Runner(
-            machine, execute or in_process(machine, binaries), binaries,
-            "/var/lib/cni/cache" if self._docker else "/var/lib/cni", versions, labelled and not self._docker,
+            machine, execute, binaries, "/var/lib/cni/cache" if self._docker else "/var/lib/cni",
+            versions, labelled and not self._docker,
         )  # fmt: skip
         self._start = start
         self._seen: tuple[Any, NetworkList | str] = (None, "")
@@ -122,7 +131,7 @@ class CniPodNetwork:
         if self.machine.os == "windows":
             made: list[str] = []
             result = self._windows_add(network, runtime, made)
-            self._plug(stack, made, result)
+            self._plug(stack, made)
         else:
             result = results.to_current(self._runner.add(network, runtime), network.version)
         return [ip["address"].split("/")[0] for ip in result.get("ips") or ()]
@@ -252,7 +261,7 @@ class CniPodNetwork:
         finally:
             hns.listeners.remove(seen)
 
-    def _plug(self, stack: Stack, made: Sequence[str], result: Result) -> None:
+    def _plug(self, stack: Stack, made: Sequence[str]) -> None:
         """The endpoint is the sandbox's adapter."""
         hns = self.machine.hns
         assert hns is not None
@@ -261,15 +270,20 @@ class CniPodNetwork:
             owners = {stack.sandbox, *(path for path, name in self.machine.namespaces.items() if name == stack.name)}
             found = [e for e in hns.endpoints.values() if hns.attachment(e["ID"])[1] in owners]
         for number, endpoint in enumerate(found):
-            name = "Ethernet" if number == 0 else f"Ethernet {number + 1}"
-            mac = endpoint.get("MacAddress", "").replace("-", ":").lower()
-            link = stack.add_link(Link(name, "vnic", mac=mac, endpoint=endpoint["ID"]))
-            lengths = {ip["address"].split("/")[0]: ip["address"].split("/")[1] for ip in result.get("ips") or ()}
-            for held in endpoint.get("IpConfigurations") or ():
-                length = held.get("PrefixLength") or lengths.get(held["IpAddress"]) or _full(held["IpAddress"])
-                stack.add_address(link.name, f"{held['IpAddress']}/{length}")
-            for route in endpoint.get("Routes") or ():
-                stack.replace_route(route["DestinationPrefix"], link.name, route.get("NextHop", ""))
+            link, _ = winhost.sandbox_link(hns, endpoint["ID"])
+            if number:
+                link.name = f"{link.name} {number + 1}"
+            addresses, link.addresses = link.addresses, []  # put on it afterwards, for each brings a route
+            stack.add_link(link)
+            for address in addresses:
+                stack.add_address(link.name, str(address))
+            for gateway in winhost.gateways(hns, endpoint["ID"]):
+                stack.replace_route(_DEFAULT[":" in gateway], link.name, gateway)
+
+
+def _versions(plugins: Table, kind: str) -> Sequence[str] | None:
+    found = plugins.get(kind)
+    return None if found is None else found.versions
 
 
 def _args(sandbox: SandboxNetwork) -> dict[str, str]:
@@ -303,7 +317,3 @@ def _uuid(text: str) -> str:
 
 def _any(address: str) -> str:
     return "" if address in ("0.0.0.0", "::") else address
-
-
-def _full(address: str) -> int:
-    return 128 if ":" in address else 32

@@ -1,0 +1,106 @@
+"""The configuration that a node gets from whoever sets a cluster with flannel up: data only, written by the caller.
+
+On Windows the policies of a pod's switch port are in it: which destinations keep the pod's address (ExceptionList), and that
+services and the node itself are reached by way of the host (ROUTE with NeedEncap).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import orjson
+
+from transom.network.cni.config import CONTAINERD_WINDOWS_DIRECTORY, LINUX_DIRECTORY, WINDOWS_DIRECTORY
+
+LINUX_FILE = "10-flannel.conflist"
+WINDOWS_FILE = "cni.conf"
+OVERLAY_NAME = "vxlan0"
+BRIDGE_NAME = "cbr0"
+Runtime = Literal["docker", "containerd"]
+
+
+def place(os: str, runtime: Runtime) -> tuple[str, str]:
+    """Directory and name of the node's configuration file."""
+    if os == "linux":
+        return LINUX_DIRECTORY, LINUX_FILE
+    return (WINDOWS_DIRECTORY if runtime == "docker" else CONTAINERD_WINDOWS_DIRECTORY), WINDOWS_FILE
+
+
+def linux(name: str = BRIDGE_NAME) -> bytes:
+    return _written({
+        "name": name,
+        "cniVersion": "0.3.1",
+        "plugins": [
+            {"type": "flannel", "delegate": {"hairpinMode": True, "isDefaultGateway": True}},
+            {"type": "portmap", "capabilities": {"portMappings": True}},
+        ],
+    })  # fmt: skip
+
+
+def windows(
+    mode: Literal["l2bridge", "overlay"],
+    *,
+    clusters: Sequence[str],
+    services: Sequence[str],
+    management: Sequence[str],
+    node_ip: str,
+    dns: Sequence[str],
+    domain: str = "cluster.local",
+    runtime: Runtime = "docker",
+    name: str = "",
+) -> bytes:
+    """For flannel. With docker policies are those of HNS version 1, with containerd those of version 2, as the runtime hands
+    over a namespace of version 2. An overlay has no management network of its own to except."""
+    bridge = mode == "l2bridge"
+    exceptions = [*clusters, *services, *(management if bridge else ())]
+    routes = [*services, *([f"{node_ip}/32"] if bridge and node_ip else [])]
+    newer = runtime == "containerd"
+    policies = [_outbound(exceptions, newer), *(_route(prefix, newer) for prefix in routes)]
+    delegate: dict[str, Any] = {"type": "win-bridge" if bridge else "win-overlay"}
+    if newer:
+        delegate["ApiVersion"] = 2
+    delegate |= {
+        "dns": {"Nameservers": list(dns), "Search": [f"svc.{domain}"]},
+        "policies": [{"Name": "EndpointPolicy", "Value": policy} for policy in policies],
+    }
+    return _written({
+        "cniVersion": "0.3.0" if newer else "0.2.0",
+        "name": name or (BRIDGE_NAME if bridge else OVERLAY_NAME),
+        "type": "flannel",
+        "capabilities": {"portMappings": True, "dns": True},
+        "delegate": delegate,
+    })  # fmt: skip
+
+
+def net_conf(network: str, backend: Mapping[str, Any], network6: str = "") -> bytes:
+    """net-conf.json, which all nodes' flanneld have from one ConfigMap."""
+    conf: dict[str, Any] = {"Network": network}
+    if network6:
+        conf |= {"EnableIPv6": True, "IPv6Network": network6}
+    return _written({**conf, "Backend": dict(backend)})
+
+
+def host_gw() -> dict[str, Any]:
+    return {"Type": "host-gw", "Name": BRIDGE_NAME}
+
+
+def vxlan(name: str = OVERLAY_NAME) -> dict[str, Any]:
+    """With the numbers that Windows wants; Linux nodes have the same ones."""
+    return {"Type": "vxlan", "Name": name, "VNI": 4096, "Port": 4789}
+
+
+def _outbound(exceptions: Sequence[str], newer: bool) -> dict[str, Any]:
+    if newer:
+        return {"Type": "OutBoundNAT", "Settings": {"Exceptions": list(exceptions)}}
+    return {"Type": "OutBoundNAT", "ExceptionList": list(exceptions)}
+
+
+def _route(prefix: str, newer: bool) -> dict[str, Any]:
+    if newer:
+        return {"Type": "SDNRoute", "Settings": {"DestinationPrefix": prefix, "NeedEncap": True}}
+    return {"Type": "ROUTE", "DestinationPrefix": prefix, "NeedEncap": True}
+
+
+def _written(conf: Mapping[str, Any]) -> bytes:
+    return orjson.dumps(conf, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
