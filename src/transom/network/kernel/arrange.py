@@ -44,6 +44,7 @@ class Made:
         self.routes = {d: way for d, way in self.routes.items() if way.device != name}
         self.neighbours = {k: mac for k, mac in self.neighbours.items() if k[0] != name}
         self.forwarding = {k: to for k, to in self.forwarding.items() if k[0] != name}
+        self.sysctls = {path: value for path, value in self.sysctls.items() if f"/{name}/" not in path}
 
 
 def nothing() -> None:

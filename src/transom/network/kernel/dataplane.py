@@ -48,6 +48,7 @@ class KernelDataplane:
         self._dirty_tables: dict[str, set[str]] = {}
         self._tables: dict[str, dict[str, nft.Table]] = {}  # of each stack, as they were when last read
         self._compiled: dict[str, windows.Compiler] = {}
+        self._sandboxes: dict[str, dict[str, Stack]] = {}  # of Windows nodes
         self._unsubscribe: list[Callable[[], None]] = []
         self._closers: set[Callable[[], None]] = set()
         self._flushing: asyncio.Task[None] | None = None
@@ -99,6 +100,8 @@ class KernelDataplane:
         self._closed = True
         for unsubscribe in self._unsubscribe:
             unsubscribe()
+        for compiler in self._compiled.values():
+            compiler.close()
         for close in list(self._closers):
             close()
         if self._flushing is not None:
@@ -162,9 +165,24 @@ class KernelDataplane:
             if what == "table":
                 self._dirty_tables.setdefault(stack.name, set()).add(name)
             if stack.hns is not None and stack.role == "node" and stack.name not in self._compiled:
-                self._compiled[stack.name] = windows.Compiler(stack, self._fabric, partial(self._changed, stack, "hns", ""))
+                self._compiled[stack.name] = windows.Compiler(
+                    stack, self._sandboxes.setdefault(stack.name, {}), self._fabric.underlay,
+                    partial(self._changed, stack, "hns", ""),
+                )  # fmt: skip
             self._dirty[stack.name] = None
+        if stack.role == "sandbox" and stack.os == "windows":
+            self._at_switch(stack, gone=what == "gone")
         self._wake()
+
+    def _at_switch(self, sandbox: Stack, *, gone: bool) -> None:
+        """The node's end of a pod's card is made for the node, so the node has to hear of it."""
+        there = self._sandboxes.setdefault(sandbox.node, {})
+        if gone:
+            there.pop(sandbox.name, None)
+        else:
+            there[sandbox.name] = sandbox
+        if sandbox.node in self._compiled:
+            self._dirty[sandbox.node] = None
 
     def _wake(self) -> None:
         if self._flushing is not None or self._closed:
@@ -203,7 +221,7 @@ class KernelDataplane:
 
     def _plan(self, stack: Stack) -> Plan:
         compiler = self._compiled.get(stack.name)
-        wanted = plan.linux(stack) if compiler is None else compiler.plan()
+        wanted = plan.linux(stack, self._fabric) if compiler is None else compiler.plan()
         if compiler is None:
             wanted.tables = self._snapshots(stack)
         return wanted

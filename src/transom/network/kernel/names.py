@@ -30,3 +30,10 @@ def underlay_port(stack: str, link: str) -> str:
 def switch_port(endpoint: str) -> str:
     """The host's end of a pod's adapter on a Windows node, by the id of its HNS endpoint."""
     return hashed("p", endpoint.upper())
+
+
+@lru_cache(maxsize=65536)
+def port_mac(endpoint: str) -> str:
+    """What a pod has as its gateway's address: always the same, so that it can be told before anybody asks."""
+    digest = hashlib.blake2b(endpoint.upper().encode(), digest_size=5).digest()
+    return "0e:" + ":".join(f"{byte:02x}" for byte in digest)

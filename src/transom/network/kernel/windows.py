@@ -1,3 +1,148 @@
+"""The plan of a Windows node: its own links and routes, a device for each port of its switch, tunnels, and the switch's rules.
+
+The switch is routed here, not bridged: each pod is reached by a route of its own through its port, which gives packets the
+MAC address of the port, as Windows' bridge networks rewrite it. Nothing on the way asks by ARP; all neighbours are known.
+"""
+
 from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from transom.network.kernel import names, plan, vfp
+from transom.network.kernel.plan import Device, Plan, Way
+from transom.network.nft import Table
+from transom.network.stacks import Stack
+from transom.network.walking.addresses import family, within
+from transom.network.walking.switch import Net, Switch
+
+_DEFAULTS = {4: "0.0.0.0/0", 6: "::/0"}
+
+
 class Compiler:
-    pass
+    """`sandboxes` are those of the node, by name; `changed` is called when the host networking service has been told
+    something."""
+
+    def __init__(self, stack: Stack, sandboxes: Mapping[str, Stack], underlay: str, changed: Callable[[], None]) -> None:
+        assert stack.hns is not None
+        self._stack = stack
+        self._sandboxes = sandboxes
+        self._underlay = underlay
+        self._hns = stack.hns
+        self._switch = Switch(stack.hns)
+        self._kept = vfp.Balancers()
+        self._tables: dict[str, Table] = {}
+        self._listener = partial(self._told, changed)
+        stack.hns.listeners.append(self._listener)
+
+    def close(self) -> None:
+        self._switch.close()
+        self._hns.listeners.remove(self._listener)
+
+    @staticmethod
+    def _told(changed: Callable[[], None], _kind: str, _key: str, _what: str) -> None:
+        changed()
+
+    def plan(self) -> Plan:
+        stack = self._stack
+        wanted = plan.base(stack)
+        # A prefix that is reached by the card without a gateway is the switch's: each of its ports has a route.
+        wanted.routes = {d: way for d, way in wanted.routes.items() if way.via or not way.onlink}
+        uplink = ""
+        for link in stack.links.values():
+            name = names.device(link.name)
+            if link.kind == "ethernet":
+                device = plan.of_link(stack, link)
+                assert device is not None
+                wanted.devices[name] = device
+                uplink = uplink or name
+            elif link.kind in ("vnic", "bridge"):
+                wanted.devices[name] = Device("bridge", link.mac, link.mtu)
+        places = self._places(wanted)
+        tunnels = {net.id: self._tunnel(wanted, net) for net in self._switch.nets() if net.type == "Overlay" and net.vni}
+        wanted.sysctls.update(dict.fromkeys(plan.FORWARDING, "1"))
+        bridged = any(within(a, self._underlay) for place in places for a in place.port.addresses) if self._underlay else False
+        if uplink and bridged:  # pods with addresses of the underlay: the switch answers for them
+            wanted.sysctls[f"net/ipv4/conf/{uplink}/proxy_arp"] = "1"
+            wanted.sysctls[f"net/ipv4/neigh/{uplink}/proxy_delay"] = "0"
+        own = {version: self._address(version) for version in (4, 6)}
+        node = vfp.Node(
+            self._switch, uplink, {v: a for v, a in own.items() if a}, places, stack.forwarding, tunnels, self._closed(places)
+        )
+        wanted.tables = {"ip": vfp.compile_table(node, self._kept, 4)}
+        if own[6] or any(family(a) == 6 for place in places for a in place.port.addresses):
+            wanted.tables["ip6"] = vfp.compile_table(node, self._kept, 6)
+        wanted.tables = self._unchanged(wanted.tables)
+        return wanted
+
+    def _unchanged(self, tables: dict[str, Table]) -> dict[str, Table]:
+        """The same object while it says the same."""
+        self._tables = {key: old if (old := self._tables.get(key)) == new else new for key, new in tables.items()}
+        return self._tables
+
+    def _address(self, version: int) -> str:
+        return next(
+            (str(a.ip) for link in self._stack.links.values() if link.kind == "ethernet" for a in link.addresses
+             if a.version == version), "",
+        )  # fmt: skip
+
+    def _places(self, wanted: Plan) -> list[vfp.Place]:
+        places = []
+        for sandbox in self._sandboxes.values():
+            for link in sandbox.links.values():
+                port = self._switch.port(link.endpoint.upper()) if link.kind == "vnic" and link.endpoint else None
+                net = self._switch.net(port.network) if port is not None else None
+                if port is None or net is None:
+                    continue
+                device = names.switch_port(port.id)
+                wanted.devices[device] = Device(
+                    "veth", names.port_mac(port.id), link.mtu, peer=(sandbox.name, names.device(link.name))
+                )
+                reached = False
+                for address in port.addresses:
+                    whole = f"{address}/{128 if ':' in address else 32}"
+                    source = self._host_source(net, address)
+                    reached = reached or bool(source)
+                    wanted.routes[whole] = Way(device, source=source)
+                    wanted.neighbours[device, address] = link.mac
+                places.append(vfp.Place(port, net, device, reached))
+        return places
+
+    def _host_source(self, net: Net, address: str) -> str:
+        """What the node's own packets to a port leave with; empty where it has no way to it."""
+        if net.type == "Overlay":
+            return self._address(family(address)) if net.host_route and net.contains(address) else ""
+        route = self._stack.route(address)
+        link = self._stack.links.get(route.link) if route is not None else None
+        if route is None or link is None or link.kind != "vnic":
+            return ""
+        return route.source or next((str(a.ip) for a in link.addresses if a.version == family(address)), "")
+
+    def _tunnel(self, wanted: Plan, net: Net) -> str:
+        name = names.hashed("x", net.id)
+        local = self._hns.management_ip(net.id) or self._address(4)
+        wanted.devices[name] = Device("vxlan", _mac(net.router_mac), 1450, vni=net.vni, port=net.port, local=local)
+        for remote in net.remotes:
+            if not remote.provider or remote.provider == local:
+                continue
+            gateway = remote.prefix.partition("/")[0]
+            wanted.routes[remote.prefix] = Way(name, gateway, onlink=True)
+            wanted.neighbours[name, gateway] = _mac(remote.mac)
+            wanted.forwarding[name, _mac(remote.mac)] = (remote.provider, remote.vni if remote.vni != net.vni else 0)
+        return name
+
+    def _closed(self, places: list[vfp.Place]) -> frozenset[str]:
+        """Bridges whose pods' gateway is the node, while the node does not forward."""
+        if self._stack.forwarding:
+            return frozenset()
+        return frozenset(place.net.id for place in places if place.net.type == "L2Bridge" and self._is_gateway(place))
+
+    def _is_gateway(self, place: vfp.Place) -> bool:
+        routes = self._hns.endpoints[place.port.id].get("Routes") or ()
+        hops = [r["NextHop"] for r in routes if r.get("DestinationPrefix") in _DEFAULTS.values() and r.get("NextHop")]
+        ports = [self._switch.at(place.net, hop) for hop in hops]
+        return any(port is not None and self._switch.is_host(port) for port in ports)
+
+
+def _mac(text: str) -> str:
+    return text.replace("-", ":").lower()

@@ -1,0 +1,373 @@
+"""The rules of a Windows node's virtual switch, written as firewall tables for the node's namespace. Pure.
+
+On Windows, rules belong to the ports of the switch; here a port is a device (the node's end of a pod's pair), and rules look
+at the device a packet came in by. Rules for what the node itself sends do not exist, so the node reaches no virtual address,
+as on Windows. The order is the platform's: load balancing, access rules (which see the backend), OutBoundNAT.
+
+Different from Windows: preserve-destination keeps the port and the source, but the pod sees its own address as destination.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from transom.network import nft
+from transom.network.kernel import names
+from transom.network.nft import DROP, RETURN, Chain, Dnat, Field, Goto, Hook, Jump, Lookup, Match, Rule, Set, Snat, Table
+from transom.network.walking.addresses import family
+from transom.network.walking.switch import DSR, PRESERVE, Acl, Net, OutboundNat, Port, Switch
+
+TABLE = "transom-vfp"
+BRIDGED = ("L2Bridge", "L2Tunnel", "Transparent")
+"""Types of network that are part of the underlay: packets from there may enter them as they are."""
+_PROTOCOLS = {6: "tcp", 17: "udp", 132: "sctp"}
+_BY_NUMBER = {"1": "icmp", "6": "tcp", "17": "udp", "58": "icmp", "132": "sctp"}
+_TRANSLATED = Match("l4proto", ("tcp", "udp", "sctp"))
+_ESTABLISHED = Rule((nft.ACCEPT,), (Match("ct state", ("established", "related")),), "part of a connection that was let in")
+_PLACE: tuple[Field, ...] = ("daddr", "l4proto", "dport")
+_PORT: tuple[Field, ...] = ("l4proto", "dport")
+_FIRST_BIT = 16  # of the marks that stand for a source address
+_LONGEST = 86400  # seconds that a source keeps its backend: Windows has no limit
+
+
+class Place(NamedTuple):
+    """A port of the switch with a pod behind it."""
+
+    port: Port
+    net: Net
+    device: str
+    reached: bool  # by the node's own stack
+
+
+@dataclass(slots=True)
+class Node:
+    """What the rules have to know of the node."""
+
+    switch: Switch
+    uplink: str  # the device to the underlay
+    addresses: Mapping[int, str]  # the node's own by IP version
+    places: Sequence[Place]
+    forwarding: bool = False
+    tunnels: Mapping[str, str] = field(default_factory=dict)  # network -> its VXLAN device
+    closed: frozenset[str] = frozenset()  # networks whose pods may leave with the node's address alone
+
+
+class _Balanced(NamedTuple):
+    """The chains of one load balancer, and what leads to them."""
+
+    made_of: tuple[object, ...]
+    chains: dict[str, Chain]
+    sets: dict[str, Set]
+    entries: list[tuple[str, str, int]]  # address ("": each of the node's), protocol, port
+    inside: Goto
+    outside: Goto
+    networks: frozenset[str]
+
+
+class Balancers:
+    """Chains of load balancers, kept as long as nothing they were made of has been replaced."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, int], _Balanced] = {}
+
+    def of(self, node: Node, version: int, marks: dict[str, int]) -> list[_Balanced]:
+        devices = {place.port.id: place.device for place in node.places}
+        found: dict[tuple[str, int], _Balanced] = {}
+        for key, balancer in node.switch.hns.loadbalancers.items():
+            for number, mapping in enumerate(balancer["PortMappings"]):
+                if not _has_family(balancer, version):
+                    continue
+                name = names.hashed("lb", key, str(number), str(version))
+                known = self._known.get((name, version))
+                backends = _backends(node.switch, balancer, version)
+                source = balancer.get("SourceVIP") or node.addresses.get(version, "")
+                mark = marks.setdefault(source, 1 << (_FIRST_BIT + len(marks)))
+                made_of = (balancer, mark, *backends, *(devices.get(b.id) for b in backends))
+                if known is None or not _same(known.made_of, made_of):
+                    known = _balanced(name, made_of, balancer, mapping, backends, devices, mark, version)
+                found[name, version] = known
+        kept = {key: value for key, value in self._known.items() if key[1] != version}
+        self._known = {**kept, **found}
+        return list(found.values())
+
+
+def compile_table(node: Node, kept: Balancers, version: Literal[4, 6]) -> Table:
+    marks: dict[str, int] = {}
+    balanced = kept.of(node, version, marks)
+    table = Table("ip" if version == 4 else "ip6", TABLE)
+    for each in balanced:
+        table.chains.update(each.chains)
+        table.sets.update(each.sets)
+    _load_balancing(table, node, balanced, version)
+    _sources(table, node, marks, version)
+    _access(table, node, version)
+    _leaving(table, node, version)
+    return table
+
+
+def _same(old: Sequence[object], new: Sequence[object]) -> bool:
+    """Objects are replaced when they change, never written to."""
+    return len(old) == len(new) and all(
+        a is b or (a == b and not isinstance(a, Mapping | Port)) for a, b in zip(old, new, strict=True)
+    )
+
+
+# ---- load balancing --------------------------------------------------------------------------------------------------
+
+
+def _has_family(balancer: Mapping[str, Any], version: int) -> bool:
+    vips = balancer.get("FrontendVIPs")
+    if vips:
+        return any(family(vip) == version for vip in vips)
+    return bool((balancer.get("Flags") or 0) & 2) == (version == 6)
+
+
+def _backends(switch: Switch, balancer: Mapping[str, Any], version: int) -> list[Port]:
+    ports = (switch.port(key) for key in balancer["HostComputeEndpoints"])
+    return [port for port in ports if port is not None and port.address(version)]
+
+
+def _balanced(
+    name: str, made_of: tuple[object, ...], balancer: Mapping[str, Any], mapping: Mapping[str, Any], backends: Sequence[Port],
+    devices: Mapping[str, str], mark: int, version: int,
+) -> _Balanced:  # fmt: skip
+    dsr = bool((balancer.get("Flags") or 0) & DSR)
+    preserve = bool((mapping.get("Flags") or 0) & PRESERVE)
+    sticky = bool(mapping.get("DistributionType"))
+    chains: dict[str, Chain] = {}
+    sets: dict[str, Set] = {}
+    choices = []
+    first: list[Rule] = []
+    for backend in backends:
+        address = backend.address(version)
+        chain = f"{name}-{address.replace(':', '.')}"
+        choices.append(Goto(chain))
+        rules = []
+        if sticky:
+            sets[f"{chain}-by"] = Set(("saddr",), dynamic=True)
+            first.append(Rule((Goto(chain),), (Match("saddr", named=f"{chain}-by"),), "the backend this source had before"))
+            rules.append(Rule((nft.Remember(f"{chain}-by", ("saddr",), _LONGEST),)))
+        to = Dnat(address, 0 if preserve else mapping["InternalPort"])
+        rules += _to_itself(backend, devices.get(backend.id, ""), to, mark, dsr=dsr)
+        remote = not dsr and not preserve and backend.remote
+        rules.append(Rule((nft.SetMark(mark), to) if remote else (to,), (_TRANSLATED,)))
+        chains[chain] = Chain(rules)
+    chosen = Rule((nft.Spread(tuple(choices)),)) if choices else Rule((DROP,), comment="no backend is left")
+    chains[name] = Chain([*first, chosen])
+    outside = Goto(name)
+    if not dsr and not preserve:
+        outside = Goto(f"{name}-out")
+        chains[outside.chain] = Chain([Rule((nft.SetMark(mark),)), Rule((Goto(name),))])
+    vips = [vip for vip in balancer.get("FrontendVIPs") or ("",) if not vip or family(vip) == version]
+    protocol = _PROTOCOLS[mapping["Protocol"]]
+    entries = [(vip, protocol, mapping["ExternalPort"]) for vip in vips]
+    return _Balanced(made_of, chains, sets, entries, Goto(name), outside, frozenset(b.network for b in backends))
+
+
+def _to_itself(backend: Port, device: str, to: Dnat, mark: int, *, dsr: bool) -> list[Rule]:
+    """A pod whose connection comes back to it needs another source, which DSR gives to nobody but by a rule for that."""
+    if not device or backend.remote:
+        return []
+    mine = (Match("iifname", (device,)), _TRANSLATED)
+    if dsr and not any(nat.destinations and nat.concerns(to.address) for nat in backend.nats):
+        return [Rule((DROP,), mine, "the pod itself, without loopbackDSR")]
+    return [Rule((nft.SetMark(mark), to), mine, "the pod itself")]
+
+
+def _load_balancing(table: Table, node: Node, balanced: Sequence[_Balanced], version: int) -> None:
+    """One map for each network's ports, and one for what comes from the underlay."""
+    before = Chain(hook=Hook("nat", "prerouting", -100))
+    table.chains["prerouting"] = before
+    nets = {place.net.id for place in node.places}
+    for number, net in enumerate(sorted(nets)):
+        devices: set[tuple[str, ...]] = {(place.device,) for place in node.places if place.net.id == net}
+        table.sets[f"ports{number}"] = Set(("iifname",), devices)
+        serving = [b for b in balanced if net in b.networks]
+        _maps(table, str(number), [(entry, b.inside) for b in serving for entry in b.entries])
+        before.rules.append(Rule((Goto(f"from{number}"),), (Match("iifname", named=f"ports{number}"),)))
+    if node.uplink:
+        entries = [(entry, b.outside) for b in balanced for entry in b.entries]
+        taken = {entry for entry, _ in entries}
+        for entry, address, port in _mappings(node, version):
+            if entry not in taken:
+                chain = names.hashed("map", *map(str, entry))
+                table.chains[chain] = Chain([Rule((Dnat(address, port),), (_TRANSLATED,), "port mapping")])
+                entries.append((entry, Goto(chain)))
+        _maps(table, "-outside", entries)
+        before.rules.append(Rule((Goto("from-outside"),), (Match("iifname", (node.uplink,)),)))
+
+
+def _maps(table: Table, suffix: str, entries: Sequence[tuple[tuple[str, str, int], Goto]]) -> None:
+    """Rules for an address come before those for each address of the node."""
+    table.maps[f"places{suffix}"] = nft.VerdictMap(
+        _PLACE, {(address, protocol, str(port)): to for (address, protocol, port), to in entries if address}
+    )
+    table.maps[f"own{suffix}"] = nft.VerdictMap(
+        _PORT, {(protocol, str(port)): to for (address, protocol, port), to in entries if not address}
+    )
+    table.chains[f"from{suffix}"] = Chain([
+        Rule((Lookup(_PLACE, f"places{suffix}"),)),
+        Rule((Lookup(_PORT, f"own{suffix}"),), (Match("daddr type", ("local",)),)),
+    ])  # fmt: skip
+
+
+def _mappings(node: Node, version: int) -> Iterable[tuple[tuple[str, str, int], str, int]]:
+    for key, endpoint in node.switch.hns.endpoints.items():
+        port = node.switch.port(key)
+        address = port.address(version) if port is not None else ""
+        for policy in endpoint.get("Policies") or ():
+            settings = policy.get("Settings") or {}
+            protocol = _PROTOCOLS.get(settings.get("Protocol", 0))
+            if policy["Type"] == "PortMapping" and protocol and address and settings.get("ExternalPort"):
+                vip = settings.get("VIP") or ""
+                if not vip or family(vip) == version:
+                    yield (vip, protocol, settings["ExternalPort"]), address, settings["InternalPort"]
+
+
+# ---- source addresses ------------------------------------------------------------------------------------------------
+
+
+def _sources(table: Table, node: Node, marks: Mapping[str, int], version: int) -> None:
+    after = Chain(hook=Hook("nat", "postrouting", 100))
+    table.chains["postrouting"] = after
+    for source, mark in marks.items():
+        if source:
+            # The mark must not stay: around the packet there may be another, with a source of its own.
+            marked = Match("mark", (f"{mark:#x}/{mark:#x}",))
+            after.rules.append(Rule((nft.ClearMark(mark), Snat(source)), (marked,), "load balancing without DSR"))
+    groups: dict[tuple[str, tuple[OutboundNat, ...]], set[tuple[str, ...]]] = {}
+    for place in node.places:
+        nats = tuple(nat for nat in place.port.nats if not nat.destinations)
+        address = place.port.address(version)
+        if address and nats and place.net.type != "NAT":
+            groups.setdefault((place.net.id, nats), set()).add((address,))
+    for number, ((net, nats), addresses) in enumerate(sorted(groups.items(), key=lambda item: repr(item[0]))):
+        source = nats[0].virtual or node.addresses.get(version, "")
+        if source:
+            table.sets[f"pods{number}"] = Set(("saddr",), addresses)
+            table.chains[f"nat{number}"] = Chain(_outbound(node, net, nats, source, version))
+            after.rules.append(Rule((Jump(f"nat{number}"),), (Match("saddr", named=f"pods{number}"),), "OutBoundNAT"))
+    for net_id in sorted({place.net.id for place in node.places if place.net.type == "NAT"}):
+        found = node.switch.net(net_id)
+        inside = tuple(s for s in (found.subnets if found is not None else ()) if family(s.partition("/")[0]) == version)
+        if inside and node.addresses.get(version):
+            after.rules.append(
+                Rule((Snat(node.addresses[version]),), (Match("saddr", inside), Match("daddr", inside, negate=True)), "WinNAT")
+            )
+
+
+def _outbound(node: Node, net: str, nats: Sequence[OutboundNat], source: str, version: int) -> list[Rule]:
+    same = tuple(place.device for place in node.places if place.net.id == net)
+    rules = [Rule((RETURN,), (Match("oifname", same),), "it does not leave the switch")]
+    exceptions = tuple(dict.fromkeys(e for nat in nats for e in nat.exceptions if family(e.partition("/")[0]) == version))
+    if exceptions:
+        rules.append(Rule((RETURN,), (Match("daddr", _distinct(exceptions)),), "exceptions"))
+    rules.append(Rule((Snat(source),), (_TRANSLATED,)))  # VFP cannot translate ICMP
+    return rules
+
+
+# ---- access rules ----------------------------------------------------------------------------------------------------
+
+
+def _access(table: Table, node: Node, version: int) -> None:
+    """They decide on the first packet of a connection; who is allowed at one port may still be blocked at the other."""
+    out: list[Rule] = []
+    into: list[Rule] = []
+    for place in node.places:
+        acls = sorted((*place.net.acls, *place.port.acls), key=lambda acl: acl.priority)
+        sides: tuple[tuple[bool, Field, list[Rule]], ...] = ((False, "iifname", out), (True, "oifname", into))
+        for inward, field_name, rules in sides:
+            own = [rule for acl in acls if acl.inward is inward for rule in _acl(place.net, acl, version)]
+            if own:
+                chain = f"{'in' if inward else 'out'}-{place.device}"
+                table.chains[chain] = Chain(own)
+                rules.append(Rule((Jump(chain),), (Match(field_name, (place.device,)),)))
+    unreached = tuple(place.device for place in node.places if not place.reached)
+    unreached += tuple(node.tunnels.values())
+    # Not even answers: the node has no route there.
+    output = [Rule((DROP,), (Match("oifname", unreached),), "the node has no way there")] if unreached else []
+    output += [_ESTABLISHED, *into] if into else []
+    table.chains["input"] = Chain([_ESTABLISHED, *out] if out else [], Hook("filter", "input", 0))
+    table.chains["output"] = Chain(output, Hook("filter", "output", 0))
+    table.chains["forward"] = Chain([_ESTABLISHED, *_ways(node), *out, *into], Hook("filter", "forward", 0))
+
+
+def _acl(net: Net, acl: Acl, version: int) -> list[Rule]:
+    local: tuple[Field, Field] = ("daddr", "dport") if acl.inward else ("saddr", "sport")
+    remote: tuple[Field, Field] = ("saddr", "sport") if acl.inward else ("daddr", "dport")
+    matches: list[Match] = []
+    for name, texts in ((local[0], acl.local), (remote[0], acl.remote)):
+        if texts:
+            found = tuple(a for a in _expanded(net, texts) if family(a.partition("/")[0]) == version)
+            if not found:
+                return []
+            matches.append(Match(name, _distinct(found)))
+    protocols = tuple(dict.fromkeys(_BY_NUMBER.get(number, number) for number in sorted(acl.protocols)))
+    ports = ((local[1], acl.local_ports), (remote[1], acl.remote_ports))
+    if any(ranges for _, ranges in ports):
+        protocols = tuple(p for p in protocols or ("tcp", "udp", "sctp") if p in ("tcp", "udp", "sctp"))
+        if not protocols:
+            return []
+    if protocols:
+        matches.insert(0, Match("l4proto", protocols))
+    for name, ranges in ports:
+        if ranges:
+            matches.append(Match(name, tuple(str(low) if low == high else f"{low}-{high}" for low, high in ranges)))
+    return [Rule((RETURN if acl.allow else DROP,), tuple(matches), acl.name)]
+
+
+def _expanded(net: Net, texts: Iterable[str], seen: frozenset[str] = frozenset()) -> list[str]:
+    """Sets of addresses, and sets of those, by their members."""
+    out: list[str] = []
+    for text in texts:
+        named = net.sets.get(text)
+        if named is None:
+            out.append(text)
+        elif text not in seen:
+            out += _expanded(net, [part.strip() for part in named.split(",") if part.strip()], seen | {text})
+    return out
+
+
+def _distinct(texts: Iterable[str]) -> tuple[str, ...]:
+    """Without what another one contains: the kernel takes no overlapping elements."""
+    found = [ipaddress.ip_network(text, strict=False) for text in texts]
+    return tuple(str(n) for n in ipaddress.collapse_addresses(found))  # type: ignore[type-var]
+
+
+# ---- forwarding ------------------------------------------------------------------------------------------------------
+
+
+def _ways(node: Node) -> list[Rule]:
+    """Which ways through the node there are, by the kinds of network."""
+    rules = []
+    for net_id in dict.fromkeys(place.net.id for place in node.places):
+        places = [place for place in node.places if place.net.id == net_id]
+        devices = tuple(place.device for place in places)
+        if places[0].net.type not in BRIDGED and node.uplink:
+            plain = Match("ct status", ("dnat",), negate=True)
+            rules.append(Rule((DROP,), (Match("iifname", (node.uplink,)), Match("oifname", devices), plain),
+                              f"network {places[0].net.name} is not part of the underlay"))  # fmt: skip
+    for net_id, tunnel in node.tunnels.items():
+        devices = tuple(place.device for place in node.places if place.net.id == net_id)
+        beyond = (Match("oifname", devices, negate=True),) if devices else ()
+        rules.append(Rule((DROP,), (Match("iifname", (tunnel,)), *beyond), "the network has no such port"))
+    if node.uplink and not node.forwarding:
+        plain = Match("ct status", ("dnat",), negate=True)
+        rules.append(Rule((DROP,), (Match("iifname", (node.uplink,)), Match("oifname", (node.uplink,)), plain),
+                          "the node does not forward for others"))  # fmt: skip
+    return rules
+
+
+def _leaving(table: Table, node: Node, version: int) -> None:
+    """What may not leave by the card with a pod's address, after addresses have been translated."""
+    inner = []
+    for net_id in dict.fromkeys((*node.tunnels, *sorted(node.closed))):
+        net = node.switch.net(net_id)
+        inner += [s for s in (net.subnets if net is not None else ()) if family(s.partition("/")[0]) == version]
+    if inner and node.uplink:
+        matches = (Match("oifname", (node.uplink,)), Match("saddr", _distinct(inner)))
+        rule = Rule((DROP,), matches, "no way out with this address")
+        table.chains["leaving"] = Chain([rule], Hook("filter", "postrouting", 300))
