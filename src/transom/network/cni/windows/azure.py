@@ -67,6 +67,7 @@ def _add(call: Call, machine: Machine, delegate: Delegate) -> Result:
         if network is None:
             network = _create_network(call, machine, hns, given_by_ipam)
             state["Networks"][network["Id"]] = network
+            write_state(machine, STATE, "Network", state)
         dns = _endpoint_dns(call.config, given_by_ipam, namespace)
         with annotate("Failed to create endpoint"):
             made = _create_endpoint(call, hns, network, name, given_by_ipam, dns)
@@ -127,25 +128,39 @@ def _create_network(call: Call, machine: Machine, hns: Hns, given: Result) -> di
     servers = _network_dns(call.config)
     mode = str(value(call.config, "mode", "")) or DEFAULT_MODE
     name = str(value(call.config, "name", ""))
-    settings: dict[str, Any] = {
-        "Name": name,
-        "Type": _TYPES.get(mode, ""),
-        "Ipams": [{"Type": "Static", "Subnets": [{
-            "IpAddressPrefix": subnet,
-            "Routes": [{"NextHop": given["ips"][0]["gateway"], "DestinationPrefix": "0.0.0.0/0"}],
-        }]}],
-        "SchemaVersion": {"Major": 2, "Minor": 0},
+    network = {
+        "Id": name, "Mode": mode, "Subnet": subnet, "Gateway": given["ips"][0]["gateway"], "Servers": servers,
+        "Adapter": "" if master.startswith("vEthernet") else master,  # a card that is part of a switch is found
+        "Endpoints": {},
     }  # fmt: skip
-    if servers:
-        settings["Dns"] = {"ServerList": servers}
-    if not master.startswith("vEthernet"):  # a card that is part of a switch is found by the service
-        settings["Policies"] = [{"Type": "NetAdapterName", "Settings": {"NetworkAdapterName": master}}]
     with annotate("Failed to create network"):
         if mode not in _TYPES:
             raise Failed("Network mode is invalid")
-        with annotate(f"Failed to create hcn network: {name} due to error"):
-            made = shim.v2_create(hns, "network", settings)
-    return {"Id": name, "HnsId": made["ID"], "Mode": mode, "Subnet": subnet, "Settings": settings, "Endpoints": {}}
+        network["HnsId"] = _make_network(hns, network, two=_is_guid(call.netns))
+    return network
+
+
+def _make_network(hns: Hns, network: Mapping[str, Any], *, two: bool) -> str:
+    name, adapter, kind = network["Id"], network["Adapter"], _TYPES[network["Mode"]]
+    if not two:
+        body = {
+            "Name": name, "Type": kind.lower(), "NetworkAdapterName": adapter, "DNSServerList": ",".join(network["Servers"]),
+            "Subnets": [{"AddressPrefix": network["Subnet"], "GatewayAddress": network["Gateway"]}],
+        }  # fmt: skip
+        return str(shim.v1(hns, "POST", "/networks/", {k: v for k, v in body.items() if v})["ID"])
+    settings: dict[str, Any] = {
+        "Name": name,
+        "Type": kind,
+        "Dns": {"ServerList": network["Servers"]},
+        "Policies": [{"Type": "NetAdapterName", "Settings": {"NetworkAdapterName": adapter}}] if adapter else [],
+        "Ipams": [{"Type": "Static", "Subnets": [{
+            "IpAddressPrefix": network["Subnet"],
+            "Routes": [{"NextHop": network["Gateway"], "DestinationPrefix": "0.0.0.0/0"}],
+        }]}],
+        "SchemaVersion": {"Major": 2, "Minor": 0},
+    }  # fmt: skip
+    with annotate(f"Failed to create hcn network: {name} due to error"):
+        return str(shim.v2_create(hns, "network", settings)["ID"])
 
 
 def _master(machine: Machine, subnet: str) -> str:
@@ -317,7 +332,7 @@ def _state(machine: Machine, hns: Hns) -> dict[str, Any]:
             network["Endpoints"] = {}
             if network["HnsId"] not in hns.networks:
                 before = shim.named(hns.networks, network["Id"])
-                network["HnsId"] = (before or shim.v2_create(hns, "network", network["Settings"]))["ID"]
+                network["HnsId"] = before["ID"] if before is not None else _make_network(hns, network, two=False)
     return state
 
 
