@@ -54,6 +54,17 @@ class Adapters:
         self._changed(adapter.name, "created")
         return adapter
 
+    def plug(self, adapter: Adapter) -> None:
+        """A physical adapter, or other addresses of one that is there."""
+        present = self.by_name.get(adapter.name)
+        if present is None:
+            self.add(adapter)
+            return
+        present.mac = adapter.mac
+        holder = self.management(adapter.name) or present
+        holder.mac, holder.address, holder.gateway = adapter.mac, adapter.address, adapter.gateway
+        self._changed(holder.name, "changed")
+
     def remove(self, name: str) -> None:
         if self.by_name.pop(name, None) is not None:
             self._changed(name, "deleted")

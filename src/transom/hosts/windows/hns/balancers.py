@@ -11,6 +11,7 @@ from typing import Final
 from transom.hosts.windows.hns import errors, policies
 from transom.hosts.windows.hns.errors import HnsError
 from transom.hosts.windows.hns.features import require, supports
+from transom.hosts.windows.hns.names import guid
 from transom.hosts.windows.hns.store import SCHEMA, Object, Store
 
 MAX_DESTINATIONS: Final = 64  # of a rule of the virtual filtering platform
@@ -84,7 +85,9 @@ def _references(store: Store, settings: Object) -> list[str]:
     known = store.objects["endpoint"]
     out: dict[str, None] = {}
     for each in given:
-        key = each if each in known else store.find("endpoint", each)
+        key = each if each in known else guid(each)
+        if key not in known:
+            raise HnsError(errors.ELEMENT_NOT_FOUND if key else errors.BAD_GUID)
         out[key] = None
     return list(out)
 

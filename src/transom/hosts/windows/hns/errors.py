@@ -31,8 +31,10 @@ INVALID_JSON: Final = 0x803B001B
 INVALID_REFERENCE: Final = 0x803B001C
 INVALID_IP: Final = 0x803B001E
 DEFAULT_NAMESPACE_EXISTS: Final = 0x803B0029
+IN_A_NAMESPACE: Final = 0x803B002B
 INVALID_INTERNAL_PORT: Final = 0x803B002D
 BAD_ADDRESS: Final = 0x803B002F
+INVALID_PREFIX: Final = 0x803B0030
 BAD_PARAMETER: Final = 0x80070057
 ELEMENT_NOT_FOUND: Final = 0x80070490
 OBJECT_EXISTS: Final = 0x80071392
@@ -52,7 +54,7 @@ TEXTS: Final[dict[int, str]] = {
     INVALID_POLICY: "The provided policy configuration is invalid or missing parameters.",
     INVALID_REMOTE_OPERATION: "This requested operation is invalid for a remote endpoint.",
     NETWORK_EXISTS: "A network with this name already exists.",
-    LAYER_EXISTS: "The network's underlying layer already exists.",
+    LAYER_EXISTS: "A network with this name already exists.",
     PORT_EXISTS: "The specified port already exists.",
     ALREADY_ATTACHED: "This endpoint is already attached to the switch.",
     REQUEST_UNSUPPORTED: "The specified request is unsupported.",
@@ -61,8 +63,10 @@ TEXTS: Final[dict[int, str]] = {
     INVALID_JSON: "Invalid JSON document string.",
     INVALID_REFERENCE: "The reference is invalid in the JSON document.",
     INVALID_IP: "IP address is either invalid or not part of any configured subnet(s).",
-    DEFAULT_NAMESPACE_EXISTS: "The default compartment already exists.",
-    INVALID_INTERNAL_PORT: "The internal port must be non-zero.",
+    DEFAULT_NAMESPACE_EXISTS: "Default Namespace already exists.",
+    IN_A_NAMESPACE: "This requested operation is invalid as endpoint is already part of a network namespace.",
+    INVALID_PREFIX: "The prefix provided is invalid.",
+    INVALID_INTERNAL_PORT: "The internal port must exist and cannot be zero.",
     BAD_ADDRESS: "An address provided is invalid or reserved.",
     BAD_PARAMETER: "The parameter is incorrect.",
     ELEMENT_NOT_FOUND: "Element not found.",

@@ -52,7 +52,9 @@ def add_endpoint(store: Store, key: str, endpoint: str) -> None:
     obj, record = store.objects["endpoint"][endpoint], store.endpoint_records[endpoint]
     if obj.get("Flags", 0) & endpoints.REMOTE:
         raise HnsError(errors.INVALID_REMOTE_OPERATION)
-    if obj.get("HostComputeNamespace") or record.host or record.machine:
+    if obj.get("HostComputeNamespace"):
+        raise HnsError(errors.IN_A_NAMESPACE)
+    if record.host or record.machine:
         raise HnsError(errors.ALREADY_ATTACHED)
     record.state = ATTACHED
     _add(store, key, "Endpoint", endpoint)

@@ -55,15 +55,17 @@ def create(store: Store, settings: Object, v1: Object | None = None) -> Object:
     try:
         ranges = subnets(ipams, network_type)
     except ValueError:
-        raise HnsError(errors.INVALID_NETWORK) from None
-    if len({subnet.network.version for subnet in ranges}) > 1 or any(subnet.network.version == 6 for subnet in ranges):
+        raise HnsError(errors.INVALID_PREFIX) from None
+    if any(subnet.network.version == 6 for subnet in ranges):
         require(build, "IPv6 DualStack")
+        if network_type == "Overlay":
+            raise HnsError(errors.REQUEST_UNSUPPORTED)
     pool = _mac_pool(store, settings, key)
     adapter = _adapter(store, network_type, found) if network_type in EXTERNAL else None
     record = NetworkRecord(network_type, ranges, MacPool([(mac_number(r["StartMacAddress"]), mac_number(r["EndMacAddress"]))
                                                           for r in pool["Ranges"]]), v1=v1 or {})  # fmt: skip
     if adapter is not None:
-        _bind(store, record, adapter, network_type)
+        _bind(store, record, adapter)
         if not policies.of_type({"Policies": found}, "NetAdapterName"):
             found.append({"Type": "NetAdapterName", "Settings": {"NetworkAdapterName": adapter.name}})
     else:
@@ -160,14 +162,12 @@ def _adapter(store: Store, network_type: str, found: list[Object]) -> Adapter:
     return adapter
 
 
-def _bind(store: Store, record: NetworkRecord, adapter: Adapter, network_type: str) -> None:
+def _bind(store: Store, record: NetworkRecord, adapter: Adapter) -> None:
     if not adapter.switch:
         store.outages.append((store.now(), adapter.name))
         store.adapters.bind(adapter, store.names.guid())
-    above = store.adapters.management(adapter.name)
     record.adapter = adapter.name
     record.switch = adapter.switch
-    record.management_ip = above.ip if above is not None else ""
 
 
 def _internal(store: Store, key: str, name: str, record: NetworkRecord) -> None:

@@ -83,9 +83,9 @@ class Hns:
         return MappingProxyType(self.store.adapters.by_name)
 
     def set_adapters(self, adapters: Iterable[Adapter]) -> None:
-        """Plugs adapters in."""
+        """Plugs physical adapters in, or gives those that are there other addresses."""
         for adapter in adapters:
-            self.store.adapters.add(adapter)
+            self.store.adapters.plug(adapter)
 
     @property
     def outages(self) -> Outages:
@@ -265,8 +265,8 @@ class Hns:
         return tuple(record.containers) if record is not None else ()
 
     def management_ip(self, network_id: str) -> str:
-        record = self.store.network_records.get(guid(network_id))
-        return record.management_ip if record is not None else ""
+        key = guid(network_id)
+        return self.store.management_ip(key) if key in self.store.network_records else ""
 
     def count(self, endpoint_id: str, **counters: int) -> None:
         """Adds to the statistics of an endpoint: BytesReceived, PacketsSent, ..."""

@@ -31,7 +31,6 @@ class NetworkRecord:
     subnets: list[Subnet]
     macs: MacPool
     adapter: str = ""  # the physical one below its switch
-    management_ip: str = ""
     switch: str = ""  # GUID
     endpoints: dict[str, None] = field(default_factory=dict)
     by_ip: dict[str, str] = field(default_factory=dict)
@@ -126,6 +125,11 @@ class Store:
     def tell(self, kind: str, key: str, change: str) -> None:
         for listener in self.listeners:
             listener(kind, key, change)
+
+    def management_ip(self, key: str) -> str:
+        """The host's address on the adapter of a network."""
+        adapter = self.adapters.management(self.network_records[key].adapter)
+        return adapter.ip if adapter is not None else ""
 
     def health(self, **extra: object) -> Object:
         """Windows counts tenths of microseconds since 1601."""

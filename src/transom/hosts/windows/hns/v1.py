@@ -93,7 +93,7 @@ def network_settings(body: Mapping[str, Any]) -> tuple[Object, Object]:
     return settings, {name: body[name] for name in _NETWORK_ONLY if body.get(name)}
 
 
-def network_view(obj: Mapping[str, Any], record: NetworkRecord, version: tuple[int, int]) -> Object:
+def network_view(obj: Mapping[str, Any], record: NetworkRecord, management_ip: str, version: tuple[int, int]) -> Object:
     view: Object = {
         "CurrentEndpointCount": len(record.endpoints),
         "Flags": obj.get("Flags", 0),
@@ -118,8 +118,8 @@ def network_view(obj: Mapping[str, Any], record: NetworkRecord, version: tuple[i
         for settings in of_type(obj, kind):
             if settings.get(setting):
                 view[field] = settings[setting]
-    if record.management_ip:
-        view["ManagementIP"] = record.management_ip
+    if management_ip:
+        view["ManagementIP"] = management_ip
     return view
 
 
