@@ -10,12 +10,12 @@ import errno
 import os
 import random
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from itertools import count
 from typing import Final, TypeVar
 
 from transom.kit.clock import Clock
-from transom.network.api import Accept
+from transom.network.api import Accept, Respond
 from transom.network.packets import Packet, Protocol, Walk
 from transom.network.stacks import Fabric, Stack
 from transom.network.walking import fast
@@ -23,7 +23,6 @@ from transom.network.walking.trip import World
 from transom.network.walking.walk import EPHEMERAL, walk
 
 Server = TypeVar("Server")
-Respond = Callable[[bytes, str], Awaitable[bytes | None]]
 # After so many seconds a stack sends its first packet again; then it gives up.
 _RETRIES: Final = (1.0, 2.0, 4.0, 8.0, 15.0)
 
@@ -85,7 +84,9 @@ class ModelDataplane:
         accept(far)
         return near
 
-    async def ask(self, address: str, port: int, payload: bytes, source: str = "", timeout: float = 5.0) -> bytes:
+    async def ask(
+        self, address: str, port: int, payload: bytes, source: str = "", timeout: float = 5.0  # noqa: ASYNC109
+    ) -> bytes:
         """One datagram there, one back."""
         found = self._walk(address, port, source, "udp")
         if found.outcome == "dropped" and found.reason == "no-route":
@@ -123,8 +124,11 @@ class ModelDataplane:
         home = self.fabric.stacks.get(self.home)
         if home is not None:
             return home
-        machines = self.fabric.stacks.values()
-        return next((s for s in machines if s.role == "node"), None) or next((s for s in machines if s.role == "external"), None)
+        for role in ("node", "external"):
+            for stack in self.fabric.stacks.values():
+                if stack.role == role:
+                    return stack
+        return None
 
 
 def _socket(found: Walk) -> tuple[str, int]:

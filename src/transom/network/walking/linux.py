@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from transom.network.packets import Outer, Packet
 from transom.network.stacks import Link, Route, Stack
-from transom.network.walking.addresses import family, is_loopback
+from transom.network.walking.addresses import family, is_loopback, within
 from transom.network.walking.conntrack import Conntrack, Entry
 from transom.network.walking.nft_eval import Passage, Point
 from transom.network.walking.trip import End, Trip
@@ -56,7 +56,8 @@ class _Filter:
             return None
         because = passage.notes[-1] if passage.notes else "a firewall rule"
         trip.facts["rule"] = because
-        trip.hop(stack, "nftables", f"{'rejected' if decision == 'reject' else 'dropped'} {_HOOKS[point]}: {because}", self.packet)
+        done = "rejected" if decision == "reject" else "dropped"
+        trip.hop(stack, "nftables", f"{done} {_HOOKS[point]}: {because}", self.packet)
         if decision == "reject":
             return End("refused", stack, self.packet, "rejected", because)
         return End("dropped", stack, self.packet, "policy", because)
@@ -77,15 +78,9 @@ def _leave_with(stack: Stack, link: str, to: str) -> str:
     route = stack.route(to)
     near = route.via if route is not None and route.via else to
     for address in mine:
-        if family(near) == wanted and int(address.network.network_address) <= _int(near) <= int(address.network.broadcast_address):
+        if within(near, str(address.network)):
             return str(address.ip)
     return str(mine[0].ip) if mine else ""
-
-
-def _int(address: str) -> int:
-    from transom.network.walking.addresses import number
-
-    return number(address)[1]
 
 
 def choose_source(stack: Stack, route: Route, destination: str) -> str:
@@ -106,7 +101,7 @@ def send(trip: Trip, stack: Stack, packet: Packet) -> End:
     local = world.is_local(stack, packet.destination)
     route = None if local else stack.route(packet.destination)
     if not local and route is None:
-        return trip.drop(stack, "route", packet, "no-route", f"{stack.name} has no route to {packet.destination}")
+        return _unrouted(trip, stack, packet)
     if not packet.source:
         source = packet.destination if route is None else choose_source(stack, route, packet.destination)
         packet = replace(packet, source=source)
@@ -119,7 +114,7 @@ def send(trip: Trip, stack: Stack, packet: Packet) -> End:
         local = world.is_local(stack, passing.packet.destination)
         route = None if local else stack.route(passing.packet.destination)
         if not local and route is None:
-            return trip.drop(stack, "route", passing.packet, "no-route", f"{stack.name} has no route to {passing.packet.destination}")
+            return _unrouted(trip, stack, passing.packet)
     if route is None:
         passing.oif = passing.iif = "lo"
         ended = passing.run("postrouting") or passing.run("input")
@@ -140,6 +135,14 @@ def _leave(trip: Trip, passing: _Filter, route: Route, in_port: str = "") -> End
     return transmit(trip, stack, packet, route.link, next_hop, in_port)
 
 
+def _unrouted(trip: Trip, stack: Stack, packet: Packet) -> End:
+    return trip.drop(stack, "route", packet, "no-route", f"{stack.name} has no route to {packet.destination}")
+
+
+def _unanswered(trip: Trip, stack: Stack, packet: Packet, device: str, why: str) -> End:
+    return trip.drop(stack, device, packet, "no-neighbour", why)
+
+
 def _deliver(trip: Trip, stack: Stack, packet: Packet) -> End:
     trip.hop(stack, "socket", "arrived", packet)
     return End("delivered", stack, packet)
@@ -154,7 +157,8 @@ def receive(trip: Trip, stack: Stack, packet: Packet, link: Link, in_port: str =
     if packet.outer is not None:
         return _decapsulate(trip, stack, packet)
     if trip.world.is_local(stack, packet.source):
-        return trip.drop(stack, link.name, packet, "martian", f"it comes from outside with {packet.source}, {stack.name}'s own address")
+        why = f"it comes from outside with {packet.source}, {stack.name}'s own address"
+        return trip.drop(stack, link.name, packet, "martian", why)
     passing = _Filter(trip, stack, packet, link.name)
     ended = passing.run("prerouting")
     if ended is not None:
@@ -172,7 +176,7 @@ def _route(trip: Trip, passing: _Filter, in_port: str) -> End:
         return trip.drop(stack, "route", packet, "no-forwarding", f"{stack.name} does not forward for others")
     route = stack.route(packet.destination)
     if route is None:
-        return trip.drop(stack, "route", packet, "no-route", f"{stack.name} has no route to {packet.destination}")
+        return _unrouted(trip, stack, packet)
     passing.oif = route.link
     ended = passing.run("forward")
     return ended or _leave(trip, passing, route, in_port)
@@ -184,7 +188,8 @@ def _decapsulate(trip: Trip, stack: Stack, packet: Packet) -> End:
     device = next((link for link in stack.links.values()
                    if link.kind == "vxlan" and link.vni == outer.vni and (link.port or 4789) == outer.port), None)
     if device is None:
-        return trip.drop(stack, "VXLAN", packet, "no-vxlan", f"{stack.name} has no VXLAN device for VNI {outer.vni} at port {outer.port}")
+        why = f"{stack.name} has no VXLAN device for VNI {outer.vni} at port {outer.port}"
+        return trip.drop(stack, "VXLAN", packet, "no-vxlan", why)
     inner = replace(packet, outer=None)
     trip.hop(stack, f"VXLAN {device.name}", f"unpacked (VNI {outer.vni})", inner)
     return receive(trip, stack, inner, device)
@@ -232,7 +237,7 @@ def _bridged(trip: Trip, node: Stack, packet: Packet, bridge: Link, in_port: Lin
         return trip.drop(node, bridge.name, packet, "loop", "it has been under way for too long")
     target = _port_of(trip, node, bridge, next_hop)
     if target is None and not _uplink(node, bridge):
-        return trip.drop(node, f"bridge {bridge.name}", packet, "no-neighbour", f"nobody on {bridge.name} answers for {next_hop}")
+        return _unanswered(trip, node, packet, f"bridge {bridge.name}", f"nobody on {bridge.name} answers for {next_hop}")
     passing = _Filter(trip, node, packet, bridge.name)
     ended = passing.run("prerouting")
     if ended is not None:
@@ -255,7 +260,7 @@ def _out_of_bridge(trip: Trip, stack: Stack, packet: Packet, bridge: Link, next_
     if target is None:
         if _uplink(stack, bridge):
             return trip.underlay(stack, packet, next_hop)
-        return trip.drop(stack, f"bridge {bridge.name}", packet, "no-neighbour", f"nobody on {bridge.name} answers for {next_hop}")
+        return _unanswered(trip, stack, packet, f"bridge {bridge.name}", f"nobody on {bridge.name} answers for {next_hop}")
     sandbox, link, port = target
     if port.name == in_port and not port.hairpin:
         return trip.drop(stack, f"bridge {bridge.name}", packet, "no-hairpin",
@@ -282,10 +287,10 @@ def _uplink(node: Stack, bridge: Link) -> bool:
 def _encapsulate(trip: Trip, stack: Stack, packet: Packet, device: Link, next_hop: str) -> End:
     known = stack.neighbours.get(next_hop)
     if known is None:
-        return trip.drop(stack, f"VXLAN {device.name}", packet, "no-neighbour", f"{device.name} does not know who has {next_hop}")
+        return _unanswered(trip, stack, packet, f"VXLAN {device.name}", f"{device.name} does not know who has {next_hop}")
     remote = device.fdb.get(known[0])
     if remote is None:
-        return trip.drop(stack, f"VXLAN {device.name}", packet, "no-neighbour", f"{device.name} does not know where {known[0]} is")
+        return _unanswered(trip, stack, packet, f"VXLAN {device.name}", f"{device.name} does not know where {known[0]} is")
     outer = Outer(device.local, remote, device.vni, device.port or 4789)
     wrapped = replace(packet, outer=outer, destination_mac=known[0], source_mac=device.mac)
     trip.hop(stack, f"VXLAN {device.name}", f"packed for {remote} (VNI {device.vni}, port {outer.port})", wrapped)

@@ -42,6 +42,7 @@ class Passage:
     masquerade: Callable[[str, str], str]  # link, destination -> the address to leave with
     dynamic: Dynamic
     rng: random.Random
+    translated: bool = False  # a rule has decided, be it that all stays
     notes: list[str] = field(default_factory=list)  # what happened, for people
 
 
@@ -88,8 +89,8 @@ class Firewall:
                 if chain.hook is not None:
                     base = _Base(chain.hook.priority, key, name, table, chain, chain.hook)
                     found.setdefault((table.family, chain.hook.point), []).append(base)
-        for place, bases in found.items():
-            self._hooks[place] = tuple(sorted(bases, key=lambda b: (b.priority, b.key, b.name)))
+        for hook, bases in found.items():
+            self._hooks[hook] = tuple(sorted(bases, key=lambda b: (b.priority, b.key, b.name)))
 
     def run(self, passage: Passage, point: Point) -> Decision:
         """Changes the passage's packet as the rules say."""
@@ -124,11 +125,11 @@ class Firewall:
         destination = point in ("prerouting", "output")
         what = "dnat" if destination else "snat"
         if not reply and what not in entry.bound:
-            before = entry.answer
+            passage.translated = False
             for base in bases:
                 if base.hook.type == "nat":
                     self._chain(passage, base.key, base.table, base.chain, 0)
-                    if entry.answer != before:
+                    if passage.translated:
                         break
             entry.bound.add(what)
         change = entry.with_destination if destination else entry.with_source
@@ -185,9 +186,10 @@ class Firewall:
                 return "reject"
             elif kind is nft.SetMark:
                 assert isinstance(statement, nft.SetMark)
-                p = passage.packet
-                passage.packet = Packet(p.source, p.destination, p.protocol, p.source_port, p.destination_port, p.source_mac,
-                                        p.destination_mac, p.outer, p.mark | statement.bits)
+                passage.packet = _marked(passage.packet, passage.packet.mark | statement.bits)
+            elif kind is nft.ClearMark:
+                assert isinstance(statement, nft.ClearMark)
+                passage.packet = _marked(passage.packet, passage.packet.mark & ~statement.bits)
             elif kind is nft.Remember:
                 assert isinstance(statement, nft.Remember)
                 passage.dynamic.put(passage.stack.name, key, statement.named, _key(passage, statement.key), statement.seconds)
@@ -198,6 +200,7 @@ class Firewall:
 
     def _nat(self, passage: Passage, statement: nft.Statement, rule: nft.Rule, table: nft.Table) -> None:
         packet = passage.packet
+        passage.translated = True
         because = rule.comment or table.name
         if isinstance(statement, nft.Dnat):
             port = statement.port or packet.destination_port
@@ -241,10 +244,10 @@ class Firewall:
             return True
         if not found.intervals:
             return False
-        place = (key, match.named)
-        intervals = self._intervals.get(place)
+        named = (key, match.named)
+        intervals = self._intervals.get(named)
         if intervals is None:
-            intervals = self._intervals[place] = _Intervals(found)
+            intervals = self._intervals[named] = _Intervals(found)
         return intervals.contain(wanted)
 
 
@@ -302,6 +305,11 @@ def _value(field: nft.Field, text: str) -> tuple[int, int]:
     return 0, int(text) if field in ("sport", "dport") else hash(text)
 
 
+def _marked(p: Packet, mark: int) -> Packet:
+    return Packet(p.source, p.destination, p.protocol, p.source_port, p.destination_port, p.source_mac, p.destination_mac,
+                  p.outer, mark)  # fmt: skip
+
+
 def _state(passage: Passage) -> str:
     return "established" if passage.reply or passage.entry.answered else "new"
 
@@ -317,6 +325,7 @@ _FIELDS: dict[str, Callable[[Passage], str]] = {
     "ct state": _state,
     "ct status": lambda p: " ".join(sorted(p.entry.status)),
     "mark": lambda p: hex(p.packet.mark),
+    "saddr type": lambda p: "local" if p.is_local(p.packet.source) else "unicast",
     "daddr type": lambda p: "local" if p.is_local(p.packet.destination) else "unicast",
 }
 

@@ -21,7 +21,7 @@ def _gateway(underlay: str) -> str:
 
 def cross(trip: Trip, sender: Stack, packet: Packet, next_hop: str) -> End:
     """From a machine of the segment to the one that answers for the next hop."""
-    found = _who(trip, sender, next_hop)
+    found = _who(trip, sender, next_hop, pods=sender.role != "external" or within(packet.source, trip.fabric.underlay))
     if found is None:
         return trip.drop(sender, "underlay", packet, "no-neighbour", f"nobody on the underlay answers for {next_hop}")
     stack, link = found
@@ -35,16 +35,17 @@ def _mac(sender: Stack) -> str:
     return next((link.mac for link in sender.links.values() if link.kind == "ethernet"), "")
 
 
-def _who(trip: Trip, sender: Stack, address: str) -> tuple[Stack, Link] | None:
+def _who(trip: Trip, sender: Stack, address: str, *, pods: bool) -> tuple[Stack, Link] | None:
+    """`pods`: those with addresses of the segment are known to it, but the way in from the Internet leads to machines."""
     fabric = trip.fabric
     for owner in reversed(fabric.owners(address)):
         if owner is sender:
             continue
         if owner.role != "sandbox":
             return owner, _port(owner)
-        # Pods with addresses of the segment: their node's switch answers for them.
+        # Their node's switch answers for them.
         node = trip.node_of(owner)
-        if node is not None and node is not sender and within(address, fabric.underlay):
+        if pods and node is not None and node is not sender and within(address, fabric.underlay):
             return node, _port(node)
     if address == _gateway(fabric.underlay) and sender.role != "external":
         outside = next((stack for stack in fabric.stacks.values() if stack.role == "external"), None)

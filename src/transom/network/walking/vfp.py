@@ -1,267 +1,192 @@
-"""The virtual filtering platform: what the switch of a Windows node does to the packets of its ports.
+"""The switch of a Windows node: where packets enter it, and how it forwards by the kind of network.
 
-For the first packet of a connection, at a container's port:
-1. load balancing, for TCP, UDP and SCTP, by the rules of the port's own network, and by those without addresses for the
-   node's addresses. Without direct server return (DSR) a backend on another node sees the node's address, or on an overlay
-   the source VIP; with DSR, and for a backend on this node, the source stays;
-2. access rules, which see the backend's address;
-3. OutBoundNAT: source becomes the node's address, but for destinations in the exceptions and the node itself. VFP cannot
-   translate ICMP: such packets leave as they are;
-4. forwarding by the kind of network.
-Packets that come from outside meet load balancing too (there without DSR every backend sees the node's address), and port
-mappings. Packets of the node's own stack meet neither. Later packets, and answers, follow the first.
+Packets of containers and from outside meet its rules (`crossing`). Those of the node's own stack meet access rules alone: no
+load balancing, no translation.
 """
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import replace
 
 from transom.network.packets import Outer, Packet
 from transom.network.stacks import Link, Stack
 from transom.network.walking import windows
-from transom.network.walking.addresses import family, place, within
-from transom.network.walking.conntrack import Conntrack, Entry
-from transom.network.walking.switch import Balancer, Net, Port, Switch
+from transom.network.walking.addresses import family, within
+from transom.network.walking.crossing import Crossing, node_address
+from transom.network.walking.switch import Net, Port, Switch
 from transom.network.walking.trip import End, Trip
 
 GENEVE_PORT = 6081
-_TRANSLATED = ("tcp", "udp", "sctp")
+_BRIDGED = ("L2Bridge", "L2Tunnel", "Transparent")  # whose ports are part of the underlay
+_ROUTED = ("Overlay", "Transparent")  # to whose ports the node needs a way of its own
 
 
-def _flows(trip: Trip, node: Stack) -> Conntrack:
-    return trip.tracks.of(node.name + " switch")
-
-
-def _node_address(node: Stack, version: int) -> str:
-    return next(
-        (str(a.ip) for link in node.links.values() if link.kind == "ethernet" for a in link.addresses if a.version == version), ""
-    )
-
-
-# ---- from a container ----------------------------------------------------------------------------------------------------
+# ---- entrances -----------------------------------------------------------------------------------------------------------
 
 
 def egress(trip: Trip, sandbox: Stack, link: Link, packet: Packet, next_hop: str) -> End:
+    """From a container."""
     node = trip.node_of(sandbox)
     switch = trip.world.switch(node) if node is not None else None
     port = switch.port(link.endpoint) if switch is not None else None
     net = switch.net(port.network) if switch is not None and port is not None else None
     if node is None or switch is None or port is None or net is None:
-        return trip.drop(sandbox, "vSwitch port", packet, "no-port", f"the switch has no port {link.endpoint}: its HNS endpoint is gone")
+        return trip.drop(sandbox, "vNIC", packet, "no-port", "its switch port is gone (there is no such HNS endpoint)")
     if not trip.enter(node):
-        return trip.drop(node, "vSwitch port", packet, "loop", "it has been under way for too long")
-    flows = _flows(trip, node)
-    found = flows.find(packet)
-    if found is not None:
-        entry, reply = found
-        before, packet = packet, _follow(packet, entry, reply)
-        if packet is not before:
-            trip.hop(node, "vSwitch port", "part of a known connection: addresses as decided for it", packet)
-    else:
-        entry, reply = flows.start(packet), False
-        packet_or_end = _first_from_pod(trip, node, switch, net, port, packet, flows, entry)
-        if isinstance(packet_or_end, End):
-            return packet_or_end
-        packet = packet_or_end
-    return _forward(trip, node, switch, net, packet, entry, reply=reply, gateway=next_hop, origin=port)
+        return trip.drop(node, "vSwitch", packet, "loop", "it has been under way for too long")
+    crossing = Crossing(trip, node, switch, packet)
+    ended = crossing.from_pod(net, port) if not crossing.known else None
+    return ended or _forward(crossing, net, next_hop, origin=port)
 
 
-def _follow(packet: Packet, entry: Entry, reply: bool) -> Packet:
-    if reply:
-        entry.answered = True
-    return entry.with_source(entry.with_destination(packet, reply), reply)
+def inbound(trip: Trip, node: Stack, packet: Packet) -> End:
+    """From the underlay."""
+    switch = trip.world.switch(node)
+    assert switch is not None
+    net: Net | None = None
+    if packet.outer is not None:
+        net = _unwrapped(switch, packet.outer)
+        if net is None:
+            why = f"{node.name} has no network with VNI {packet.outer.vni} at port {packet.outer.port}"
+            return trip.drop(node, "VXLAN", packet, "no-vxlan", why)
+        packet = replace(packet, outer=None)
+        trip.hop(node, "GENEVE" if net.type == "Transparent" else "VXLAN", f"unpacked for network {net.name}", packet)
+    crossing = Crossing(trip, node, switch, packet)
+    if not crossing.known and net is None:
+        ended = crossing.from_outside()
+        if ended is not None:
+            return ended
+    elif not crossing.known and net is not None and _local(switch, net, packet.destination) is None:
+        return crossing.drop(f"network {net.name}", "no-port", f"network {net.name} has no port with {packet.destination}")
+    net = net or _network_of(crossing)
+    return windows.to_host(trip, node, crossing.packet) if net is None else _forward(crossing, net)
 
 
-def _first_from_pod(
-    trip: Trip, node: Stack, switch: Switch, net: Net, port: Port, packet: Packet, flows: Conntrack, entry: Entry
-) -> Packet | End:
-    trip.facts.setdefault("egress", {"node": node.name, "network": net.name, "type": net.type, "endpoint": port.id})
-    balancer = switch.balancer(packet, host=trip.world.is_local(node, packet.destination))
-    if balancer is not None and _serves(switch, balancer, net):
-        balanced = _balance(trip, node, switch, net, port, packet, flows, entry, balancer)
-        if isinstance(balanced, End):
-            return balanced
-        packet = balanced
-    else:
-        trip.facts.setdefault("unbalanced", place(packet.destination, packet.destination_port))
-    ended = _admit(trip, node, switch, net, port, packet, entry, inward=False)
-    if ended is not None:
-        return ended
-    return _outbound(trip, node, switch, net, port, packet, flows, entry)
+def from_host(trip: Trip, node: Stack, net: Net, port: Port, packet: Packet) -> End:
+    """What the node itself sends to a port of its switch."""
+    switch = trip.world.switch(node)
+    assert switch is not None
+    return _into(Crossing(trip, node, switch, packet), net, port)
 
 
-def _serves(switch: Switch, balancer: Balancer, net: Net) -> bool:
-    return any((found := switch.port(key)) is not None and found.network == net.id for key in balancer.endpoints)
+def out_of_host(trip: Trip, node: Stack, link: Link, packet: Packet, next_hop: str) -> End:
+    """By a card of the node that belongs to a switch."""
+    switch = trip.world.switch(node)
+    net = _network_behind(switch, link) if switch is not None else None
+    if switch is None or net is None:
+        return trip.drop(node, link.name, packet, "no-port", f"the switch has no port for {link.name}")
+    port = _local(switch, net, next_hop)
+    if port is None:
+        return trip.drop(node, link.name, packet, "no-neighbour", f"no port of network {net.name} has {next_hop}")
+    return from_host(trip, node, net, port, packet)
 
 
-def _choose(switch: Switch, balancer: Balancer, packet: Packet) -> Port | None:
-    version = family(packet.destination)
-    ports = [p for key in balancer.endpoints if (p := switch.port(key)) is not None and p.address(version)]
-    if not ports:
-        return None
-    key: tuple[object, ...] = (packet.source, packet.source_port, packet.destination, packet.destination_port, packet.protocol)
-    if balancer.by_source == 1:
-        key = (packet.source, packet.protocol)
-    elif balancer.by_source == 2:
-        key = (packet.source,)
-    return ports[zlib.crc32(repr((balancer.id, key)).encode()) % len(ports)]
-
-
-def _balance(
-    trip: Trip, node: Stack, switch: Switch, net: Net, port: Port | None, packet: Packet, flows: Conntrack, entry: Entry,
-    balancer: Balancer,
-) -> Packet | End:
-    """The packet to the backend; what it becomes is remembered in the entry."""
-    backend = _choose(switch, balancer, packet)
-    if backend is None:
-        return trip.drop(node, "load balancer", packet, "no-backend", f"load balancer {balancer.id} has no backend left")
-    version = family(packet.destination)
-    address = backend.address(version)
-    trip.facts["balancer"] = {"id": balancer.id, "backends": len(balancer.endpoints), "dsr": balancer.dsr, "backend": address}
-    if balancer.preserve:
-        entry.status.add("preserve")
-        trip.facts["preserved"] = (backend.id, address)
-        trip.hop(node, "load balancer", f"{len(balancer.endpoints)} backends: {address}; the destination stays (preserve-destination)", packet)
-        return packet
-    flows.translate_destination(entry, address, balancer.internal)
-    itself = port is not None and backend.id == port.id
-    told = f"{place(packet.destination, packet.destination_port)}: {address}:{balancer.internal} of {len(balancer.endpoints)} backends"
-    source = ""
-    if itself and balancer.dsr:
-        if not any(nat.destinations and nat.concerns(address) for nat in (port.nats if port is not None else ())):
-            trip.hop(node, "load balancer", told, packet)
-            return trip.drop(node, "vSwitch port", packet, "no-loopback",
-                             "the backend is the pod itself, and its port has no rule for that (loopbackDSR)")
-        source = _node_address(node, version)
-    elif not balancer.dsr and (backend.remote or port is None or itself):
-        source = balancer.source_vip or _node_address(node, version)
-    if source and packet.protocol in _TRANSLATED:
-        flows.translate_source(entry, source)
-    packet = _follow(packet, entry, reply=False)
-    how = "DSR: the source stays" if balancer.dsr and not source else f"source becomes {source}" if source else "the source stays"
-    trip.hop(node, "load balancer", f"{told}; {how}", packet)
-    return packet
-
-
-def _admit(
-    trip: Trip, node: Stack, switch: Switch, net: Net, port: Port, packet: Packet, entry: Entry, *, inward: bool
-) -> End | None:
-    """Access rules of a port, which see the first packet of a connection only."""
-    mark = f"{port.id} {inward}"
-    if mark in entry.passed:
-        return None
-    acl = switch.judge(net, port, packet, inward=inward) if port.acls or net.acls else None
-    if acl is not None and not acl.allow:
-        way = "into" if inward else "out of"
-        because = f"an access rule blocks it on the way {way} the port" + (f" ({acl.name})" if acl.name else "")
-        trip.facts["acl"] = {"endpoint": port.id, "inward": inward, "priority": acl.priority}
-        return trip.drop(node, "policy", packet, "policy", because)
-    entry.passed.add(mark)
+def way_of_host(trip: Trip, node: Stack, address: str) -> tuple[Net, Port] | None:
+    """A port of the node's switch that the node reaches past its route table: on an overlay with the policy HostRoute, and
+    where OVN's router joins node and pods."""
+    switch = trip.world.switch(node)
+    for net in switch.nets() if switch is not None else ():
+        if net.type in _ROUTED and (net.host_route or net.type == "Transparent") and net.contains(address):
+            port = _local(switch, net, address) if switch is not None else None
+            if port is not None:
+                return net, port
     return None
 
 
-def _outbound(
-    trip: Trip, node: Stack, switch: Switch, net: Net, port: Port, packet: Packet, flows: Conntrack, entry: Entry
-) -> Packet:
-    destination = packet.destination
-    if trip.world.is_local(node, destination) or "snat" in entry.status or "preserve" in entry.status:
-        return packet
-    if net.type == "NAT":  # WinNAT translates everything that leaves its network, ICMP too
-        if net.contains(destination):
-            return packet
-        virtual = ""
-    else:
-        local = switch.at(net, destination)
-        if local is not None and not local.remote:
-            return packet  # it does not leave the switch
-        wanted = [nat for nat in port.nats if not nat.destinations]
-        if not wanted:
-            return packet
-        if not all(nat.concerns(destination) for nat in wanted):
-            trip.facts["exception"] = next(
-                text for nat in wanted for text in nat.exceptions if within(destination, text)
-            )
-            return packet
-        if packet.protocol not in _TRANSLATED:
-            trip.facts["untranslated"] = packet.protocol
-            trip.hop(node, "vSwitch port", "OutBoundNAT cannot translate ICMP: it leaves with the pod's address", packet)
-            return packet
-        virtual = wanted[0].virtual
-    source = virtual or _node_address(node, family(destination))
-    flows.translate_source(entry, source)
-    packet = _follow(packet, entry, reply=False)
-    trip.hop(node, "vSwitch port", f"OutBoundNAT: source becomes {source}", packet)
-    return packet
+def neighbour_of_host(trip: Trip, node: Stack, address: str) -> tuple[Net, Port] | None:
+    """A port of the node's switch that answers on the underlay's side."""
+    switch = trip.world.switch(node)
+    found = switch.anywhere(address) if switch is not None else None
+    return found if found is not None and found[0].type in _BRIDGED else None
+
+
+def _network_behind(switch: Switch, link: Link) -> Net | None:
+    if link.endpoint:
+        own = switch.port(link.endpoint)
+        return switch.net(own.network) if own is not None else None
+    adapter = switch.hns.adapters.get(link.name)  # of an internal network
+    return switch.net(adapter.network) if adapter is not None and adapter.network else None
+
+
+def _unwrapped(switch: Switch, outer: Outer) -> Net | None:
+    for net in switch.nets():
+        if outer.port == GENEVE_PORT and net.type == "Transparent":
+            return net
+        if net.type == "Overlay" and (net.vni, net.port) == (outer.vni, outer.port):
+            return net
+    return None
+
+
+def _network_of(crossing: Crossing) -> Net | None:
+    """The network that a packet from the underlay goes on in; None: it is for the node's own stack.
+
+    Bridged networks are part of the underlay. Others are entered by what the switch has decided alone.
+    """
+    switch, address = crossing.switch, crossing.packet.destination
+    decided = crossing.known or bool(crossing.entry.status)
+    if crossing.preserved is not None:
+        return switch.net(crossing.preserved.network)
+    local = switch.anywhere(address)
+    if local is not None and (decided or local[0].type in _BRIDGED):
+        return local[0]
+    if not decided or crossing.is_local(address):
+        return None
+    nets = list(switch.nets())
+    for net in nets:
+        if switch.at(net, address) is not None or any(within(address, remote.prefix) for remote in net.remotes):
+            return net
+    return nets[0] if nets else None
+
+
+def _local(switch: Switch, net: Net, address: str) -> Port | None:
+    port = switch.at(net, address)
+    return None if port is None or port.remote else port
 
 
 # ---- forwarding ----------------------------------------------------------------------------------------------------------
 
 
-def _forward(
-    trip: Trip, node: Stack, switch: Switch, net: Net, packet: Packet, entry: Entry, *, reply: bool, gateway: str = "",
-    origin: Port | None = None,
-) -> End:
+def _forward(crossing: Crossing, net: Net, gateway: str = "", origin: Port | None = None) -> End:
     """From the switch to wherever the destination is."""
+    switch, node, packet = crossing.switch, crossing.node, crossing.packet
     destination = packet.destination
-    if "preserve" in entry.status and not reply:
-        key, address = trip.facts["preserved"]
-        held = switch.port(key)
-        if held is not None and not held.remote:
-            return _into(trip, node, switch, net, held, packet, entry, reply=reply, socket=address)
-        return trip.drop(node, "load balancer", packet, "no-backend", "the backend is on another node, and the destination must stay")
+    if crossing.preserved is not None:
+        if crossing.preserved.remote:
+            return crossing.drop("load balancer", "no-backend", "the backend is on another node, and the destination stays")
+        return _into(crossing, net, crossing.preserved)
     port = switch.at(net, destination)
     if port is not None and not port.remote:
         if net.type == "L2Tunnel" and origin is not None:
-            trip.hop(node, "virtualization host", "an L2Tunnel sends everything to the virtualization host and back", packet)
-        return _into(trip, node, switch, net, port, packet, entry, reply=reply)
-    if trip.world.is_local(node, destination):
-        trip.hop(node, "host vNIC", "to the node's own stack", packet)
-        return windows.to_host(trip, node, packet)
+            crossing.hop("virtualization host", "an L2Tunnel sends everything to the virtualization host and back")
+        return _into(crossing, net, port)
+    if crossing.is_local(destination):
+        crossing.hop("host vNIC", "to the node's own stack")
+        return windows.to_host(crossing.trip, node, packet)
     if net.type == "Overlay":
         wrapped = _wrap(net, node, port, packet)
         if wrapped is not None:
-            assert wrapped.outer is not None
-            trip.hop(node, "VXLAN", f"packed for {wrapped.outer.destination} (VNI {wrapped.outer.vni}, port {wrapped.outer.port})", wrapped)
-            return _by_host_routes(trip, node, wrapped, wrapped.outer.destination)
+            return _tunnelled(crossing, wrapped, "VXLAN")
         if net.contains(packet.source):
-            return trip.drop(node, f"network {net.name}", packet, "no-route", f"the overlay network has no route to {destination}")
-    if net.type == "Transparent":
-        wrapped = _tunnel(trip, node, packet)
+            return crossing.drop(f"network {net.name}", "no-route", f"the overlay network has no route to {destination}")
+    elif net.type == "Transparent":
+        wrapped = _logical(crossing, packet)
         if wrapped is not None:
-            assert wrapped.outer is not None
-            trip.hop(node, "GENEVE", f"packed for {wrapped.outer.destination}, as the logical switch says", wrapped)
-            return _by_host_routes(trip, node, wrapped, wrapped.outer.destination)
-    if net.type == "L2Bridge" and not node.forwarding and _host_has(switch, net, gateway) and net.contains(packet.source):
-        return trip.drop(node, "route", packet, "no-forwarding", f"{node.name} does not forward for its pods")
-    if net.type == "L2Tunnel":
-        trip.hop(node, "virtualization host", "an L2Tunnel sends everything to the virtualization host", packet)
-    return _by_host_routes(trip, node, packet, destination)
+            return _tunnelled(crossing, wrapped, "GENEVE")
+    elif net.type == "L2Tunnel":
+        crossing.hop("virtualization host", "an L2Tunnel sends everything to the virtualization host")
+    elif net.type == "L2Bridge" and not node.forwarding and net.contains(packet.source) and _is_hosts(switch, net, gateway):
+        return crossing.drop("route", "no-forwarding", f"{node.name} does not forward for its pods")
+    return _leave(crossing, packet, destination)
 
 
-def _host_has(switch: Switch, net: Net, address: str) -> bool:
+def _is_hosts(switch: Switch, net: Net, address: str) -> bool:
     port = switch.at(net, address) if address else None
     return port is not None and switch.is_host(port)
 
 
-def _by_host_routes(trip: Trip, node: Stack, packet: Packet, destination: str) -> End:
-    """Out by the card, to where the node's route table says; with the node's MAC address."""
-    route = node.route(destination)
-    if route is None:
-        return trip.drop(node, "route", packet, "no-route", f"{node.name} has no route to {destination}")
-    link = node.links[route.link]
-    if link.kind != "ethernet":
-        return trip.drop(node, route.link, packet, "no-neighbour", f"no port of {route.link} has {destination}")
-    if trip.hops is not None and packet.outer is None:
-        packet = replace(packet, source_mac=link.mac)
-        trip.hop(node, "external switch port", f"source MAC becomes {link.mac}, the node's" +
-                 (f"; next hop {route.via}" if route.via else ""), packet)
-    return trip.underlay(node, packet, route.via or destination)
-
-
 def _wrap(net: Net, node: Stack, remote: Port | None, packet: Packet) -> Packet | None:
-    mine = _node_address(node, 4)
-    if remote is not None and remote.remote and remote.provider and remote.provider != mine:
+    mine = node_address(node, 4)
+    if remote is not None and remote.provider and remote.provider != mine:
         return replace(packet, outer=Outer(mine, remote.provider, net.vni, net.port), destination_mac=remote.mac)
     for subnet in net.remotes:
         if within(packet.destination, subnet.prefix):
@@ -269,150 +194,56 @@ def _wrap(net: Net, node: Stack, remote: Port | None, packet: Packet) -> Packet 
     return None
 
 
-def _tunnel(trip: Trip, node: Stack, packet: Packet) -> Packet | None:
+def _logical(crossing: Crossing, packet: Packet) -> Packet | None:
     """OVN knows every logical port; those of other Windows nodes are reached by tunnels."""
+    trip, node = crossing.trip, crossing.node
     for owner in reversed(trip.fabric.owners(packet.destination)):
         there = trip.node_of(owner)
-        if owner.role == "sandbox" and there is not None and there is not node and there.os == "windows":
-            switch = trip.world.switch(there)
-            if switch is not None and any(n.type == "Transparent" for n in switch.nets()):
-                return replace(packet, outer=Outer(_node_address(node, 4), _node_address(there, 4), 0, GENEVE_PORT))
+        switch = trip.world.switch(there) if owner.role == "sandbox" and there is not None and there is not node else None
+        if there is not None and switch is not None and any(net.type == "Transparent" for net in switch.nets()):
+            return replace(packet, outer=Outer(node_address(node, 4), node_address(there, 4), 0, GENEVE_PORT))
     return None
 
 
-def _into(
-    trip: Trip, node: Stack, switch: Switch, net: Net, port: Port, packet: Packet, entry: Entry, *, reply: bool, socket: str = ""
-) -> End:
+def _tunnelled(crossing: Crossing, wrapped: Packet, how: str) -> End:
+    outer = wrapped.outer
+    assert outer is not None
+    told = f"packed for {outer.destination} (VNI {outer.vni}, port {outer.port})"
+    crossing.trip.hop(crossing.node, how, told, wrapped)
+    return _leave(crossing, wrapped, outer.destination)
+
+
+def _leave(crossing: Crossing, packet: Packet, destination: str) -> End:
+    """Out by the card, with the node's MAC address, to where the node's route table says."""
+    trip, node = crossing.trip, crossing.node
+    route = node.route(destination)
+    if route is None:
+        return crossing.drop("route", "no-route", f"{node.name} has no route to {destination}")
+    link = node.links[route.link]
+    if link.kind != "ethernet":
+        return crossing.drop(link.name, "no-neighbour", f"no port of {link.name} has {destination}")
+    if trip.hops is not None and packet.outer is None:
+        packet = replace(packet, source_mac=link.mac)
+        via = f"; next hop {route.via}" if route.via else ""
+        trip.hop(node, "external switch port", f"source MAC becomes {link.mac}, the node's{via}", packet)
+    return trip.underlay(node, packet, route.via or destination)
+
+
+def _into(crossing: Crossing, net: Net, port: Port) -> End:
     """Through a local port to who is behind it."""
-    if not reply:
-        ended = _admit(trip, node, switch, net, port, packet, entry, inward=True)
-        if ended is not None:
-            return ended
+    ended = crossing.admit(net, port, inward=True)
+    if ended is not None:
+        return ended
+    trip, node, packet, switch = crossing.trip, crossing.node, crossing.packet, crossing.switch
     if switch.is_host(port):
         return windows.to_host(trip, node, packet)
-    for owner in reversed(trip.fabric.owners(socket or packet.destination)):
-        if owner.node == node.name and any(link.endpoint.upper() == port.id for link in owner.links.values()):
-            trip.hop(node, "vSwitch port", f"into port {port.name or port.id}", packet)
-            if not socket and trip.world.is_local(owner, packet.source):
-                return trip.drop(owner, "vNIC", packet, "martian", f"it comes from outside with {packet.source}, the pod's own address")
-            return windows.deliver(trip, owner, packet, (socket, packet.destination_port) if socket else None)
-    return trip.drop(node, "vSwitch port", packet, "no-pod", f"the port with {packet.destination} belongs to no running pod")
-
-
-# ---- from outside, and from the node -------------------------------------------------------------------------------------
-
-
-def inbound(trip: Trip, node: Stack, packet: Packet) -> End:
-    switch = trip.world.switch(node)
-    assert switch is not None
-    net: Net | None = None
-    if packet.outer is not None:
-        net = _unwrapped(switch, packet.outer)
-        if net is None:
-            return trip.drop(node, "VXLAN", packet, "no-vxlan", f"{node.name} has no network with VNI {packet.outer.vni} at port {packet.outer.port}")
-        packet = replace(packet, outer=None)
-        trip.hop(node, "GENEVE" if net.type == "Transparent" else "VXLAN", f"unpacked for network {net.name}", packet)
-    flows = _flows(trip, node)
-    found = flows.find(packet)
-    if found is not None:
-        entry, reply = found
-        before, packet = packet, _follow(packet, entry, reply)
-        if packet is not before:
-            trip.hop(node, "vSwitch", "part of a known connection: addresses as decided for it", packet)
-    else:
-        entry, reply = flows.start(packet), False
-        if net is None:
-            changed = _first_from_outside(trip, node, switch, packet, flows, entry)
-            if isinstance(changed, End):
-                return changed
-            packet = changed
-    if net is None:
-        net = _network_of(trip, node, switch, packet, known=found is not None or bool(entry.status))
-        if net is None:
-            return windows.to_host(trip, node, packet)
-    elif found is None and _absent(switch, net, packet.destination):
-        return trip.drop(node, f"network {net.name}", packet, "no-port", f"network {net.name} has no port with {packet.destination}")
-    return _forward(trip, node, switch, net, packet, entry, reply=reply)
-
-
-def _unwrapped(switch: Switch, outer: Outer) -> Net | None:
-    if outer.port == GENEVE_PORT:
-        return next((net for net in switch.nets() if net.type == "Transparent"), None)
-    return next((net for net in switch.nets() if net.type == "Overlay" and (net.vni, net.port) == (outer.vni, outer.port)), None)
-
-
-def _absent(switch: Switch, net: Net, address: str) -> bool:
-    port = switch.at(net, address)
-    return port is None or port.remote
-
-
-def _network_of(trip: Trip, node: Stack, switch: Switch, packet: Packet, *, known: bool) -> Net | None:
-    """The network that a packet from the underlay goes on in; None: it is for the node's own stack.
-
-    Bridged networks are part of the underlay. Others can be entered by what the switch has decided alone.
-    """
-    local = switch.anywhere(packet.destination)
-    if local is not None and (known or local[0].type in ("L2Bridge", "L2Tunnel", "Transparent")):
-        return local[0]
-    if not known or trip.world.is_local(node, packet.destination):
-        return None
-    nets = list(switch.nets())
-    for net in nets:
-        if switch.at(net, packet.destination) is not None or any(within(packet.destination, r.prefix) for r in net.remotes):
-            return net
-    return nets[0] if nets else None
-
-
-def _first_from_outside(trip: Trip, node: Stack, switch: Switch, packet: Packet, flows: Conntrack, entry: Entry) -> Packet | End:
-    balancer = switch.balancer(packet, host=trip.world.is_local(node, packet.destination))
-    backend = switch.port(balancer.endpoints[0]) if balancer is not None and balancer.endpoints else None
-    net = switch.net(backend.network) if backend is not None else None
-    if balancer is not None and net is not None:
-        return _balance(trip, node, switch, net, None, packet, flows, entry, balancer)
-    mapped = switch.mapping(packet) if trip.world.is_local(node, packet.destination) else None
-    if mapped is None:
-        return packet
-    port, number = mapped
     address = port.address(family(packet.destination))
-    if not address:
-        return packet
-    flows.translate_destination(entry, address, number)
-    changed = _follow(packet, entry, reply=False)
-    trip.hop(node, "port mapping", f"{place(packet.destination, packet.destination_port)} is {place(address, number)}", changed)
-    return changed
-
-
-def host_route(trip: Trip, node: Stack, address: str) -> tuple[Net, Port] | None:
-    """A port of an overlay network to which the node has a way of its own."""
-    switch = trip.world.switch(node)
-    for net in switch.nets() if switch is not None else ():
-        if net.type == "Overlay" and net.host_route and net.contains(address):
-            port = switch.at(net, address) if switch is not None else None
-            if port is not None and not port.remote:
-                return net, port
-    return None
-
-
-def from_host(trip: Trip, node: Stack, net: Net, port: Port, packet: Packet) -> End:
-    """What the node itself sends to a port of its switch: no load balancing, no translation."""
-    switch = trip.world.switch(node)
-    assert switch is not None
-    flows = _flows(trip, node)
-    found = flows.find(packet)
-    entry, reply = found if found is not None else (flows.start(packet), False)
-    if found is not None:
-        packet = _follow(packet, entry, reply)
-    return _into(trip, node, switch, net, port, packet, entry, reply=reply)
-
-
-def out_of_host(trip: Trip, node: Stack, link: Link, packet: Packet, next_hop: str) -> End:
-    """By a card of the node that is a port of a switch."""
-    switch = trip.world.switch(node)
-    own = switch.port(link.endpoint) if switch is not None else None
-    net = switch.net(own.network) if switch is not None and own is not None else None
-    if switch is None or net is None:
-        return trip.drop(node, link.name, packet, "no-port", f"the switch has no port for {link.name}")
-    port = switch.at(net, next_hop)
-    if port is None or port.remote:
-        return trip.drop(node, link.name, packet, "no-neighbour", f"no port of network {net.name} has {next_hop}")
-    return from_host(trip, node, net, port, packet)
+    for owner in reversed(trip.fabric.owners(address)):
+        if owner.node == node.name and any(link.endpoint.upper() == port.id for link in owner.links.values()):
+            crossing.hop("vSwitch port", f"into port {port.name or port.id}")
+            if trip.world.is_local(owner, packet.source):
+                why = f"it comes from outside with {packet.source}, the pod's own address"
+                return trip.drop(owner, "vNIC", packet, "martian", why)
+            taken = (address, packet.destination_port) if address != packet.destination else None
+            return windows.deliver(trip, owner, packet, taken)
+    return crossing.drop("vSwitch port", "no-pod", f"the port with {address} belongs to no running pod")

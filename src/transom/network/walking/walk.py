@@ -36,8 +36,8 @@ def walk(
     hops: list[Hop] | None = [] if record else None
     trip = Trip(world, tracks, rng, hops, name)
     end = trip.send(origin, packet)
-    out = Walk(end.outcome, hops or [], end.packet, end.stack.name if end.stack is not None else "", end.reason, end.explanation,
-               facts=trip.facts)  # fmt: skip
+    at = end.stack.name if end.stack is not None else ""
+    out = Walk(end.outcome, hops or [], end.packet, at, end.reason, end.explanation, facts=trip.facts)
     if end.outcome == "dropped":
         return out
     there = end.stack

@@ -10,6 +10,8 @@ from dataclasses import replace
 from transom.network.packets import Packet
 from transom.network.stacks import Link, Stack
 from transom.network.walking import vfp
+from transom.network.walking.addresses import family
+from transom.network.walking.crossing import node_address
 from transom.network.walking.linux import choose_source
 from transom.network.walking.trip import End, Trip
 
@@ -19,12 +21,11 @@ def send(trip: Trip, stack: Stack, packet: Packet) -> End:
         return trip.drop(stack, "route", packet, "loop", "it has been under way for too long")
     if trip.world.is_local(stack, packet.destination):
         return deliver(trip, stack, packet if packet.source else replace(packet, source=packet.destination))
-    near = vfp.host_route(trip, stack, packet.destination) if stack.role == "node" else None
+    near = vfp.way_of_host(trip, stack, packet.destination) if stack.role == "node" else None
     if near is not None:
         net, port = near
-        source = packet.source or _node_address(stack)
-        packet = packet if packet.source else replace(packet, source=source)
-        trip.hop(stack, "route", f"{packet.destination} is reached by the host route of network {net.name}", packet)
+        packet = packet if packet.source else replace(packet, source=node_address(stack, family(packet.destination)))
+        trip.hop(stack, "route", f"{packet.destination} is a port of network {net.name}", packet)
         return vfp.from_host(trip, stack, net, port, packet)
     route = stack.route(packet.destination)
     if route is None:
@@ -39,8 +40,9 @@ def send(trip: Trip, stack: Stack, packet: Packet) -> End:
 
 def transmit(trip: Trip, stack: Stack, packet: Packet, link: Link, next_hop: str) -> End:
     if link.kind == "ethernet":
-        return trip.underlay(stack, packet, next_hop)
-    if link.kind != "vnic":
+        near = vfp.neighbour_of_host(trip, stack, next_hop) if stack.role == "node" else None
+        return vfp.from_host(trip, stack, *near, packet) if near is not None else trip.underlay(stack, packet, next_hop)
+    if link.kind not in ("vnic", "bridge"):
         return trip.drop(stack, link.name, packet, "no-neighbour", f"nobody is behind {link.name}")
     if stack.role == "sandbox":
         return vfp.egress(trip, stack, link, packet, next_hop)
@@ -72,7 +74,3 @@ def to_host(trip: Trip, stack: Stack, packet: Packet) -> End:
         return trip.drop(stack, "route", packet, "no-route", f"{stack.name} has no route to {packet.destination}")
     trip.hop(stack, "route", f"forwarded by {route.link}" + (f" via {route.via}" if route.via else ""), packet)
     return transmit(trip, stack, packet, stack.links[route.link], route.via or packet.destination)
-
-
-def _node_address(stack: Stack) -> str:
-    return next((str(a.ip) for link in stack.links.values() if link.kind == "ethernet" for a in link.addresses), "")
