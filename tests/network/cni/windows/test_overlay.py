@@ -89,3 +89,24 @@ def test_two_networks_may_have_the_same_addresses(node: Node) -> None:
     second = node.add({**CONF, "name": "vxlan1"}, "sandbox2")
     assert first["ips"] == second["ips"]
     assert node.endpoint("sandbox1_vxlan0")["HostComputeNetwork"] != node.endpoint("sandbox2_vxlan1")["HostComputeNetwork"]
+
+
+def test_namespaces_need_the_newer_plugin(make_node: MakeNode) -> None:
+    conf = {**CONF, "ApiVersion": 2, "ipMasq": True, "runtimeConfig": {"dns": {"servers": ["10.96.0.10"]}}}
+    old, new = make_node(), make_node(release="1.0")
+    overlay(old)
+    overlay(new)
+    inside = str(old.hns.create("namespace", {})["ID"])
+    assert str(old.refused(conf, netns=inside)).endswith("Endpoint sandbox1_vxlan0 not found")
+    inside = str(new.hns.create("namespace", {})["ID"])
+    result = new.add(conf, netns=inside)
+    endpoint = new.endpoint("sandbox1_vxlan0")
+    assert result == {
+        "interfaces": [{"name": "sandbox1_vxlan0", "mac": "0E-2A-0a-f4-03-05"}],
+        "ips": [{"version": "4", "address": "10.244.3.5/24", "gateway": "10.244.3.1"}],
+        "dns": {"nameservers": ["10.96.0.10"]},
+    }
+    assert endpoint["Policies"] == [PA, {"Type": "OutBoundNAT", "Settings": {"Exceptions": [SUBNET]}}]
+    assert new.hns.attachment(endpoint["ID"]) == ("namespace", inside)
+    new.delete(conf, netns=inside)
+    assert not new.hns.endpoints

@@ -2,7 +2,7 @@
 
 Up to 0.9.1 helpers (SNAT exceptions, port mappings) write the list `policies` alone, which only version 1 of the service's
 interface gets: with ApiVersion 2 what they add is lost, and `HcnPolicyArgs` is all there is. From 1.0 on there is one list,
-rendered for either interface.
+rendered for either interface, and win-overlay knows the second one too (in truth from 1.2 on).
 """
 
 from __future__ import annotations

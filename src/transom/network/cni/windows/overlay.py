@@ -1,19 +1,23 @@
-"""win-overlay: pods on an Overlay network of the service, with version 1 of its interface, IPv4 alone.
+"""win-overlay: pods on an Overlay network of the service, IPv4 alone.
 
 The MAC address is made of the pod's address, so that other nodes know it without asking; the gateway is the network's. The
-exception from SNAT is the node's own subnet: those of the cluster and of services must be in the configuration.
+exception from SNAT is the node's own subnet: those of the cluster and of services must be in the configuration. Up to 0.9.1
+it knows version 1 of the service's interface alone, and so no namespaces.
 """
 
 from __future__ import annotations
 
 import ipaddress
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from transom.network.cni.plugin import Call, Delegate, Machine, Plugin, Result
 from transom.network.cni.windows import endpoints, netconf, shim
 from transom.network.cni.windows.netconf import NetConf, Release
 from transom.network.cni.windows.shim import Failed, annotate
+
+if TYPE_CHECKING:
+    from transom.hosts.windows.hns import Hns
 
 MAC_PREFIX: Final = "0E-2A"
 
@@ -24,15 +28,26 @@ def plugin(release: Release) -> Plugin:
 
 def _run(release: Release, call: Call, machine: Machine, delegate: Delegate) -> Result | None:
     conf = netconf.load(call.config, release)
-    conf.api = 1
+    if not conf.one_list:
+        conf.api = 1
     if call.command == "ADD":
         with shim.told():
             return _add(call, conf, machine, delegate)
     if call.command == "DEL":
-        shim.run_delete(delegate, call)
-        with shim.told():
-            endpoints.deprovision(shim.service(machine), endpoints.endpoint_name(call, conf.name), call)
+        _delete(call, conf, machine, delegate)
     return None  # CHECK looks at nothing
+
+
+def _delete(call: Call, conf: NetConf, machine: Machine, delegate: Delegate) -> None:
+    kind = shim.ipam_type(call)
+    if kind or not conf.one_list:  # up to 0.9.1 it runs even one without a name
+        delegate(kind, call)
+    name = endpoints.endpoint_name(call, conf.name)
+    with shim.told():
+        if conf.api == 2:
+            endpoints.remove_hcn(shim.service(machine), name, conf.release)
+        else:
+            endpoints.deprovision(shim.service(machine), name, call)
 
 
 def _add(call: Call, conf: NetConf, machine: Machine, delegate: Delegate) -> Result:
@@ -42,45 +57,87 @@ def _add(call: Call, conf: NetConf, machine: Machine, delegate: Delegate) -> Res
     hns = shim.service(machine)
     network = shim.v1_network(hns, conf.name)
     if network is None:
+        if conf.api == 2:
+            raise Failed(f'error while hcn.GetNetworkByName({conf.name}): Network name "{conf.name}" not found')
         raise Failed(f"error while GETHNSNewtorkByName({conf.name}): Network {conf.name} not found")
     if network["Type"].lower() != "overlay":
         raise Failed(f"network {conf.name} is of an unexpected type: {network['Type']}")
     name = endpoints.endpoint_name(call, conf.name)
-    subnet = network["Subnets"][0]
+    try:
+        if conf.api == 2:
+            return _add_v2(call, conf, hns, network, name, prefix, delegate)
+        return _add_v1(call, conf, hns, network, name, prefix, delegate)
+    except Failed:
+        shim.give_back(delegate, call)
+        raise
 
+
+def _add_v1(
+    call: Call, conf: NetConf, hns: Hns, network: dict[str, Any], name: str, prefix: str, delegate: Delegate
+) -> Result:
     def make() -> dict[str, Any]:
         with annotate("error while ipam.ExecAdd"):
             given = shim.run_ipam(delegate, call, shim.ipam_type(call))
-        if given is None or not given.get("ips"):
-            raise Failed("IPAM plugin return is missing IP config")
-        address = ipaddress.ip_interface(given["ips"][0]["address"]).ip
-        if address.version != 4:
-            raise Failed("win-overlay doesn't support IPv6 now")
-        conf.provider_address(network.get("ManagementIP", ""))
-        if shim.value(call.config, "ipMasq", False):
-            conf.snat_except(subnet["AddressPrefix"])
-        if conf.loopback_dsr and (not conf.one_list or hns.supports("Direct Server Return (DSR)")):
-            conf.reach_itself(str(address))
+        address = _address(given, "win-overlay doesn't support IPv6 now")
+        _policies(call, conf, hns, network, address)
         return {
             "Name": name,
             "VirtualNetwork": network["ID"],
             "DNSServerList": ",".join(conf.dns["nameservers"]),
             "DNSSuffix": ",".join(conf.dns["search"]),
-            "GatewayAddress": subnet.get("GatewayAddress", ""),
+            "GatewayAddress": network["Subnets"][0].get("GatewayAddress", ""),
             "IPAddress": str(address),
             "MacAddress": mac(prefix, address),
-            "Policies": conf.policies,
+            "Policies": conf.rendered,
         }
 
-    try:
-        step = "AddHnsEndpoint" if conf.one_list else "ProvisionEndpoint"
-        with annotate(f"error while {step}({name},{network['ID']},{call.container_id})"):
-            endpoint = endpoints.provision(hns, name, network["ID"], call, make, conf.release)
-        with annotate("error while constructResult"):
-            return endpoints.result(network, endpoint)
-    except Failed:
-        shim.give_back(delegate, call)
-        raise
+    step = "AddHnsEndpoint" if conf.one_list else "ProvisionEndpoint"
+    with annotate(f"error while {step}({name},{network['ID']},{call.container_id})"):
+        endpoint = endpoints.provision(hns, name, network["ID"], call, make, conf.release)
+    with annotate("error while constructResult"):
+        return endpoints.result(network, endpoint)
+
+
+def _add_v2(
+    call: Call, conf: NetConf, hns: Hns, network: dict[str, Any], name: str, prefix: str, delegate: Delegate
+) -> Result:
+    def make() -> dict[str, Any]:
+        address: ipaddress.IPv4Address | None = None
+        with annotate("error while processing endpoint args"):
+            if shim.ipam_type(call):
+                with annotate("error while executing IPAM addition"):
+                    given = shim.run_ipam(delegate, call, shim.ipam_type(call))
+                address = _address(given, "IPAM plugin return is missing valid IP Address")
+        _policies(call, conf, hns, network, address)
+        gateway = network["Subnets"][0].get("GatewayAddress", "")
+        settings = endpoints.hcn_settings(name, network["ID"], str(address or ""), gateway, conf.dns, newer=True)
+        more = {"MacAddress": mac(prefix, address)} if address is not None else {}
+        return {**settings, **more, "Policies": conf.rendered}
+
+    with annotate("error while adding HostComputeEndpoint"):
+        endpoint = endpoints.add_hcn(hns, name, network["ID"], call, make, conf.release)
+    with annotate("error while constructing HostComputeEndpoint addition result"):
+        return endpoints.hcn_result(hns.networks[network["ID"]], endpoint)
+
+
+def _address(given: Result | None, words: str) -> ipaddress.IPv4Address:
+    if given is None or not given.get("ips"):
+        raise Failed("IPAM plugin return is missing IP config")
+    address = ipaddress.ip_interface(given["ips"][0]["address"]).ip
+    if not isinstance(address, ipaddress.IPv4Address):
+        raise Failed(words)
+    return address
+
+
+def _policies(
+    call: Call, conf: NetConf, hns: Hns, network: dict[str, Any], address: ipaddress.IPv4Address | None
+) -> None:
+    """What every endpoint of an overlay has, and what the configuration asks for."""
+    conf.provider_address(network.get("ManagementIP", ""))
+    if shim.value(call.config, "ipMasq", False):
+        conf.snat_except(network["Subnets"][0]["AddressPrefix"])
+    if conf.loopback_dsr and address is not None and (not conf.one_list or hns.supports("Direct Server Return (DSR)")):
+        conf.reach_itself(str(address))
 
 
 def mac(prefix: str, address: ipaddress.IPv4Address) -> str:

@@ -82,11 +82,6 @@ def run_ipam(delegate: Delegate, call: Call, kind: str) -> Result | None:
         raise Failed(str(error)) from error
 
 
-def run_delete(delegate: Delegate, call: Call) -> None:
-    """A plugin that cannot do without IPAM asks for it whatever the configuration says, also for one without a name."""
-    delegate(ipam_type(call), call)
-
-
 def give_back(delegate: Delegate, call: Call) -> None:
     """What the IPAM plugin gave to a call that failed. The answer is the first error, so this one is nobody's."""
     kind = ipam_type(call)
