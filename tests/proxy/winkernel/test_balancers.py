@@ -73,7 +73,7 @@ TABLE = [
 ]  # fmt: skip
 
 
-@pytest.mark.windows("WIN-SVC-005", "WIN-SVC-006", "WIN-SVC-011", "LB-07", "LB-13")
+@pytest.mark.windows("WIN-SVC-005", "WIN-SVC-006", "WIN-SVC-011", "LB-07", "LB-08", "LB-13", "LB-14")
 @pytest.mark.parametrize(("shape", "options", "expected"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE])
 def test_load_balancers_by_shape(shape: dict[str, Any], options: dict[str, Any], expected: dict[Any, Any]) -> None:
     assert made(shape, **options) == expected
@@ -84,6 +84,7 @@ def test_a_platform_without_dsr_ignores_what_needs_it() -> None:
     # 1803 has neither DSR nor the second version of the API.
     expected = {CLUSTER: (BOTH, 0, 0), ANY: (BOTH, 0, ROUTED), EXTERNAL: (BOTH, 0, 0), VIP: (BOTH, 0, 0)}
     assert made(LOCAL_BALANCED, build=17134) == expected
+    assert made(PRESERVED, build=17134) == {CLUSTER: (BOTH, 0, 0), ANY: (BOTH, 0, ROUTED), VIP: (BOTH, 0, 0)}
 
 
 def test_protocols_and_names() -> None:

@@ -47,6 +47,7 @@ def test_1_14_gives_up_when_the_network_is_missing(caplog: pytest.LogCaptureFixt
     assert not node.proxier.dirty
 
 
+@pytest.mark.windows("TRB-63", "TRB-68")
 def test_the_network_may_come_from_the_environment() -> None:
     node = Node(network_name="", environment={"KUBE_NETWORK": "cbr0"})
     node.put(service(), ("10.244.2.5", OTHER))
@@ -80,7 +81,7 @@ def test_nothing_is_made_before_both_lists_have_come() -> None:
     assert node.balancers() and not node.proxier.dirty
 
 
-@pytest.mark.windows("WIN-SVC-007", "WIN-SVC-008")
+@pytest.mark.windows("WIN-SVC-007", "WIN-SVC-008", "LB-04", "LB-05", "TRB-67", "TRB-69", "LNET-09")
 @pytest.mark.parametrize(
     ("make", "refusal"),
     [

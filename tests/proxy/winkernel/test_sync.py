@@ -106,7 +106,7 @@ def test_until_1_18_one_service_takes_the_endpoint_from_the_others() -> None:
     assert not node.remotes()
 
 
-@pytest.mark.windows("LB-17")
+@pytest.mark.windows("TRB-59", "TRB-84", "TRB-85")
 @pytest.mark.parametrize(("release", "survives"), [((1, 14), False), ((1, 18), False), ((1, 19), True), ((1, 20), True)])
 def test_with_another_host_name_old_proxies_delete_the_pods_own_endpoint(
     release: tuple[int, int], survives: bool
