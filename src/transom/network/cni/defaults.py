@@ -51,19 +51,23 @@ def windows(
     name: str = "",
 ) -> bytes:
     """For flannel. With docker policies are those of HNS version 1, with containerd those of version 2, as the runtime hands
-    over a namespace of version 2. An overlay has no management network of its own to except."""
+    over a namespace of version 2; win-overlay does not know those, so it is sdnoverlay then. An overlay has no management
+    network of its own to except."""
     bridge = mode == "l2bridge"
     exceptions = [*clusters, *services, *(management if bridge else ())]
     routes = [*services, *([f"{node_ip}/32"] if bridge and node_ip else [])]
     newer = runtime == "containerd"
     policies = [_outbound(exceptions, newer), *(_route(prefix, newer) for prefix in routes)]
-    delegate: dict[str, Any] = {"type": "win-bridge" if bridge else "win-overlay"}
-    if newer:
-        delegate["ApiVersion"] = 2
-    delegate |= {
-        "dns": {"Nameservers": list(dns), "Search": [f"svc.{domain}"]},
-        "policies": [{"Name": "EndpointPolicy", "Value": policy} for policy in policies],
-    }
+    if newer and not bridge:
+        policies.append({"Type": "ProviderAddress", "Settings": {"ProviderAddress": node_ip}})
+    listed = [{"Name": "EndpointPolicy", "Value": policy} for policy in policies]
+    servers = {"dns": {"Nameservers": list(dns), "Search": [f"svc.{domain}"]}}
+    delegate: dict[str, Any]
+    if bridge:
+        delegate = {"type": "win-bridge", **({"ApiVersion": 2} if newer else {}), **servers, "policies": listed}
+    else:
+        kind, key = ("sdnoverlay", "AdditionalArgs") if newer else ("win-overlay", "policies")
+        delegate = {"type": kind, **servers, key: listed}
     return _written({
         "cniVersion": "0.3.0" if newer else "0.2.0",
         "name": name or (BRIDGE_NAME if bridge else OVERLAY_NAME),
