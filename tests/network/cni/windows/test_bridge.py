@@ -8,6 +8,8 @@ import pytest
 from tests.network.cni.windows.conftest import LOCAL, SUBNET, MakeNode, Node
 
 from transom.network.cni.plugin import Call, CniError, Machine, Result
+from transom.network.cni.plugins import table
+from transom.network.cni.runner import in_process
 from transom.network.cni.windows import setup
 from transom.network.cni.windows.netconf import Release
 
@@ -265,3 +267,19 @@ def test_nothing_happens_on_another_system(node: Node) -> None:
     with pytest.raises(CniError, match="The specified module could not be found"):
         node.run("ADD", CONF)
     assert node.run("CHECK", CONF) is None
+
+
+@pytest.mark.parametrize("kind", ["win-bridge", "win-overlay"])
+@pytest.mark.windows("WIN-NET-004", "WIN-NET-005", "CNI-01", "CNI-02")
+def test_no_version_with_check(make_node: MakeNode, kind: str) -> None:
+    """Before anything is made; from 1.0 on there is."""
+    node = make_node()
+    setup.l2bridge(node.hns, "cbr0", [SUBNET])
+    call = Call("ADD", "sandbox1", "none", "eth0", {}, r"C:\k\cni", {**CONF, "type": kind, "cniVersion": "0.4.0"})
+    with pytest.raises(CniError) as caught:
+        in_process(node.machine)(kind, call)
+    assert caught.value.code == 1
+    assert str(caught.value) == (
+        'incompatible CNI versions; config is "0.4.0", plugin supports ["0.1.0" "0.2.0" "0.3.0"]'
+    )
+    assert "0.4.0" in table("windows", "1.0")[kind].versions
