@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ from tests.proxy.nftables.lab import QUIET, Lab, needs_root
 from tests.proxy.nftables.objects import endpoint_slice, proxier, service, synced_tracker
 
 from transom.network.nft import Table
-from transom.network.nft_text import difference, snapshot
+from transom.network.nft_text import difference, render, snapshot
 
 pytestmark = needs_root
 
@@ -146,3 +147,44 @@ def test_a_server_on_the_node_is_reached_past_the_rules(running: Running) -> Non
     running.put(HERE)
     running.lab.node.serve(9000, socket.SOCK_STREAM)
     assert running.lab.pods["client"].ask(Lab.NODE_IP, 9000) == "node 10.244.1.4"
+
+
+def test_the_kernel_takes_both_families_and_long_names(running: Running) -> None:
+    name, six = "n" * 63, "2001:db8:1:2:3:4:5:6"
+    long = service(name, "10.96.0.99", protocol="SCTP", externalIPs=[EXTERNAL, six], ingress=(BALANCER, "2001:db8::8"))
+    long["metadata"]["namespace"] = "m" * 63
+    long["spec"] |= {
+        "clusterIPs": ["10.96.0.99", "fd10::99"], "type": "LoadBalancer", "sessionAffinity": "ClientIP",
+        "externalTrafficPolicy": "Local", "healthCheckNodePort": 31000, "internalTrafficPolicy": "Local",
+        "loadBalancerSourceRanges": ["10.0.0.0/8", "10.1.0.0/16", "2001:db8::/32"],
+    }  # fmt: skip
+    long["spec"]["ports"][0]["nodePort"] = 30099
+    running.tracker.put_service(long)
+    for number, place in enumerate((HERE, (six, "linux-1"), ("fd00::1", "linux-2"))):
+        item = endpoint_slice(name, place, protocol="SCTP")
+        item["metadata"] |= {"namespace": "m" * 63, "name": f"slice-{number}"}
+        running.tracker.put_slice(item)
+    running.proxier.sync()
+    for table in running.proxier.stack.tables.values():
+        running.lab.load(render(table))
+    listed = running.lab.node.run("nft list ruleset")
+    assert f"dnat to [{six}]:8080" in listed
+    assert "dnat to 10.244.1.5:8080" in listed
+
+
+def test_a_thousand_services_and_one_endpoint_in_time(running: Running) -> None:
+    for number in range(1000):
+        name = f"web-{number}"
+        running.tracker.put_service(service(name, f"10.97.{number // 250}.{number % 250 + 1}"))
+        places = ((f"10.245.{number % 250}.{n + 1}", "linux-2") for n in range(5))
+        running.tracker.put_slice(endpoint_slice(name, *places))
+    start = time.perf_counter()
+    running.apply()
+    assert time.perf_counter() - start < 2
+    taken = []
+    for number in range(5):
+        running.tracker.put_slice(endpoint_slice(f"web-{number}", (f"10.246.0.{number + 1}", "linux-2")))
+        start = time.perf_counter()
+        running.apply()
+        taken.append(time.perf_counter() - start)
+    assert min(taken) < 0.05

@@ -1,0 +1,124 @@
+"""The incremental index says what the definition says, and tells every node that has a reason to look."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Any
+
+import pytest
+from tests.proxy.policy.objects import labels, namespace, pod, policy
+
+from transom.proxy.policy.index import PolicyIndex
+from transom.proxy.policy.rules import isolation, pod_of, policy_of
+
+
+def _random_policy(rng: random.Random) -> dict[str, Any]:
+    def selector() -> dict[str, Any]:
+        return rng.choice(({}, labels(app=rng.choice("xy")), {"matchExpressions": [{"key": "app", "operator": "Exists"}]}))
+
+    def peer() -> dict[str, Any]:
+        return rng.choice(
+            (
+                {"podSelector": selector()},
+                {"namespaceSelector": selector()},
+                {"podSelector": selector(), "namespaceSelector": selector()},
+                {"ipBlock": {"cidr": "192.0.2.0/24"}},
+            )
+        )
+
+    def rules(name: str) -> list[dict[str, Any]]:
+        return [
+            {name: [peer() for _ in range(rng.randint(0, 2))], "ports": rng.choice(([], [{"port": "http"}], [{"port": 80}]))}
+            for _ in range(rng.randint(0, 2))
+        ]
+
+    types = rng.choice((["Ingress"], ["Egress"], ["Ingress", "Egress"]))
+    return policy(
+        rng.choice("pqr"), selector(), inside=rng.choice("ab"), policyTypes=types, ingress=rules("from"), egress=rules("to")
+    )
+
+
+def _random_pod(rng: random.Random) -> dict[str, Any]:
+    name = rng.choice("klmno")
+    ports = rng.choice(((), (("http", rng.choice((80, 81)), "TCP"),)))
+    phase = rng.choice(("Running", "Running", "Running", "Failed"))
+    marks = rng.choice(({}, {"app": "x"}, {"app": "y"}))
+    number = rng.randint(1, 9)
+    return pod(name, f"10.0.0.{number}", marks, namespace=rng.choice("ab"), node=rng.choice("nm"), ports=ports, phase=phase)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_after_every_event_the_index_agrees_with_the_definition(seed: int) -> None:
+    rng = random.Random(seed)
+    index = PolicyIndex()
+    pods: dict[tuple[str, str], dict[str, Any]] = {}
+    policies: dict[tuple[str, str], dict[str, Any]] = {}
+    namespaces: dict[str, dict[str, str]] = {}
+    before: dict[str, Any] = {}
+    for _ in range(60):
+        versions = {node: index.version(node) for node in "nm"}
+        match rng.randrange(6):
+            case 0 | 1:
+                item = _random_pod(rng)
+                pods[item["metadata"]["namespace"], item["metadata"]["name"]] = item
+                index.put_pod(item)
+            case 2 if pods:
+                index.remove_pod(pods.pop(rng.choice(sorted(pods))))
+            case 3:
+                item = _random_policy(rng)
+                policies[item["metadata"]["namespace"], item["metadata"]["name"]] = item
+                index.put_policy(item)
+            case 4 if policies:
+                index.remove_policy(policies.pop(rng.choice(sorted(policies))))
+            case _:
+                name, marks = rng.choice("ab"), rng.choice(({}, {"app": "x"}, {"app": "y"}))
+                namespaces[name] = marks
+                index.put_namespace(namespace(name, **marks))
+        seen = [p for p in map(pod_of, pods.values()) if p is not None]
+        compiled = [policy_of(p) for p in policies.values()]
+        now: dict[str, Any] = {"n": {}, "m": {}}
+        for one in seen:
+            expected = isolation(one, compiled, seen, namespaces)
+            assert index.isolation(one.key) == expected
+            if expected.ingress is not None or expected.egress is not None:
+                now[one.node][one.key] = (one.addresses, expected)
+        for node in "nm":
+            assert {p.key for p in index.pods_on(node)} == {p.key for p in seen if p.node == node}
+            if before and before[node] != now[node]:
+                assert index.version(node) != versions[node], "a change that the node would not look at"
+        before = now
+
+
+def test_only_nodes_with_concerned_pods_are_told() -> None:
+    index = PolicyIndex()
+    told: list[frozenset[str]] = []
+    index.listeners.append(told.append)
+    for n in range(20):
+        index.put_pod(pod(f"p-{n}", f"10.0.0.{n + 1}", {"app": "x" if n < 2 else "y"}, node=f"node-{n}"))
+    assert told == []
+    index.put_policy(policy(selector=labels(app="x"), ingress=[{"from": [{"podSelector": labels(app="z")}]}]))
+    assert told == [{"node-0", "node-1"}]
+    index.put_pod(pod("p-9", "10.0.0.10", {"app": "y", "other": "1"}, node="node-9"))
+    assert len(told) == 1, "a label that nobody asks for"
+    index.put_pod(pod("p-9", "10.0.0.10", {"app": "z"}, node="node-9"))
+    assert told[1:] == [{"node-0", "node-1"}]
+    index.put_policy(policy(selector={"matchExpressions": [{"key": "a", "operator": "?"}]}))
+    assert index.isolation(("a", "p-0")).ingress is None, "a policy that cannot be read is not enforced"
+
+
+def test_ten_thousand_pods_and_a_hundred_policies() -> None:
+    index = PolicyIndex()
+    for n in range(100):
+        index.put_policy(
+            policy(f"p-{n}", labels(app=f"app-{n}"), inside=f"ns-{n}", ingress=[{"from": [{"podSelector": {}}]}])
+        )
+    objects = [
+        pod(f"p-{n}", f"10.0.{n >> 8}.{n & 255}", {"app": f"app-{n % 100}"}, namespace=f"ns-{n % 100}", node=f"n-{n % 1000}")
+        for n in range(10_000)
+    ]
+    start = time.perf_counter()
+    for item in objects:
+        index.put_pod(item)
+    assert (time.perf_counter() - start) / len(objects) < 100e-6
+    assert len(index.isolation(("ns-7", "p-7")).ingress[0].peers) == 100  # type: ignore[arg-type, index]
