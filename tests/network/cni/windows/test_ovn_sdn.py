@@ -33,8 +33,10 @@ def test_a_pod_of_ovn_needs_no_ipam(make_node: MakeNode) -> None:
     }
     assert node.endpoint("default_web-0")["MacAddress"] == "0a-58-0a-f4-03-03"
     assert node.add(OVN, "web", "container:sandbox1", **POD) == result
-    other = node.add(OVN, "sandbox2", namespace(node), K8S_POD_NAMESPACE="default", K8S_POD_NAME="web-1")
-    assert other["ips"][0]["address"] == "10.244.3.4/24"
+    inside, second = namespace(node), {**POD, "K8S_POD_NAME": "web-1"}
+    other = node.add(OVN, "sandbox2", inside.lower(), **second)
+    assert other["ips"][0]["address"] == "10.244.3.4/24" and node.add(OVN, "sandbox2", inside, **second) == other
+    assert node.hns.attachment(node.endpoint("default_web-1")["ID"]) == ("namespace", inside)
     node.delete(OVN, **POD)
     node.delete(OVN, **POD)
     assert not node.hns.list("endpoint", Name="default_web-0")

@@ -64,8 +64,10 @@ def _add(call: Call, hns: Hns, name: str) -> Result:
                 "DNSServerList": ",".join(value(dns, "nameservers", [])), "DNSSuffix": ",".join(value(dns, "search", [])),
             })  # fmt: skip
         try:
-            if call.netns in hns.namespaces:
-                shim.join_namespace(hns, call.netns, endpoint["ID"])
+            inside = call.netns.upper()
+            if inside in hns.namespaces:
+                if hns.attachment(endpoint["ID"]) != ("namespace", inside):
+                    shim.join_namespace(hns, inside, endpoint["ID"])
             else:
                 shim.hot_attach(hns, call.container_id, endpoint["ID"])
         except Failed:
