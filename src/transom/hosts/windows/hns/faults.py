@@ -28,8 +28,8 @@ class Faults:
                 del self.queued[at]
                 raise HnsError(code, text)
         if self.refuse_deletes and call.startswith("Delete"):
-            code = next((c for c, known in TEXTS.items() if known == self.refuse_deletes), UNSPECIFIED)
-            raise HnsError(code, "" if code in TEXTS else self.refuse_deletes)
+            known = next((code for code, text in TEXTS.items() if text == self.refuse_deletes), 0)
+            raise HnsError(known) if known else HnsError(UNSPECIFIED, self.refuse_deletes)
 
     def switch(self, name: str, on: bool) -> None:
         """For those who only know names. KeyError if it is none of SWITCHES."""
