@@ -28,6 +28,7 @@ VERBS = {
     "controller-manager": "run the controllers alone, against any API server",
     "scheduler": "run the scheduler alone, against any API server",
     "dns": "answer the names of a cluster's services on a port of this machine",
+    "proxy": "run kube-proxy alone, against any API server",
     "explain-schedule": "say why a pod goes to a node, or to none",
     "lint": "say what manifests will do on Windows nodes",
     "explain": "tell what is known of a limit of Windows",

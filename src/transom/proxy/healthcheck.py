@@ -11,14 +11,14 @@ import logging
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, Protocol
 
 import orjson
 
 from transom.http.messages import Handler, Request, Response
 from transom.http.server import HttpServer
 from transom.kit.clock import Clock
-from transom.network.api import Dataplane
+from transom.network.api import Accept
 from transom.proxy.tracker import ServiceName
 
 log = logging.getLogger("transom.proxy")
@@ -28,7 +28,13 @@ _JSON: Final = [(b"Content-Type", b"application/json"), (b"X-Content-Type-Option
 _TEXT: Final = [(b"Content-Type", b"text/plain; charset=utf-8"), (b"X-Content-Type-Options", b"nosniff")]
 
 
-def serve(dataplane: Dataplane, addresses: Sequence[str], port: int, handler: Handler) -> Callable[[], None]:
+class Listens(Protocol):
+    """As much of a data plane as this needs."""
+
+    def listen(self, address: str, port: int, accept: Accept) -> Callable[[], None]: ...
+
+
+def serve(dataplane: Listens, addresses: Sequence[str], port: int, handler: Handler) -> Callable[[], None]:
     """An HTTP server at addresses of the data plane; the answer ends it. Raises OSError where somebody listens already."""
     server = HttpServer(handler, None)
     tasks: set[asyncio.Task[None]] = set()
@@ -64,7 +70,7 @@ class ServiceHealth:
     """One server for each service of type LoadBalancer with the local traffic policy, on its health check port."""
 
     def __init__(
-        self, node_name: str, dataplane: Dataplane, addresses: Callable[[], Sequence[str]],
+        self, node_name: str, dataplane: Listens, addresses: Callable[[], Sequence[str]],
         event: Callable[[ServiceName, str], None] | None = None,
     ) -> None:  # fmt: skip
         self._node = node_name

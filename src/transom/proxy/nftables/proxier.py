@@ -34,7 +34,8 @@ from transom.network.nft import (
 )
 from transom.network.stacks import Stack
 from transom.proxy.nftables import names
-from transom.proxy.nftables.rules import Key, Part, Place, part_of
+from transom.proxy.nftables.rules import Key, Part, Place
+from transom.proxy.nftables.shared import shared_parts
 from transom.proxy.nftables.stale import Known, StaleFlow, stale_flows
 from transom.proxy.tracker import PortName, Tracker, of_family
 
@@ -43,6 +44,7 @@ _SERVICE: tuple[Field, ...] = ("daddr", "l4proto", "dport")
 _NODE_PORT: tuple[Field, ...] = ("l4proto", "dport")
 _EVERY_ADDRESS = ("0.0.0.0/0", "::/0")
 _REMEMBERED_FLOWS = 4096
+_NOTHING = Part()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,7 @@ class NftablesProxier:
         self.options = options or Options()
         self.stale_udp: deque[StaleFlow] = deque(maxlen=_REMEMBERED_FLOWS)
         """What the connection tracker should forget; whoever has one takes it from here after a sync."""
+        self._parts = shared_parts(tracker)
         self._cursor = -1
         self._addresses: tuple[str, ...] = ()
         self._families: dict[Family, _FamilyTable] = {}
@@ -109,12 +112,14 @@ class NftablesProxier:
         before = self._known.get(name, (None, ()))
         if service is None:
             self._known.pop(name, None)
+            self._parts.forget(name)
         else:
             self._known[name] = (service, endpoints)
         if service is not None and service.cluster_ip(ipv6=True):
             yield from self._prepare("ip6")
         for family, state in self._families.items():
-            if state.replace(name, part_of(name, service, endpoints, state.place) if service is not None else Part()):
+            part = self._parts.part(name, service, endpoints, state.place) if service is not None else _NOTHING
+            if state.replace(name, part):
                 yield family
             self.stale_udp.extend(stale_flows(before, (service, endpoints), family == "ip6"))
 
@@ -173,8 +178,8 @@ class _FamilyTable:
         if before is None:
             if not (part.elements or part.members):
                 return False
-            before = Part()
-        elif before == part:
+            before = _NOTHING
+        elif before is part or before == part:
             return False
         table = self.table
         for chain in before.chains.keys() - part.chains.keys():
@@ -182,10 +187,10 @@ class _FamilyTable:
         for chain, content in part.chains.items():
             if before.chains.get(chain) != content:
                 table.chains[chain] = content
-        for affinity in before.sets.keys() - part.sets.keys():
+        for affinity in before.affinities - part.affinities:
             del table.sets[affinity]
-        for affinity in part.sets.keys() - before.sets.keys():
-            table.sets[affinity] = part.sets[affinity]
+        for affinity in part.affinities - before.affinities:
+            table.sets[affinity] = Set(("saddr",), dynamic=True)
         for claim in before.elements.keys() - part.elements.keys():
             self._release(name, claim)
         for claim, verdict in part.elements.items():

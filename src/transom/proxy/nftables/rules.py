@@ -19,7 +19,6 @@ from transom.network.nft import (
     Match,
     Remember,
     Rule,
-    Set,
     SetMark,
     Spread,
     Statement,
@@ -48,7 +47,7 @@ class Part:
     """What one port of a service brings into the table. Elements and members may be wanted by another service too."""
 
     chains: dict[str, Chain] = field(default_factory=dict)
-    sets: dict[str, Set] = field(default_factory=dict)
+    affinities: set[str] = field(default_factory=set)  # dynamic sets of clients' addresses
     elements: dict[tuple[str, Key], Goto | Verdict] = field(default_factory=dict)  # map and key -> verdict
     members: set[tuple[str, Key]] = field(default_factory=set)  # set and key
 
@@ -134,7 +133,7 @@ def _add_endpoint(part: Part, name: PortName, service: ServicePort, endpoint: En
     end = names.endpoint(name, endpoint)
     statements: tuple[Statement, ...] = (Dnat(endpoint.address, endpoint.port),)
     if service.affinity == "ClientIP":
-        part.sets[f"affinity-{end}"] = Set(("saddr",), dynamic=True)
+        part.affinities.add(f"affinity-{end}")
         statements = (Remember(f"affinity-{end}", ("saddr",), service.affinity_seconds), *statements)
     part.chains[f"endpoint-{end}"] = Chain(
         [
