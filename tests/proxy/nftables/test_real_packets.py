@@ -182,9 +182,10 @@ def test_a_thousand_services_and_one_endpoint_in_time(running: Running) -> None:
     running.apply()
     assert time.perf_counter() - start < 2
     taken = []
-    for number in range(5):
-        running.tracker.put_slice(endpoint_slice(f"web-{number}", (f"10.246.0.{number + 1}", "linux-2")))
+    for number in range(10):  # the machine may be busy with something else: the best of them
+        places = ((f"10.245.{number}.{n + 1}", "linux-2") for n in range(4))
+        running.tracker.put_slice(endpoint_slice(f"web-{number}", *places))
         start = time.perf_counter()
         running.apply()
         taken.append(time.perf_counter() - start)
-    assert min(taken) < 0.05
+    assert min(taken) < 0.05, taken
