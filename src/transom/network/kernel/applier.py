@@ -7,6 +7,7 @@ is reported, and tried again the next time the plan of that namespace is looked 
 from __future__ import annotations
 
 import errno
+import itertools
 import threading
 from collections.abc import Iterable, Mapping
 
@@ -42,6 +43,7 @@ class Applier:
         self._plans: dict[str, Plan] = {}
         self._made: dict[str, Made] = {}
         self._lock = threading.Lock()
+        self._numbers = itertools.count(2)
         self.problems: list[str] = []  # of the last time
 
     def namespace(self, stack: str, visitor: Visitor) -> Namespace:
@@ -49,7 +51,7 @@ class Applier:
         with self._lock:
             made = self._made.get(stack)
             if made is None:
-                made = self._made[stack] = Made(visitor.create())
+                made = self._made[stack] = Made(visitor.create(), self._numbers)
                 for path, value in _SYSCTLS.items():
                     _write(path, value)
                 netlink.send([netlink.set_up(1, "lo")])

@@ -6,7 +6,7 @@ Devices are there already, with their indexes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from transom.network import nft
@@ -24,8 +24,8 @@ class Made:
     """What a namespace contains now."""
 
     namespace: Namespace
+    numbers: Iterator[int]  # for indexes, the same for all namespaces
     indexes: dict[str, int] = field(default_factory=lambda: {"lo": 1})
-    next_index: int = 2
     devices: dict[str, Device] = field(default_factory=dict)
     fresh: set[str] = field(default_factory=set)  # made, and not yet set up
     addresses: set[tuple[str, str]] = field(default_factory=set)
@@ -52,9 +52,9 @@ def nothing() -> None:
 
 
 def take(made: Made, name: str, device: Device) -> int:
-    """An index for a device that is about to be made."""
-    index = made.indexes[name] = made.next_index
-    made.next_index += 1
+    """An index for a device that is about to be made. No other namespace has it: the kernel hurries with the state of a link
+    whose other end has another index, and takes up to a second for others."""
+    index = made.indexes[name] = next(made.numbers)
     made.devices[name] = device._replace(master="", hairpin=False)
     made.fresh.add(name)
     return index

@@ -63,21 +63,26 @@ class KernelDataplane:
     # ---- the seam ------------------------------------------------------------------------------------------------
 
     async def connect(self, address: str, port: int, source: str = "") -> socket.socket:
-        client = await self._client(socket.SOCK_STREAM, address, source)
+        client = await self._client(sockets.STREAM, address, source)
         return await sockets.connect(client, address, port, self._clock, self._patience)
 
     async def ask(
         self, address: str, port: int, payload: bytes, source: str = "", timeout: float = 5.0  # noqa: ASYNC109
     ) -> bytes:  # fmt: skip
-        client = await self._client(socket.SOCK_DGRAM, address, source)
+        client = await self._client(sockets.DATAGRAM, address, source)
         return await sockets.ask(client, address, port, payload, self._clock, timeout)
 
+    async def echo(self, address: str, source: str = "", patience: float = 1.0) -> bool:
+        """One ICMP echo request; whether it was answered."""
+        client = await self._client(sockets.PING, address, source)
+        return await sockets.echo(client, address, self._clock, patience)
+
     def listen(self, address: str, port: int, accept: Accept) -> Callable[[], None]:
-        server = self._server(socket.SOCK_STREAM, address, port)
+        server = self._server(sockets.STREAM, address, port)
         return self._closing(sockets.take_connections(asyncio.get_running_loop(), server, accept))
 
     def answer(self, address: str, port: int, respond: Respond) -> Callable[[], None]:
-        server = self._server(socket.SOCK_DGRAM, address, port)
+        server = self._server(sockets.DATAGRAM, address, port)
         return self._closing(sockets.take_datagrams(asyncio.get_running_loop(), server, respond))
 
     async def settled(self) -> None:
@@ -112,10 +117,10 @@ class KernelDataplane:
 
     # ---- sockets -------------------------------------------------------------------------------------------------
 
-    async def _client(self, kind: socket.SocketKind, destination: str, source: str) -> socket.socket:
+    async def _client(self, kind: sockets.Kind, destination: str, source: str) -> socket.socket:
         stack = self._asker(source)
         await self._caught_up()
-        bound = source if source and ":" in source == ":" in destination else ""
+        bound = source if source and (":" in source) == (":" in destination) else ""
         with sockets.translated():
             return await asyncio.wrap_future(
                 self._doorman.submit(partial(self._made_inside, stack.name, sockets.make_client, kind, destination, bound))
@@ -130,7 +135,7 @@ class KernelDataplane:
             raise OSError(errno.EHOSTUNREACH, os.strerror(errno.EHOSTUNREACH))
         return found
 
-    def _server(self, kind: socket.SocketKind, address: str, port: int) -> socket.socket:
+    def _server(self, kind: sockets.Kind, address: str, port: int) -> socket.socket:
         stack = self._fabric.owner(address)
         if stack is None:
             raise OSError(errno.EADDRNOTAVAIL, os.strerror(errno.EADDRNOTAVAIL))

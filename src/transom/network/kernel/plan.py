@@ -68,7 +68,7 @@ def base(stack: Stack) -> Plan:
     for address, (mac, link_name) in stack.neighbours.items():
         plan.neighbours[names.device(link_name), address] = mac
     for path in FORWARDING:
-        plan.sysctls[path] = "1" if stack.forwarding else "0"
+        plan.sysctls[path] = "1" if stack.forwarding or stack.role == "external" else "0"  # outside is the nodes' router
     plan.tables = dict(stack.tables)
     return plan
 

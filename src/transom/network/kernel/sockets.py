@@ -10,25 +10,42 @@ import contextlib
 import errno
 import os
 import socket
+import struct
 from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Literal
 
 from transom.kit.clock import Clock
 from transom.network.api import Accept, Respond
 
 _IP_FREEBIND, _IPV6_FREEBIND, _IP_BIND_ADDRESS_NO_PORT = 15, 78, 24
 _BACKLOG = 512
+_ECHO = {socket.AF_INET: (socket.IPPROTO_ICMP, 8, 0), socket.AF_INET6: (socket.IPPROTO_ICMPV6, 128, 129)}
 _AT_ONCE = 64  # connections taken before others have their turn
 _LARGEST = 65535
+
+
+Kind = Literal["stream", "datagram", "ping"]
+STREAM: Kind = "stream"
+DATAGRAM: Kind = "datagram"
+PING: Kind = "ping"
+
+
+def _make(kind: Kind, address: str) -> socket.socket:
+    mine = family(address)
+    form = socket.SOCK_STREAM if kind == STREAM else socket.SOCK_DGRAM
+    protocol = _ECHO[mine][0] if kind == PING else 0
+    return socket.socket(mine, form | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC, protocol)
 
 
 def family(address: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in address else socket.AF_INET
 
 
-def make_client(kind: socket.SocketKind, destination: str, source: str) -> socket.socket:
-    made = socket.socket(family(destination), kind | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+def make_client(kind: Kind, destination: str, source: str) -> socket.socket:
+    made = _make(kind, destination)
     try:
         if source:
+            # The kernel then looks for a free port among those of this destination only.
             made.setsockopt(socket.IPPROTO_IP, _IP_BIND_ADDRESS_NO_PORT, 1)
             made.bind((source, 0))
     except OSError:
@@ -37,18 +54,18 @@ def make_client(kind: socket.SocketKind, destination: str, source: str) -> socke
     return made
 
 
-def make_server(kind: socket.SocketKind, address: str, port: int) -> socket.socket:
+def make_server(kind: Kind, address: str, port: int) -> socket.socket:
     """The address may come later: what was asked for is on its way to the kernel."""
-    made = socket.socket(family(address), kind | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
+    made = _make(kind, address)
     try:
         if ":" in address:
             made.setsockopt(socket.IPPROTO_IPV6, _IPV6_FREEBIND, 1)
         else:
             made.setsockopt(socket.IPPROTO_IP, _IP_FREEBIND, 1)
-        if kind == socket.SOCK_STREAM:
+        if kind == STREAM:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind((address, port))
-        if kind == socket.SOCK_STREAM:
+        if kind == STREAM:
             made.listen(_BACKLOG)
     except OSError:
         made.close()
@@ -100,6 +117,19 @@ async def ask(
             client.connect((address, port))
             await loop.sock_sendall(client, payload)
             return await loop.sock_recv(client, _LARGEST)
+
+
+async def echo(client: socket.socket, address: str, clock: Clock, patience: float) -> bool:
+    loop = asyncio.get_running_loop()
+    _, request, reply = _ECHO[family(address)]
+    try:
+        with client:
+            async with within(clock, patience):
+                client.connect((address, 0))
+                await loop.sock_sendall(client, struct.pack("!BBHHH", request, 0, 0, 0, 1) + b"transom")
+                return (await loop.sock_recv(client, _LARGEST))[0] == reply
+    except OSError:
+        return False
 
 
 def take_connections(loop: asyncio.AbstractEventLoop, server: socket.socket, accept: Accept) -> Callable[[], None]:

@@ -150,6 +150,9 @@ def _balanced(
             sets[f"{chain}-by"] = Set(("saddr",), dynamic=True)
             first.append(Rule((Goto(chain),), (Match("saddr", named=f"{chain}-by"),), "the backend this source had before"))
             rules.append(Rule((nft.Remember(f"{chain}-by", ("saddr",), _LONGEST),)))
+        if preserve and backend.remote:
+            chains[chain] = Chain([*rules, Rule((DROP,), comment="on another node, and the destination would stay")])
+            continue
         to = Dnat(address, 0 if preserve else mapping["InternalPort"])
         rules += _to_itself(backend, devices.get(backend.id, ""), to, mark, dsr=dsr)
         remote = not dsr and not preserve and backend.remote

@@ -17,6 +17,7 @@ from transom.network.walking.addresses import family, within
 from transom.network.walking.switch import Net, Switch
 
 _DEFAULTS = {4: "0.0.0.0/0", 6: "::/0"}
+_ROUTED = ("Overlay", "Transparent")  # to whose ports a node needs a way of its own
 
 
 class Compiler:
@@ -110,13 +111,16 @@ class Compiler:
 
     def _host_source(self, net: Net, address: str) -> str:
         """What the node's own packets to a port leave with; empty where it has no way to it."""
-        if net.type == "Overlay":
-            return self._address(family(address)) if net.host_route and net.contains(address) else ""
+        version = family(address)
+        if net.type in _ROUTED and net.contains(address) and (net.host_route or net.type == "Transparent"):
+            return self._address(version)
         route = self._stack.route(address)
         link = self._stack.links.get(route.link) if route is not None else None
-        if route is None or link is None or link.kind != "vnic":
+        if route is None or link is None:
             return ""
-        return route.source or next((str(a.ip) for a in link.addresses if a.version == family(address)), "")
+        if link.kind == "ethernet" and (route.via or net.type not in vfp.BRIDGED):
+            return ""
+        return route.source or next((str(a.ip) for a in link.addresses if a.version == version), "")
 
     def _tunnel(self, wanted: Plan, net: Net) -> str:
         name = names.hashed("x", net.id)
