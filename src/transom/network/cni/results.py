@@ -23,28 +23,27 @@ def family(address: str) -> str:
 def to_current(result: Result, version: str = "") -> Result:
     """From the form of a version, the one that the result itself names unless told. Shares its parts with the original."""
     version = version or result.get("cniVersion") or "0.1.0"
-    if version in _LISTS:
-        return result if result.get("cniVersion") == CURRENT else _lists(result, CURRENT)
-    if version == "1.0.0":
-        newer = _lists(result, CURRENT)
-        if result.get("ips"):
-            newer["ips"] = [{"version": family(ip["address"]), **ip} for ip in result["ips"]]
+    if version in _LISTS or version == "1.0.0":
+        newer = result if result.get("cniVersion") == CURRENT else _lists(result, CURRENT)
+        ips = result.get("ips") or ()
+        if any("version" not in ip for ip in ips):  # 1.0.0, and programs that write its form whatever they are asked for
+            newer = {**newer, "ips": [{"version": family(ip["address"]), **ip} for ip in ips]}
         return newer
     if version not in _SINGLE:
         raise CniError(DECODING_FAILURE, f'unsupported CNI result version "{version}"')
-    ips: list[dict[str, Any]] = []
+    found: list[dict[str, Any]] = []
     routes: list[dict[str, Any]] = []
     for key, number in (("ip4", "4"), ("ip6", "6")):
         single = result.get(key)
         if single is None:
             continue
-        ips.append({"version": number, "address": single["ip"]})
+        found.append({"version": number, "address": single["ip"]})
         if single.get("gateway"):
-            ips[-1]["gateway"] = single["gateway"]
+            found[-1]["gateway"] = single["gateway"]
         routes += single.get("routes") or ()
     newer = {"cniVersion": CURRENT}
-    if ips:
-        newer["ips"] = ips
+    if found:
+        newer["ips"] = found
     if routes:
         newer["routes"] = routes
     newer["dns"] = result.get("dns") or {}
