@@ -53,7 +53,7 @@ def test_single_configurations_that_cannot_be_read(data: bytes, text: str) -> No
 
 def test_a_single_configuration_is_a_list_of_one() -> None:
     network = parse_single(b'{"name":"n","cniVersion":"0.3.0","type":"bridge","capabilities":{"dns":true,"other":false}}')
-    assert (network.name, network.version, network.capabilities) == ("n", "0.3.0", {"dns"})
+    assert (network.name, network.version, network.capabilities) == ("n", "0.3.0", frozenset({"dns"}))
     assert [plugin.type for plugin in network.plugins] == ["bridge"]
 
 

@@ -39,6 +39,7 @@ async def test_a_linux_sandbox_has_a_veth_on_the_bridge_and_goes_without_a_trace
     assert pods.ready() == ""
     assert await pods.add(sandbox("s1")) == ["10.244.1.2"]
     assert await pods.add(sandbox("s2")) == ["10.244.1.3"]
+    assert await pods.add(sandbox("s1")) == ["10.244.1.2"]
     stack = cluster.fabric.owner("10.244.1.2")
     assert (stack.name, stack.sandbox, stack.node, stack.role) == ("n1/s1", "s1", "n1", "sandbox")
     assert stack.route("10.244.7.7").via == "10.244.1.1"

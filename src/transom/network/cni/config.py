@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from transom.machinery import gojson
-from transom.network.cni.paths import join, reason
+from transom.network.cni.paths import reason
 
 if TYPE_CHECKING:
     from transom.hosts.api import Files
@@ -68,35 +68,37 @@ def build(plugin: PluginConfig, network: NetworkList, previous: Mapping[str, Any
 # ---- files -----------------------------------------------------------------------------------------------------------
 
 
-def found(files: Files, directory: str) -> list[str]:
-    """Names of configuration files in lexical order."""
+def read(files: Files, directory: str) -> list[tuple[str, bytes | OSError]]:
+    """The configuration files in lexical order, with what is in them or why that cannot be read."""
     try:
-        names = files.listdir(directory)
+        names = [name for name in files.listdir(directory) if name.endswith(EXTENSIONS)]
     except FileNotFoundError:
         return []
-    os = "windows" if "\\" in directory else "linux"
-    found = [name for name in names if name.endswith(EXTENSIONS)]
-    found.sort()
-    return [name for name in found if files.stat(join(os, directory, name)).kind != "directory"]
+    names.sort()
+    prefix = directory + ("\\" if "\\" in directory else "/")
+    found: list[tuple[str, bytes | OSError]] = []
+    for name in names:
+        try:
+            found.append((prefix + name, files.read(prefix + name)))
+        except OSError as error:
+            if files.stat(prefix + name).kind != "directory":
+                found.append((prefix + name, error))
+    return found
 
 
 def load(files: Files, directory: str, validate: Callable[[NetworkList], str] | None = None) -> NetworkList:
     """The node's network. With `validate` (which answers what is wrong) as dockershim does it: files that are no good are
     passed over; without, as containerd does it: the first file must be good."""
-    names = found(files, directory)
-    if not names:
+    found = read(files, directory)
+    if not found:
         kind = "networks" if validate is not None else "network config"
         tail = "" if validate is not None else ": cni plugin not initialized"
         raise ConfigError(f"no {kind} found in {directory}{tail}")
-    os = "windows" if "\\" in directory else "linux"
-    for name in names:
-        path = join(os, directory, name)
-        listed = name.endswith(".conflist")
+    for path, data in found:
+        listed = path.endswith(".conflist")
         try:
-            try:
-                data = files.read(path)
-            except OSError as error:
-                raise ConfigError(f"error reading {path}: open {path}: {reason(error)}") from error
+            if isinstance(data, OSError):
+                raise ConfigError(f"error reading {path}: open {path}: {reason(data)}")
             network = (parse_list if listed else parse_single)(data)
         except ConfigError as error:
             if validate is None:

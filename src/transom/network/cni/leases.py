@@ -100,6 +100,11 @@ class Leases:
         if agent is not None:
             agent.sync()
 
+    def sync(self) -> None:
+        """Brings all nodes up to date, for data planes that do not look."""
+        for agent in tuple(self.agents.values()):
+            agent.sync()
+
     def _step(self, before: Lease | None, after: Lease | None) -> None:
         self.steps.append((before, after))
         for listener in self.listeners:

@@ -18,7 +18,6 @@ from transom.network import winhost
 from transom.network.api import NetworkFailure, SandboxNetwork
 from transom.network.cni import config, results
 from transom.network.cni.config import ConfigError, NetworkList
-from transom.network.cni.paths import join
 from transom.network.cni.plugin import CniError, Machine, Result
 from transom.network.cni.plugins import Table, table
 from transom.network.cni.runner import Execute, Runner, Runtime, in_process
@@ -82,8 +81,7 @@ class CniPodNetwork:
         """What the files say now, or why there is no network."""
         files = self.machine.files
         try:
-            names = config.found(files, self.directory)
-            state = [(name, files.read(join(self.machine.os, self.directory, name))) for name in names]
+            state = config.read(files, self.directory)
         except OSError as error:
             return str(error.strerror)
         if state != self._seen[0]:
@@ -114,6 +112,9 @@ class CniPodNetwork:
         problem = self._problem(network)
         if problem or isinstance(network, str):
             raise NetworkFailure(problem)
+        there = self.stack(sandbox.sandbox)
+        if there is not None:
+            return there.addresses()
         capabilities = self._capabilities(sandbox)
         self._open_ports(sandbox)
         try:

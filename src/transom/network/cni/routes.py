@@ -1,0 +1,40 @@
+"""Routes to the pods of other nodes where no agent of a network solution sets them: as a cloud's route table would.
+
+Needed with win-bridge, azure-vnet and ovn-kubernetes, whose plugins know their own node only.
+"""
+
+from __future__ import annotations
+
+from transom.network import winhost
+from transom.network.cni.leases import Lease, Leases
+from transom.network.stacks import Stack
+
+
+class RouteAgent:
+    """Lazy, like flanneld: `Leases.look` has it bring its node up to date."""
+
+    def __init__(self, node: str, stack: Stack, leases: Leases) -> None:
+        self._node = node
+        self._stack = stack
+        self._leases = leases
+        self._known: dict[str, Lease] = {}
+        self._at = -1
+        leases.agents[node] = self
+
+    def stop(self) -> None:
+        if self._leases.agents.get(self._node) is self:
+            del self._leases.agents[self._node]
+
+    def sync(self) -> None:
+        if self._at == len(self._leases.steps):
+            return
+        self._at = len(self._leases.steps)
+        wanted = {node: lease for node, lease in self._leases.by_node.items() if node != self._node and lease.subnet}
+        link = winhost.management_link(self._stack)
+        for node, lease in self._known.items():
+            if wanted.get(node) != lease:
+                self._stack.delete_route(lease.subnet)
+        for node, lease in wanted.items():
+            if self._known.get(node) != lease:
+                self._stack.replace_route(lease.subnet, link, lease.public_ip)
+        self._known = wanted
