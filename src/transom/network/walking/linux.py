@@ -55,7 +55,7 @@ class _Filter:
                 _tell(trip, stack, point, passage, self.reply)
             return None
         because = passage.notes[-1] if passage.notes else "a firewall rule"
-        trip.facts["rule"] = because
+        trip.facts["rule"] = {"node": stack.name, "table": passage.table, "comment": because}
         done = "rejected" if decision == "reject" else "dropped"
         trip.hop(stack, "nftables", f"{done} {_HOOKS[point]}: {because}", self.packet)
         if decision == "reject":

@@ -42,6 +42,7 @@ class Passage:
     masquerade: Callable[[str, str], str]  # link, destination -> the address to leave with
     dynamic: Dynamic
     rng: random.Random
+    table: str = ""  # whose rule has ended it
     translated: bool = False  # a rule has decided, be it that all stays
     notes: list[str] = field(default_factory=list)  # what happened, for people
 
@@ -115,6 +116,7 @@ class Firewall:
         found = self._chain(passage, base.key, base.table, base.chain, 0)
         if found in (None, "return"):
             if base.hook.policy == "drop":
+                passage.table = base.table.name
                 passage.notes.append(f"the policy of chain {base.table.name}/{base.name} is drop")
                 return "drop"
             return "accept"
@@ -171,6 +173,7 @@ class Firewall:
                 if statement.what == "continue":
                     continue
                 if statement.what == "drop":
+                    passage.table = table.name
                     passage.notes.append(rule.comment or f"a rule of {table.name} drops it")
                 return statement.what
             if kind is nft.Jump:
@@ -182,6 +185,7 @@ class Firewall:
                 assert isinstance(statement, nft.Goto)
                 return self._chain(passage, key, table, table.chains[statement.chain], depth + 1) or "return"
             elif kind is nft.Reject:
+                passage.table = table.name
                 passage.notes.append(rule.comment or f"a rule of {table.name} rejects it")
                 return "reject"
             elif kind is nft.SetMark:
@@ -224,7 +228,7 @@ class Firewall:
             version, value = number(text)
             return any(version == v and low <= value <= high for v, low, high in _prefixes(match.value))
         if match.field in ("sport", "dport"):
-            return any(low <= int(text) <= high for low, high in _ports(match.value))
+            return passage.packet.protocol != "icmp" and any(low <= int(text) <= high for low, high in _ports(match.value))
         if match.field == "mark":
             return any(passage.packet.mark & mask == value for value, mask in _marks(match.value))
         if match.field in ("iifname", "oifname"):

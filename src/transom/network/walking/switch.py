@@ -199,6 +199,7 @@ class Switch:
                 and (not acl.protocols or number in acl.protocols)
                 and _among(net, local, acl.local)
                 and _among(net, remote, acl.remote)
+                and (not (acl.local_ports or acl.remote_ports) or packet.protocol != "icmp")
                 and _ported(local_port, acl.local_ports)
                 and _ported(remote_port, acl.remote_ports)
             ):

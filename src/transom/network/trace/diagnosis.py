@@ -1,0 +1,409 @@
+"""From how a walk ended to what is known of it: the limit of Windows that explains it, and what to do.
+
+A table of rules, each a function that looks at one case and says what it recognises; the first that does is right. Texts and
+remedies of limits are those of the registry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from transom.machinery.selectors import from_object
+from transom.network.api import DnsConfig
+from transom.network.packets import Packet, Walk
+from transom.network.resolver import Os, limit, steps
+from transom.network.stacks import Stack
+from transom.network.trace.inventory import Inventory, Object
+from transom.network.trace.places import Place, cluster_ips, outside_addresses
+from transom.network.trace.report import Report
+from transom.network.walking.addresses import within
+from transom.network.walking.switch import Net
+from transom.network.walking.trip import World
+from transom.windows.limits import LIMITS
+from transom.windows.match import holds
+
+_MOST_BACKENDS: Final = 64
+_AFFINITY_BUILD: Final = 19551
+
+
+@dataclass(slots=True)
+class Case:
+    world: World
+    inventory: Inventory
+    start: Place
+    end: Place
+    packet: Packet  # as it was sent
+    walk: Walk
+
+    @property
+    def origin(self) -> Stack:
+        assert self.start.stack is not None
+        return self.start.stack
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        return self.walk.facts
+
+    @property
+    def from_windows_pod(self) -> bool:
+        return self.origin.role == "sandbox" and self.origin.os == "windows"
+
+    @property
+    def from_windows_node(self) -> bool:
+        return self.origin.role == "node" and self.origin.os == "windows"
+
+    def net(self, node: str) -> Net | None:
+        stack = self.world.fabric.stacks.get(node)
+        switch = self.world.switch(stack) if stack is not None else None
+        return next(iter(switch.nets()), None) if switch is not None else None
+
+    def owner(self) -> Stack | None:
+        """Who has the address that was asked for."""
+        return self.world.fabric.owner(self.packet.destination)
+
+
+class Finding(NamedTuple):
+    limit: str = ""  # id
+    explanation: str = ""  # instead of the walk's own
+    remedy: str = ""  # instead of the limit's
+
+
+Rule = Callable[[Case], Finding | None]
+
+
+def explain(report: Report, case: Case) -> None:
+    if case.walk.outcome == "delivered":
+        report.notes = list(_notes(case))
+        return
+    for rule in _RULES:
+        found = rule(case)
+        if found is not None:
+            _apply(report, found)
+            return
+
+
+def _apply(report: Report, found: Finding) -> None:
+    if found.explanation:
+        report.explanation = found.explanation
+    report.remedy = found.remedy
+    if found.limit:
+        record = LIMITS[found.limit]
+        report.limit, report.title = record.id, record.title
+        report.remedy = found.remedy or record.remedy
+
+
+async def explain_name(report: Report, inventory: Inventory, name: str, dns: DnsConfig, os: Os) -> None:
+    """A name that a Linux pod with the same settings would find is not found because this one is Windows'."""
+    known = limit(name, dns, os)
+    if not known:
+        report.remedy = "Check the name, and its namespace."
+        return
+    for step in steps(name, dns, "linux"):
+        if (await inventory.lookup(step.name)).addresses:
+            _apply(report, Finding(known, remedy=f"{LIMITS[known].remedy} Here: {step.name}"))
+            return
+    report.remedy = "Check the name, and its namespace."
+
+
+# ---- services ------------------------------------------------------------------------------------------------------------
+
+
+class _Asked(NamedTuple):
+    """The service that an address and port belong to."""
+
+    service: Object
+    port: Mapping[str, Any]
+    node: Stack | None  # whose NodePort it is; None for an address of the service
+
+    @property
+    def name(self) -> str:
+        return f"{self.service['metadata']['namespace']}/{self.service['metadata']['name']}"
+
+    @property
+    def local(self) -> bool:
+        return bool(self.service["spec"].get("externalTrafficPolicy") == "Local")
+
+
+def asked(case: Case) -> _Asked | None:
+    address, number = case.packet.destination, case.packet.destination_port
+    owner = case.owner()
+    node = owner if owner is not None and owner.role == "node" else None
+    for service in case.inventory.services():
+        spec = service["spec"]
+        for port in spec.get("ports") or ():
+            if node is not None and port.get("nodePort") == number:
+                return _Asked(service, port, node)
+        if address in cluster_ips(service) or address in outside_addresses(service):
+            ports: list[dict[str, Any]] = spec.get("ports") or [{}]
+            return _Asked(service, next((p for p in ports if p.get("port") == number), ports[0]), None)
+    return None
+
+
+def _backends(case: Case, service: Object) -> list[tuple[str, str]]:
+    """Address and node of the ready endpoints."""
+    meta = service["metadata"]
+    found: dict[str, str] = {}
+    for one in case.inventory.slices(meta["namespace"], meta["name"]):
+        for endpoint in one.get("endpoints") or ():
+            if (endpoint.get("conditions") or {}).get("ready", True) is not False:
+                node = endpoint.get("nodeName") or (endpoint.get("topology") or {}).get("kubernetes.io/hostname", "")
+                found.update(dict.fromkeys(endpoint["addresses"], node))
+    return list(found.items())
+
+
+def _node_and_vip(case: Case) -> Finding | None:
+    if not case.from_windows_node:
+        return None
+    wanted = asked(case)
+    if wanted is None:
+        return None
+    if wanted.node is case.origin:
+        return Finding("WIN-NET-003", f"{case.origin.name} has no load balancing rule for its own traffic: NodePort "
+                       f"{case.packet.destination_port} of {wanted.name} does not answer to it")  # fmt: skip
+    if wanted.node is None:
+        return Finding("WIN-NET-002", f"{case.packet.destination} is an address of service {wanted.name}; rules for it are on "
+                       f"the switch ports of pods, and {case.origin.name} sends it to its gateway instead")  # fmt: skip
+    return None
+
+
+def _no_balancer(case: Case) -> Finding | None:
+    """A service that a Windows node has no load balancer for."""
+    wanted = asked(case)
+    if wanted is None or "balancer" in case.facts or case.packet.protocol == "icmp":
+        return None
+    foreign = wanted.node is not None and wanted.node is not case.origin
+    node = wanted.node if foreign else case.world.fabric.stacks.get(case.origin.node)
+    if wanted.node is None and not case.from_windows_pod:
+        return None
+    if node is None or node.os != "windows":
+        return None
+    backends = _backends(case, wanted.service)
+    if not backends:
+        return Finding("", f"service {wanted.name} has no ready endpoints", "Check its selector and the readiness of its pods.")
+    if len(backends) > _MOST_BACKENDS:
+        why = f"service {wanted.name} has {len(backends)} backends: HNS on {node.name} refused its load balancer"
+        return Finding("WIN-SVC-001", why)
+    problem = case.inventory.proxy_problem(node.name)
+    if problem:
+        known = next((r.id for r in LIMITS.values() if r.message and "{" not in r.message and r.message in problem), "")
+        return Finding(known, f"kube-proxy of {node.name} does not work: {problem}", "" if known else "See its log.")
+    here = [address for address, at in backends if at == node.name]
+    external = wanted.node is not None or case.packet.destination not in cluster_ips(wanted.service)
+    if external and wanted.local and not here:
+        return Finding("WIN-SVC-012", f"externalTrafficPolicy of {wanted.name} is Local, and {node.name} runs none of its pods")
+    if external and (wanted.service["metadata"].get("annotations") or {}).get("preserve-destination") == "true" and not here:
+        return Finding("WIN-SVC-012", f"{wanted.name} preserves destinations, and {node.name} runs none of its pods")
+    if ":" in case.packet.destination:
+        return _ipv6(case)
+    return Finding("", f"{node.name} has no load balancer for {wanted.name}: kube-proxy has not made one",
+                   "See the log of kube-proxy on the node, and transom hns NODE loadbalancers.")  # fmt: skip
+
+
+def _no_endpoints(case: Case) -> Finding | None:
+    rule = case.facts.get("rule") or {}
+    wanted = asked(case) if rule.get("table", "").startswith("transom-proxy") else None
+    if wanted is None:
+        return None
+    if not _backends(case, wanted.service):
+        return Finding("", f"service {wanted.name} has no ready endpoints", "Check its selector and the readiness of its pods.")
+    if wanted.local:
+        return Finding("", f"externalTrafficPolicy of {wanted.name} is Local, and {rule['node']} runs none of its pods",
+                       "Ask a node that runs one, or use Cluster.")  # fmt: skip
+    if wanted.service["spec"].get("loadBalancerSourceRanges"):
+        why = f"{wanted.name} lets in the addresses of its loadBalancerSourceRanges alone"
+        return Finding("", why, "Add the client's range.")
+    return None
+
+
+# ---- the pod network -----------------------------------------------------------------------------------------------------
+
+
+def _ping(case: Case) -> Finding | None:
+    if case.packet.protocol != "icmp":
+        return None
+    if case.facts.get("untranslated") and case.walk.reason in ("reply-lost", "no-route"):
+        why = f"the request leaves with the pod's own address, and {case.packet.destination} cannot answer to that"
+        return Finding("WIN-NET-001", why)
+    wanted = asked(case)
+    if wanted is not None and wanted.node is None:
+        why = f"{case.packet.destination} is an address of service {wanted.name}, behind which nobody answers ping"
+        return Finding("", why, "Ping a pod, or connect to a port of the service.")
+    return None
+
+
+def _exceptions(case: Case) -> Finding | None:
+    """An address outside to which a pod's packets leave as they are."""
+    listed = case.facts.get("exception")
+    owner = case.owner()
+    if not listed or (owner is not None and owner.role == "sandbox"):
+        return None
+    if asked(case) is not None or case.walk.reason not in ("reply-lost", "no-route", "no-neighbour"):
+        return None
+    where = f"{case.packet.destination} is in {listed} of the ExceptionList"
+    return Finding("WIN-NET-018", f"{where}: the pod's address is kept, and no answer finds it")
+
+
+def _overlay_and_node(case: Case) -> Finding | None:
+    """Between a Windows node and pods, on an overlay."""
+    owner = case.owner()
+    net = case.net(case.origin.node)
+    if case.from_windows_node and net is not None and net.type == "Overlay" and owner is not None and owner.role == "sandbox":
+        if owner.node == case.origin.name:
+            why = f"network {net.name} has no host route: {case.origin.name} has no way to its own pods"
+            return Finding("WIN-NET-007", why)
+        return Finding("WIN-NET-006", f"{owner.node} is another node: {case.origin.name} has no way into the overlay network")
+    if case.from_windows_pod and owner is not None and owner.role == "node" and case.walk.reason == "reply-lost":
+        there = case.net(owner.name)
+        if owner.os == "windows" and there is not None and there.type == "Overlay" and not there.host_route:
+            return Finding("WIN-NET-007", f"network {there.name} has no host route: {owner.name} cannot answer to pods")
+    return None
+
+
+def _between_nodes(case: Case) -> Finding | None:
+    """Pods of different nodes, where one is Windows."""
+    owner = case.owner()
+    if owner is None or owner.role != "sandbox" or owner.node == case.origin.node:
+        return None
+    reason = case.walk.reason if case.walk.reason != "reply-lost" else case.facts.get("reply reason", "")
+    nets = [net for node in (case.origin.node, owner.node) if (net := case.net(node)) is not None]
+    if not nets:
+        return None
+    kinds = {net.type for net in nets}
+    if reason == "no-vxlan":
+        return Finding("WIN-NET-008" if len(_vnis(case, case.origin.node, owner.node)) > 1 else "WIN-NET-009")
+    if reason not in ("no-route", "no-neighbour", "no-forwarding"):
+        return None
+    if "NAT" in kinds:
+        return Finding("WIN-NET-012", "pods behind WinNAT are not reached from other machines")
+    if "L2Bridge" in kinds:
+        missing = case.origin.node if case.walk.reason == "reply-lost" else owner.node
+        return Finding("WIN-NET-017", f"there is no route to the pods of {missing}")
+    return None
+
+
+def _vnis(case: Case, *nodes: str) -> set[int]:
+    found = {net.vni for node in nodes if (net := case.net(node)) is not None}
+    stacks = [stack for node in nodes if (stack := case.world.fabric.stacks.get(node)) is not None]
+    return found | {link.vni for stack in stacks for link in stack.links.values() if link.kind == "vxlan"}
+
+
+def _ipv6(case: Case) -> Finding | None:
+    if ":" not in case.packet.destination or case.origin.os != "windows":
+        return None
+    target = case.inventory.target(case.origin.node)
+    for id in ("WIN-NET-013", "WIN-NET-014", "WIN-NET-015", "WIN-NET-016"):
+        if holds(LIMITS[id], target):
+            return Finding(id)
+    return None
+
+
+def _policy(case: Case) -> Finding | None:
+    if case.walk.reason != "policy" or (case.facts.get("rule") or {}).get("table", "transom-policy") != "transom-policy":
+        return None
+    names = [*_isolating(case, case.origin, "Egress"), *_isolating(case, _arrived(case), "Ingress")]
+    if not names:
+        return None
+    listed = ", ".join(dict.fromkeys(names))
+    return Finding("", f"NetworkPolicy {listed} does not allow it", f"Allow it in a rule of {listed}, or in another policy.")
+
+
+def _arrived(case: Case) -> Stack | None:
+    """Whose pod the packet was for, after load balancing."""
+    packet = case.walk.packet
+    return case.world.fabric.owner(packet.destination) if packet is not None else None
+
+
+def _isolating(case: Case, stack: Stack | None, kind: str) -> Iterable[str]:
+    named = case.inventory.pod_of(stack) if stack is not None and stack.role == "sandbox" else None
+    pod = case.inventory.pod(*named) if named is not None else None
+    if named is None or pod is None:
+        return
+    labels = pod["metadata"].get("labels") or {}
+    for policy in case.inventory.policies(named[0]):
+        spec = policy["spec"]
+        types = spec.get("policyTypes") or ["Ingress", *(["Egress"] if spec.get("egress") else [])]
+        if kind in types and from_object(spec.get("podSelector") or {}).matches(labels):
+            yield f"{policy['metadata']['namespace']}/{policy['metadata']['name']}"
+
+
+def _loopback(case: Case) -> Finding | None:
+    if case.walk.reason not in ("no-loopback", "no-hairpin"):
+        return None
+    option = "loopbackDSR" if case.walk.reason == "no-loopback" else "hairpinMode"
+    return Finding("", "", f"Set {option} in the network plugin's configuration.")
+
+
+def _nobody(case: Case) -> Finding | None:
+    if case.walk.reason != "no-listener":
+        return None
+    wanted = asked(case)
+    if wanted is not None and isinstance(wanted.port.get("targetPort"), str) and "balancer" in case.facts:
+        numbers = _named_ports(case, wanted)
+        if len(numbers) > 1:
+            listed = ", ".join(map(str, sorted(numbers)))
+            return Finding("WIN-SVC-015", f"targetPort {wanted.port['targetPort']!r} is {listed} in different pods")
+    if wanted is not None:
+        return Finding("", "", "Check the service's targetPort, and that its pods listen on it.")
+    return Finding("", "", "Check that the program runs and listens on that port, on all addresses.")
+
+
+def _named_ports(case: Case, wanted: _Asked) -> set[int]:
+    meta, name = wanted.service["metadata"], wanted.port.get("name", "")
+    return {
+        p["port"] for one in case.inventory.slices(meta["namespace"], meta["name"])
+        for p in one.get("ports") or () if (p.get("name") or "") == name and p.get("port")
+    }  # fmt: skip
+
+
+def _gone(case: Case) -> Finding | None:
+    if case.walk.reason in ("no-pod", "no-port"):
+        return Finding("", "", "HNS endpoint and pod do not belong together: see transom hns NODE endpoints, delete the pod.")
+    return None
+
+
+def _outside_to_pod(case: Case) -> Finding | None:
+    owner = case.owner()
+    if case.origin.role == "external" and owner is not None and owner.role == "sandbox":
+        return Finding("", f"{case.packet.destination} is an address of a pod, to which no route leads from outside",
+                       "Use a service of type NodePort or LoadBalancer.")  # fmt: skip
+    return None
+
+
+def _unknown(case: Case) -> Finding | None:
+    if case.owner() is None and asked(case) is None and case.walk.reason in ("no-route", "no-neighbour", "no-port"):
+        return Finding("", f"nobody has the address {case.packet.destination}: {case.walk.explanation}", "Check the address.")
+    return None
+
+
+_RULES: Final[tuple[Rule, ...]] = (
+    _policy, _node_and_vip, _ping, _no_endpoints, _no_balancer, _overlay_and_node, _between_nodes, _exceptions, _ipv6,
+    _loopback, _nobody, _gone, _outside_to_pod, _unknown,
+)  # fmt: skip
+
+
+# ---- what shows although it arrives --------------------------------------------------------------------------------------
+
+
+def _notes(case: Case) -> Iterable[dict[str, str]]:
+    wanted = asked(case)
+    if wanted is None or "balancer" not in case.facts:
+        return
+    spec = wanted.service["spec"]
+    node = wanted.node.name if wanted.node is not None else case.origin.node
+    target = case.inventory.target(node)
+    seen = case.walk.packet.source if case.walk.packet is not None else ""
+    client = case.packet.source
+    met = []
+    if spec.get("sessionAffinity") == "ClientIP":
+        met += ["WIN-SVC-002", "WIN-SVC-003"]
+        if ((spec.get("sessionAffinityConfig") or {}).get("clientIP") or {}).get("timeoutSeconds", 10800) != 10800:
+            met.append("WIN-SVC-004")
+    if spec.get("loadBalancerSourceRanges") and not any(within(client, r) for r in spec["loadBalancerSourceRanges"] if client):
+        met.append("WIN-SVC-013")
+    if wanted.local and client and seen != client:
+        met += ["WIN-SVC-005", "WIN-SVC-006"]
+    for id in met:
+        if holds(LIMITS[id], target):
+            yield {"limit": id, "text": LIMITS[id].title}

@@ -1,0 +1,66 @@
+"""What a trace knows of a cluster beside the network's state: its objects, its names, and who serves where."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from transom.network.api import DnsConfig
+from transom.network.stacks import Stack
+from transom.network.walking.walk import Listening, everybody
+from transom.windows.records import Target
+
+Object = Mapping[str, Any]
+
+
+class TraceError(Exception):
+    """What was asked for cannot be traced: no such thing, or it has no address."""
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class Names(NamedTuple):
+    """What the cluster's DNS says of a whole name."""
+
+    addresses: tuple[str, ...] = ()
+    says: str = "NXDOMAIN"
+
+
+async def _no_names(_name: str) -> Names:
+    return Names()
+
+
+def _nothing(_node: str) -> str:
+    return ""
+
+
+@dataclass(slots=True)
+class Inventory:
+    pod: Callable[[str, str], Object | None]
+    service: Callable[[str, str], Object | None]
+    node: Callable[[str], Object | None]
+    pods: Callable[[], Iterable[Object]]
+    services: Callable[[], Iterable[Object]]
+    nodes: Callable[[], Iterable[Object]]
+    slices: Callable[[str, str], Iterable[Object]]  # of a namespace's service
+    policies: Callable[[str], Iterable[Object]]  # of a namespace
+    pod_of: Callable[[Stack], tuple[str, str] | None]  # namespace and name, of a sandbox
+    dns_of: Callable[[Object], DnsConfig]  # of a pod
+    lookup: Callable[[str], Awaitable[Names]] = _no_names
+    listening: Listening = everybody
+    proxy_problem: Callable[[str], str] = _nothing  # why a node's kube-proxy does not work
+    target: Callable[[str], Target] = lambda _node: Target()  # a Windows node
+    outside_name: str = ""  # a name whose address is outside
+    domain: str = "cluster.local"
+
+    def name(self, stack: Stack) -> str:
+        if stack.role == "external":
+            return "external"
+        if stack.role == "node":
+            return f"node {stack.name}"
+        found = self.pod_of(stack)
+        return f"pod {found[0]}/{found[1]}" if found is not None else f"sandbox {stack.sandbox[:13]} on {stack.node}"

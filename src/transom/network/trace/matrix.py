@@ -1,0 +1,230 @@
+"""The flows that the documents speak of, tried on this cluster: each with yes or no, and why.
+
+Flows start at a Windows pod or node. What a cluster has nothing for (no second Windows node, no service with a NodePort) is
+said, not guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from transom.network.packets import Protocol
+from transom.network.trace.inventory import Inventory, Object, TraceError
+from transom.network.trace.places import cluster_ips, ingress_ips
+from transom.network.trace.run import trace
+from transom.network.walking.trip import World
+from transom.network.walking.walk import everybody
+from transom.windows.limits import LIMITS
+
+_OS: Final = "kubernetes.io/os"
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """Who plays in the flows, as texts that a trace takes; "" for who is missing."""
+
+    here: str = ""  # a Windows node
+    elsewhere: str = ""  # another
+    linux: str = ""  # a Linux node
+    pod: str = ""  # a pod of `here`
+    beside: str = ""  # another one
+    remote: str = ""  # a pod of `elsewhere`
+    linux_pod: str = ""
+    service: str = ""  # namespace/name
+    same: str = ""  # the bare name of a service of the pod's own namespace
+    vip: str = ""
+    node_port: str = ""
+    balanced: str = ""  # an address of a load balancer, with its port
+    outside_name: str = ""
+    domain: str = "cluster.local"
+    addresses: Mapping[str, str] = field(default_factory=dict)  # of pods
+
+
+class Flow(NamedTuple):
+    id: str  # of the documents' statement
+    title: str
+    says: bool  # whether the documents say that it works
+    ends: Callable[[Cast], tuple[str, str]]  # from and to; an empty one: this cluster has nothing for it
+    lacks: str = ""  # what is missing then
+    protocol: Protocol = "tcp"
+
+
+class Result(NamedTuple):
+    id: str
+    flow: str
+    origin: str
+    target: str
+    protocol: str
+    says: bool
+    works: bool | None  # None: not tried
+    why: str
+    limit: str
+    address: str = ""
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "id": self.id, "flow": self.flow, "from": self.origin or None, "to": self.target or None, "protocol": self.protocol,
+            "document": self.says, "works": self.works, "why": self.why or None, "limit": self.limit or None,
+        }  # fmt: skip
+
+
+def _dashed(cast: Cast, pod: str) -> str:
+    """The name that DNS gives to a pod's address."""
+    address = cast.addresses.get(pod, "")
+    return f"{address.replace('.', '-')}.{pod.split('/')[1]}.pod.{cast.domain}" if address else ""
+
+
+def _name(cast: Cast, suffix: str) -> str:
+    namespace, _, name = cast.service.partition("/")
+    return f"{name}.{namespace}{suffix}" if cast.service else ""
+
+
+def _ported(node: str, cast: Cast) -> str:
+    return f"{node}:{cast.node_port}" if node and cast.node_port else ""
+
+
+_SECOND: Final = "a second pod"
+_AFAR: Final = "a pod on another node"
+_SERVED: Final = "a service with endpoints"
+_NODE_PORT: Final = "a service with a NodePort"
+FLOWS: Final = (
+    Flow("FLOW-01", "Pod to pod by address, same node", True, lambda c: (c.pod, c.beside), "two Windows pods on one node"),
+    Flow("FLOW-01", "Pod to pod by address, other node", True, lambda c: (c.pod, c.remote), "pods on two Windows nodes"),
+    Flow("FLOW-01", "Windows pod to Linux pod", True, lambda c: (c.pod, c.linux_pod), "a Linux pod"),
+    Flow("FLOW-01", "Linux pod to Windows pod", True, lambda c: (c.linux_pod, c.pod), "a Linux pod"),
+    Flow("FLOW-01", "Pod to pod, UDP", True, lambda c: (c.pod, c.remote or c.linux_pod), _AFAR, "udp"),
+    Flow("FLOW-02", "Pod to pod by name", True, lambda c: (c.pod, _dashed(c, c.remote or c.beside or c.linux_pod)), _SECOND),
+    Flow("FLOW-03", "Pod to service by address", True, lambda c: (c.pod, c.vip), _SERVED),
+    Flow("FLOW-04", "Pod to service by bare name", True, lambda c: (c.pod, c.same), "a service in the pod's namespace"),
+    Flow("DNS-08", "Pod to service by NAME.NAMESPACE", False, lambda c: (c.pod, _name(c, "")), "a service"),
+    Flow("FLOW-05", "Pod to service by full name", True, lambda c: (c.pod, _name(c, f".svc.{c.domain}")), "a service"),
+    Flow("FLOW-06", "Pod to outside by address", True, lambda c: (c.pod, "external")),
+    Flow("FLOW-07", "Pod to outside by name", True, lambda c: (c.pod, c.outside_name), "a name outside that DNS knows"),
+    Flow("FLOW-08", "Node to its own pod", True, lambda c: (c.here, c.pod)),
+    Flow("FLOW-08", "Node to pod of another node", True, lambda c: (c.here, c.remote or c.linux_pod), _AFAR),
+    Flow("FLOW-09", "Pod to its own node", True, lambda c: (c.pod, c.here)),
+    Flow("FLOW-09", "Pod to another node", True, lambda c: (c.pod, c.elsewhere or c.linux), "another node"),
+    Flow("LNET-15", "Ping from pod to pod", True, lambda c: (c.pod, c.remote or c.beside or c.linux_pod), _SECOND, "icmp"),
+    Flow("LNET-14", "Ping from pod to outside", False, lambda c: (c.pod, "external"), "", "icmp"),
+    Flow("LNET-07", "Node to service by address", False, lambda c: (c.here, c.vip), _SERVED),
+    Flow("LNET-06", "Node to its own NodePort", False, lambda c: (c.here, _ported(c.here, c)), _NODE_PORT),
+    Flow("SVC-08", "Another node to the NodePort", True, lambda c: (c.elsewhere or c.linux, _ported(c.here, c)), _NODE_PORT),
+    Flow("SVC-08", "Outside to the NodePort", True, lambda c: ("external", _ported(c.here, c)), _NODE_PORT),
+    Flow("SVC-08", "Pod to its node's NodePort", True, lambda c: (c.pod, _ported(c.here, c)), _NODE_PORT),
+    Flow("SVC-10", "Outside to the load balancer", True, lambda c: ("external", c.balanced), "a LoadBalancer's address"),
+)
+
+
+async def run(world: World, inventory: Inventory, cast: Cast) -> list[Result]:
+    """Whether somebody listens is not asked: this is about the way."""
+    heard = inventory.listening
+    inventory.listening = _network_only(world)
+    try:
+        return [await _try(world, inventory, flow, cast) for flow in FLOWS]
+    finally:
+        inventory.listening = heard
+
+
+def _network_only(world: World) -> Callable[..., bool]:
+    """Everybody listens but nodes on node ports: there, only a rule can answer."""
+    def listening(stack: Any, address: str, port: int, protocol: str) -> bool:
+        return everybody(stack, address, port, protocol) and not (stack.role == "node" and 30000 <= port <= 32767)
+
+    return listening
+
+
+async def _try(world: World, inventory: Inventory, flow: Flow, cast: Cast) -> Result:
+    origin, target = flow.ends(cast) if cast.here and cast.pod else ("", "")
+    if not origin or not target:
+        missing = flow.lacks if cast.here and cast.pod else "a running Windows pod"
+        return Result(flow.id, flow.title, "", "", flow.protocol, flow.says, None, f"not tried: it takes {missing}", "")
+    try:
+        found = await trace(world, inventory, origin, target, flow.protocol)
+    except TraceError as problem:
+        return Result(flow.id, flow.title, origin, target, flow.protocol, flow.says, None, f"not tried: {problem.message}", "")
+    works = found.verdict == "delivered"
+    why = "" if works else (LIMITS[found.limit].title if found.limit else found.explanation)
+    return Result(flow.id, flow.title, origin, target, flow.protocol, flow.says, works, why, found.limit, found.address)
+
+
+def cast(inventory: Inventory) -> Cast:
+    """From what runs in the cluster."""
+    systems = {n["metadata"]["name"]: (n["metadata"].get("labels") or {}).get(_OS, "") for n in inventory.nodes()}
+    running = [p for p in inventory.pods() if _runs(p)]
+    windows = [p for p in running if systems.get(p["spec"].get("nodeName", "")) == "windows"]
+    linux = [p for p in running if systems.get(p["spec"].get("nodeName", "")) == "linux" and not p["spec"].get("hostNetwork")]
+    by_node: dict[str, list[Object]] = {}
+    for pod in windows:
+        by_node.setdefault(pod["spec"]["nodeName"], []).append(pod)
+    here = max(by_node, key=lambda node: len(by_node[node]), default="")
+    other = next((node for node in by_node if node != here), "") or _other(systems, "windows", here)
+    first = by_node[here][0] if here else None
+    service = _service(inventory, first)
+    named = _key(service) if service is not None else ""
+    chosen = {
+        "pod": first, "beside": by_node[here][1] if here and len(by_node[here]) > 1 else None,
+        "remote": by_node[other][0] if other in by_node else None, "linux_pod": linux[0] if linux else None,
+    }  # fmt: skip
+    texts = {role: f"pod/{_key(pod)}" for role, pod in chosen.items() if pod is not None}
+    addresses = {texts[role]: pod["status"]["podIP"] for role, pod in chosen.items() if pod is not None}
+    return Cast(
+        here=here, elsewhere=other, linux=_other(systems, "linux", ""), service=named,
+        same=same["metadata"]["name"] if (same := _service(inventory, first, own=True)) is not None else "",
+        vip=f"{cluster_ips(service)[0]}:{_port(service)}" if service is not None else "",
+        node_port=_node_port(inventory), balanced=_balanced(inventory), outside_name=inventory.outside_name,
+        domain=inventory.domain, addresses=addresses, **texts,
+    )  # fmt: skip
+
+
+def _runs(pod: Object) -> bool:
+    status = pod.get("status") or {}
+    return status.get("phase") == "Running" and bool(status.get("podIP"))
+
+
+def _key(found: Object) -> str:
+    return f"{found['metadata']['namespace']}/{found['metadata']['name']}"
+
+
+def _other(systems: Mapping[str, str], os: str, than: str) -> str:
+    return next((name for name, system in systems.items() if system == os and name != than), "")
+
+
+def _tcp(service: Object) -> Iterable[Mapping[str, Any]]:
+    return (p for p in service["spec"].get("ports") or () if p.get("protocol", "TCP") == "TCP")
+
+
+def _port(service: Object) -> int:
+    return int(next(iter(_tcp(service)))["port"])
+
+
+def _served(inventory: Inventory, service: Object) -> bool:
+    meta = service["metadata"]
+    return any(one.get("endpoints") for one in inventory.slices(meta["namespace"], meta["name"]))
+
+
+def _service(inventory: Inventory, pod: Object | None, *, own: bool = False) -> Object | None:
+    """One with an address, a TCP port and endpoints; of the pod's namespace if there is one."""
+    space = pod["metadata"]["namespace"] if pod is not None else ""
+    fitting = [s for s in inventory.services() if cluster_ips(s) and any(_tcp(s)) and _served(inventory, s)]
+    near = [s for s in fitting if s["metadata"]["namespace"] == space]
+    usual = sorted(near if own else near or fitting, key=lambda s: s["metadata"]["name"] == "kubernetes")
+    return usual[0] if usual else None
+
+
+def _node_port(inventory: Inventory) -> str:
+    """Of a service that every node serves, if there is one."""
+    found = [
+        (s["spec"].get("externalTrafficPolicy") == "Local", p["nodePort"])
+        for s in inventory.services() for p in _tcp(s)
+        if p.get("nodePort") and _served(inventory, s)
+    ]  # fmt: skip
+    return str(min(found)[1]) if found else ""
+
+
+def _balanced(inventory: Inventory) -> str:
+    for service in inventory.services():
+        if ingress_ips(service) and any(_tcp(service)):
+            return f"{ingress_ips(service)[0]}:{_port(service)}"
+    return ""

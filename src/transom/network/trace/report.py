@@ -1,0 +1,101 @@
+"""A trace as it is handed out: what people read, and what programs read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from transom.network.packets import Hop, Outcome, Packet
+from transom.network.walking.addresses import place
+
+
+@dataclass(slots=True)
+class Report:
+    origin: str
+    target: str
+    protocol: str
+    port: int
+    address: str = ""
+    verdict: Outcome = "delivered"
+    hops: list[Hop] = field(default_factory=list)
+    reply: list[Hop] = field(default_factory=list)
+    seen: Packet | None = None  # as it arrived
+    at: str = ""  # where
+    reason: str = ""
+    explanation: str = ""
+    limit: str = ""
+    title: str = ""
+    remedy: str = ""
+    notes: list[dict[str, str]] = field(default_factory=list)  # limits that show though it arrives: limit, text
+
+    def document(self) -> dict[str, Any]:
+        return {
+            "from": self.origin,
+            "to": self.target,
+            "protocol": self.protocol,
+            "port": self.port or None,
+            "address": self.address or None,
+            "verdict": self.verdict,
+            "reason": self.reason or None,
+            "explanation": self.explanation or None,
+            "limit": self.limit or None,
+            "title": self.title or None,
+            "remedy": self.remedy or None,
+            "seen": packet_document(self.seen) if self.seen is not None and self.verdict == "delivered" else None,
+            "at": self.at or None,
+            "hops": [hop_document(hop) for hop in self.hops],
+            "reply": [hop_document(hop) for hop in self.reply],
+            "notes": self.notes,
+        }
+
+
+def hop_document(hop: Hop) -> dict[str, Any]:
+    return {"place": hop.place, "device": hop.device, "what": hop.what, "packet": packet_document(hop.packet)}
+
+
+def packet_document(packet: Packet) -> dict[str, Any]:
+    outer = packet.outer
+    found: dict[str, Any] = {
+        "source": packet.source, "destination": packet.destination, "protocol": packet.protocol,
+        "sourcePort": packet.source_port, "destinationPort": packet.destination_port,
+        "sourceMac": packet.source_mac, "destinationMac": packet.destination_mac,
+    }  # fmt: skip
+    found = {key: value for key, value in found.items() if value}
+    if outer is not None:
+        found["outer"] = {"source": outer.source, "destination": outer.destination, "vni": outer.vni, "port": outer.port}
+    return found
+
+
+def packet_text(packet: dict[str, Any]) -> str:
+    """One packet in a few characters; around it, the header of a tunnel."""
+    inner = (f"{place(packet.get('source', ''), packet.get('sourcePort', 0) if packet['protocol'] != 'icmp' else 0)} > "
+             f"{place(packet.get('destination', ''), packet.get('destinationPort', 0))}")  # fmt: skip
+    outer = packet.get("outer")
+    return f"[{outer['source']} > {outer['destination']}, {inner}]" if outer else inner
+
+
+def lines(document: dict[str, Any]) -> list[tuple[str, ...]]:
+    """One row for each hop: number, place, device, what, packet."""
+    rows: list[tuple[str, ...]] = [("#", "PLACE", "DEVICE", "WHAT", "PACKET")]
+    rows += [(str(number), hop["place"], hop["device"], hop["what"], packet_text(hop["packet"]))
+             for number, hop in enumerate(document["hops"], 1)]  # fmt: skip
+    if document["reason"] == "reply-lost":
+        rows += [("<" + str(number), hop["place"], hop["device"], hop["what"], packet_text(hop["packet"]))
+                 for number, hop in enumerate(document["reply"], 1)]  # fmt: skip
+    return rows
+
+
+def verdict_lines(document: dict[str, Any]) -> list[str]:
+    found = [f"verdict: {document['verdict']}"]
+    if document["verdict"] == "delivered" and document["seen"] is not None:
+        seen = document["seen"]
+        wanted = place(seen["destination"], seen.get("destinationPort", 0))
+        found[0] += f" to {document['at']}, which sees {seen['source']} ask for {wanted}"
+    if document["explanation"]:
+        found.append(f"reason:  {document['explanation']} ({document['reason']})")
+    if document["limit"]:
+        found.append(f"limit:   {document['limit']} {document['title']}")
+    if document["remedy"]:
+        found.append(f"remedy:  {document['remedy']}")
+    found += [f"note:    {note['limit']} {note['text']}" for note in document["notes"]]
+    return found

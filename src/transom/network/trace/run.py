@@ -1,0 +1,143 @@
+"""Runs one trace: finds the ends, resolves the name as the pod would, walks, and says why it fails."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from transom.network.packets import Hop, Packet, Protocol, Walk
+from transom.network.resolver import steps
+from transom.network.stacks import Stack
+from transom.network.trace import diagnosis
+from transom.network.trace.inventory import Inventory, TraceError
+from transom.network.trace.places import Place, cluster_ips, find, outside_addresses, port_of, split
+from transom.network.trace.report import Report
+from transom.network.walking.addresses import family
+from transom.network.walking.trip import World
+from transom.network.walking.walk import walk
+
+_DNS_PORT = 53
+
+
+async def trace(
+    world: World, inventory: Inventory, origin: str, target: str, protocol: Protocol = "tcp", namespace: str = "default"
+) -> Report:
+    """TraceError for what cannot be traced at all."""
+    start = find(origin, world.fabric, inventory, namespace)
+    if start.stack is None:
+        raise TraceError(f"{start.shown} is not connected: its node is off, or its sandbox is gone")
+    text, asked = split(target)
+    end = find(text, world.fabric, inventory, start.namespace or namespace, origin=start)
+    report = Report(start.shown, end.shown, protocol, 0)
+    if end.kind == "service" and end.object is not None and not end.addresses:
+        end = _by_its_name(end, start, inventory)
+    if end.kind == "name":
+        resolved = await _resolve(world, inventory, start, end, report)
+        if resolved is None:
+            return report
+        end = resolved
+    address, port = _aim(end, start, asked, protocol, inventory)
+    report.address, report.port = address, 0 if protocol == "icmp" else port
+    packet = Packet(_source(start, address), address, protocol, 0, report.port)
+    found = walk(world, packet, start.stack, listening=inventory.listening, record=True, name=inventory.name)
+    _fill(report, found, world, inventory)
+    diagnosis.explain(report, diagnosis.Case(world, inventory, start, end, packet, found))
+    return report
+
+
+def _by_its_name(end: Place, start: Place, inventory: Inventory) -> Place:
+    """A service without an address of its own is its name: pods behind it, or a name elsewhere."""
+    if start.kind == "pod":
+        return replace(end, kind="name", text=f"{end.name}.{end.namespace}.svc.{inventory.domain}.")
+    addresses = [a for s in inventory.slices(end.namespace, end.name) for e in s.get("endpoints") or () for a in e["addresses"]]
+    if not addresses:
+        raise TraceError(f"{end.shown} has neither an address nor endpoints")
+    return replace(end, addresses=tuple(addresses))
+
+
+def _source(start: Place, destination: str) -> str:
+    """What the connection starts with, where that matters: a host outside is not its router."""
+    if start.kind in ("external", "address"):
+        return next((a for a in start.addresses if family(a) == family(destination)), "")
+    return ""
+
+
+def _aim(end: Place, start: Place, asked: str, protocol: str, inventory: Inventory) -> tuple[str, int]:
+    port = port_of(end, asked, protocol)
+    addresses = end.addresses
+    if end.kind == "service" and end.object is not None and start.kind == "external":
+        outside = outside_addresses(end.object)
+        node_port = next((p.get("nodePort", 0) for p in end.object["spec"].get("ports") or () if p["port"] == port), 0)
+        if outside:
+            addresses = outside
+        elif node_port:
+            addresses, port = tuple(_node_addresses(inventory)), node_port
+    if not addresses:
+        raise TraceError(f"{end.shown} has no address")
+    mine = {family(a) for a in start.stack.addresses()} if start.stack is not None else {4}
+    return next((a for a in addresses if family(a) in mine), addresses[0]), port
+
+
+def _node_addresses(inventory: Inventory) -> list[str]:
+    return [a["address"] for node in inventory.nodes() for a in (node.get("status") or {}).get("addresses") or ()
+            if a["type"] == "InternalIP"]  # fmt: skip
+
+
+def _fill(report: Report, found: Walk, world: World, inventory: Inventory) -> None:
+    at = world.fabric.stacks.get(found.stack)
+    report.verdict = found.outcome
+    report.hops += found.hops
+    report.reply = found.facts.get("reply", [])
+    report.seen = found.packet
+    report.at = inventory.name(at) if at is not None else found.stack
+    report.reason, report.explanation = found.reason, found.explanation
+
+
+# ---- names ---------------------------------------------------------------------------------------------------------------
+
+
+async def _resolve(world: World, inventory: Inventory, start: Place, end: Place, report: Report) -> Place | None:
+    """The place with its addresses; None when there are none, and the report says why."""
+    stack = start.stack
+    assert stack is not None
+    if start.kind != "pod" or start.object is None:
+        report.verdict, report.reason = "unresolved", "no-resolver"
+        report.explanation = f"{start.shown} does not ask the cluster's DNS; {end.text!r} is no object of the cluster either"
+        report.remedy = "Give an address, svc/NAME or NAMESPACE/NAME."
+        return None
+    dns = inventory.dns_of(start.object)
+    place = inventory.name(stack)
+    server = dns.servers[0] if dns.servers else ""
+    asking = Packet(stack.addresses()[0], server, "udp", 0, _DNS_PORT)
+    if server and not await _reached(world, inventory, start, stack, server, report):
+        return None
+    for step in steps(end.text, dns, stack.os):
+        answer = await inventory.lookup(step.name)
+        says = ", ".join(answer.addresses) or answer.says
+        report.hops.append(Hop(place, "resolver", f"{step.name}: {says} ({step.why})", asking))
+        if answer.addresses:
+            return _behind(replace(end, addresses=answer.addresses), inventory)
+    report.verdict, report.reason = "unresolved", "unknown-name"
+    report.explanation = f"DNS knows no address for {end.text}, as the pod asks for it"
+    await diagnosis.explain_name(report, inventory, end.text, dns, stack.os)
+    return None
+
+
+def _behind(found: Place, inventory: Inventory) -> Place:
+    """As the service that has the address, so that its ports are known."""
+    for service in inventory.services():
+        if found.addresses[0] in cluster_ips(service) or found.addresses[0] in outside_addresses(service):
+            meta = service["metadata"]
+            return replace(found, kind="service", object=service, namespace=meta["namespace"], name=meta["name"])
+    return found
+
+
+async def _reached(world: World, inventory: Inventory, start: Place, stack: Stack, server: str, report: Report) -> bool:
+    packet = Packet("", server, "udp", 0, _DNS_PORT)
+    found = walk(world, packet, stack, listening=inventory.listening, record=True, name=inventory.name)
+    if found.outcome == "delivered":
+        return True
+    _fill(report, found, world, inventory)
+    report.verdict, report.explanation = "unresolved", f"the DNS server {server} cannot be reached: {found.explanation}"
+    dns = Place("address", server, (server,))
+    diagnosis.explain(report, diagnosis.Case(world, inventory, start, dns, packet, found))
+    return False
