@@ -256,19 +256,20 @@ class Resolver:
                 raise reply
         return [reply for reply in replies if isinstance(reply, Reply)]
 
-    async def search(self, name: str, type: int) -> Reply:
-        """The first reply with an answer to it, else the last one. OSError when nobody answers."""
-        last: Reply | None = None
+    async def search(self, name: str, *types: int) -> list[Reply]:
+        """The replies, one for each type, to the first name that has an answer, else to the last one that is known.
+        ValueError for no name at all; OSError when nobody answers."""
+        last: list[Reply] = []
         for step in steps(name, self.dns, self.os, self._tool):
             try:
-                reply = await self.query(step.name, type)
+                replies = await self._query_all(step.name, types)
             except ValueError:
                 continue
-            if reply.message.answers:
-                return reply
-            if last is None or last.message.rcode != wire.NOERROR or reply.message.rcode == wire.NOERROR:
-                last = reply
-        if last is None:
+            if any(reply.message.answers for reply in replies):
+                return replies
+            if not _known(last) or _known(replies):
+                last = replies
+        if not last:
             raise ValueError(f"{name} is not a domain name")
         return last
 
@@ -334,6 +335,10 @@ async def _exactly(connection: socket.socket, size: int) -> bytes:
             raise ConnectionResetError("the connection has ended")
         data += piece
     return data
+
+
+def _known(replies: Sequence[Reply]) -> bool:
+    return any(reply.message.rcode == wire.NOERROR for reply in replies)
 
 
 def addresses_in(message: wire.Message) -> list[str]:

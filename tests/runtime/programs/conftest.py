@@ -10,6 +10,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from transom.dns.server import DnsServer
+from transom.dns.settings import Settings
+from transom.dns.zone import Zone
 from transom.hosts.container_files import LayeredFiles
 from transom.hosts.files import FileTree
 from transom.hosts.nodes import Space
@@ -27,7 +30,8 @@ _LINUX: dict[str, Entry] = {
     "/etc/passwd": File(b"root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n"),
     "/etc/group": File(b"root:x:0:\nnobody:x:65534:\n"),
     "/etc/hosts": File(b"127.0.0.1\tlocalhost\n10.244.1.2\tbox\n"),
-    "/etc/resolv.conf": File(b"nameserver 10.96.0.10\nsearch default.svc.cluster.local svc.cluster.local cluster.local\n"),
+    "/etc/resolv.conf": File(b"nameserver 10.96.0.10\nsearch default.svc.cluster.local svc.cluster.local cluster.local\n"
+                            b"options ndots:5\n"),
 }
 _WINDOWS: dict[str, Entry] = {
     r"C:\Windows\System32\drivers\etc\hosts": File(b"127.0.0.1 localhost\r\n"),
@@ -186,6 +190,15 @@ class Context:
         await self.resolve(host)
         return self.box.dial(port)
 
+    async def ask(self, server: str, port: int, payload: bytes) -> bytes:
+        """One name server, of a cluster with few services."""
+        self.box.asked.append(server)
+        if (server, port) != ("10.96.0.10", 53):
+            raise TimeoutError
+        answer = await self.box.names.respond(payload, self.ips[0])
+        assert answer is not None
+        return answer
+
     async def resolve(self, name: str) -> list[str]:
         if name in ("localhost", "box", "127.0.0.1"):
             return ["127.0.0.1"]
@@ -194,6 +207,26 @@ class Context:
         if name.split(".")[0] == "kubernetes":
             return ["10.96.0.1"]
         raise socket.gaierror(-2, "Name or service not known")
+
+
+def _zone() -> Zone:
+    zone = Zone()
+    for key, ip, ports in (
+        ("default/kubernetes", "10.96.0.1", [{"name": "https", "port": 443}]),
+        ("kube-system/kube-dns", "10.96.0.10", [{"name": "dns", "port": 53, "protocol": "UDP"}]),
+        ("other/db", "None", [{"name": "sql", "port": 5432}]),
+    ):  # fmt: skip
+        namespace, name = key.split("/")
+        zone.put_service({"metadata": {"namespace": namespace, "name": name}, "spec": {"clusterIP": ip, "ports": ports}})
+    zone.put_service({
+        "metadata": {"namespace": "default", "name": "ext"}, "spec": {"type": "ExternalName", "externalName": "www.example.com"}
+    })  # fmt: skip
+    zone.put_slice({
+        "metadata": {"namespace": "other", "name": "db-1", "labels": {"kubernetes.io/service-name": "db"}},
+        "addressType": "IPv4", "ports": [{"name": "sql", "port": 5432, "protocol": "TCP"}],
+        "endpoints": [{"addresses": ["10.244.2.3"], "hostname": "db-0"}, {"addresses": ["10.244.2.4"], "hostname": "db-1"}],
+    })  # fmt: skip
+    return zone
 
 
 class Box:
@@ -218,6 +251,8 @@ class Box:
         self.usage = Usage(1 << 30)
         self.listening: dict[int, Callable[[socket.socket], None]] = {}
         self.credential_spec = ""
+        self.names = DnsServer(_zone(), Settings(hosts={"www.example.com": ("192.0.2.53",)}), self.clock, random.Random(1))
+        self.asked: list[str] = []
 
     def dial(self, port: int) -> socket.socket:
         accept = self.listening.get(port)

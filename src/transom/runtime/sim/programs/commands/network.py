@@ -1,4 +1,4 @@
-"""Commands over the container's network: nc, ping, nslookup and their like."""
+"""Commands over the container's network: nc, ping and their like."""
 
 from __future__ import annotations
 
@@ -110,97 +110,6 @@ async def _nc_listen(process: Process, port: str) -> int:
         close()
     await _relay(process, connection)
     return 0
-
-
-async def nslookup(process: Process) -> int:
-    context = process.context
-    names = [argument for argument in process.argv[1:] if not argument.startswith("-")]
-    if not names:
-        return process.fail("missing operand")
-    server = names[1] if len(names) > 1 else (context.dns.servers[0] if context.dns.servers else "127.0.0.1")
-    if not context.dns.servers and len(names) < 2:
-        process.write(";; connection timed out; no servers could be reached\n\n")
-        return 1
-    process.write(f"Server:\t\t{server}\nAddress:\t{server}{'#53' if process.gnu else ':53'}\n\n")
-    try:
-        addresses = await context.resolve(names[0])
-    except socket.gaierror:
-        process.write(f"** server can't find {names[0]}: NXDOMAIN\n\n")
-        return 1
-    full = _qualified(process, names[0])
-    for address in addresses:
-        process.write(f"Name:\t{full}\nAddress: {address}\n")
-    process.write("\n")
-    return 0
-
-
-def _qualified(process: Process, name: str) -> str:
-    """The name as the server knows it: found through the search list when it has few dots."""
-    if name.endswith((".", "cluster.local")) or is_address(name) or name.count(".") >= 4:
-        return name.rstrip(".")
-    searches = process.context.dns.searches
-    if not searches:
-        return name
-    if name.endswith(".svc"):
-        return f"{name}.{searches[-1]}" if len(searches) >= 3 else name
-    dots = name.count(".")
-    return f"{name}.{searches[min(dots, len(searches) - 1)]}" if dots < 2 else name
-
-
-async def dig(process: Process) -> int:
-    names = [
-        argument
-        for argument in process.argv[1:]
-        if not argument.startswith(("+", "-", "@")) and argument.upper() not in ("A", "AAAA", "IN", "SRV")
-    ]
-    short = "+short" in process.argv
-    if not names:
-        return process.fail("missing operand")
-    try:
-        addresses = await process.context.resolve(names[0])
-    except socket.gaierror:
-        addresses = []
-    name = names[0].rstrip(".") + "."
-    if "+search" in process.argv:
-        name = _qualified(process, names[0]) + "."
-    if short:
-        process.write("".join(address + "\n" for address in addresses))
-        return 0
-    status = "NOERROR" if addresses else "NXDOMAIN"
-    server = process.context.dns.servers[0] if process.context.dns.servers else "127.0.0.1"
-    process.write(f"\n; <<>> DiG 9.14.8 <<>> {' '.join(process.argv[1:])}\n;; global options: +cmd\n;; Got answer:\n")
-    process.write(
-        f";; ->>HEADER<<- opcode: QUERY, status: {status}, id: 4711\n;; flags: qr aa rd; QUERY: 1, "
-        f"ANSWER: {len(addresses)}, AUTHORITY: 0, ADDITIONAL: 1\n\n"
-    )
-    process.write(f";; QUESTION SECTION:\n;{name}\t\tIN\tA\n\n")
-    if addresses:
-        process.write(";; ANSWER SECTION:\n" + "".join(f"{name}\t30\tIN\tA\t{address}\n" for address in addresses) + "\n")
-    process.write(f";; Query time: 0 msec\n;; SERVER: {server}#53({server})\n\n")
-    return 0
-
-
-async def getent(process: Process) -> int:
-    if len(process.argv) < 3:
-        return process.fail("wrong number of arguments")
-    database, key = process.argv[1], process.argv[2]
-    if database in ("hosts", "ahosts", "ahostsv4"):
-        try:
-            addresses = await process.context.resolve(key)
-        except socket.gaierror:
-            return 2
-        for address in addresses:
-            process.write(f"{address:<15} {key}\n" if database == "hosts" else f"{address:<15} STREAM {key}\n")
-        return 0
-    path = f"/etc/{database}"
-    if not process.files.exists(path):
-        return 1
-    for line in process.files.text(path).splitlines():
-        fields = line.split(":")
-        if key == fields[0] or (len(fields) > 2 and key == fields[2]):
-            process.write(line + "\n")
-            return 0
-    return 2
 
 
 async def ping(process: Process) -> int:
@@ -353,15 +262,11 @@ async def _redis_answer(reader: asyncio.StreamReader, depth: str = "") -> str:
 
 
 COMMANDS: dict[str, Command] = {
-    "dig": dig,
-    "getent": getent,
-    "host": nslookup,
     "ifconfig": ifconfig,
     "ip": ip,
     "nc": nc,
     "ncat": nc,
     "netcat": nc,
-    "nslookup": nslookup,
     "ping": ping,
     "redis-cli": redis_cli,
 }

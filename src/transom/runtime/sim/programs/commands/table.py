@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from transom.runtime.sim.program_api import ProgramContext
-from transom.runtime.sim.programs.commands import archive, awk, basic, files, grep, http, look, network, sed, system, text
+from transom.runtime.sim.programs.commands import (
+    archive,
+    awk,
+    basic,
+    files,
+    grep,
+    http,
+    look,
+    names,
+    network,
+    sed,
+    system,
+    text,
+)
 from transom.runtime.sim.programs.launch import Command
 
 COMMANDS: dict[str, Command] = {
     name: command
-    for table in (archive, awk, basic, files, grep, http, look, network, sed, system, text)
+    for table in (archive, awk, basic, files, grep, http, look, names, network, sed, system, text)
     for name, command in table.COMMANDS.items()
 }
 

@@ -59,8 +59,10 @@ class Call:
         self.evaluator.emit(value)
 
     def fail(self, message: str, category: str, identity: str) -> None:
-        """An error after which things go on, unless somebody wants it otherwise."""
-        full = f"{identity},Microsoft.PowerShell.Commands.{self.cmdlet.name.replace('-', '')}Command"
+        """An error after which things go on, unless somebody wants it otherwise. A cmdlet that is not PowerShell's own
+        says whose it is in `identity`, after a comma."""
+        own = f"{identity},Microsoft.PowerShell.Commands.{self.cmdlet.name.replace('-', '')}Command"
+        full = identity if "," in identity else own
         error = PowerShellError(message, category, full, where=self.cmdlet.name)
         action = self.text("ErrorAction", self.text("EA")).lower()
         if action in ("silentlycontinue", "ignore", "0"):
@@ -151,10 +153,16 @@ class Call:
 
 @cache
 def _table() -> dict[str, Cmdlet]:
-    from transom.runtime.sim.programs.powershell import cmdlets_files, cmdlets_objects, cmdlets_output, cmdlets_system
+    from transom.runtime.sim.programs.powershell import (
+        cmdlets_files,
+        cmdlets_names,
+        cmdlets_objects,
+        cmdlets_output,
+        cmdlets_system,
+    )
 
     rows: dict[str, Cmdlet] = {}
-    for module in (cmdlets_files, cmdlets_objects, cmdlets_output, cmdlets_system):
+    for module in (cmdlets_files, cmdlets_names, cmdlets_objects, cmdlets_output, cmdlets_system):
         for cmdlet in module.CMDLETS:
             rows[cmdlet.name.lower()] = cmdlet
     for alias, name in _ALIASES.items():

@@ -208,38 +208,6 @@ async def _web_request(call: Call) -> None:
     )
 
 
-async def _resolve_dns(call: Call) -> None:
-    name = call.text("Name")
-    try:
-        addresses = await call.process.context.resolve(name)
-    except socket.gaierror:
-        call.fail(
-            f"{name} : DNS name does not exist",
-            f"ResourceUnavailable: ({name}:String) [Resolve-DnsName], Win32Exception",
-            "DNS_ERROR_RCODE_NAME_ERROR",
-        )
-        return
-    full = name
-    if "." not in name and call.process.context.dns.searches:
-        full = f"{name}.{call.process.context.dns.searches[0]}"
-    for address in addresses:
-        kind = "AAAA" if ":" in address else "A"
-        call.emit(
-            PsObject(
-                "Microsoft.DnsClient.Commands.DnsRecord_A",
-                {
-                    "Name": full,
-                    "Type": kind,
-                    "TTL": 30,
-                    "Section": "Answer",
-                    "IPAddress": address,
-                    "IP4Address": address,
-                    "QueryType": kind,
-                },
-            )
-        )
-
-
 async def _test_connection(call: Call) -> None:
     context = call.process.context
     host = call.text("ComputerName", "internetbeacon.msedge.net")
@@ -552,7 +520,6 @@ CMDLETS = (
         "UseBasicParsing SkipCertificateCheck",
         "Method Body Headers ContentType TimeoutSec OutFile",
     ),
-    row("Resolve-DnsName", _resolve_dns, "Name Type", "DnsOnly NoHostsFile", "Server"),
     row("Test-NetConnection", _test_connection, "ComputerName", "TraceRoute", "Port CommonTCPPort InformationLevel"),
     row("Test-Connection", _test_connection, "ComputerName", "Quiet", "Count Delay"),
     row("Get-NetAdapter", _net_adapter, "Name"),

@@ -19,7 +19,14 @@ _COLUMNS: dict[str, tuple[str, ...]] = {
         "Location",
         "Command",
     ),
-    "Microsoft.DnsClient.Commands.DnsRecord_A": ("Name", "Type", "TTL", "Section", "IPAddress"),
+    **{
+        f"Microsoft.DnsClient.Commands.DnsRecord_{kind}": ("Name", "Type", "TTL", "Section", *own)
+        for kind, own in (
+            ("A", ("IPAddress",)), ("PTR", ("NameHost",)), ("SRV", ("NameTarget", "Priority", "Weight", "Port")),
+            ("TXT", ("Strings",)), ("SOA", ("PrimaryServer", "NameAdministrator", "SerialNumber")),
+            ("MX", ("NameExchange", "Preference")),
+        )
+    },
     "System.Management.Automation.PathInfo": ("Path",),
     "ContentWritten": (),
 }

@@ -1,4 +1,4 @@
-"""ping, ipconfig, nslookup and their like, as Windows prints them."""
+"""ping, ipconfig and their like, as Windows prints them."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def ipconfig(process: Process) -> int:
         return 0
     address = next((ip for ip in context.ips if ":" not in ip), "")
     six = next((ip for ip in context.ips if ":" in ip), "")
-    suffixes = context.dns.searches
+    suffixes = context.dns.searches[:1]  # Windows has one, whatever it is told
     _say(process)
     _say(process, "Windows IP Configuration")
     _say(process)
@@ -121,11 +121,8 @@ def ipconfig(process: Process) -> int:
         _row(process, "Node Type", "Hybrid")
         _row(process, "IP Routing Enabled", "No")
         _row(process, "WINS Proxy Enabled", "No")
-        for index, suffix in enumerate(suffixes):
-            if index == 0:
-                _row(process, "DNS Suffix Search List", suffix)
-            else:
-                _say(process, " " * 39 + suffix)
+        for suffix in suffixes:
+            _row(process, "DNS Suffix Search List", suffix)
     _say(process)
     _say(process, f"Ethernet adapter vEthernet ({context.container_id[:8]}):")
     _say(process)
@@ -170,32 +167,6 @@ def link_local(address: str) -> str:
     return f"fe80::{number >> 16 & 0xFFFF:x}:{number & 0xFFFF:x}:c0de:2%30"
 
 
-async def nslookup(process: Process) -> int:
-    context = process.context
-    names = [argument for argument in process.argv[1:] if not argument.startswith("-")]
-    server = names[1] if len(names) > 1 else (context.dns.servers[0] if context.dns.servers else "")
-    if not names:
-        return 0
-    if not server:
-        _say(process, "*** Default servers are not available")
-        return 1
-    _say(process, "Server:  UnKnown")
-    _say(process, f"Address:  {server}")
-    _say(process)
-    try:
-        addresses = await context.resolve(names[0])
-    except socket.gaierror:
-        process.complain(f"*** UnKnown can't find {names[0]}: Non-existent domain")
-        return 0
-    full = names[0]
-    if "." not in full.rstrip(".") and context.dns.searches:
-        full = f"{full}.{context.dns.searches[0]}"
-    _say(process, f"Name:    {full}")
-    _say(process, f"{'Addresses' if len(addresses) > 1 else 'Address'}:  " + "\r\n          ".join(addresses))
-    _say(process)
-    return 0
-
-
 def netstat(process: Process) -> int:
     _say(process, "\r\nActive Connections\r\n\r\n  Proto  Local Address          Foreign Address        State")
     for mapping in process.context.ports:
@@ -231,7 +202,6 @@ COMMANDS: dict[str, Command] = {
     "getmac": getmac,
     "ipconfig": ipconfig,
     "netstat": netstat,
-    "nslookup": nslookup,
     "ping": ping,
     "route": route,
 }

@@ -7,7 +7,7 @@ from transom.runtime.sim.programs.cmd import main as cmd_main
 from transom.runtime.sim.programs.commands import archive, http
 from transom.runtime.sim.programs.launch import Command
 from transom.runtime.sim.programs.powershell import main as powershell_main
-from transom.runtime.sim.programs.win import network, system, text
+from transom.runtime.sim.programs.win import names, network, system, text
 
 COMMANDS: dict[str, Command] = {
     "cmd": cmd_main.run,
@@ -15,6 +15,7 @@ COMMANDS: dict[str, Command] = {
     "powershell": powershell_main.run,
     "pwsh": powershell_main.run,
     "tar": archive.tar,
+    **names.COMMANDS,
     **network.COMMANDS,
     **system.COMMANDS,
     **text.COMMANDS,
