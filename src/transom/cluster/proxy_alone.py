@@ -81,7 +81,9 @@ def cleanup() -> None:
     """Takes the rules away again."""
     _need_nft()
     script = "".join(f"add table {family} transom-proxy\ndelete table {family} transom-proxy\n" for family in ("ip", "ip6"))
-    asyncio.run(_nft(script))
+    problem = asyncio.run(_nft(script))
+    if problem:
+        raise ClusterError(f"nft refused to take the rules away: {problem}")
 
 
 def _with_client(wanted: Alone, work: Callable[[_Proxy], Awaitable[None]]) -> None:
@@ -176,6 +178,7 @@ class _Proxy:
             _set_addresses(machine)
             proxier.sync()
             complete = tracker.initialized and await tables.apply()
+            await _forget_flows(proxier)
             ports = tracker.health_checks
             checks.sync(ports, {name: tracker.local_addresses(name, self._name) for name in ports})
             metrics.synced(self._clock.monotonic() - begun, complete=complete)
@@ -296,11 +299,26 @@ def _need_nft() -> None:
 
 async def _nft(script: str) -> str:
     """Empty, or why the kernel did not take it."""
+    return await _command("nft", "-f", "-", text=script)
+
+
+async def _command(*command: str, text: str = "") -> str:
     process = await asyncio.create_subprocess_exec(
-        "nft", "-f", "-", stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
+        *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE
     )
-    _, text = await process.communicate(script.encode())
-    return "" if process.returncode == 0 else text.decode(errors="replace").strip() or f"nft ended with {process.returncode}"
+    _, said = await process.communicate(text.encode())
+    return "" if process.returncode == 0 else said.decode(errors="replace").strip() or f"{command[0]} ended with an error"
+
+
+async def _forget_flows(proxier: Any) -> None:
+    """Datagrams go on to where their first one went, until the connection tracker is told otherwise."""
+    tool = shutil.which("conntrack")
+    while proxier.stale_udp:
+        flow = proxier.stale_udp.popleft()
+        if tool is not None:
+            problem = await _command(tool, "-D", *flow.arguments())
+            if problem and "0 flow entries" not in problem:
+                log.warning("conntrack -D %s: %s", " ".join(flow.arguments()), problem)
 
 
 class _Tables:

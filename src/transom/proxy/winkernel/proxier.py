@@ -136,7 +136,7 @@ class WinkernelProxier:
 
     def sync(self) -> None:
         """As kube-proxy's syncProxyRules; the first calls go through the start."""
-        if self.failed or not self._started():
+        if not self.start():
             return
         begun = self._clock.monotonic()
         self._periodic = begun + self._options.sync_period
@@ -144,9 +144,11 @@ class WinkernelProxier:
         if self._observer is not None:
             self._observer.synced(self._clock.monotonic() - begun, complete=complete)
 
-    def _started(self) -> bool:
+    def start(self) -> bool:
+        """One step of the start; whether it is over and went well. Where two proxiers share a node, both must have
+        started before one of them makes anything: the start takes all load balancers away."""
         if self._starting is None:
-            return True
+            return not self.failed
         try:
             started = self._starting.step()
             if started is None:
