@@ -1,0 +1,203 @@
+"""What `transom trace` asks of a running cluster: the way of a packet in its network, and the matrix of flows.
+
+The walk reads the fabric, whichever data plane carries the traffic. Objects come from the informers that the network's agents
+live on; pods and nodes are asked for as they are named.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from transom.client.api import is_not_found
+from transom.client.resources import ENDPOINT_SLICES, ENDPOINTS, NETWORK_POLICIES, NODES, PODS
+from transom.cluster.errors import ClusterError
+from transom.kit import dnswire as wire
+from transom.kit.clock import Clock
+from transom.machinery.errors import ApiError
+from transom.machinery.objects import Object
+from transom.network.api import DnsConfig
+from transom.network.resolver import addresses_in, is_address
+from transom.network.stacks import Stack
+from transom.network.trace import matrix, picture
+from transom.network.trace.inventory import Inventory, Names, TraceError
+from transom.network.trace.places import split
+from transom.network.trace.run import trace
+from transom.network.walking.trip import World
+from transom.network.walking.walk import Listening, everybody
+from transom.windows import releases
+from transom.windows.records import Target
+
+if TYPE_CHECKING:
+    from transom.client.api import Client
+    from transom.cluster.fleet import Machine
+    from transom.cluster.network import ClusterNetwork
+
+PROTOCOLS: Final = ("tcp", "udp", "icmp")
+_OBJECT: Final = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
+_SERVICE_NAME: Final = "kubernetes.io/service-name"
+_RCODES: Final = {wire.NXDOMAIN: "NXDOMAIN", wire.SERVFAIL: "SERVFAIL", wire.REFUSED: "REFUSED"}
+Respond = Callable[[bytes, str], Awaitable[bytes | None]]
+
+
+class Tracing:
+    """`respond` is the cluster's DNS server, `machines` are the nodes that there are, `proxy_problem` says why the kube-proxy of a
+    node does not work, and `outside_name` is a name whose address is outside."""
+
+    def __init__(
+        self, network: ClusterNetwork, client: Client, clock: Clock, machines: Callable[[], Iterable[Machine]],
+        respond: Respond | None = None, *, release: str = "1.20", outside_name: str = "",
+        proxy_problem: Callable[[str], str] = lambda _node: "",
+    ) -> None:  # fmt: skip
+        self._network = network
+        self._client = client
+        self._machines = machines
+        self._respond = respond
+        self._release = releases.parse(release)
+        self._outside_name = outside_name
+        self._proxy_problem = proxy_problem
+        model = getattr(network.dataplane, "world", None)
+        self._world: World = model or World(network.fabric, clock.monotonic, random.Random(0))
+
+    async def answer(self, query: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+        """For GET /transom/trace?from=&to=&protocol=&namespace=, or ?matrix=. ClusterError if it cannot be traced."""
+        asked = {name: values[-1] for name, values in query.items() if values}
+        if "matrix" in asked:
+            return await self._matrix(asked["matrix"] == "svg")
+        origin, target = asked.get("from", ""), asked.get("to", "")
+        protocol: Any = asked.get("protocol", "tcp")
+        if not origin or not target or protocol not in PROTOCOLS:
+            raise ClusterError("a trace takes from, to and one of the protocols tcp, udp, icmp")
+        namespace = asked.get("namespace") or "default"
+        inventory = self._inventory(await self._named(origin, split(target)[0], namespace))
+        try:
+            return (await trace(self._world, inventory, origin, target, protocol, namespace)).document()
+        except TraceError as problem:
+            raise ClusterError(problem.message, problem.hint) from problem
+
+    async def _matrix(self, drawn: bool) -> dict[str, Any]:
+        found = {PODS: (await self._client.list(PODS)).items, NODES: (await self._client.list(NODES)).items}
+        inventory = self._inventory(found)
+        results = await matrix.run(self._world, inventory, matrix.cast(inventory))
+        settings = self._network.shared.settings
+        title = f"Network flows with Windows nodes, {settings.mode} ({settings.chosen_plugin})"
+        out: dict[str, Any] = {"title": title, "mode": settings.mode, "flows": [r.document() for r in results]}
+        return {**out, "svg": picture.svg(results, title)} if drawn else out
+
+    # ---- objects -------------------------------------------------------------------------------------------------
+
+    async def _named(self, origin: str, target: str, namespace: str) -> dict[Any, list[Object]]:
+        """The pods and nodes that the texts may mean."""
+        pods: list[Object] = []
+        nodes: list[Object] = list((await self._client.list(NODES)).items) if origin == "external" else []
+        for text in (origin, target):
+            if is_address(text) or text == "external":
+                continue
+            parts = text.split("/")
+            kind = parts[0] if len(parts) > 1 and parts[0] in ("pod", "po", "pods", "node", "no", "nodes") else ""
+            rest = parts[1:] if kind else parts
+            if not kind.startswith("no"):
+                # A bare target may also be of the origin's namespace.
+                spaces = [rest[0]] if len(rest) > 1 else [namespace, *(p["metadata"]["namespace"] for p in pods)]
+                for space in dict.fromkeys(spaces):
+                    pods += await self._get(PODS, space, rest[-1])
+            if not kind.startswith("po") and len(rest) == 1:
+                nodes += await self._get(NODES, "", rest[0])
+        return {PODS: pods, NODES: nodes}
+
+    async def _get(self, resource: Any, namespace: str, name: str) -> list[Object]:
+        if not _OBJECT.fullmatch(name) or not _OBJECT.fullmatch(namespace or "x"):
+            return []
+        try:
+            return [await self._client.get(resource, namespace, name)]
+        except ApiError as problem:
+            if is_not_found(problem):
+                return []
+            raise
+
+    def _inventory(self, found: dict[Any, list[Object]]) -> Inventory:
+        network, informers = self._network, self._network.informers
+        pods = {(p["metadata"]["namespace"], p["metadata"]["name"]): p for p in found[PODS]}
+        nodes = {n["metadata"]["name"]: n for n in found[NODES]}
+        named: dict[str, dict[str, tuple[str, str]]] = {}
+        machines = {m.spec.name: m for m in self._machines()}
+
+        def pod_of(stack: Stack) -> tuple[str, str] | None:
+            if stack.node not in named:
+                machine = machines.get(stack.node)
+                sandboxes = machine.runtime.sandboxes() if machine is not None else ()
+                named[stack.node] = {s.id: (s.config.namespace, s.config.name) for s in sandboxes}
+            return named[stack.node].get(stack.sandbox)
+
+        def dns_of(pod: Mapping[str, Any]) -> DnsConfig:
+            machine = machines.get(pod["spec"].get("nodeName", ""))
+            mine = (pod["metadata"]["namespace"], pod["metadata"]["name"])
+            for sandbox in machine.runtime.sandboxes() if machine is not None else ():
+                if (sandbox.config.namespace, sandbox.config.name) == mine and sandbox.state == "ready":
+                    return sandbox.config.dns
+            return DnsConfig()
+
+        policies = informers(NETWORK_POLICIES) if network.shared.settings.policy else None
+        return Inventory(
+            pod=lambda space, name: pods.get((space, name)) or informers(PODS).get(space, name),
+            service=network.services.get,
+            node=nodes.get,
+            pods=pods.values,
+            services=network.services.list,
+            nodes=nodes.values,
+            slices=self._slices,
+            policies=lambda space: policies.list(space) if policies is not None else (),
+            pod_of=pod_of,
+            dns_of=dns_of,
+            lookup=self._lookup,
+            listening=self._listening(),
+            proxy_problem=self._proxy_problem,
+            target=lambda node: self._target(machines.get(node)),
+            outside_name=self._outside_name,
+        )
+
+    def _slices(self, namespace: str, name: str) -> list[Object]:
+        found = [s for s in self._network.informers(ENDPOINT_SLICES).list(namespace)
+                 if (s["metadata"].get("labels") or {}).get(_SERVICE_NAME) == name]  # fmt: skip
+        if found:
+            return found
+        one = self._network.informers(ENDPOINTS).get(namespace, name)  # where no slices are made of them
+        return [_as_slice(subset) for subset in (one or {}).get("subsets") or ()]
+
+    def _listening(self) -> Listening:
+        known: Listening | None = getattr(self._network.dataplane, "listening", None)
+        if known is None:
+            return everybody  # the kernel knows; a trace is about the way
+        return lambda stack, address, port, protocol: stack.role == "external" or known(stack, address, port, protocol)
+
+    def _target(self, machine: Machine | None) -> Target:
+        settings = self._network.shared.settings
+        features = frozenset({"dsr", "WinDSR"} if settings.dsr else ())
+        mode: Any = settings.mode
+        build = machine.spec.build if machine is not None else None
+        return Target(self._release, build or None, None, mode, features)
+
+    # ---- names ---------------------------------------------------------------------------------------------------
+
+    async def _lookup(self, name: str) -> Names:
+        if self._respond is None:
+            return Names((), "no DNS server runs")
+        try:
+            question = wire.query(1, wire.name(name), wire.A)
+        except ValueError:
+            return Names((), "no domain name")
+        reply = await self._respond(question, "")
+        if reply is None:
+            return Names((), "no answer")
+        message = wire.parse(reply)
+        addresses = tuple(addresses_in(message))
+        return Names(addresses, _RCODES.get(message.rcode, "no address"))
+
+
+def _as_slice(subset: Object) -> Object:
+    return {
+        "ports": subset.get("ports") or [],
+        "endpoints": [{"addresses": [a["ip"]], "nodeName": a.get("nodeName", "")} for a in subset.get("addresses") or ()],
+    }
