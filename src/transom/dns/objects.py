@@ -121,3 +121,28 @@ def _slice_ports() -> list[dict[str, Any]]:
 
 def _family(address: str) -> str:
     return "IPv6" if ":" in address else "IPv4"
+
+
+USER: Final = f"system:serviceaccount:{NAMESPACE}:coredns"
+
+
+def access() -> list[dict[str, Any]]:
+    """Who the server is, and what it may see."""
+    rbac = "rbac.authorization.k8s.io"
+    role = {"apiGroup": rbac, "kind": "ClusterRole", "name": "system:coredns"}
+    watch = ["list", "watch"]
+    return [
+        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "coredns", "namespace": NAMESPACE}},
+        {
+            "apiVersion": f"{rbac}/v1", "kind": "ClusterRole", "metadata": {"name": role["name"]},
+            "rules": [
+                {"apiGroups": [""], "resources": ["endpoints", "services", "pods", "namespaces"], "verbs": watch},
+                {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]},
+                {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": watch},
+            ],
+        },
+        {
+            "apiVersion": f"{rbac}/v1", "kind": "ClusterRoleBinding", "metadata": {"name": role["name"]}, "roleRef": role,
+            "subjects": [{"kind": "ServiceAccount", "name": "coredns", "namespace": NAMESPACE}],
+        },
+    ]  # fmt: skip

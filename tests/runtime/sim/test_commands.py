@@ -5,6 +5,7 @@ import asyncio
 import pytest
 from tests.runtime.sim import rig
 
+from transom.kit import dnswire as wire
 from transom.network.api import DnsConfig
 from transom.runtime.api import LinuxContainer, RuntimeFailure
 from transom.runtime.sim.engine import Flavour
@@ -290,5 +291,33 @@ def test_names_are_found_in_the_hosts_file_then_by_dns() -> None:
         assert await context.resolve("db") == ["10.96.0.7"]
         with pytest.raises(OSError, match="Name or service not known"):
             await context.resolve("this")
+
+    rig.run(test)
+
+
+def test_names_are_asked_for_over_the_network_of_the_pod() -> None:
+    async def test() -> None:
+        asked: list[tuple[str, int, str, str]] = []
+
+        async def ask(address: str, port: int, payload: bytes, source: str = "") -> bytes:
+            message = wire.parse(payload)
+            assert message.question is not None
+            name = message.question.name
+            asked.append((address, port, source, wire.text(name)))
+            found = [wire.Record(name, wire.A, 5, b"\x0a\x60\0\7")] if len(asked) == 2 else []
+            reply = wire.Packed(name, wire.NOERROR if found else wire.NXDOMAIN, found)
+            return reply.message(message.id, name + b"\0\1\0\1", message.flags, 512)
+
+        r = rig.make()
+        r.dataplane.ask = ask
+        await r.container("ignore", sandbox=await r.sandbox(dns=SEARCHES))
+        context = r.programs[0].context
+        assert await context.resolve("db.other") == ["10.96.0.7"]
+        own = context.ips[0]
+        assert asked == [
+            ("10.96.0.10", 53, own, "db.other.ns.svc.cluster.local"), ("10.96.0.10", 53, own, "db.other.svc.cluster.local"),
+        ]  # fmt: skip
+        with pytest.raises(ConnectionRefusedError):
+            await context.ask("127.0.0.1", 53, b"")
 
     rig.run(test)

@@ -204,7 +204,8 @@ def _dns_list(context: ProgramContext) -> Program:
             server.exit(2)
             return server
     else:
-        values = context.dns.searches if which == "dns-suffix" else context.dns.servers
+        searches = context.dns.searches[:1] if context.os == "windows" else context.dns.searches
+        values = searches if which == "dns-suffix" else context.dns.servers
         server.out(",".join(values))
     server.exit(0)
     return server

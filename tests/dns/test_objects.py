@@ -1,0 +1,103 @@
+"""The objects that make the server known are good ones, and it follows the API by what its own role lets it see."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+from tests.dns.world import service
+
+from transom.apiserver.context import User
+from transom.apiserver.inprocess import InProcessClient
+from transom.apiserver.server import ServerOptions, build
+from transom.client.informer import InformerFactory
+from transom.client.resources import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    CONFIG_MAPS,
+    ENDPOINT_SLICES,
+    ENDPOINTS,
+    SERVICE_ACCOUNTS,
+    SERVICES,
+)
+from transom.dns import objects
+from transom.dns.feed import Feed
+from transom.dns.server import DnsServer
+from transom.dns.settings import Settings
+from transom.dns.zone import Zone
+from transom.kit import dnswire as wire
+from transom.kit.clock import RealClock
+from transom.store.memory import MemoryStore
+
+ADMIN = User("jane", ("system:masters", "system:authenticated"))
+DNS = User(objects.USER, ("system:serviceaccounts", "system:serviceaccounts:kube-system", "system:authenticated"))
+
+
+async def answers(server: DnsServer, name: str, type: int = wire.A) -> list[str]:
+    reply = await server.respond(wire.query(1, wire.name(name), type))
+    assert reply is not None
+    return [wire.data_text(record) for record in wire.parse(reply).answers]
+
+
+async def until(check: Any) -> None:
+    for _ in range(500):
+        if await check():
+            return
+        await asyncio.sleep(0.002)
+    raise AssertionError("it did not come to that")
+
+
+def test_it_is_known_and_follows() -> None:
+    async def main() -> None:
+        api = build(ServerOptions(store=MemoryStore(), rng=random.Random(1)))
+        await api.start()
+        client = InProcessClient(api, ADMIN, user_agent="tester/1")
+        address = objects.cluster_ip("10.96.0.0/16")
+        assert address == "10.96.0.10"
+        account, role, binding = objects.access()
+        await client.create(SERVICE_ACCOUNTS, "kube-system", account)
+        await client.create(CLUSTER_ROLES, "", role)
+        await client.create(CLUSTER_ROLE_BINDINGS, "", binding)
+        made = await client.create(SERVICES, "kube-system", objects.service([address]))
+        assert [port["name"] for port in made["spec"]["ports"]] == ["dns", "dns-tcp", "metrics"]
+        await client.create(ENDPOINTS, "kube-system", objects.endpoints(["172.20.0.2"], "control-plane"))
+        for found in objects.endpoint_slices(["172.20.0.2"], "control-plane"):
+            await client.create(ENDPOINT_SLICES, "kube-system", found)
+        await client.create(CONFIG_MAPS, "kube-system", objects.config_map(Settings(upstreams=("192.0.2.1",))))
+
+        zone, clock = Zone(), RealClock()
+        informers = InformerFactory(InProcessClient(api, DNS, user_agent="dns/1"), clock, random.Random(1))
+        feed = Feed(zone, informers)
+        server = DnsServer(zone, Settings(), clock, random.Random(1))
+        reply = await server.respond(wire.query(1, wire.name("x.default.svc.cluster.local"), wire.A))
+        assert reply is not None and wire.parse(reply).rcode == wire.SERVFAIL, "nothing is known yet"
+        informers.start()
+        await asyncio.wait_for(feed.run(), 5)
+        assert await answers(server, "kube-dns.kube-system.svc.cluster.local") == ["10.96.0.10"]
+        assert await answers(server, "10.0.96.10.in-addr.arpa", wire.PTR) == ["kube-dns.kube-system.svc.cluster.local."]
+        assert await answers(server, "2.0.20.172.in-addr.arpa", wire.PTR) == [
+            "172-20-0-2.kube-dns.kube-system.svc.cluster.local."
+        ]
+
+        web = await client.create(SERVICES, "default", service("web", namespace="default", clusterIP="10.96.0.77"))
+        await until(lambda: _is(server, "web.default.svc.cluster.local", ["10.96.0.77"]))
+        await client.delete(SERVICES, "default", web["metadata"]["name"])
+        await until(lambda: _is(server, "web.default.svc.cluster.local", []))
+        await informers.stop()
+        await api.stop()
+
+    asyncio.run(main())
+
+
+async def _is(server: DnsServer, name: str, expected: list[str]) -> bool:
+    return await answers(server, name) == expected
+
+
+def test_two_families() -> None:
+    made = objects.service(["10.96.0.10", "fd00::a"])["spec"]
+    assert (made["ipFamilies"], made["clusterIPs"]) == (["IPv4", "IPv6"], ["10.96.0.10", "fd00::a"])
+    assert [s["addressType"] for s in objects.endpoint_slices(["172.20.0.2", "fd01::2"])] == ["IPv4", "IPv6"]
+    with pytest.raises(ValueError, match="no tenth address"):
+        objects.cluster_ip("10.96.0.0/29")
