@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from tests.network.fabrics import Cluster
+
 from transom.kit.clock import RealClock
 from transom.network.kernel.dataplane import KernelDataplane
 from transom.network.packets import Packet, Protocol

@@ -25,6 +25,8 @@ _SYSCTLS = {
     "net/ipv4/conf/all/send_redirects": "0",
     "net/ipv4/conf/default/send_redirects": "0",
     "net/ipv4/conf/all/promote_secondaries": "1",
+    "net/ipv4/icmp_ratelimit": "0",  # who finds nobody is told so, each time
+    "net/ipv6/icmp/ratelimit": "0",
     "net/ipv4/ping_group_range": "0 2147483647",
     "net/ipv4/ip_unprivileged_port_start": "0",
     "net/ipv6/conf/all/disable_ipv6": "0",

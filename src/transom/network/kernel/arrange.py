@@ -30,6 +30,7 @@ class Made:
     fresh: set[str] = field(default_factory=set)  # made, and not yet set up
     addresses: set[tuple[str, str]] = field(default_factory=set)
     routes: dict[str, Way] = field(default_factory=dict)
+    special: dict[str, str] = field(default_factory=dict)
     neighbours: dict[tuple[str, str], str] = field(default_factory=dict)
     forwarding: dict[tuple[str, str], tuple[str, int]] = field(default_factory=dict)
     sysctls: dict[str, str] = field(default_factory=dict)
@@ -61,7 +62,8 @@ def take(made: Made, name: str, device: Device) -> int:
 
 
 def arrange(made: Made, plan: Plan) -> list[Step]:
-    return [*_settings(made, plan), *_addresses(made, plan), *_routes(made, plan), *_neighbours(made, plan)]
+    parts = (_settings, _addresses, _special, _routes, _neighbours)
+    return [step for part in parts for step in part(made, plan)]
 
 
 def _settings(made: Made, plan: Plan) -> list[Step]:
@@ -100,6 +102,15 @@ def _addresses(made: Made, plan: Plan) -> list[Step]:
             made.addresses.add(entry)
             steps.append((netlink.add_address(index, entry[1]), lambda entry=entry: made.addresses.discard(entry)))  # type: ignore[misc]
     return steps
+
+
+def _special(made: Made, plan: Plan) -> list[Step]:
+    if made.special == plan.special:
+        return []
+    before, made.special = made.special, dict(plan.special)
+    gone = [(netlink.special_route(d, kind, add=False), nothing) for d, kind in before.items() if plan.special.get(d) != kind]
+    come = [(netlink.special_route(d, kind, add=True), nothing) for d, kind in plan.special.items() if before.get(d) != kind]
+    return [*gone, *come]
 
 
 def _routes(made: Made, plan: Plan) -> list[Step]:

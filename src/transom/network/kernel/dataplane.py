@@ -17,12 +17,13 @@ from functools import partial
 from transom.kit.clock import Clock
 from transom.network import nft
 from transom.network.api import Accept, Respond
-from transom.network.kernel import namespaces, plan, sockets, windows
+from transom.network.kernel import namespaces, outside, plan, sockets, windows
 from transom.network.kernel.applier import Applier
 from transom.network.kernel.namespaces import Namespace, Visitor
 from transom.network.kernel.plan import Plan
 from transom.network.nft_text import snapshot
 from transom.network.stacks import Fabric, Stack
+from transom.network.walking.addresses import within
 
 log = logging.getLogger("transom.network.kernel")
 
@@ -49,6 +50,7 @@ class KernelDataplane:
         self._tables: dict[str, dict[str, nft.Table]] = {}  # of each stack, as they were when last read
         self._compiled: dict[str, windows.Compiler] = {}
         self._sandboxes: dict[str, dict[str, Stack]] = {}  # of Windows nodes
+        self._bridged: dict[str, tuple[str, ...]] = {}  # sandboxes with addresses of the underlay
         self._unsubscribe: list[Callable[[], None]] = []
         self._closers: set[Callable[[], None]] = set()
         self._flushing: asyncio.Task[None] | None = None
@@ -175,9 +177,22 @@ class KernelDataplane:
                     partial(self._changed, stack, "hns", ""),
                 )  # fmt: skip
             self._dirty[stack.name] = None
-        if stack.role == "sandbox" and stack.os == "windows":
-            self._at_switch(stack, gone=what == "gone")
+        if stack.role == "sandbox" and what in ("link", "address", "gone"):
+            self._note_bridged(stack, gone=what == "gone")
+            if stack.os == "windows":
+                self._at_switch(stack, gone=what == "gone")
         self._wake()
+
+    def _note_bridged(self, sandbox: Stack, *, gone: bool) -> None:
+        """Pods with addresses of the underlay are the outside's business too."""
+        underlay = self._fabric.underlay
+        held = () if gone or not underlay else tuple(a for a in sandbox.addresses() if within(a, underlay))
+        if held != self._bridged.get(sandbox.name, ()):
+            if held:
+                self._bridged[sandbox.name] = held
+            else:
+                del self._bridged[sandbox.name]
+            self._dirty.update((s.name, None) for s in self._fabric.stacks.values() if s.role == "external")
 
     def _at_switch(self, sandbox: Stack, *, gone: bool) -> None:
         """The node's end of a pod's card is made for the node, so the node has to hear of it."""
@@ -226,9 +241,13 @@ class KernelDataplane:
 
     def _plan(self, stack: Stack) -> Plan:
         compiler = self._compiled.get(stack.name)
-        wanted = plan.linux(stack, self._fabric) if compiler is None else compiler.plan()
-        if compiler is None:
-            wanted.tables = self._snapshots(stack)
+        if compiler is not None:
+            return compiler.plan()
+        if stack.role == "external":
+            wanted = outside.plan(stack, self._fabric, {a for held in self._bridged.values() for a in held})
+        else:
+            wanted = plan.linux(stack, self._fabric)
+        wanted.tables |= self._snapshots(stack)
         return wanted
 
     def _snapshots(self, stack: Stack) -> dict[str, nft.Table]:

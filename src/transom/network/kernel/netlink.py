@@ -19,6 +19,7 @@ _NLMSG_ERROR = 2
 _IFF_UP = 0x1
 _NODAD, _NOPREFIXROUTE = 0x02, 0x200
 _MAIN_TABLE, _STATIC, _UNIVERSE, _LINK_SCOPE, _UNICAST = 254, 4, 0, 253, 1
+_LOCAL_TABLE, _HOST_SCOPE, _LOCAL, _THROW = 255, 254, 2, 9
 _ONLINK = 4
 _PERMANENT, _SELF = 0x80, 0x02
 _SOL_NETLINK, _CAP_ACK = 270, 10
@@ -175,6 +176,16 @@ def replace_route(destination: str, index: int, via: str = "", source: str = "",
 
 def delete_route(destination: str, index: int, via: str = "", source: str = "", *, onlink: bool = False) -> Message:
     return _route(_DELROUTE, 0, destination, index, via, source, onlink)
+
+
+def special_route(destination: str, kind: str, *, add: bool) -> Message:
+    """In the table that comes before all others: addresses that are ours, or that the others are to be asked for."""
+    network = ipaddress.ip_network(destination)
+    family = socket.AF_INET if network.version == 4 else socket.AF_INET6
+    number, scope = (_LOCAL, _HOST_SCOPE) if kind == "local" else (_THROW, _UNIVERSE)
+    body = struct.pack("=BBBBBBBBI", family, network.prefixlen, 0, 0, _LOCAL_TABLE, _STATIC, scope, number, 0)
+    body += attribute(1, network.network_address.packed) + (_u32(4, 1) if kind == "local" else b"")
+    return Message(_NEWROUTE if add else _DELROUTE, _CREATE | _REPLACE if add else 0, body, f"route {kind} {destination}")
 
 
 def _neighbour(kind: int, flags: int, index: int, address: str, mac: str) -> Message:

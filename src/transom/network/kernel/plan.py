@@ -51,6 +51,7 @@ class Plan:
     devices: dict[str, Device] = field(default_factory=dict)
     addresses: set[tuple[str, str]] = field(default_factory=set)  # device, address with prefix
     routes: dict[str, Way] = field(default_factory=dict)  # by destination
+    special: dict[str, str] = field(default_factory=dict)  # destination -> "local" (ours), "throw" (a route of the others)
     neighbours: dict[tuple[str, str], str] = field(default_factory=dict)  # device, address -> mac
     forwarding: dict[tuple[str, str], tuple[str, int]] = field(default_factory=dict)  # device, mac -> outer address, VNI
     sysctls: dict[str, str] = field(default_factory=dict)
@@ -68,7 +69,7 @@ def base(stack: Stack) -> Plan:
     for address, (mac, link_name) in stack.neighbours.items():
         plan.neighbours[names.device(link_name), address] = mac
     for path in FORWARDING:
-        plan.sysctls[path] = "1" if stack.forwarding or stack.role == "external" else "0"  # outside is the nodes' router
+        plan.sysctls[path] = "1" if stack.forwarding else "0"
     plan.tables = dict(stack.tables)
     return plan
 

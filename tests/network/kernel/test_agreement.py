@@ -1,0 +1,57 @@
+"""Both data planes agree on every flow: whether it arrives, where, and with which source address it is seen there."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import get_args
+
+import pytest
+from tests.network.fabrics import Mode, make_cluster
+from tests.network.kernel.agreement import Flow, differences
+from tests.network.kernel.topologies import drawn, enforce, flows
+
+from transom.network.kernel.namespaces import missing
+
+pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "-")
+SEEDS = range(int(os.environ.get("TRANSOM_SEEDS", "12")))
+
+
+@pytest.mark.parametrize("mode", get_args(Mode))
+def test_every_kind_of_network(mode: Mode) -> None:
+    cluster = make_cluster(mode, 1, 2)
+    for node in cluster.nodes:
+        cluster.pod(f"a-{node}", node)
+    cluster.pod("b-windows-1", "windows-1")
+    pods = [pod["metadata"]["name"] for pod in cluster.objects["pods"]]
+    cluster.service("all", "10.96.0.10", pods, kind="NodePort", node_port=30080)
+    cluster.service("one", "10.96.0.11", ["a-windows-2"], kind="NodePort", node_port=30081)
+    cluster.service("datagrams", "10.96.0.12", ["a-windows-1", "a-linux-1"], protocol="UDP")
+    cluster.service("nobody", "10.96.0.13", [])
+    enforce(cluster, [])
+    wrong = asyncio.run(differences(cluster, flows(cluster, 1, 400)))
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_clusters_drawn_at_random(seed: int) -> None:
+    cluster, policies = drawn(seed)
+    wrong = asyncio.run(differences(cluster, flows(cluster, seed)))
+    assert not wrong, "\n".join([f"{cluster.mode} dsr={cluster.dsr} build={cluster.build} {policies}", *wrong])
+
+
+def test_the_comparison_would_notice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody else's rules in the kernel alone: the planes differ, and it is said."""
+    from transom.network.kernel import plan
+
+    cluster = make_cluster("l2bridge", 2, 0)
+    cluster.pod("a", "linux-1")
+    cluster.pod("b", "linux-2")
+    whole = plan.base
+    monkeypatch.setattr(plan, "base", lambda stack: _without_routes(whole(stack)))
+    assert len(asyncio.run(differences(cluster, [Flow("a", cluster.address("b"), 80)]))) == 1
+
+
+def _without_routes(made):  # type: ignore[no-untyped-def]
+    made.routes = {d: way for d, way in made.routes.items() if not d.startswith("10.244.2.")}
+    return made
