@@ -339,3 +339,28 @@ def test_the_source_vip_is_asked_for_once(cluster: Any) -> None:
     assert node.files.read(r"C:\var\lib\cni\networks\vxlan0\10.244.2.2") == b"dummy\r\ndummy"
     assert json.loads(node.files.read(FILE))["ip4"]["gateway"] == "10.244.2.1"
     assert source_vip(node.machine, "vxlan0", "10.244.9.0/24") == "10.244.2.2"  # stale, and nobody notices
+
+
+@pytest.mark.windows("TRB-86", "TRB-89", "TRB-90", "SUP-TRB-013")
+@pytest.mark.parametrize(("backend", "kind"), [(None, "HNSNetwork cbr0"), (VXLAN, "HostComputeNetwork vxlan0")])
+def test_an_address_that_comes_late_is_there_at_the_next_start(cluster: Any, backend: Any, kind: str) -> None:
+    node = cluster.windows("w1", 4)
+    log: list[str] = []
+    conf = flannelconf.parse(defaults.net_conf("10.244.0.0/16", backend or defaults.host_gw()))
+    agent = Flanneld("w1", node.machine, cluster.leases, conf, public_ip=node.ip, interface=node.ip, log=log.append)
+    agent.late = True
+    with pytest.raises(FlannelError, match=f"timeout, failed to get management IP from {kind}: context deadline exceeded"):
+        agent.start(["10.244.2.0/24"])
+    assert log == ["Waiting for the Network to be created"]
+    assert not node.files.exists(r"C:\run\flannel\subnet.env")
+    agent.start(["10.244.2.0/24"])
+    assert node.files.exists(r"C:\run\flannel\subnet.env")
+
+
+@pytest.mark.windows("CNI-04", "WIN-NET-007")
+@pytest.mark.parametrize(("version", "there"), [("0.11.0", False), ("v0.12.0", True), ("0.13.0-rc1", True)])
+def test_a_node_reaches_its_own_pods_since_flannel_0_12(cluster: Any, version: str, there: bool) -> None:
+    node = cluster.windows("w1", 4)
+    cluster.flannel(node, "10.244.2.0/24", VXLAN, version=version)
+    network = node.hns.list("network", Name="vxlan0")[0]
+    assert any(policy["Type"] == "HostRoute" for policy in network["Policies"]) is there

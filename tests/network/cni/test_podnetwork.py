@@ -199,3 +199,53 @@ async def test_a_windows_sandbox_whose_endpoint_hns_refuses_leaves_nothing(clust
     assert set(cluster.fabric.stacks) == {"w1"}
     names = node.files.listdir(r"C:\var\lib\cni\networks\cbr0")
     assert names == ["10.244.2.2"]  # the host's endpoint
+
+
+@pytest.mark.windows("TRB-50", "TRB-51", "TRB-76", "NET-01", "NET-43")
+@waits
+async def test_files_of_a_windows_node_decide(cluster: Any) -> None:
+    """Configuration, plugins and subnet.env are files of the node; what is changed counts for the next pod."""
+    node = cluster.windows("w1", 4)
+    pods = cluster.pods(node, "10.244.2.0/24", "docker")
+    await pods.add(sandbox("s1"))
+    path = r"c:\k\cni\config\cni.conf"
+    conf = json.loads(node.files.read(path))
+    node.files.write(path, b"{ # a comment")
+    assert pods.ready() == ""  # the kubelet goes on with what it had
+    conf["delegate"]["policies"][0]["Value"]["ExceptionList"].append("192.0.2.0/24")
+    node.files.write(path, json.dumps(conf).encode())
+    await pods.add(sandbox("s2"))
+    kept = [
+        "192.0.2.0/24" in str(node.hns.list("endpoint", Name=f"{name}_cbr0")[0]["Policies"]) for name in ("s1", "s2")
+    ]  # fmt: skip
+    assert kept == [False, True]
+    node.files.remove(r"c:\k\cni\win-bridge.exe")
+    assert await refused(pods, sandbox("s3")) == r'failed to find plugin "win-bridge" in path [c:\k\cni]'
+    node.files.remove(path)
+    assert pods.ready() == "cni config uninitialized"
+    assert pods.network() == r"no networks found in c:\k\cni\config"
+
+
+@pytest.mark.windows("CNI-01", "CNI-02", "WIN-NET-004", "WIN-NET-005")
+@pytest.mark.parametrize("mode", ["l2bridge", "overlay"])
+@waits
+async def test_windows_plugins_do_not_know_0_4_0(cluster: Any, mode: str) -> None:
+    node = cluster.windows("w1", 4)
+    pods = cluster.pods(node, "10.244.2.0/24", "docker", mode)
+    path = r"c:\k\cni\config\cni.conf"
+    node.files.write(path, node.files.read(path).replace(b'"0.2.0"', b'"0.4.0"'))
+    assert await refused(pods, sandbox("s1")) == (
+        'incompatible CNI versions; config is "0.4.0", plugin supports ["0.1.0" "0.2.0" "0.3.0"]'
+    )
+
+
+@pytest.mark.windows("TRB-93", "TRB-94", "SUP-TRB-014")
+@waits
+async def test_subnet_env_that_is_missing_on_windows(cluster: Any) -> None:
+    node = cluster.windows("w1", 4)
+    pods = cluster.pods(node, "10.244.2.0/24", "docker")
+    node.files.remove(r"C:\run\flannel", recursive=True)
+    text = "open /run/flannel/subnet.env: The system cannot find the path specified."
+    assert await refused(pods, sandbox("s1")) == text
+    cluster.flannel(node, "10.244.2.0/24")  # started again
+    assert await pods.add(sandbox("s1")) == ["10.244.2.3"]

@@ -84,7 +84,7 @@ def test_host_local_says_the_same(node: Any, tmp_path: Path, version: str) -> No
         ("ADD", "h", {"name": "net", "cniVersion": version}, {}),
         ("ADD", "h", {"cniVersion": version}, {}),
     ]
-    real, ours = programs(plainly), in_process(node.machine, DEBIAN)
+    real, ours = programs(plainly), in_process(node.machine)
     for command, container, config, args in steps:
         call = Call(command, container, "/ns", "eth0", args, DEBIAN, config)  # type: ignore[arg-type]
         assert said(ours, "host-local", call) == said(real, "host-local", call), (command, container, config, args)
@@ -147,7 +147,7 @@ def test_bridge_and_loopback_say_the_same(node: Any, namespaces: list[int], tmp_
     def run_in(argv: Sequence[str], environment: Mapping[str, str], data: bytes) -> tuple[int, bytes, bytes]:
         return plainly(["nsenter", "-t", str(host), "-n", *argv], environment, data)
 
-    real, ours = programs(run_in), in_process(node.machine, DEBIAN)
+    real, ours = programs(run_in), in_process(node.machine)
     there, here = f"/proc/{inside}/ns/net", node.sandbox("c1")
     ipam = {"type": "host-local", "dataDir": str(tmp_path),
             "ranges": [[{"subnet": "10.1.2.0/24"}]], "routes": [{"dst": "10.0.0.0/8"}]}  # fmt: skip

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from transom.hosts.api import Files
 
 LINUX_DIRECTORY = "/etc/cni/net.d"
-WINDOWS_DIRECTORY = r"C:\k\cni\config"  # docker, as the guide sets the kubelet up
+WINDOWS_DIRECTORY = r"c:\k\cni\config"  # docker, as the guide sets the kubelet up
 CONTAINERD_WINDOWS_DIRECTORY = r"C:\etc\cni\net.d"
 EXTENSIONS = (".conf", ".conflist", ".json")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,6 +39,21 @@ class Vxlan:
     name: str
     direct: bool = False
     mtu: int = 0  # of the interface below; 0: that of the node's
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How an agent behaves on a Windows node."""
+
+    version: str
+    late: bool  # the management address of a new network is not there in time
+    log: Callable[[str], None]
+
+    @property
+    def host_route(self) -> bool:
+        """flannel lets a node reach its own pods since 0.12."""
+        numbers = [int(part) for part in self.version.removeprefix("v").split("-")[0].split(".") if part.isdigit()]
+        return numbers >= [0, 12]
 
 
 def parse(data: bytes | str) -> FlannelConf:

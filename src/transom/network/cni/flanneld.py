@@ -15,7 +15,7 @@ import orjson
 
 from transom.network.cni import flannelconf, masquerade
 from transom.network.cni.flannel import SUBNET_FILE, write_subnet
-from transom.network.cni.flannelconf import FlannelConf, FlannelError, Vxlan
+from transom.network.cni.flannelconf import FlannelConf, FlannelError, Manner, Vxlan
 from transom.network.cni.leases import Lease, Leases
 from transom.network.cni.paths import join
 from transom.network.cni.plugin import Machine
@@ -43,6 +43,8 @@ class Backend(Protocol):
 
 
 class Flanneld:
+    """`interface` is a name or an address, as --iface; `masquerade` is --ip-masq."""
+
     def __init__(
         self,
         node: str,
@@ -54,6 +56,7 @@ class Flanneld:
         public_ip6: str = "",
         interface: str = "",
         masquerade: bool = True,
+        version: str = "0.13.0",
         subnet_file: str = SUBNET_FILE,
         log: Callable[[str], None] = lambda _text: None,
     ) -> None:
@@ -68,13 +71,16 @@ class Flanneld:
         self._masquerade = masquerade
         self._file = subnet_file
         self._log = log
+        self._version = version
+        self.late = False  # on Windows: the network's management address comes too late, once
         self._backend: Backend | None = None
         self._at = -1  # steps of the leases that are done; -1: none, everything is to be looked at
 
     def start(self, pod_cidrs: Sequence[str]) -> None:
         """Raises FlannelError."""
         lease = self._acquire(pod_cidrs)
-        backend = _backend(self.conf, self.machine, self._link(), self._public, self._log)
+        late, self.late = self.late, False
+        backend = _backend(self.conf, self.machine, self._link(), self._public, Manner(self._version, late, self._log))
         lease = backend.register(lease)
         if self.machine.os == "linux":
             if self._masquerade:
@@ -163,28 +169,37 @@ class Flanneld:
         """The interface that leads to the other nodes."""
         links = self.machine.stack.links
         if self._interface:
-            found = links.get(self._interface)
+            named = self._interface
+            found = links.get(named) or self._with(named)
             if found is None:
+                why = f"error looking up interface {named}: route ip+net: no such network interface"
+                self._log(f"Could not find valid interface matching {named}: {why}")
                 raise FlannelError("Failed to find interface to use that matches the interfaces and/or regexes provided")
             if all(str(address.ip) != self._public for address in found.addresses) and self.conf.backend == "host-gw":
                 raise FlannelError(NAT)
             return found
-        for link in links.values():
-            if any(str(address.ip) == self._public for address in link.addresses):
-                return link
+        found = self._with(self._public)
+        if found is not None:
+            return found
         raise FlannelError(
             "Failed to find any valid interface to use: "
             f"error looking up interface {self._public}: no interface with given IP found"
         )
 
+    def _with(self, ip: str) -> Link | None:
+        for link in self.machine.stack.links.values():
+            if any(str(address.ip) == ip for address in link.addresses):
+                return link
+        return None
 
-def _backend(conf: FlannelConf, machine: Machine, link: Link, public: str, log: Callable[[str], None]) -> Backend:
+
+def _backend(conf: FlannelConf, machine: Machine, link: Link, public: str, manner: Manner) -> Backend:
     if conf.backend == "alloc":
         return Alloc(link)
     if machine.os == "windows":
         from transom.network.cni import flanneld_windows
 
-        return flanneld_windows.backend(conf, machine, link, log)
+        return flanneld_windows.backend(conf, machine, link, manner)
     if conf.backend == "host-gw":
         return HostGateway(machine, link)
     return VxlanLink(machine, link, flannelconf.vxlan(conf, machine.os), public, conf)

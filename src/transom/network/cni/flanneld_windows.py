@@ -7,7 +7,7 @@ whose policies say behind which node a remote subnet is.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ import orjson
 
 from transom.hosts.windows.hns import HnsError
 from transom.network.cni import flannelconf
-from transom.network.cni.flannelconf import ENCAPSULATION, FlannelConf, FlannelError, Vxlan
+from transom.network.cni.flannelconf import ENCAPSULATION, FlannelConf, FlannelError, Manner, Vxlan
 from transom.network.cni.hostlocal import DATA
 from transom.network.cni.leases import Lease
 from transom.network.cni.paths import join
@@ -34,21 +34,22 @@ NO_HOST_ROUTE = (
     "Could not apply HostRoute policy for local host to local pod connectivity. "
     "This policy requires Windows 18321.1000.19h1_release.190117-1502 or newer"
 )
-Log = Callable[[str], None]
+WAITING = "Waiting for the Network to be created"
 
 
-def backend(conf: FlannelConf, machine: Machine, link: Link, log: Log) -> Backend:
+def backend(conf: FlannelConf, machine: Machine, link: Link, manner: Manner) -> Backend:
     if machine.hns is None:
         raise FlannelError("The specified module could not be found.")
     if conf.backend == "host-gw":
-        return WindowsHostGateway(machine, machine.hns, link, conf.settings)
-    return WindowsVxlan(machine.hns, link, flannelconf.vxlan(conf, "windows"), log)
+        return WindowsHostGateway(machine, machine.hns, link, conf.settings, manner)
+    return WindowsVxlan(machine.hns, link, flannelconf.vxlan(conf, "windows"), manner)
 
 
 class WindowsHostGateway:
     kind = "host-gw"
 
-    def __init__(self, machine: Machine, hns: Hns, link: Link, settings: Mapping[str, Any]) -> None:
+    def __init__(self, machine: Machine, hns: Hns, link: Link, settings: Mapping[str, Any], manner: Manner) -> None:
+        self._manner = manner
         self._machine = machine
         self._hns = hns
         self._name = settings.get("name") or "cbr0"
@@ -88,8 +89,9 @@ class WindowsHostGateway:
         made = self._v1(f"failed to create HNSNetwork {name}", "POST", "/networks/", wanted)
         late = f"timeout, failed to get management IP from HNSNetwork {name}"
         network: dict[str, Any] = self._v1(late, "GET", f"/networks/{made['ID']}")
+        self._manner.log(WAITING)
         address = network.get("ManagementIP")
-        if not address:
+        if not address or self._manner.late:
             raise FlannelError(f"{late}: {_EXPIRED}")
         if self._interface(address) is None:
             raise FlannelError(
@@ -148,10 +150,11 @@ class WindowsHostGateway:
 class WindowsVxlan:
     kind = "vxlan"
 
-    def __init__(self, hns: Hns, link: Link, conf: Vxlan, log: Log) -> None:
+    def __init__(self, hns: Hns, link: Link, conf: Vxlan, manner: Manner) -> None:
         self._hns = hns
         self._conf = conf
-        self._log = log
+        self._manner = manner
+        self._log = manner.log
         self._adapter = link.name
         self._network = ""
         self._told: dict[str, dict[str, Any]] = {}  # policies by the subnet that they are for
@@ -201,11 +204,12 @@ class WindowsVxlan:
             except HnsError as error:
                 raise FlannelError(f"{failed}failed to create HostComputeNetwork {conf.name}: {error.text}") from error
             found = hns.query("network", found["ID"])
-            if not hns.management_ip(found["ID"]):
+            self._log(WAITING)
+            if not hns.management_ip(found["ID"]) or self._manner.late:
                 raise FlannelError(
                     f"{failed}timeout, failed to get management IP from HostComputeNetwork {conf.name}: {_EXPIRED}"
                 )
-        if all(policy["Type"] != "HostRoute" for policy in found.get("Policies") or ()):
+        if self._manner.host_route and all(policy["Type"] != "HostRoute" for policy in found.get("Policies") or ()):
             try:
                 self._modify("Add", [{"Type": "HostRoute", "Settings": {}}], found["ID"])
             except HnsError:

@@ -20,14 +20,14 @@ from transom.network.cni import config, results
 from transom.network.cni.config import ConfigError, NetworkList
 from transom.network.cni.plugin import CniError, Machine, Result
 from transom.network.cni.plugins import Table, table
-from transom.network.cni.runner import Execute, Runner, Runtime, in_process
+from transom.network.cni.runner import Execute, Runner, Runtime, in_process, install, present
 from transom.network.cni.windows.netconf import Release
 from transom.network.stacks import Stack
 
 _UNLIMITED = 2**31 - 1
 _DEFAULT = ("0.0.0.0/0", "::/0")
 UNINITIALIZED = "cni config uninitialized"
-WINDOWS_BINARIES = {"docker": r"C:\k\cni", "containerd": r"C:\Program Files\containerd\cni\bin"}
+WINDOWS_BINARIES = {"docker": r"c:\k\cni", "containerd": r"C:\Program Files\containerd\cni\bin"}
 
 
 class CniPodNetwork:
@@ -57,7 +57,9 @@ class CniPodNetwork:
         )  # fmt: skip
         plugins = table(machine.os, release or ("0.9.1" if self._docker else "1.0"))
         if execute is None:
-            execute, versions = in_process(machine, binaries, plugins), lambda kind: _versions(plugins, kind)
+            install(machine, binaries, plugins)
+            execute = in_process(machine, binaries, plugins)
+            versions = lambda kind: _versions(machine, binaries, plugins, kind)  # noqa: E731
         self._runner = Runner(
             machine, execute, binaries, "/var/lib/cni/cache" if self._docker else "/var/lib/cni",
             versions, labelled and not self._docker,
@@ -84,11 +86,14 @@ class CniPodNetwork:
             state = config.read(files, self.directory)
         except OSError as error:
             return str(error.strerror)
+        before = self._seen[1]
         if state != self._seen[0]:
             try:
                 found = config.load(files, self.directory, self._runner.problem if self._docker else None)
             except ConfigError as error:
-                self._seen = (state, str(error))
+                # Docker's side of the kubelet goes on with the network that it had while there is any file.
+                kept = self._docker and state and not isinstance(before, str)
+                self._seen = (state, before if kept else str(error))
             else:
                 self._seen = (state, found)
         return self._seen[1]
@@ -282,9 +287,9 @@ class CniPodNetwork:
                 stack.replace_route(_DEFAULT[":" in gateway], link.name, gateway)
 
 
-def _versions(plugins: Table, kind: str) -> Sequence[str] | None:
+def _versions(machine: Machine, binaries: str, plugins: Table, kind: str) -> Sequence[str] | None:
     found = plugins.get(kind)
-    return None if found is None else found.versions
+    return None if found is None or not present(machine, kind, binaries) else found.versions
 
 
 def _args(sandbox: SandboxNetwork) -> dict[str, str]:

@@ -157,18 +157,33 @@ class Runner(NamedTuple):
         return results.as_version(results.to_current(result), network.version)
 
 
-def in_process(machine: Machine, path: str = "/opt/cni/bin", plugins: Table | None = None) -> Execute:
-    """Runs plugins of the table."""
+def in_process(machine: Machine, path: str = "", plugins: Table | None = None) -> Execute:
+    """Runs plugins of the table. With a path only those whose program is there in the node's files."""
     there = table(machine.os) if plugins is None else plugins
 
     def execute(kind: str, call: Call) -> Result | None:
         found = there.get(kind)
-        if found is None:
-            fail(missing(kind, path))
+        if found is None or (path and not present(machine, kind, path)):
+            fail(missing(kind, path or call.path))
         check_call(found.versions, call)
         return found.run(call, machine, execute)
 
     return execute
+
+
+def present(machine: Machine, kind: str, path: str) -> bool:
+    if machine.os == "windows":
+        return machine.files.exists(f"{path}\\{kind}.exe") or machine.files.exists(f"{path}\\{kind}")
+    return machine.files.exists(f"{path}/{kind}")
+
+
+def install(machine: Machine, path: str, plugins: Table) -> None:
+    """Puts the programs into the node's files, where a runtime looks for them."""
+    machine.files.mkdir(path)
+    windows = machine.os == "windows"
+    for kind in plugins:
+        name = f"{path}\\{kind}.exe" if windows else f"{path}/{kind}"
+        machine.files.write(name, b"MZ" if windows else b"\x7fELF", 0o755)
 
 
 def version_info(known: Sequence[str]) -> dict[str, Any]:

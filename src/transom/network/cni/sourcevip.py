@@ -26,7 +26,7 @@ def source_vip(machine: Machine, network: str, subnet: str, execute: Execute | N
         }  # fmt: skip
         files.mkdir("C:\\k")
         files.write(REQUEST, orjson.dumps(request))
-        run = execute or in_process(machine, r"C:\k\cni")
+        run = execute or in_process(machine)
         answer = run("host-local", Call("ADD", "dummy", "dummy", "dummy", {}, r"C:\k\cni", request))
         assert answer is not None
         files.write(FILE, orjson.dumps(results.as_version(answer, "0.2.0"), option=orjson.OPT_INDENT_2))
