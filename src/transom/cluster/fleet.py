@@ -24,12 +24,15 @@ from transom.client.resources import NODES
 from transom.cluster import nodes as specs
 from transom.cluster.config import ClusterConfig
 from transom.cluster.errors import ClusterError
+from transom.cluster.network import ClusterNetwork
+from transom.cluster.nodenet import NodeNet
 from transom.cluster.nodes import NodeSpec
 from transom.cluster.pki import ClusterPki
-from transom.cluster.services import ServiceNetwork
+from transom.cluster.services import NameServer, publish_api_server
 from transom.hosts.api import Hardware
 from transom.hosts.linux import LinuxHost
 from transom.hosts.windows.host import WindowsHost
+from transom.kit.clock import rfc3339
 from transom.kubelet.base import Env
 from transom.kubelet.config import DEFAULT_PRIORITY_CLASS, KubeletConfig
 from transom.kubelet.kubelet import BadConfiguration, Kubelet
@@ -40,7 +43,9 @@ from transom.kubelet.static_pods import RealFolder
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 from transom.machinery.quantity import parse
-from transom.network.model import ModelDataplane, NodeNetwork
+from transom.network.api import Dataplane
+from transom.network.cni.flanneld import CONDITION
+from transom.network.stacks import Fabric
 from transom.runtime.sim.catalogue import Catalogue, CatalogueError, catalogue_with
 from transom.runtime.sim.engine import SimRuntime, default_pause_image
 from transom.windows import builds
@@ -65,7 +70,7 @@ class Machine:
 
     __slots__ = ("close", "host", "kubelet", "listener", "network", "runtime", "spec", "task")
 
-    def __init__(self, spec: NodeSpec, host: Any, runtime: SimRuntime, network: NodeNetwork) -> None:
+    def __init__(self, spec: NodeSpec, host: Any, runtime: SimRuntime, network: NodeNet) -> None:
         self.spec = spec
         self.host = host
         self.runtime = runtime
@@ -109,7 +114,7 @@ class Fleet:
 
     def __init__(
         self, api: ApiServer, config: ClusterConfig, pki: ClusterPki, nodes: Iterable[NodeSpec],
-        dataplane: ModelDataplane, supervise: Supervise,
+        fabric: Fabric, dataplane: Dataplane, supervise: Supervise,
     ) -> None:
         self._api = api
         self._config = config
@@ -124,7 +129,7 @@ class Fleet:
         self._admin = viewer
         self._nodes = Informer(viewer, NODES, api.clock, random.Random(self._rng.getrandbits(64)))
         self._nodes.add_handler(add=self._seen, update=lambda _, new: self._seen(new))
-        self._services = ServiceNetwork(viewer, api.clock, random.Random(self._rng.getrandbits(64)), dataplane)
+        self.network = ClusterNetwork(config, viewer, api.clock, random.Random(self._rng.getrandbits(64)), fabric, dataplane)
         self._ready: set[str] = set()
         self.on_ready: Callable[[str, int, int], None] = lambda _name, _ready, _all: None
         for spec in nodes:
@@ -161,7 +166,8 @@ class Fleet:
             async with asyncio.TaskGroup() as group:
                 self._tasks = group
                 group.create_task(self._nodes.run())
-                group.create_task(self._services.run())
+                group.create_task(self.network.run())
+                group.create_task(self._supervise("name server", self._name_server))
                 for machine in self._machines.values():
                     if not machine.spec.stopped:
                         self._start(machine)
@@ -177,7 +183,17 @@ class Fleet:
         first = min(self._machines.values(), key=lambda m: m.spec.number, default=None)
         if first is None:
             return lambda: None
-        return await self._services.publish_api_server(self.ip(first.spec), (bind, self._config.port))
+        return await publish_api_server(self._admin, self.dataplane, self.ip(first.spec), (bind, self._config.port))
+
+    async def _name_server(self) -> None:
+        first = min(self._machines.values(), key=lambda m: m.spec.number, default=None)
+        if first is None:
+            await asyncio.Event().wait()
+            return
+        await NameServer(
+            self._config, self._admin, self.network.informers, self.dataplane, self._api.clock,
+            random.Random(self._rng.getrandbits(64)), self.ip(first.spec), first.spec.name,
+        ).run()
 
     def _start(self, machine: Machine) -> None:
         assert self._tasks is not None, "the fleet is not running"
@@ -187,8 +203,6 @@ class Fleet:
             kubelet, events = self._kubelet(machine)
             machine.kubelet = kubelet
             address = self.ip(machine.spec)
-            held = self.dataplane.hold(address)
-            self._services.table.node_addresses.add(address)
             close = self.dataplane.listen(address, KUBELET_PORT, lambda sock: self._accepted(kubelet, sock))
             try:
                 async with asyncio.TaskGroup() as group:
@@ -197,8 +211,6 @@ class Fleet:
                     group.create_task(self._roles(machine))
             finally:
                 close()
-                held()
-                self._services.table.node_addresses.discard(address)
                 machine.kubelet = None
 
         machine.task = self._tasks.create_task(self._supervise(f"kubelet of {name}", life))
@@ -231,6 +243,18 @@ class Fleet:
         if not labels.items() <= (node["metadata"].get("labels") or {}).items():
             await self._admin.patch(NODES, "", name, {"metadata": {"labels": labels}}, STRATEGIC_PATCH)
 
+    async def _announce(self, machine: Machine) -> None:
+        """What the agent of the network says of the node."""
+        try:
+            body = {"metadata": {"annotations": machine.network.annotations}}
+            await self._admin.patch(NODES, "", machine.spec.name, body, STRATEGIC_PATCH)
+            condition = {**CONDITION, "lastHeartbeatTime": rfc3339(self._api.clock.time()),
+                         "lastTransitionTime": rfc3339(self._api.clock.time())}  # fmt: skip
+            await self._admin.patch(NODES, "", machine.spec.name, {"status": {"conditions": [condition]}}, STRATEGIC_PATCH,
+                                    subresource="status")  # fmt: skip
+        except ApiError as problem:
+            log.warning("node %s cannot be told of its network: %s", machine.spec.name, problem)
+
     # ---- what people do with nodes -------------------------------------------------------------------------------
 
     async def add(self, specs_: Sequence[NodeSpec]) -> None:
@@ -250,6 +274,7 @@ class Fleet:
             await asyncio.wait([machine.task])
             machine.task = None
         machine.host.reboot()
+        machine.network.halt()
         machine.spec = replace(machine.spec, stopped=True)
         self._ready.discard(name)
         self._save()
@@ -259,6 +284,7 @@ class Fleet:
         if machine.task is not None and not machine.task.done():
             return
         machine.spec = replace(machine.spec, stopped=False)
+        machine.network.boot()
         self._start(machine)
         self._save()
 
@@ -270,6 +296,7 @@ class Fleet:
         machine = self.machine(name)
         await self.stop(name)
         self._forget_kubelet(machine)
+        self.network.forget(name)
         del self._machines[name]
         self._save()
         try:
@@ -300,11 +327,13 @@ class Fleet:
         else:
             host = LinuxHost(spec.name, self._api.clock, hardware, seed=self._config.name)
         address = self.ip(spec)
-        network = NodeNetwork(self.dataplane, address, reserved=3 if spec.windows else 2)
+        network = self.network.node(spec, host, address, specs.kubelet_version(self._config, spec))
+        if not spec.stopped:
+            network.boot()
         runtime = SimRuntime(
-            host, self._api.clock, random.Random(self._rng.getrandbits(64)), network, self.dataplane,
+            host, self._api.clock, random.Random(self._rng.getrandbits(64)), network.pods, self.dataplane,
             "docker" if spec.runtime == "docker" else "containerd", spec.runtime_version, self._catalogue,
-            sandbox_image=self._pause_image(spec), addresses=(address,), lookup=self._services.table.lookup,
+            sandbox_image=self._pause_image(spec), addresses=(address,),
             hyperv_gate=spec.feature_gates.get("HyperVContainer", False),
         )
         return Machine(spec, host, runtime, network)
@@ -324,7 +353,7 @@ class Fleet:
             config=self._settings(spec, version, address),
             os=_rules(spec),
             client=client, clock=machine.host.clock, rng=rng, events=events, host=machine.host, runtime=machine.runtime,
-            services=_Services(self._services.services),
+            services=_Services(self.network.services),
             dial=lambda host, port: self.dataplane.connect(host, port, address),
             node=lambda: None,
         )
@@ -370,10 +399,12 @@ class Fleet:
         if machine is None:
             return
         cidr = (node.get("spec") or {}).get("podCIDR")
-        if cidr and machine.network.cidr != cidr:
-            machine.network.use(cidr)
+        if cidr and machine.network.pods.cidr != cidr:
+            machine.network.pods.use(cidr)
             if machine.kubelet is not None:
                 machine.kubelet.agent.changed()
+            if self._tasks is not None and machine.network.annotations:
+                self._tasks.create_task(self._announce(machine))
         ready = any(
             c["type"] == "Ready" and c["status"] == "True" for c in (node.get("status") or {}).get("conditions") or ()
         )

@@ -50,7 +50,7 @@ class WantedNetwork(NamedTuple):
     dataplane: str | None = None
 
 
-_FILE: Mapping[str, tuple[str, type]] = {
+_FILE: Mapping[str, tuple[str, Any]] = {
     "mode": ("mode", str), "plugin": ("plugin", str), "dataplane": ("dataplane", str), "backend": ("backend", dict),
     "exceptionList": ("exceptions", list), "cniVersion": ("cni_version", str), "flannelVersion": ("flannel_version", str),
     "proxyMode": ("proxy_mode", str), "enableDSR": ("dsr", bool), "hostnameOverride": ("hostname_override", dict),

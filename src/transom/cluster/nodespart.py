@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
+import socket
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +19,12 @@ from transom.http.messages import Answer, Request
 from transom.http.outgoing import ClientPair
 from transom.kit.clock import RealClock
 from transom.metrics.scraper import MetricsScraper
-from transom.network.model import ModelDataplane
 
 if TYPE_CHECKING:
     from transom.apiserver.server import ApiServer
     from transom.cluster.control import Control
     from transom.cluster.fleet import Fleet
+    from transom.network.api import Dataplane
 
 READY_SECONDS = 20.0
 _TOLD_SINGLY = 8  # clusters with more nodes tell of them in steps
@@ -32,7 +34,7 @@ class NodesPart:
     def __init__(self, config: ClusterConfig, pki: ClusterPki) -> None:
         self._config = config
         self._pki = pki
-        self.dataplane = ModelDataplane()
+        self._network: asyncio.Future[Dataplane] | None = None
         self._fleet: Fleet | None = None
         self._control: Control | None = None
         self._ready = asyncio.Event()
@@ -50,12 +52,22 @@ class NodesPart:
     def kubelets(self) -> KubeletOptions:
         """How the API server reaches kubelets and pods: through the modelled network, as whom kubelets trust."""
         pair = ClientPair(self._pki.kubelet_client_cert, self._pki.kubelet_client_key)
-        return KubeletOptions(self.dataplane.connect, pair, self._pki.ca.read_bytes())
+        return KubeletOptions(self._connect, pair, self._pki.ca.read_bytes())
+
+    async def _connect(self, address: str, port: int, source: str = "") -> socket.socket:
+        """Who asks before the nodes are there waits for them."""
+        return await (await self._dataplane()).connect(address, port, source)
+
+    def _dataplane(self) -> asyncio.Future[Dataplane]:
+        if self._network is None:
+            self._network = asyncio.get_running_loop().create_future()
+        return self._network
 
     async def run(self, api: ApiServer, report: Callable[[str], None]) -> None:
         from transom.cluster import nodes as specs
         from transom.cluster.control import Control
         from transom.cluster.fleet import Fleet
+        from transom.cluster.network import make_dataplane, make_fabric, ranges_of
         from transom.cluster.run import supervised
 
         wanted = specs.load(self._config) or []
@@ -69,7 +81,11 @@ class NodesPart:
             if ready >= of:
                 self._ready.set()
 
-        fleet = Fleet(api, self._config, self._pki, wanted, self.dataplane, supervised)
+        rng = random.Random(random.SystemRandom().getrandbits(64))
+        fabric = make_fabric(ranges_of(self._config))
+        dataplane = make_dataplane(self._config, fabric, api.clock, rng)
+        fleet = Fleet(api, self._config, self._pki, wanted, fabric, dataplane, supervised)
+        self._dataplane().set_result(dataplane)
         fleet.on_ready = told
         self._fleet = fleet
         self._control = Control(self._config, fleet)

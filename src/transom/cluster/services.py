@@ -1,4 +1,4 @@
-"""Services for the modelled network: informers that keep its table, and the API server's own address in it."""
+"""The services that the control plane has itself in the cluster's network: `kubernetes`, and the name server `kube-dns`."""
 
 from __future__ import annotations
 
@@ -9,80 +9,119 @@ from collections.abc import Callable
 from typing import Any
 
 from transom.client.api import Client, is_already_exists, is_conflict
-from transom.client.informer import Informer
-from transom.client.resources import ENDPOINT_SLICES, ENDPOINTS, SERVICES
+from transom.client.informer import InformerFactory
+from transom.client.resources import CONFIG_MAPS, ENDPOINT_SLICES, ENDPOINTS, SERVICES
+from transom.cluster.config import ClusterConfig
 from transom.kit.clock import Clock
 from transom.machinery.errors import ApiError
-from transom.network.model import ModelDataplane
-from transom.network.services import ServiceTable
+from transom.network.api import Dataplane
 
 API_PORT = 6443
+DNS_PORT = 53
 _CHUNK = 65536
 
 
-class ServiceNetwork:
-    def __init__(self, client: Client, clock: Clock, rng: random.Random, dataplane: ModelDataplane) -> None:
+async def publish_api_server(
+    client: Client, dataplane: Dataplane, address: str, real: tuple[str, int]
+) -> Callable[[], None]:
+    """The service `kubernetes` leads to this address of the cluster's network, and that to the API server's own socket."""
+    port = {"name": "https", "port": API_PORT, "protocol": "TCP"}
+    meta = {"name": "kubernetes", "namespace": "default"}
+    subsets = [{"addresses": [{"ip": address}], "ports": [port]}]
+    labels = {"endpointslice.kubernetes.io/skip-mirror": "true"}
+    await _ensure(client, ENDPOINTS, {"metadata": {**meta, "labels": labels}, "subsets": subsets})
+    await _ensure(client, ENDPOINT_SLICES, {
+        "metadata": {**meta, "labels": {"kubernetes.io/service-name": "kubernetes"}},
+        "addressType": "IPv4", "endpoints": [{"addresses": [address], "conditions": {"ready": True}}], "ports": [port],
+    })
+    return _serve(dataplane, address, API_PORT, lambda near: _join(near, real))
+
+
+def _serve(dataplane: Dataplane, address: str, port: int, handle: Callable[[socket.socket], Any]) -> Callable[[], None]:
+    tasks: set[asyncio.Task[None]] = set()
+
+    def accept(near: socket.socket) -> None:
+        task = asyncio.get_running_loop().create_task(handle(near))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    close = dataplane.listen(address, port, accept)
+
+    def end() -> None:
+        close()
+        for task in tasks:
+            task.cancel()
+
+    return end
+
+
+class NameServer:
+    """Cluster DNS in this process, on the address of the control plane's node."""
+
+    def __init__(
+        self, config: ClusterConfig, client: Client, informers: InformerFactory, dataplane: Dataplane, clock: Clock,
+        rng: random.Random, address: str, node: str,
+    ) -> None:
+        from transom.dns import objects
+        from transom.dns.feed import Feed
+        from transom.dns.server import DnsServer
+        from transom.dns.settings import Server, Settings
+        from transom.dns.transport import Connections, OverDataplane
+        from transom.dns.zone import Zone
+
         self._client = client
         self._dataplane = dataplane
-        self.table = ServiceTable(rng)
-        self.services = Informer(client, SERVICES, clock, rng)
-        self.services.add_handler(
-            add=self.table.put_service, update=lambda _, new: self.table.put_service(new), delete=self.table.remove_service
+        self._address = address
+        self._node = node
+        self._cluster_ip = objects.cluster_ip(config.service_cidr)
+        self._settings = Settings(upstreams=config.network.upstreams, stub_domains=config.network.stub_domains)
+        zone = Zone()
+        self._feed = Feed(zone, informers)
+        self._informers = informers
+        self.server = DnsServer(
+            zone, self._settings, clock, rng, OverDataplane(dataplane, address),
+            own=[Server(self._cluster_ip, DNS_PORT), Server(address, DNS_PORT)],
         )
-        self._slices = Informer(client, ENDPOINT_SLICES, clock, rng)
-        self._slices.add_handler(
-            add=self.table.put_slice, update=lambda _, new: self.table.put_slice(new), delete=self.table.remove_slice
-        )
-        dataplane.translators.append(self.table.translate)
+        self._connections = Connections(self.server.take, clock)
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self.services.run())
-            group.create_task(self._slices.run())
+        """Until cancelled."""
+        from transom.dns import objects
 
-    async def publish_api_server(self, address: str, real: tuple[str, int]) -> Callable[[], None]:
-        """The service `kubernetes` leads to this address of the model, and that to the API server's own socket."""
-        port = {"name": "https", "port": API_PORT, "protocol": "TCP"}
-        meta = {"name": "kubernetes", "namespace": "default"}
-        subsets = [{"addresses": [{"ip": address}], "ports": [port]}]
-        labels = {"endpointslice.kubernetes.io/skip-mirror": "true"}
-        await self._ensure(ENDPOINTS, {"metadata": {**meta, "labels": labels}, "subsets": subsets})
-        await self._ensure(ENDPOINT_SLICES, {
-            "metadata": {**meta, "labels": {"kubernetes.io/service-name": "kubernetes"}},
-            "addressType": "IPv4", "endpoints": [{"addresses": [address], "conditions": {"ready": True}}], "ports": [port],
-        })
-        release = self._dataplane.hold(address)
-        tasks: set[asyncio.Task[None]] = set()
-
-        def accept(near: socket.socket) -> None:
-            task = asyncio.get_running_loop().create_task(_join(near, real))
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
-
-        close = self._dataplane.listen(address, API_PORT, accept)
-
-        def end() -> None:
-            close()
-            release()
-            for task in tasks:
-                task.cancel()
-
-        return end
-
-    async def _ensure(self, resource: Any, obj: dict[str, Any]) -> None:
-        meta = obj["metadata"]
+        closers = [
+            self._dataplane.answer(self._address, DNS_PORT, self.server.respond),
+            self._dataplane.listen(self._address, DNS_PORT, self._connections.accept),
+        ]
         try:
-            await self._client.create(resource, meta["namespace"], obj)
-        except ApiError as problem:
-            if not is_already_exists(problem):
-                raise
-            current = await self._client.get(resource, meta["namespace"], meta["name"])
-            if any(current.get(k) != v for k, v in obj.items() if k != "metadata"):
-                try:
-                    await self._client.update(resource, {**current, **obj, "metadata": current["metadata"]})
-                except ApiError as again:
-                    if not is_conflict(again):
-                        raise
+            self._informers.start()
+            await _ensure(self._client, SERVICES, objects.service([self._cluster_ip]))
+            await _ensure(self._client, CONFIG_MAPS, objects.config_map(self._settings))
+            await _ensure(self._client, ENDPOINTS, objects.endpoints([self._address], self._node))
+            for found in objects.endpoint_slices([self._address], self._node):
+                await _ensure(self._client, ENDPOINT_SLICES, found)
+            await self._feed.run()
+            await asyncio.Event().wait()
+        finally:
+            for close in closers:
+                close()
+            await self.server.close()
+
+
+async def _ensure(client: Client, resource: Any, obj: dict[str, Any]) -> None:
+    meta = obj["metadata"]
+    try:
+        await client.create(resource, meta["namespace"], obj)
+    except ApiError as problem:
+        if not is_already_exists(problem):
+            raise
+        current = await client.get(resource, meta["namespace"], meta["name"])
+        wanted = {k: v for k, v in obj.items() if k not in ("metadata", "apiVersion", "kind", "spec")}
+        if any(current.get(k) != v for k, v in wanted.items()):
+            try:
+                await client.update(resource, {**current, **wanted})
+            except ApiError as again:
+                if not is_conflict(again):
+                    raise
 
 
 async def _join(near: socket.socket, real: tuple[str, int]) -> None:

@@ -1,0 +1,172 @@
+"""The network of a running cluster: one fabric for all nodes, the informers that its agents live on, and the way outside.
+
+Everything per node is in `nodenet`. Agents (routes, service proxies, policies) are brought up to date when somebody looks at
+their node; on the kernel data plane, where nobody asks before a packet leaves, soon after every change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from transom.client.informer import InformerFactory
+from transom.client.resources import ENDPOINT_SLICES, ENDPOINTS, NAMESPACES, NETWORK_POLICIES, PODS, SERVICES
+from transom.cluster.config import ClusterConfig
+from transom.cluster.errors import ClusterError
+from transom.cluster.nodenet import NodeNet, Ranges, Shared
+from transom.cluster.nodes import NodeSpec
+from transom.kit.clock import Clock
+from transom.machinery.objects import Object
+from transom.network.api import Dataplane
+from transom.network.stacks import Fabric, Link, stable_mac
+
+if TYPE_CHECKING:
+    from transom.client.api import Client
+
+log = logging.getLogger("transom.network")
+
+OUTSIDE = "203.0.113.10"  # of the host that stands for the Internet
+_DEBOUNCE = 0.02
+
+
+def ranges_of(config: ClusterConfig) -> Ranges:
+    import ipaddress
+
+    dns = str(ipaddress.ip_network(config.service_cidr)[10])
+    return Ranges(config.node_cidr, config.pod_cidr, config.service_cidr, dns)
+
+
+def make_fabric(ranges: Ranges) -> Fabric:
+    """The underlay and the host outside, which is the gateway of the nodes' segment, too."""
+    fabric = Fabric(ranges.nodes)
+    outside = fabric.add("external", "external", "linux")
+    outside.add_link(Link("eth0", "ethernet", mac=stable_mac("external", "eth0")))
+    outside.add_address("eth0", ranges.with_length(ranges.gateway))
+    outside.add_address("eth0", f"{OUTSIDE}/32")
+    outside.replace_route("0.0.0.0/0", "eth0")
+    return fabric
+
+
+def make_dataplane(config: ClusterConfig, fabric: Fabric, clock: Clock, rng: random.Random) -> Dataplane:
+    if config.network.dataplane == "kernel":
+        from transom.network.kernel.dataplane import KernelDataplane
+
+        try:
+            return KernelDataplane(fabric, config.name, clock)
+        except OSError as problem:
+            raise ClusterError(
+                f"the kernel data plane cannot be had: {problem.strerror}", "run as root, or use --dataplane model"
+            ) from problem
+    from transom.network.walking.dataplane import ModelDataplane
+
+    return ModelDataplane(fabric, clock, rng)
+
+
+class ClusterNetwork:
+    def __init__(self, config: ClusterConfig, client: Client, clock: Clock, rng: random.Random, fabric: Fabric,
+                 dataplane: Dataplane) -> None:  # fmt: skip
+        self._config = config
+        self.fabric = fabric
+        self.dataplane = dataplane
+        self.shared = Shared(fabric, dataplane, clock, rng, config.network, ranges_of(config))
+        self.informers = InformerFactory(client, clock, rng)
+        self.services = self.informers(SERVICES)
+        self._nodes: dict[str, NodeNet] = {}
+        self._changed = asyncio.Event()
+        fabric.before_look.append(self._look)
+        self._follow()
+
+    # ---- nodes ---------------------------------------------------------------------------------------------------
+
+    def node(self, spec: NodeSpec, host: Any, address: str, release: str) -> NodeNet:
+        found = self._nodes[spec.name] = NodeNet(spec, host, address, release, self.shared)
+        return found
+
+    def forget(self, name: str) -> None:
+        found = self._nodes.pop(name, None)
+        if found is not None:
+            found.halt()
+            self.shared.leases.remove(name)
+
+    def _look(self, name: str) -> None:
+        found = self._nodes.get(name)
+        if found is not None:
+            found.look()
+
+    # ---- what agents hear of -------------------------------------------------------------------------------------
+
+    def _follow(self) -> None:
+        shared = self.shared
+        self._tie(SERVICES, self._put_service, self._remove_service)
+        self._tie(ENDPOINT_SLICES, shared.slices.put_slice, shared.slices.remove_slice)
+        self._tie(ENDPOINTS, shared.endpoints.put_endpoints, shared.endpoints.remove_endpoints)
+        if self._config.network.policy:
+            self._tie(NETWORK_POLICIES, self._put_policy, shared.policies.remove_policy)
+
+    def _tie(self, resource: Any, put: Callable[[Object], object], remove: Callable[[Object], object]) -> None:
+        def add(obj: Object) -> None:
+            put(obj)
+            self._changed.set()
+
+        def delete(obj: Object) -> None:
+            remove(obj)
+            self._changed.set()
+
+        self.informers(resource).add_handler(add=add, update=lambda _, new: add(new), delete=delete)
+
+    def _put_service(self, service: Object) -> None:
+        self.shared.slices.put_service(service)
+        self.shared.endpoints.put_service(service)
+
+    def _remove_service(self, service: Object) -> None:
+        self.shared.slices.remove_service(service)
+        self.shared.endpoints.remove_service(service)
+
+    def _put_policy(self, policy: Object) -> None:
+        """Pods and namespaces are followed from the first policy on; most clusters have none."""
+        self.shared.policies.put_policy(policy)
+        if not self._policies:
+            self._policies = True
+            index = self.shared.policies
+            self._tie(NAMESPACES, index.put_namespace, index.remove_namespace)
+            self._tie(PODS, index.put_pod, index.remove_pod)
+            self.informers.start()
+
+    _policies = False
+
+    # ---- life ----------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        self.informers.start()
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._synced())
+                group.create_task(self._keep_up())
+        finally:
+            await self.informers.stop()
+
+    async def _synced(self) -> None:
+        shared = self.shared
+        await self.services.synced()
+        shared.slices.mark_synced("services")
+        shared.endpoints.mark_synced("services")
+        await self.informers(ENDPOINT_SLICES).synced()
+        shared.slices.mark_synced("endpoints")
+        await self.informers(ENDPOINTS).synced()
+        shared.endpoints.mark_synced("endpoints")
+        self._changed.set()
+
+    async def _keep_up(self) -> None:
+        if self._config.network.dataplane != "kernel":
+            await asyncio.Event().wait()
+        clock = self.shared.clock
+        while True:
+            await self._changed.wait()
+            await clock.sleep(_DEBOUNCE)
+            self._changed.clear()
+            for name in list(self._nodes):
+                self.fabric.look(name)
