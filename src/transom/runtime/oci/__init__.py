@@ -1,0 +1,1 @@
+"""Linux containers as processes of this machine, run by runc."""
