@@ -103,14 +103,13 @@ class Firewall:
             if base.hook.type == "nat":
                 continue
             if not done and translates is not None and base.priority > translates:
-                self._translate(passage, point, bases)
                 done = True
+                if self._translate(passage, point, bases) == "drop":
+                    return "drop"
             decision = self._base(passage, base)
             if decision != "accept":
                 return decision
-        if not done:
-            self._translate(passage, point, bases)
-        return "accept"
+        return "accept" if done else self._translate(passage, point, bases)
 
     def _base(self, passage: Passage, base: _Base) -> Decision:
         found = self._chain(passage, base.key, base.table, base.chain, 0)
@@ -122,7 +121,7 @@ class Firewall:
             return "accept"
         return found  # type: ignore[return-value]
 
-    def _translate(self, passage: Passage, point: Point, bases: tuple[_Base, ...]) -> None:
+    def _translate(self, passage: Passage, point: Point, bases: tuple[_Base, ...]) -> Decision:
         entry, reply = passage.entry, passage.reply
         destination = point in ("prerouting", "output")
         what = "dnat" if destination else "snat"
@@ -130,12 +129,14 @@ class Firewall:
             passage.translated = False
             for base in bases:
                 if base.hook.type == "nat":
-                    self._chain(passage, base.key, base.table, base.chain, 0)
+                    if self._chain(passage, base.key, base.table, base.chain, 0) == "drop":
+                        return "drop"
                     if passage.translated:
                         break
             entry.bound.add(what)
         change = entry.with_destination if destination else entry.with_source
         passage.packet = change(passage.packet, reply)
+        return "accept"
 
     def _chain(self, passage: Passage, key: str, table: nft.Table, chain: nft.Chain, depth: int) -> str | None:
         """accept, drop, reject; "return" when a goto has ended the chain; None at its end."""
