@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.dns.world import ask, server, service, shown, slice_of, zone
 
+from transom.dns.attach import Attached
 from transom.dns.forward import Routed
 from transom.dns.server import DnsServer
 from transom.dns.settings import Server, Settings, check
@@ -372,5 +373,35 @@ def test_over_the_data_plane() -> None:
         assert await routed.datagram(Server("10.96.5.5"), b"x") == b"x"
         with pytest.raises(ConnectionRefusedError):
             await routed.datagram(Server("192.0.2.1"), QUESTION.join((head(), b"")))
+
+    asyncio.run(main())
+
+
+def test_at_an_address_of_the_cluster() -> None:
+    class Plane:
+        def __init__(self) -> None:
+            self.answering: dict[tuple[str, int], Any] = {}
+            self.listening: dict[tuple[str, int], Any] = {}
+
+        def answer(self, address: str, port: int, respond: Any) -> Any:
+            self.answering[address, port] = respond
+            return lambda: self.answering.pop((address, port))
+
+        def listen(self, address: str, port: int, accept: Any) -> Any:
+            if port == 9153 and address == "172.20.0.3":
+                raise OSError(98, "Address already in use")
+            self.listening[address, port] = accept
+            return lambda: self.listening.pop((address, port))
+
+    async def main() -> None:
+        plane = Plane()
+        attached = Attached(server(), plane, ["172.20.0.2"], VirtualClock())  # type: ignore[arg-type]
+        answer = await plane.answering["172.20.0.2", 53](head() + QUESTION, "10.244.1.2")
+        assert wire.parse(answer).answers[0].data == b"\x0a\0\0\1"
+        assert sorted(plane.listening) == [("172.20.0.2", 53), ("172.20.0.2", 9153)]
+        await attached.close()
+        with pytest.raises(OSError, match="in use"):
+            Attached(server(), plane, ["172.20.0.2", "172.20.0.3"], VirtualClock())  # type: ignore[arg-type]
+        assert (plane.answering, plane.listening) == ({}, {})
 
     asyncio.run(main())

@@ -14,9 +14,10 @@ from typing import Any, Final
 from transom.dns.cache import Cache
 from transom.dns.forward import Exchange, Forwarder
 from transom.dns.outcome import Link, Outcome, Request, request
+from transom.dns.records import Found
 from transom.dns.settings import Server, Settings, check, server
 from transom.dns.transport import Answer, Nobody
-from transom.dns.zone import Found, Zone
+from transom.dns.zone import Zone
 from transom.kit import dnswire as wire
 from transom.kit.clock import Clock
 from transom.kit.dnswire import Edns, Packed, Question, Record
@@ -46,9 +47,9 @@ class DnsServer:
         check(settings, own)
         self.zone = zone
         self.settings = settings
-        self.answered = 0
-        self._cache = Cache(clock, settings.cache)
-        self._forwarder = Forwarder(exchange or Nobody(), clock, rng)
+        self.responses = [0] * 16  # by their code
+        self.cache = Cache(clock, settings.cache)
+        self.forwarder = Forwarder(exchange or Nobody(), clock, rng)
         self._upstreams = tuple(map(server, settings.upstreams))
         self._stubs = {
             tuple(wire.labels(wire.name(domain).lower())): tuple(map(server, servers))
@@ -62,7 +63,7 @@ class DnsServer:
 
     async def close(self) -> None:
         self.zone.listeners.remove(self._changed)
-        await self._forwarder.close()
+        await self.forwarder.close()
 
     # ---- messages ------------------------------------------------------------------------------------------------------
 
@@ -83,7 +84,7 @@ class DnsServer:
             body = packed.body if not packed.stride else packed.rotated()
             if head < 2:
                 if len(query) == end and (tcp or end + len(body) <= 512):
-                    self.answered += 1
+                    self.responses[packed.flags & 0xF] += 1
                     return query[:2] + packed.heads[head] + question + body
             else:
                 extra = query[end:]
@@ -91,14 +92,16 @@ class DnsServer:
                     len(extra) == 11 and extra[:3] == _PLAIN_OPT and extra[5:] == _NO_OPTIONS
                     and (tcp or end + len(body) + 11 <= max(extra[3] << 8 | extra[4], 512))
                 ):  # fmt: skip
-                    self.answered += 1
+                    self.responses[packed.flags & 0xF] += 1
                     return query[:2] + packed.heads[head] + question + body + extra
-        return self._take(query, tcp)
+        answer = self._take(query, tcp)
+        if isinstance(answer, bytes):
+            self.responses[answer[3] & 0xF] += 1
+        return answer
 
     def _take(self, query: bytes, tcp: bool) -> Answer:
         if len(query) < wire.HEADER_SIZE or query[2] & 0x80:
             return None  # not to be answered, lest two servers talk to each other for ever
-        self.answered += 1
         flags, questions, answers, authority, additional = struct.unpack_from("!5H", query, 2)
         if flags & wire.OPCODE:
             return wire.error(query, wire.NOTIMP)
@@ -130,7 +133,9 @@ class DnsServer:
     async def _finish_later(
         self, outcome: Coroutine[Any, Any, Outcome], id: int, asked: Question, flags: int, limit: int, edns: Edns | None
     ) -> bytes:
-        return self._finish(await outcome, id, asked, flags, limit, edns)
+        answer = self._finish(await outcome, id, asked, flags, limit, edns)
+        self.responses[answer[3] & 0xF] += 1
+        return answer
 
     def _finish(self, outcome: Outcome, id: int, asked: Question, flags: int, limit: int, edns: Edns | None) -> bytes:
         packed = Packed(
@@ -142,6 +147,10 @@ class DnsServer:
         return packed.message(id, question, flags, limit, edns)
 
     # ---- answers that are kept -----------------------------------------------------------------------------------------
+
+    @property
+    def kept(self) -> int:
+        return len(self._packed)
 
     def _keep(self, key: bytes, packed: Packed, depends: Sequence[str]) -> None:
         if len(self._packed) >= KEPT:
@@ -166,7 +175,7 @@ class DnsServer:
         return Outcome(wire.NXDOMAIN, authority=[self.zone.soa(b"\0")])
 
     def _from_cache(self, asked: Request) -> Outcome | None:
-        return self._cache.get(asked)
+        return self.cache.get(asked)
 
     def _from_hosts(self, asked: Request) -> Outcome | None:
         addresses = self._hosts.get(asked.asked.lower())
@@ -206,7 +215,7 @@ class DnsServer:
         return self._ask(self._upstreams, asked) if self._upstreams else None
 
     async def _ask(self, servers: Sequence[Server], asked: Request) -> Outcome:
-        return self._cache.put(asked, await self._forwarder.ask(servers, asked))
+        return self.cache.put(asked, await self.forwarder.ask(servers, asked))
 
     def _stub(self, labels: Sequence[bytes], longer_than: int = 0) -> Sequence[Server]:
         """The servers of the longest stub domain that the name is in."""
