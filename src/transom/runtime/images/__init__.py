@@ -1,0 +1,1 @@
+"""Images for real containers: names, registries, archives, layers, and a store on disk that all nodes of a machine share."""

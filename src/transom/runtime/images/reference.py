@@ -1,0 +1,118 @@
+"""Names of images as docker reads them: what is valid, whose registry is meant, where tag and digest are. Pure text.
+
+The errors are the ones people see in InvalidImageName.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+HUB = "docker.io"
+
+_COMPONENT = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
+_DOMAIN_PART = r"(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])"
+_DOMAIN = rf"{_DOMAIN_PART}(?:\.{_DOMAIN_PART})*(?::[0-9]+)?"
+_NAME = rf"(?:{_DOMAIN}/)?{_COMPONENT}(?:/{_COMPONENT})*"
+_TAG = r"\w[\w.-]{0,127}"
+_DIGEST = r"[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}"
+_REFERENCE = re.compile(rf"({_NAME})(?::({_TAG}))?(?:@({_DIGEST}))?", re.ASCII)
+_IDENTIFIER = re.compile(r"[a-f0-9]{64}")
+_ID = re.compile(r"(?:sha256:)?([a-f0-9]{64})")
+_DIGEST_LENGTHS = {"sha256": 64, "sha384": 96, "sha512": 128}
+_LONGEST_NAME = 255
+# Longer ones only make the expression above slow.
+_LONGEST = 4096
+
+
+class ImageNameError(ValueError):
+    """`str()` is the registry client's text."""
+
+
+class Reference(NamedTuple):
+    """A whole name. `tag` is empty when the name has none; see `parse` for the default."""
+
+    repository: str  # docker.io/library/nginx
+    tag: str
+    digest: str
+
+    @property
+    def registry(self) -> str:
+        return self.repository.partition("/")[0]
+
+    @property
+    def path(self) -> str:
+        return self.repository.partition("/")[2]
+
+    @property
+    def familiar(self) -> str:
+        """The repository as docker shows it: without its own registry's name."""
+        return familiar(self.repository)
+
+    def __str__(self) -> str:
+        return self.repository + (f"@{self.digest}" if self.digest else f":{self.tag}")
+
+
+def familiar(repository: str) -> str:
+    return repository.removeprefix(f"{HUB}/").removeprefix("library/") if repository.startswith(f"{HUB}/") else repository
+
+
+@lru_cache(maxsize=1024)
+def split(text: str) -> Reference:
+    """The parts that a name has; ImageNameError when it is none."""
+    if _IDENTIFIER.fullmatch(text):
+        raise ImageNameError(f"invalid repository name ({text}), cannot specify 64-byte hexadecimal strings")
+    domain, rest = _registry(text)
+    path = rest.partition(":")[0]
+    if path.lower() != path:
+        raise ImageNameError("invalid reference format: repository name must be lowercase")
+    whole = f"{domain}/{rest}"
+    found = _REFERENCE.fullmatch(whole) if len(whole) <= _LONGEST else None
+    if found is None:
+        if len(whole) <= _LONGEST and _REFERENCE.fullmatch(whole.lower()):
+            raise ImageNameError("repository name must be lowercase")
+        raise ImageNameError("invalid reference format")
+    repository, tag, digest = found.groups("")
+    if len(repository) > _LONGEST_NAME:
+        raise ImageNameError(f"repository name must not be more than {_LONGEST_NAME} characters")
+    if digest:
+        _check_digest(digest)
+    return Reference(repository, tag, digest)
+
+
+@lru_cache(maxsize=1024)
+def parse(text: str) -> Reference:
+    """What a runtime pulls: the tag `latest` where there is neither tag nor digest; with a digest, the tag counts for
+    nothing."""
+    found = split(text)
+    return found._replace(tag="" if found.digest else found.tag or "latest")
+
+
+def image_id(text: str) -> str:
+    """`sha256:...` when the text can be an image's id, with or without the algorithm in front; else nothing."""
+    match = _ID.fullmatch(text)
+    return f"sha256:{match[1]}" if match else ""
+
+
+def _registry(text: str) -> tuple[str, str]:
+    """The registry and the rest; names without a registry are the default one's."""
+    first, slash, rest = text.partition("/")
+    if not slash or ("." not in first and ":" not in first and first != "localhost"):
+        first, rest = HUB, text
+    elif first == "index.docker.io":
+        first = HUB
+    if first == HUB and "/" not in rest:
+        rest = "library/" + rest
+    return first, rest
+
+
+def _check_digest(digest: str) -> None:
+    algorithm, _, hexadecimal = digest.partition(":")
+    length = _DIGEST_LENGTHS.get(algorithm)
+    if length is None and algorithm.lower() == algorithm:
+        raise ImageNameError("unsupported digest algorithm")
+    if length is not None and len(hexadecimal) != length:
+        raise ImageNameError("invalid checksum digest length")
+    if digest.lower() != digest:
+        raise ImageNameError("invalid checksum digest format")
