@@ -112,7 +112,8 @@ def test_intervals_overlap() -> None:
     table = filtering(Rule((DROP,), (Match("saddr", named="s"),)))
     table.sets["s"] = nft.Set(("saddr",), elements, intervals=True)
     bench = Bench(table)
-    for source, hit in (("10.200.0.1", True), ("10.1.2.3", True), ("11.0.0.1", False), ("192.168.0.1", True), ("9.9.9.9", False)):
+    hits = {"10.200.0.1": True, "10.1.2.3": True, "11.0.0.1": False, "192.168.0.1": True, "9.9.9.9": False}
+    for source, hit in hits.items():
         bench.run(packet=Packet(source, "1.1.1.1", "tcp", 1, 2))
         assert bench.decision == ("drop" if hit else "accept"), source
 

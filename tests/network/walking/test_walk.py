@@ -368,7 +368,8 @@ def test_walks_are_the_same_every_time(mode: Mode) -> None:
         cluster = peopled(mode)
         cluster.service("web", VIP, ["l1", "w2", "w3"], kind="NodePort", node_port=NODE_PORT)
         places = ["l1", "w1", "w3", "linux-1", "windows-1", "external"]
-        return [story(cluster.walk(a, b, p)) for a in places for b, p in [*((b, 80) for b in places), (VIP, 80), ("windows-2", NODE_PORT)]]
+        targets = [*((place, 80) for place in places), (VIP, 80), ("windows-2", NODE_PORT)]
+        return [story(cluster.walk(origin, to, port)) for origin in places for to, port in targets]
 
     assert told() == told()
 
@@ -399,8 +400,9 @@ ports = st.integers(1, 50)
 
 @given(addresses, ports, addresses, ports, addresses, ports, addresses, st.booleans(), st.booleans())
 def test_translation_is_reversed(
-    client: str, client_port: int, asked: str, asked_port: int, server: str, server_port: int, source: str, dnat: bool, snat: bool
-) -> None:
+    client: str, client_port: int, asked: str, asked_port: int, server: str, server_port: int, source: str, dnat: bool,
+    snat: bool,
+) -> None:  # fmt: skip
     tracked = Conntrack()
     sent = Packet(client, asked, "tcp", client_port, asked_port)
     entry = tracked.start(sent)
@@ -435,11 +437,12 @@ def test_laws_of_random_clusters(mode: Mode, dsr: bool, linux: int, windows: int
     cluster.service("web", VIP, rng.sample(names, rng.randint(1, len(names))), kind="NodePort", node_port=NODE_PORT)
     for origin in names:
         for target, port in [*((n, 80) for n in names if n != origin), (VIP, 80), *((n, NODE_PORT) for n in cluster.nodes)]:
-            tracks = Tracks()
-            source_port = rng.randint(33000, 60000)
-            first = cluster.walk(origin, target, port, listening=nodes_serve_nothing_else, tracks=tracks, source_port=source_port)
+            same: dict[str, Any] = {
+                "listening": nodes_serve_nothing_else, "tracks": Tracks(), "source_port": rng.randint(33000, 60000),
+            }  # fmt: skip
+            first = cluster.walk(origin, target, port, **same)
             assert first.outcome == "delivered", f"{origin} {target}:{port}\n{story(first)}"
-            again = cluster.walk(origin, target, port, listening=nodes_serve_nothing_else, tracks=tracks, source_port=source_port)
+            again = cluster.walk(origin, target, port, **same)
             assert (again.stack, again.packet and flow(again.packet)) == (first.stack, first.packet and flow(first.packet))
 
 

@@ -25,6 +25,7 @@ from transom.network.walking.walk import EPHEMERAL, walk
 Server = TypeVar("Server")
 # After so many seconds a stack sends its first packet again; then it gives up.
 _RETRIES: Final = (1.0, 2.0, 4.0, 8.0, 15.0)
+_NEIGHBOUR_SECONDS: Final = 3.0
 
 
 class ModelDataplane:
@@ -59,17 +60,8 @@ class ModelDataplane:
     # ---- asking --------------------------------------------------------------------------------------------------
 
     async def connect(self, address: str, port: int, source: str = "") -> socket.socket:
-        for delay in (*_RETRIES, 0.0):
-            found = self._walk(address, port, source, "tcp")
-            if found.outcome != "dropped" or found.reason == "no-route":
-                break
-            if delay:
-                await self._clock.sleep(delay)
-        else:
-            raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+        found = await self._first_packet(address, port, source)
         accept = self._listeners.get(_socket(found)) if found.outcome == "delivered" else None
-        if found.outcome == "dropped":
-            raise OSError(errno.EHOSTUNREACH, os.strerror(errno.EHOSTUNREACH))
         if accept is None or found.packet is None:
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
         near, far = socket.socketpair()
@@ -84,12 +76,38 @@ class ModelDataplane:
         accept(far)
         return near
 
+    async def _first_packet(self, address: str, port: int, source: str) -> Walk:
+        """Sends it until it arrives or is refused. OSError when somebody on the way says that there is no way; TimeoutError
+        when nobody says anything."""
+        for delay in (*_RETRIES, 0.0):
+            found = self._walk(address, port, source, "tcp")
+            if found.outcome == "dropped" and self._is_told(found, source):
+                if found.reason == "no-neighbour":  # it has been asked for three times, a second each
+                    await self._clock.sleep(_NEIGHBOUR_SECONDS)
+                    found = self._walk(address, port, source, "tcp")
+                if found.outcome == "dropped":
+                    raise OSError(errno.EHOSTUNREACH, os.strerror(errno.EHOSTUNREACH))
+            if found.outcome != "dropped":
+                return found
+            if delay:
+                await self._clock.sleep(delay)
+        raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+
+    def _is_told(self, found: Walk, source: str) -> bool:
+        """Stacks tell their own programs, and Linux tells others too; a switch of Windows drops without a word."""
+        if found.reason not in ("no-route", "no-neighbour"):
+            return False
+        stack = self.fabric.stacks.get(found.stack)
+        return stack is None or stack.os == "linux" or stack is self._origin(source)
+
     async def ask(
         self, address: str, port: int, payload: bytes, source: str = "", timeout: float = 5.0  # noqa: ASYNC109
     ) -> bytes:
         """One datagram there, one back."""
         found = self._walk(address, port, source, "udp")
-        if found.outcome == "dropped" and found.reason == "no-route":
+        if found.outcome == "dropped" and self._is_told(found, source):
+            if found.reason == "no-neighbour":
+                await self._clock.sleep(_NEIGHBOUR_SECONDS)
             raise OSError(errno.EHOSTUNREACH, os.strerror(errno.EHOSTUNREACH))
         respond = self._responders.get(_socket(found)) if found.outcome == "delivered" else None
         if found.outcome == "refused":

@@ -58,6 +58,9 @@ def receive(trip: Trip, stack: Stack, packet: Packet, link: Link) -> End:
     """From the underlay, by the card that is the switch's if there is one."""
     if not trip.enter(stack):
         return trip.drop(stack, "route", packet, "loop", "it has been under way for too long")
+    if packet.outer is None and trip.world.is_local(stack, packet.source):
+        why = f"it comes from outside with {packet.source}, {stack.name}'s own address"
+        return trip.drop(stack, link.name, packet, "martian", why)
     if stack.hns is not None and stack.role == "node":
         return vfp.inbound(trip, stack, packet)
     return to_host(trip, stack, packet)
