@@ -40,7 +40,7 @@ async def bootstrap(server: ApiServer) -> None:
             "metadata": {"name": name}, "value": value, "description": description,
         })
     first = str(ipaddress.ip_network(server.options.service_cidr)[1])
-    port = server.address.rpartition(":")[2]
+    port = server.options.advertised_port or server.address.rpartition(":")[2]
     labels = {"component": "apiserver", "provider": "kubernetes"}
     await ensure(server, "", "v1", "services", "default", {
         "metadata": {"name": "kubernetes", "labels": labels},

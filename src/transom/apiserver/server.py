@@ -54,6 +54,7 @@ class ServerOptions:
 
     store: Store
     address: str = "127.0.0.1:6443"
+    advertised_port: int = 0  # where the service `kubernetes` leads; 0 for that of the address
     release: str = "1.20"
     service_cidr: str = "10.96.0.0/16"
     node_ports: tuple[int, int] = (30000, 32767)

@@ -21,6 +21,7 @@ VERBS = {
     "status": "show whether a cluster runs, where, and what is in it",
     "node": "list, add, stop, start, reboot, cordon or delete nodes",
     "ps": "show the containers on all nodes",
+    "trace": "follow a packet through the cluster's network, and say why it does not arrive",
     "hns": "look into the host networking service of a Windows node, or make it fail",
     "logs": "show a cluster's log",
     "kubeconfig": "print a kubeconfig for a cluster",

@@ -11,6 +11,7 @@ from typing import Any
 
 import orjson
 
+from transom.cluster import inspect_hns
 from transom.cluster import nodes as specs
 from transom.cluster.config import ClusterConfig
 from transom.cluster.errors import ClusterError
@@ -43,6 +44,11 @@ class Control:
                     }
                     await verbs[verb](name)
                     return _json(200, self._node(self._fleet.machine(name)))
+                case method, ["nodes", name, "hns", *rest]:
+                    self._fleet.network.fabric.look(name)  # agents bring a node up to date when somebody looks
+                    return _json(200, inspect_hns.answer(name, self._fleet.machine(name).host, method, rest))
+                case "GET", ["trace"]:
+                    return _json(200, await self._fleet.tracing().answer(request.query))
                 case "GET", ["containers"]:
                     return _json(200, {"items": [c for m in self._fleet.machines() for c in _containers(m)]})
         except ClusterError as problem:

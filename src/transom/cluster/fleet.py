@@ -53,6 +53,7 @@ from transom.windows import builds
 if TYPE_CHECKING:
     from transom.apiserver.server import ApiServer
     from transom.client.api import Client
+    from transom.cluster.tracing import Tracing
 
 log = logging.getLogger("transom.cluster")
 
@@ -130,6 +131,8 @@ class Fleet:
         self._nodes = Informer(viewer, NODES, api.clock, random.Random(self._rng.getrandbits(64)))
         self._nodes.add_handler(add=self._seen, update=lambda _, new: self._seen(new))
         self.network = ClusterNetwork(config, viewer, api.clock, random.Random(self._rng.getrandbits(64)), fabric, dataplane)
+        self._names: NameServer | None = None
+        self._tracing: Tracing | None = None
         self._ready: set[str] = set()
         self.on_ready: Callable[[str, int, int], None] = lambda _name, _ready, _all: None
         for spec in nodes:
@@ -190,10 +193,23 @@ class Fleet:
         if first is None:
             await asyncio.Event().wait()
             return
-        await NameServer(
+        self._names = NameServer(
             self._config, self._admin, self.network.informers, self.dataplane, self._api.clock,
             random.Random(self._rng.getrandbits(64)), self.ip(first.spec), first.spec.name,
-        ).run()
+        )
+        await self._names.run()
+
+    def tracing(self) -> Tracing:
+        """Who answers `transom trace`."""
+        from transom.cluster.tracing import Tracing
+
+        if self._tracing is None:
+            respond = self._names.server.respond if self._names is not None else None
+            self._tracing = Tracing(
+                self.network, self._admin, self._api.clock, self._machines.values, respond, release=self._config.release,
+                proxy_problem=self.network.proxy_problem,
+            )
+        return self._tracing
 
     def _start(self, machine: Machine) -> None:
         assert self._tasks is not None, "the fleet is not running"

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from transom.cluster.errors import ClusterError
 
+API_PORT = 6443  # of the API server on the control plane's node
 MODES = ("l2bridge", "l2tunnel", "overlay", "transparent", "nat")
 DATAPLANES = ("model", "kernel")
 PROXY_MODES = ("kernelspace", "userspace")

@@ -91,6 +91,11 @@ class ClusterNetwork:
             found.halt()
             self.shared.leases.remove(name)
 
+    def proxy_problem(self, name: str) -> str:
+        """Why the kube-proxy of a node does not work, "" when it does."""
+        found = self._nodes.get(name)
+        return getattr(found.proxier, "failed", "") if found is not None else ""
+
     def _look(self, name: str) -> None:
         found = self._nodes.get(name)
         if found is not None:

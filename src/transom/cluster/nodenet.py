@@ -271,6 +271,7 @@ class NodeNet:
         self._stops.append(health.close)
         tracker = shared.slices if options.slices else shared.endpoints
         proxier = WinkernelProxier(tracker, hostname, hns, options, shared.clock, health=health)
+        proxier.start()  # on overlay networks it waits a while before it goes on, from now
         self._stops.append(proxier.close)
         return proxier
 

@@ -20,6 +20,7 @@ from transom.cluster.config import ClusterConfig
 from transom.cluster.errors import ClusterError
 from transom.cluster.features import gates
 from transom.cluster.nodespart import NodesPart
+from transom.cluster.netconfig import API_PORT
 from transom.cluster.pki import ClusterPki
 from transom.http import HttpServer, server_context
 from transom.http.server import listen
@@ -186,6 +187,7 @@ def _build(config: ClusterConfig, pki: ClusterPki, nodes: NodesPart | None) -> A
         store=SqliteStore(config.database, sealing=protection.sealing(config)),
         audit=protection.auditor(config, random.SystemRandom()),
         address=f"{config.bind}:{config.port}",
+        advertised_port=0 if nodes is None else API_PORT,
         release=config.release,
         service_cidr=config.service_cidr,
         node_ports=config.node_ports,

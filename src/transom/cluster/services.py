@@ -12,11 +12,11 @@ from transom.client.api import Client, is_already_exists, is_conflict
 from transom.client.informer import InformerFactory
 from transom.client.resources import CONFIG_MAPS, ENDPOINT_SLICES, ENDPOINTS, SERVICES
 from transom.cluster.config import ClusterConfig
+from transom.cluster.netconfig import API_PORT
 from transom.kit.clock import Clock
 from transom.machinery.errors import ApiError
 from transom.network.api import Dataplane
 
-API_PORT = 6443
 DNS_PORT = 53
 _CHUNK = 65536
 

@@ -43,8 +43,8 @@ Respond = Callable[[bytes, str], Awaitable[bytes | None]]
 
 
 class Tracing:
-    """`respond` is the cluster's DNS server, `machines` are the nodes that there are, `proxy_problem` says why the kube-proxy of a
-    node does not work, and `outside_name` is a name whose address is outside."""
+    """`respond` is the cluster's DNS server, `machines` are the nodes that there are, `proxy_problem` says why the kube-proxy
+    of a node does not work, and `outside_name` is a name whose address is outside."""
 
     def __init__(
         self, network: ClusterNetwork, client: Client, clock: Clock, machines: Callable[[], Iterable[Machine]],

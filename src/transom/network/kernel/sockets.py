@@ -115,7 +115,13 @@ async def ask(
     with client, translated():
         async with within(clock, patience):
             client.connect((address, port))
-            await loop.sock_sendall(client, payload)
+            try:
+                await loop.sock_sendall(client, payload)
+            except PermissionError:
+                # A rule of this very host: one that rejects has left the reason with the socket.
+                if client.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == errno.ECONNREFUSED:
+                    raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED)) from None
+                raise
             return await loop.sock_recv(client, _LARGEST)
 
 
@@ -152,7 +158,7 @@ def take_datagrams(loop: asyncio.AbstractEventLoop, server: socket.socket, respo
         said = await respond(payload, sender[0])
         if said is not None:
             with contextlib.suppress(OSError):  # who asked may be gone
-                await loop.sock_sendto(server, said, sender)
+                server.sendto(said, sender)  # uvloop has no sock_sendto; a full buffer is a lost datagram
 
     def ready() -> None:
         for _ in range(_AT_ONCE):
