@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import struct
+
 import dns.flags
 import dns.message
 import dns.name
@@ -107,6 +109,13 @@ def test_compressed_names_of_others_are_made_whole() -> None:
 def test_names_without_an_end(pointer: bytes) -> None:
     with pytest.raises(wire.Malformed):
         wire.parse(b"\0\1\1\0\0\1\0\0\0\0\0\0" + pointer)
+
+
+def test_a_long_way_of_pointers_is_not_gone() -> None:
+    data = b"\0" * 14 + b"".join(struct.pack("!H", 0xC000 | 12 + 2 * i) for i in range(200))
+    assert wire.read_name(data, 12 + 2 * 100) == (b"\0", 12 + 2 * 101)
+    with pytest.raises(wire.Malformed):
+        wire.read_name(data, 12 + 2 * 200)
 
 
 def test_owners_are_compressed_in_the_spelling_of_the_question() -> None:

@@ -31,6 +31,7 @@ HEADER_SIZE: Final = 12
 MAX_UDP: Final = 512  # without EDNS
 _MAX_NAME = 255
 _MAX_LABEL = 63
+_MAX_JUMPS = 127  # no name has more labels; a message full of pointers shall not keep us busy
 _HEADER = struct.Struct("!6H")
 _RECORD = struct.Struct("!HHIH")
 # Where the data of a record holds names that a sender may have compressed: bytes before them, how many, in that order.
@@ -171,6 +172,7 @@ def read_name(data: bytes, position: int) -> tuple[bytes, int]:
     end = -1
     size = 1
     limit = position
+    jumps = 0
     while True:
         if position >= len(data):
             raise Malformed("a name goes on past the end")
@@ -186,8 +188,9 @@ def read_name(data: bytes, position: int) -> tuple[bytes, int]:
             position += length
         elif length >= 0xC0 and position + 1 < len(data):
             target = (length & 0x3F) << 8 | data[position + 1]
-            if target >= limit:
-                raise Malformed("a pointer does not lead back")
+            jumps += 1
+            if target >= limit or jumps > _MAX_JUMPS:
+                raise Malformed("a pointer does not lead back, or too many do")
             if end < 0:
                 end = position + 2
             position = limit = target

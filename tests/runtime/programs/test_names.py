@@ -162,3 +162,12 @@ def test_ipconfig_knows_one_suffix(windows: Box) -> None:
     assert "   Connection-specific DNS Suffix  . : default.svc.cluster.local\r\n" in out
     assert " svc.cluster.local" not in out
     assert "   DNS Servers . . . . . . . . . . . : 10.96.0.10\r\n" in out
+
+
+@pytest.mark.windows("LNET-03", "WIN-DNS-005")
+def test_a_file_of_linux_changes_nothing_on_windows(windows: Box) -> None:
+    windows.files.mkdir("C:\\etc")
+    windows.files.write("C:\\etc\\resolv.conf", b"nameserver 192.0.2.9\nsearch other.svc.cluster.local\n")
+    assert windows.powershell("(Resolve-DnsName kubernetes).IPAddress").out == "10.96.0.1\r\n"
+    assert windows.powershell("Resolve-DnsName db").code == 1
+    assert set(windows.asked) == {"10.96.0.10"}
