@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 from transom.cluster.config import ClusterConfig
 from transom.cluster.errors import ClusterError
 from transom.cluster.features import gates
-from transom.cluster.nodespart import NodesPart
 from transom.cluster.netconfig import API_PORT
+from transom.cluster.nodespart import NodesPart
 from transom.cluster.pki import ClusterPki
 from transom.http import HttpServer, server_context
 from transom.http.server import listen
