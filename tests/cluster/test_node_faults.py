@@ -21,13 +21,13 @@ from transom.cluster import fleet as fleets
 from transom.cluster import nodes as specs
 from transom.cluster.config import ClusterConfig
 from transom.cluster.fleet import Fleet
+from transom.cluster.network import make_dataplane, make_fabric, ranges_of
 from transom.cluster.pki import ClusterPki
 from transom.cluster.run import supervised
 from transom.controllers.base import Settings
 from transom.controllers.manager import USER, ControllerManager
 from transom.machinery.objects import Object
 from transom.machinery.serviceaccounts import group_names, user_name
-from transom.network.model import ModelDataplane
 from transom.scheduler.scheduler import USER as SCHEDULER
 from transom.scheduler.scheduler import Scheduler
 from transom.store.memory import MemoryStore
@@ -56,7 +56,10 @@ class World:
         self.api = build(ServerOptions(store=MemoryStore(clock), clock=clock, rng=self.rng))
         self.client = InProcessClient(self.api, User("admin", ("system:masters", "system:authenticated")))
         nodes = [specs.NodeSpec("a"), specs.NodeSpec("b"), specs.NodeSpec("w", os="windows")]
-        self.fleet = LinedFleet(self.api, CONFIG, ClusterPki(Path()), specs.settle(CONFIG, nodes), ModelDataplane(), supervised)
+        fabric = make_fabric(ranges_of(CONFIG))
+        dataplane = make_dataplane(CONFIG, fabric, clock, self.rng)
+        machines = specs.settle(CONFIG, nodes)
+        self.fleet = LinedFleet(self.api, CONFIG, ClusterPki(Path()), machines, fabric, dataplane, supervised)
 
     async def play(self, scenario: Callable[[World], Awaitable[None]]) -> None:
         await self.api.start()
