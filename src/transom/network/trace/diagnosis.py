@@ -378,8 +378,8 @@ def _unknown(case: Case) -> Finding | None:
 
 
 _RULES: Final[tuple[Rule, ...]] = (
-    _policy, _node_and_vip, _ping, _no_endpoints, _no_balancer, _overlay_and_node, _between_nodes, _exceptions, _ipv6,
-    _loopback, _nobody, _gone, _outside_to_pod, _unknown,
+    _policy, _node_and_vip, _ping, _no_endpoints, _no_balancer, _outside_to_pod, _overlay_and_node, _between_nodes, _exceptions,
+    _ipv6, _loopback, _nobody, _gone, _unknown,
 )  # fmt: skip
 
 

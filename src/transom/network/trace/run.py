@@ -137,7 +137,7 @@ async def _reached(world: World, inventory: Inventory, start: Place, stack: Stac
     if found.outcome == "delivered":
         return True
     _fill(report, found, world, inventory)
-    report.verdict, report.explanation = "unresolved", f"the DNS server {server} cannot be reached: {found.explanation}"
     dns = Place("address", server, (server,))
     diagnosis.explain(report, diagnosis.Case(world, inventory, start, dns, packet, found))
+    report.verdict, report.explanation = "unresolved", f"the DNS server {server} cannot be reached: {report.explanation}"
     return False

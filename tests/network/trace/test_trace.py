@@ -1,0 +1,337 @@
+"""Traces: how things are named, what is told, and which limit explains a failure."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import xml.etree.ElementTree as ET
+from typing import Any
+
+import pytest
+from tests.network.fabrics import OUTSIDE, Cluster, Mode, make_cluster
+from tests.network.trace.inventories import inventory, traced
+
+from transom.network.trace import matrix, picture
+from transom.network.trace.inventory import TraceError
+from transom.network.trace.places import split
+from transom.network.trace.report import Report, lines, verdict_lines
+from transom.network.trace.run import trace
+from transom.windows.limits import LIMITS
+
+VIP = "10.96.0.20"
+
+
+def peopled(mode: Mode = "l2bridge", **more: Any) -> Cluster:
+    cluster = make_cluster(mode, **more)
+    for name, node in (("l1", "linux-1"), ("w1", "windows-1"), ("w2", "windows-1"), ("w3", "windows-2")):
+        cluster.pod(name, node, port=8080)
+    cluster.service("web", VIP, ["l1", "w2", "w3"], target=8080, kind="NodePort", node_port=30080)
+    return cluster
+
+
+def check(found: Report, verdict: str, limit: str = "") -> None:
+    assert (found.verdict, found.limit) == (verdict, limit), found.document()
+    assert bool(found.remedy) is (verdict != "delivered"), found.document()
+    if limit:
+        assert LIMITS[limit].remedy in found.remedy and found.title == LIMITS[limit].title
+
+
+# ---- names of things ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [("web", ("web", "")), ("web:80", ("web", "80")), ("svc/web:http", ("svc/web", "http")),
+     ("10.1.1.1:53", ("10.1.1.1", "53")), ("fd00::1", ("fd00::1", "")), ("[fd00::1]:53", ("fd00::1", "53")), ("[fd00::1]", ("fd00::1", ""))],
+)  # fmt: skip
+def test_places_and_ports(text: str, parts: tuple[str, str]) -> None:
+    assert split(text) == parts
+
+
+@pytest.mark.parametrize(
+    ("origin", "target", "address", "port"),
+    [
+        ("w1", "w3", "10.244.3.13", 8080),
+        ("pod/w1", "default/w3", "10.244.3.13", 8080),
+        ("default/w1", "pod/default/w3:99", "10.244.3.13", 99),
+        ("w1", "svc/web", VIP, 80),
+        ("w1", "default/web", VIP, 80),
+        ("w1", "web", VIP, 80),
+        ("w1", "windows-2", "172.20.0.4", 10250),
+        ("node/windows-1", "pod/w1", "10.244.2.11", 8080),
+        ("w1", "8.8.8.8", "8.8.8.8", 80),
+        ("w1", "external:443", OUTSIDE, 443),
+        ("external", "windows-1:30080", "172.20.0.3", 30080),
+        ("external", "svc/web", "172.20.0.2", 30080),
+        ("10.244.2.11", "w3", "10.244.3.13", 8080),
+        ("linux-1", "web", VIP, 80),
+    ],
+)
+def test_what_texts_mean(origin: str, target: str, address: str, port: int) -> None:
+    found = traced(peopled(), origin, target)
+    assert (found.address, found.port) == (address, port)
+    check(found, "delivered")
+
+
+@pytest.mark.parametrize(
+    ("origin", "target"), [("nobody", "w1"), ("w1", "default/nobody"), ("w1", "svc/nobody"), ("9.9.9.9", "w1"), ("w1", "!"),
+                           ("w1", "node/nobody"), ("w1", "w3:http"), ("w1", "w3:70000"), ("other/w1", "w3")],
+)  # fmt: skip
+def test_what_cannot_be_traced(origin: str, target: str) -> None:
+    with pytest.raises(TraceError):
+        traced(peopled(), origin, target)
+
+
+def test_a_pod_that_has_ended_has_no_way() -> None:
+    cluster = peopled()
+    cluster.objects["pods"][1]["status"] = {"phase": "Succeeded", "podIPs": [{"ip": "10.244.2.11"}]}
+    with pytest.raises(TraceError, match="Succeeded"):
+        traced(cluster, "w1", "w3")
+
+
+# ---- names in DNS ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.windows("FLOW-04", "FLOW-05", "DNS-02", "DNS-08", "WIN-DNS-002", "SUP-NET-022", "SUP-NET-023", "SUP-NET-034")
+def test_names_with_and_without_dots() -> None:
+    cluster = peopled()
+    for name in ("web", "web.default.svc.cluster.local", "web.default.svc.cluster.local."):
+        check(traced(cluster, "w1", name), "delivered")
+    for name in ("web.default", "web.default.svc"):
+        found = traced(cluster, "w1", name)
+        check(found, "unresolved", "WIN-DNS-002")
+        assert "web.default.svc.cluster.local" in found.remedy
+        check(traced(cluster, "l1", name), "delivered")
+    found = traced(cluster, "w1", "nothing")
+    check(found, "unresolved")
+    assert [h.device for h in found.hops] == ["resolver"]
+
+
+@pytest.mark.windows("FLOW-02", "FLOW-07", "SUP-NET-020", "SUP-NET-025")
+def test_names_of_pods_and_outside() -> None:
+    cluster = peopled()
+    found = traced(cluster, "w1", "10-244-3-13.default.pod.cluster.local:8080")
+    check(found, "delivered")
+    assert found.at == "pod default/w3"
+    check(traced(cluster, "w1", "www.example.com"), "delivered")
+
+
+def test_a_resolver_that_reaches_no_server_resolves_nothing() -> None:
+    cluster = peopled()
+    cluster.service("kube-dns", "10.96.0.10", [], port=53, target=53, protocol="UDP")
+    found = traced(cluster, "w1", "web")
+    assert found.verdict == "unresolved" and "10.96.0.10" in found.explanation
+    check(traced(cluster, "windows-1", "web.default.svc.cluster.local"), "unresolved")
+
+
+@pytest.mark.windows("SVC-07", "SUP-SVC-007")
+def test_headless_services_are_their_pods() -> None:
+    cluster = peopled()
+    cluster.service("db", "None", ["w3"], port=5432, target=8080)
+    found = traced(cluster, "w1", "svc/db:8080")
+    check(found, "delivered")
+    assert found.at == "pod default/w3"
+
+
+# ---- limits ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.windows("WIN-NET-001", "LNET-18")
+@pytest.mark.parametrize("mode", ["l2bridge", "overlay"])
+def test_ping_outside(mode: Mode) -> None:
+    check(traced(peopled(mode), "w1", "external", "icmp"), "dropped", "WIN-NET-001")
+    check(traced(peopled(mode), "w1", "w3", "icmp"), "delivered")
+    check(traced(peopled(mode), "w1", "svc/web", "icmp"), "dropped")
+
+
+@pytest.mark.windows("WIN-NET-002", "WIN-NET-003")
+def test_a_node_and_services() -> None:
+    cluster = peopled()
+    check(traced(cluster, "windows-1", "svc/web"), "dropped", "WIN-NET-002")
+    check(traced(cluster, "windows-1", "windows-1:30080"), "refused", "WIN-NET-003")
+    for origin in ("windows-2", "linux-1", "external", "w1"):
+        check(traced(cluster, origin, "windows-1:30080"), "delivered")
+
+
+@pytest.mark.windows("WIN-NET-006", "WIN-NET-007")
+def test_a_node_and_overlay_pods() -> None:
+    check(traced(peopled("overlay"), "windows-1", "w3"), "dropped", "WIN-NET-006")
+    check(traced(peopled("overlay", host_route=False), "windows-1", "w1"), "dropped", "WIN-NET-007")
+    check(traced(peopled("overlay"), "windows-1", "w1"), "delivered")
+
+
+@pytest.mark.windows("WIN-NET-008", "WIN-NET-009", "CNI-05", "CNI-06", "CNI-07")
+@pytest.mark.parametrize(("field", "value", "limit"), [("vni", 1, "WIN-NET-008"), ("port", 8472, "WIN-NET-009")])
+def test_vxlan_that_differs_by_system(field: str, value: int, limit: str) -> None:
+    cluster = peopled("overlay")
+    setattr(cluster.nodes["linux-1"].links["flannel.4096"], field, value)
+    check(traced(cluster, "l1", "w1"), "dropped", limit)
+    check(traced(cluster, "w1", "l1"), "dropped", limit)
+    check(traced(cluster, "w1", "w3"), "delivered")
+
+
+@pytest.mark.windows("WIN-NET-012", "WIN-NET-017", "WIN-NET-018")
+def test_ways_that_are_missing() -> None:
+    check(traced(peopled("nat"), "w1", "w3"), "dropped", "WIN-NET-012")
+    check(traced(peopled(flannel_routes=False), "w1", "w3"), "dropped", "WIN-NET-017")
+    listed = peopled(exceptions=("10.0.0.0/8", "172.20.0.0/16", "203.0.113.0/24"))
+    check(traced(listed, "w1", "external"), "dropped", "WIN-NET-018")
+    check(traced(peopled(), "external", "w1"), "dropped")
+    check(traced(peopled(), "w1", "10.244.2.200"), "dropped")
+
+
+@pytest.mark.windows("WIN-NET-013", "WIN-NET-015", "LNET-12")
+@pytest.mark.parametrize(("mode", "limit"), [("overlay", "WIN-NET-013"), ("l2bridge", "WIN-NET-015")])
+def test_ipv6(mode: Mode, limit: str) -> None:
+    check(traced(peopled(mode), "w1", "2001:db8::1"), "dropped", limit)
+
+
+@pytest.mark.windows("WIN-SVC-001", "WIN-SVC-012")
+def test_services_without_a_load_balancer() -> None:
+    cluster = peopled()
+    names = [f"p{number}" for number in range(65)]
+    for name in names:
+        cluster.pod(name, "windows-2")
+    cluster.service("many", "10.96.0.30", names, kind="NodePort", node_port=30090)
+    check(traced(cluster, "w1", "svc/many"), "dropped", "WIN-SVC-001")
+    check(traced(cluster, "external", "windows-1:30090"), "refused", "WIN-SVC-001")
+    check(traced(cluster, "l1", "svc/many"), "delivered")
+    cluster.service("local", "10.96.0.31", ["w3"], kind="NodePort", node_port=30091, externalTrafficPolicy="Local")
+    check(traced(cluster, "external", "windows-1:30091"), "refused", "WIN-SVC-012")
+    check(traced(cluster, "external", "windows-2:30091"), "delivered")
+    found = traced(cluster, "external", "linux-1:30091")
+    assert found.verdict == "dropped" and "Local" in found.explanation
+    cluster.service("empty", "10.96.0.32", [])
+    for origin, verdict in (("w1", "dropped"), ("l1", "refused")):
+        found = traced(cluster, origin, "svc/empty")
+        check(found, verdict)
+        assert "no ready endpoints" in found.explanation
+
+
+@pytest.mark.windows("WIN-NET-019", "LNET-09")
+def test_a_proxy_that_does_not_work_says_why() -> None:
+    cluster = peopled("overlay")
+    cluster.proxies.pop("windows-1")
+    found = traced(cluster, "w1", "svc/web", proxy_problem="unable to create proxier: WinOverlay feature gate not enabled")
+    check(found, "dropped", "WIN-NET-019")
+    waiting = traced(cluster, "w1", "svc/web", proxy_problem="it waits for the HNS network vxlan0")
+    check(waiting, "dropped")
+    assert "vxlan0" in waiting.explanation
+
+
+@pytest.mark.windows("WIN-SVC-002", "WIN-SVC-004", "WIN-SVC-013", "LNET-20")
+def test_what_shows_although_it_arrives() -> None:
+    cluster = peopled()
+    cluster.service(
+        "sticky", "10.96.0.33", ["w3"], target=8080, kind="LoadBalancer", node_port=30092, ingress="198.51.100.7",
+        announced_by=cluster.ip("windows-1"),
+        sessionAffinity="ClientIP", sessionAffinityConfig={"clientIP": {"timeoutSeconds": 60}},
+        loadBalancerSourceRanges=["192.0.2.0/24"],
+    )  # fmt: skip
+    found = traced(cluster, "external", "svc/sticky")
+    check(found, "delivered")
+    assert [note["limit"] for note in found.notes] == ["WIN-SVC-002", "WIN-SVC-004", "WIN-SVC-013"]
+
+
+@pytest.mark.windows("WIN-SVC-005", "LNET-11")
+def test_local_policy_without_dsr_is_told() -> None:
+    cluster = peopled(build=17763)
+    cluster.service("local", "10.96.0.31", ["w1"], target=8080, kind="NodePort", node_port=30091, externalTrafficPolicy="Local")
+    found = traced(cluster, "external", "windows-1:30091")
+    check(found, "delivered")
+    seen = found.seen.source if found.seen is not None else ""
+    assert (seen == OUTSIDE) is not any(note["limit"] == "WIN-SVC-005" for note in found.notes)
+
+
+def test_network_policies_are_named() -> None:
+    cluster = make_cluster()
+    block = {"Type": "ACL", "Settings": {"Action": "Block", "Direction": "In", "Priority": 65000}}
+    cluster.pod("w1", "windows-1")
+    cluster.pod("shut", "windows-1", labels={"app": "shut"}, policies=[block])
+    cluster.objects["policies"].append({
+        "metadata": {"namespace": "default", "name": "deny"},
+        "spec": {"podSelector": {"matchLabels": {"app": "shut"}}, "policyTypes": ["Ingress"]},
+    })  # fmt: skip
+    found = traced(cluster, "w1", "shut")
+    check(found, "dropped")
+    assert "default/deny" in found.explanation and "default/deny" in found.remedy
+
+
+def test_nobody_listens() -> None:
+    found = traced(peopled(), "w1", "w3", listening=lambda *_: False)
+    check(found, "refused")
+    assert found.reason == "no-listener"
+
+
+# ---- what is told ------------------------------------------------------------------------------------------------------
+
+
+def test_document_and_text() -> None:
+    cluster = peopled("overlay")
+    cluster.endpoints("web", ["w3"], target=8080)
+    document = traced(cluster, "w1", "web").document()
+    assert document["verdict"] == "delivered" and document["limit"] is None
+    devices = [hop["device"] for hop in document["hops"]]
+    assert devices[0] == "resolver" and "load balancer" in devices and "VXLAN" in devices and devices[-1] == "socket"
+    outer = next(hop["packet"]["outer"] for hop in document["hops"] if "outer" in hop["packet"])
+    assert (outer["vni"], outer["port"]) == (4096, 4789)
+    assert document["seen"]["source"] == "10.244.2.254", "the source VIP"
+    assert len(lines(document)) == len(document["hops"]) + 1
+    assert verdict_lines(document)[0].startswith("verdict: delivered to pod default/w3, which sees 10.244.2.254")
+    failed = traced(cluster, "w1", "external", "icmp").document()
+    assert failed["limit"] == "WIN-NET-001"
+    text = "\n".join(verdict_lines(failed))
+    assert "limit:   WIN-NET-001" in text and "remedy:  Test with curl" in text
+
+
+@pytest.mark.windows("FLOW-01", "FLOW-02", "FLOW-03", "FLOW-04", "FLOW-05", "FLOW-06", "FLOW-07", "FLOW-08", "FLOW-09")
+@pytest.mark.parametrize("mode", ["l2bridge", "overlay", "transparent"])
+def test_the_matrix_says_what_the_document_says(mode: Mode) -> None:
+    cluster = peopled(mode)
+    cluster.service(
+        "balanced", "10.96.0.40", ["w3"], target=8080, kind="LoadBalancer", node_port=30099, ingress="198.51.100.7",
+        announced_by=cluster.ip("windows-1"),
+    )  # fmt: skip
+    known = inventory(cluster)
+    results = asyncio.run(matrix.run(cluster.world, known, matrix.cast(known)))
+    assert all(result.works is not None for result in results), [r for r in results if r.works is None]
+    wrong = [result for result in results if result.works is not result.says]
+    if mode == "overlay":
+        assert [(result.flow, result.limit) for result in wrong] == [("Node to pod of another node", "WIN-NET-006")]
+    elif mode == "l2bridge":
+        assert wrong == []
+    assert {r.limit for r in results if not r.says} == {"WIN-DNS-002", "WIN-NET-001", "WIN-NET-002", "WIN-NET-003"}
+
+
+def test_a_matrix_of_an_empty_cluster_tries_nothing() -> None:
+    cluster = make_cluster()
+    known = inventory(cluster)
+    results = asyncio.run(matrix.run(cluster.world, known, matrix.cast(known)))
+    assert all(result.works is None and "Windows pod" in result.why for result in results)
+
+
+def test_the_picture_is_a_picture() -> None:
+    cluster = peopled()
+    known = inventory(cluster)
+    results = asyncio.run(matrix.run(cluster.world, known, matrix.cast(known)))
+    drawn = ET.fromstring(picture.svg(results, "Flows <of> & all"))
+    arrows = drawn.findall("{http://www.w3.org/2000/svg}line")
+    assert len(arrows) == len(results)
+    colours = {arrow.get("stroke") for arrow in arrows}
+    assert {"#1a7f37", "#cf222e"} <= colours
+
+
+def test_a_trace_is_quick() -> None:
+    cluster = peopled()
+    known = inventory(cluster)
+
+    async def timed() -> float:
+        await trace(cluster.world, known, "w1", "web")
+        best = 1.0
+        for _ in range(10):
+            started = time.perf_counter()
+            await trace(cluster.world, known, "w1", "web")
+            best = min(best, time.perf_counter() - started)
+        return best
+
+    assert asyncio.run(timed()) < 0.01
