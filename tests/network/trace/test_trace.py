@@ -42,7 +42,8 @@ def check(found: Report, verdict: str, limit: str = "") -> None:
 @pytest.mark.parametrize(
     ("text", "parts"),
     [("web", ("web", "")), ("web:80", ("web", "80")), ("svc/web:http", ("svc/web", "http")),
-     ("10.1.1.1:53", ("10.1.1.1", "53")), ("fd00::1", ("fd00::1", "")), ("[fd00::1]:53", ("fd00::1", "53")), ("[fd00::1]", ("fd00::1", ""))],
+     ("10.1.1.1:53", ("10.1.1.1", "53")), ("fd00::1", ("fd00::1", "")),
+     ("[fd00::1]:53", ("fd00::1", "53")), ("[fd00::1]", ("fd00::1", ""))],
 )  # fmt: skip
 def test_places_and_ports(text: str, parts: tuple[str, str]) -> None:
     assert split(text) == parts

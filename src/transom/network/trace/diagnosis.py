@@ -18,7 +18,7 @@ from transom.network.stacks import Stack
 from transom.network.trace.inventory import Inventory, Object
 from transom.network.trace.places import Place, cluster_ips, outside_addresses
 from transom.network.trace.report import Report
-from transom.network.walking.addresses import within
+from transom.network.walking.addresses import is_global, within
 from transom.network.walking.switch import Net
 from transom.network.walking.trip import World
 from transom.windows.limits import LIMITS
@@ -237,9 +237,8 @@ def _exceptions(case: Case) -> Finding | None:
     """An address outside to which a pod's packets leave as they are."""
     listed = case.facts.get("exception")
     owner = case.owner()
-    if not listed or (owner is not None and owner.role == "sandbox"):
-        return None
-    if asked(case) is not None or case.walk.reason not in ("reply-lost", "no-route", "no-neighbour"):
+    outside = owner.role == "external" if owner is not None else is_global(case.packet.destination)
+    if not listed or not outside or case.walk.reason not in ("reply-lost", "no-route", "no-neighbour"):
         return None
     where = f"{case.packet.destination} is in {listed} of the ExceptionList"
     return Finding("WIN-NET-018", f"{where}: the pod's address is kept, and no answer finds it")
