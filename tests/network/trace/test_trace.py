@@ -258,6 +258,20 @@ def test_network_policies_are_named() -> None:
     assert "default/deny" in found.explanation and "default/deny" in found.remedy
 
 
+def test_a_load_balancer_in_front_hands_on_to_node_ports() -> None:
+    cluster = peopled()
+    for name, policy, node in (("all", "Cluster", "172.20.0.2"), ("near", "Local", "172.20.0.4")):
+        number = 30093 if name == "all" else 30094
+        cluster.service(name, f"10.96.0.{number % 100}", ["w3"], target=8080, kind="LoadBalancer", node_port=number,
+                        ingress=f"127.100.0.{number % 100}", externalTrafficPolicy=policy)  # fmt: skip
+        cluster.stack("external").delete_route(f"127.100.0.{number % 100}/32")
+        for target in (f"svc/{name}", f"127.100.0.{number % 100}:80"):
+            found = traced(cluster, "external", target)
+            check(found, "delivered")
+            assert (found.address, found.port, found.at) == (node, number, "pod default/w3")
+            assert found.hops[0].device == "load balancer"
+
+
 def test_nobody_listens() -> None:
     found = traced(peopled(), "w1", "w3", listening=lambda *_: False)
     check(found, "refused")

@@ -16,7 +16,7 @@ from transom.network.packets import Packet, Walk
 from transom.network.resolver import Os, limit, steps
 from transom.network.stacks import Stack
 from transom.network.trace.inventory import Inventory, Object
-from transom.network.trace.places import Place, cluster_ips, outside_addresses
+from transom.network.trace.places import Place, cluster_ips, outside_addresses, ready_endpoints
 from transom.network.trace.report import Report
 from transom.network.walking.addresses import is_global, within
 from transom.network.walking.switch import Net
@@ -144,12 +144,11 @@ def asked(case: Case) -> _Asked | None:
 def _backends(case: Case, service: Object) -> list[tuple[str, str]]:
     """Address and node of the ready endpoints."""
     meta = service["metadata"]
-    found: dict[str, str] = {}
-    for one in case.inventory.slices(meta["namespace"], meta["name"]):
-        for endpoint in one.get("endpoints") or ():
-            if (endpoint.get("conditions") or {}).get("ready", True) is not False:
-                node = endpoint.get("nodeName") or (endpoint.get("topology") or {}).get("kubernetes.io/hostname", "")
-                found.update(dict.fromkeys(endpoint["addresses"], node))
+    found = {
+        address: node
+        for one in case.inventory.slices(meta["namespace"], meta["name"])
+        for address, node in ready_endpoints(one)
+    }
     return list(found.items())
 
 

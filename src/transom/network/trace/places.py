@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -152,6 +153,15 @@ def ingress_ips(service: Object) -> tuple[str, ...]:
 
 def outside_addresses(service: Object) -> tuple[str, ...]:
     return (*ingress_ips(service), *(service["spec"].get("externalIPs") or ()))
+
+
+def ready_endpoints(one: Object) -> Iterator[tuple[str, str]]:
+    """Address and node of the ready endpoints of a slice."""
+    for endpoint in one.get("endpoints") or ():
+        if (endpoint.get("conditions") or {}).get("ready", True) is not False:
+            node = endpoint.get("nodeName") or (endpoint.get("topology") or {}).get("kubernetes.io/hostname", "")
+            for address in endpoint["addresses"]:
+                yield address, node
 
 
 def port_of(place: Place, asked: str, protocol: str) -> int:

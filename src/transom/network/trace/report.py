@@ -68,8 +68,9 @@ def packet_document(packet: Packet) -> dict[str, Any]:
 
 def packet_text(packet: dict[str, Any]) -> str:
     """One packet in a few characters; around it, the header of a tunnel."""
-    inner = (f"{place(packet.get('source', ''), packet.get('sourcePort', 0) if packet['protocol'] != 'icmp' else 0)} > "
-             f"{place(packet.get('destination', ''), packet.get('destinationPort', 0))}")  # fmt: skip
+    ported = packet["protocol"] != "icmp"
+    ends = [(packet.get(end, ""), packet.get(f"{end}Port", 0) if ported else 0) for end in ("source", "destination")]
+    inner = " > ".join(place(*end) for end in ends)
     outer = packet.get("outer")
     return f"[{outer['source']} > {outer['destination']}, {inner}]" if outer else inner
 

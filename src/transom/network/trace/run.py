@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from transom.network.packets import Hop, Packet, Protocol, Walk
 from transom.network.resolver import steps
 from transom.network.stacks import Stack
 from transom.network.trace import diagnosis
-from transom.network.trace.inventory import Inventory, TraceError
-from transom.network.trace.places import Place, cluster_ips, find, outside_addresses, port_of, split
+from transom.network.trace.inventory import Inventory, Object, TraceError
+from transom.network.trace.places import (
+    Place,
+    cluster_ips,
+    find,
+    ingress_ips,
+    outside_addresses,
+    port_of,
+    ready_endpoints,
+    split,
+)
 from transom.network.trace.report import Report
-from transom.network.walking.addresses import family
+from transom.network.walking.addresses import family, place
 from transom.network.walking.trip import World
 from transom.network.walking.walk import walk
 
@@ -36,6 +46,8 @@ async def trace(
             return report
         end = resolved
     address, port = _aim(end, start, asked, protocol, inventory)
+    if start.kind == "external":
+        address, port = _through_front(report, start, address, port, protocol, inventory)
     report.address, report.port = address, 0 if protocol == "icmp" else port
     packet = Packet(_source(start, address), address, protocol, 0, report.port)
     found = walk(world, packet, start.stack, listening=inventory.listening, record=True, name=inventory.name)
@@ -77,9 +89,39 @@ def _aim(end: Place, start: Place, asked: str, protocol: str, inventory: Invento
     return next((a for a in addresses if family(a) in mine), addresses[0]), port
 
 
-def _node_addresses(inventory: Inventory) -> list[str]:
-    return [a["address"] for node in inventory.nodes() for a in (node.get("status") or {}).get("addresses") or ()
-            if a["type"] == "InternalIP"]  # fmt: skip
+def _through_front(
+    report: Report, start: Place, address: str, port: int, protocol: Protocol, inventory: Inventory
+) -> tuple[str, int]:
+    """A load balancer's address to which no route leads is that of a balancer in front of the cluster, which hands on to a
+    node's port: one that runs a pod of the service, if the service wants that."""
+    stack = start.stack
+    route = stack.route(address) if stack is not None else None
+    if route is not None and route.via:
+        return address, port
+    for service in inventory.services():
+        number = next((p.get("nodePort", 0) for p in service["spec"].get("ports") or () if p["port"] == port), 0)
+        if number and address in ingress_ips(service):
+            local = service["spec"].get("externalTrafficPolicy") == "Local"
+            node = next(iter(_serving(inventory, service) if local else _node_addresses(inventory)), "")
+            if node:
+                packet = Packet(_source(start, address), address, protocol, 0, port)
+                told = f"{place(address, port)} is in front of the cluster: handed on to {place(node, number)}"
+                report.hops.append(Hop("external", "load balancer", told, packet))
+                return node, number
+    return address, port
+
+
+def _serving(inventory: Inventory, service: Object) -> list[str]:
+    """Addresses of the nodes that run a ready pod of the service."""
+    meta = service["metadata"]
+    ready = {node for one in inventory.slices(meta["namespace"], meta["name"]) for _, node in ready_endpoints(one)}
+    return _node_addresses(inventory, ready)
+
+
+def _node_addresses(inventory: Inventory, of: Collection[str] | None = None) -> list[str]:
+    nodes = [node for node in inventory.nodes() if of is None or node["metadata"]["name"] in of]
+    listed = [a for node in nodes for a in (node.get("status") or {}).get("addresses") or ()]
+    return [a["address"] for a in listed if a["type"] == "InternalIP"]
 
 
 def _fill(report: Report, found: Walk, world: World, inventory: Inventory) -> None:
@@ -105,7 +147,7 @@ async def _resolve(world: World, inventory: Inventory, start: Place, end: Place,
         report.remedy = "Give an address, svc/NAME or NAMESPACE/NAME."
         return None
     dns = inventory.dns_of(start.object)
-    place = inventory.name(stack)
+    here = inventory.name(stack)
     server = dns.servers[0] if dns.servers else ""
     asking = Packet(stack.addresses()[0], server, "udp", 0, _DNS_PORT)
     if server and not await _reached(world, inventory, start, stack, server, report):
@@ -113,7 +155,7 @@ async def _resolve(world: World, inventory: Inventory, start: Place, end: Place,
     for step in steps(end.text, dns, stack.os):
         answer = await inventory.lookup(step.name)
         says = ", ".join(answer.addresses) or answer.says
-        report.hops.append(Hop(place, "resolver", f"{step.name}: {says} ({step.why})", asking))
+        report.hops.append(Hop(here, "resolver", f"{step.name}: {says} ({step.why})", asking))
         if answer.addresses:
             return _behind(replace(end, addresses=answer.addresses), inventory)
     report.verdict, report.reason = "unresolved", "unknown-name"

@@ -128,6 +128,13 @@ class ModelDataplane:
             working.cancel()
             late.cancel()
 
+    async def echo(self, address: str, source: str = "", patience: float = 1.0) -> bool:
+        """One ICMP echo request; whether it was answered."""
+        if self._walk(address, 0, source, "icmp").outcome == "delivered":
+            return True
+        await self._clock.sleep(patience)
+        return False
+
     def _walk(self, address: str, port: int, source: str, protocol: Protocol) -> Walk:
         origin = self._origin(source)
         if origin is None:

@@ -240,7 +240,7 @@ def _into(crossing: Crossing, net: Net, port: Port) -> End:
     address = port.address(family(packet.destination))
     for owner in reversed(trip.fabric.owners(address)):
         if owner.node == node.name and any(link.endpoint.upper() == port.id for link in owner.links.values()):
-            crossing.hop("vSwitch port", f"into port {port.name or port.id}")
+            crossing.hop("vSwitch port", f"into the port of {address} on network {net.name}")
             if trip.world.is_local(owner, packet.source):
                 why = f"it comes from outside with {packet.source}, the pod's own address"
                 return trip.drop(owner, "vNIC", packet, "martian", why)
