@@ -17,6 +17,7 @@ from socket import socket
 from typing import Any
 
 import pytest
+from tests.runtime.tablenet import TableDataplane, TableNetwork
 
 from transom.apiserver.context import User
 from transom.apiserver.inprocess import InProcessClient
@@ -35,7 +36,6 @@ from transom.kubelet.kubelet import Kubelet
 from transom.kubelet.parts import PodSource
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
-from transom.network.model import ModelDataplane, NodeNetwork
 from transom.runtime.sim.engine import SimRuntime
 from transom.store.memory import MemoryStore
 
@@ -176,9 +176,8 @@ class Node(Cluster):
         super().__init__()
         self.windows = os == "windows"
         self.host: Any = (WindowsHost if self.windows else LinuxHost)(NODE, self.clock, **machine or {})
-        self.dataplane = ModelDataplane()
-        self.network = NodeNetwork(self.dataplane, IP, reserved=3 if self.windows else 2)
-        self.network.use("10.244.1.0/24")
+        self.dataplane = TableDataplane()
+        self.network = TableNetwork(self.dataplane, IP, "10.244.1.0/24", reserved=3 if self.windows else 2)
         self.runtime = SimRuntime(
             self.host, self.clock, self.rng, self.network, self.dataplane, flavour, addresses=(IP,),
             sandbox_image=settings.get("pod_infra_image", ""),

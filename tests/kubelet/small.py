@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from tests.kubelet.fakes import FakeRuntime
+from tests.runtime.tablenet import TableDataplane
 
 from transom.hosts.linux import LinuxHost
 from transom.hosts.windows import WindowsHost
@@ -19,7 +20,6 @@ from transom.kubelet.config import KubeletConfig
 from transom.kubelet.labels import container_labels, pod_labels
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
-from transom.network.model import ModelDataplane
 from transom.runtime.api import (
     Auth,
     ContainerConfig,
@@ -124,7 +124,7 @@ class Node:
         self.runtime = SmallRuntime(self.clock)
         self.told = Told()
         self.secrets = Secrets()
-        self.net = ModelDataplane()
+        self.net = TableDataplane()
         host: Any = (LinuxHost if system == "linux" else WindowsHost)("n1", self.clock)
         self.host = host
         rules: Any = os_linux.RULES if system == "linux" else os_windows.RULES

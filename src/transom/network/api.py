@@ -79,6 +79,9 @@ class Dataplane(Protocol):
     def answer(self, address: str, port: int, respond: Respond) -> Callable[[], None]:
         """Answers datagrams to the address; the answer ends that."""
 
+    async def echo(self, address: str, source: str = "", patience: float = 1.0) -> bool:
+        """One ICMP echo request; whether it was answered."""
+
     async def settled(self) -> None:
         """Returns when everything that the network was told is in force."""
 

@@ -55,6 +55,13 @@ def test_netexec(tester) -> None:
         refused = json.loads((await box.http(8080, "/dial?host=127.0.0.1&port=1&request=hostname"))[2])
         assert "connection refused" in refused["errors"][0]
         assert (await box.http(8080, "/dial?host=a&port=1"))[::2] == (400, "request parameter not specified. <nil>\n")
+        talk = box.answering[8081]
+        assert await talk(b"HostName\n", "10.0.0.9") == b"box"
+        assert await talk(b"echo hi", "10.0.0.9") == b"hi"
+        assert (await talk(b"clientip", "10.0.0.9")).startswith(b"10.0.0.9:")
+        assert await talk(b"nonsense", "10.0.0.9") is None
+        silent = json.loads((await box.http(8080, "/dial?host=10.0.0.7&port=8081&protocol=udp&request=hostname"))[2])
+        assert silent["errors"][0].endswith("->10.0.0.7:8081: i/o timeout'")
         upload = b'--X\r\nContent-Disposition: form-data; name="file"; filename="f"\r\n\r\ndata\r\n--X--\r\n'
         reader, writer = await asyncio.open_connection(sock=box.dial(8080))
         writer.write(

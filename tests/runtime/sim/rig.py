@@ -9,10 +9,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
+from tests.runtime.tablenet import TableDataplane, TableNetwork
+
 from transom.hosts.linux import LinuxHost
 from transom.hosts.windows.host import WindowsHost
 from transom.kit.clock import VirtualClock
-from transom.network.model import ModelDataplane, NodeNetwork
 from transom.runtime.api import Container, ContainerConfig, Event, Process, Runtime, SandboxConfig
 from transom.runtime.sim import SimRuntime
 from transom.runtime.sim.engine import Flavour
@@ -70,8 +71,8 @@ class Scripted:
 class Rig:
     host: LinuxHost | WindowsHost
     clock: VirtualClock
-    dataplane: ModelDataplane
-    network: NodeNetwork
+    dataplane: TableDataplane
+    network: TableNetwork
     runtime: SimRuntime
     programs: list[Scripted]
     events: list[tuple[str, str]] = field(default_factory=list)
@@ -122,9 +123,8 @@ def make(
     clock = VirtualClock()
     host: LinuxHost | WindowsHost
     host = LinuxHost("node-1", clock) if os == "linux" else WindowsHost("win-1", clock, build=BUILDS[build])
-    dataplane = ModelDataplane()
-    network = NodeNetwork(dataplane, "10.0.0.1")
-    network.use("10.244.1.0/24")
+    dataplane = TableDataplane()
+    network = TableNetwork(dataplane, "10.0.0.1", "10.244.1.0/24")
     programs: list[Scripted] = []
 
     def start(context: ProgramContext) -> Program:

@@ -9,7 +9,7 @@ from typing import Literal
 
 from transom.hosts.container_files import LayeredFiles
 from transom.hosts.machine import HostClock
-from transom.network.api import Accept, DnsConfig, PortMapping
+from transom.network.api import Accept, DnsConfig, PortMapping, Respond
 from transom.network.resolver import Resolver, is_address
 from transom.runtime.sim import environment, files
 from transom.runtime.sim.core import Core
@@ -263,6 +263,18 @@ class Context:
         namespace = self._container.sandbox.namespace
         assert namespace is not None, "a container runs in a ready sandbox"
         return await namespace.ask(server, port, payload)
+
+    async def echo(self, address: str, patience: float) -> bool:
+        namespace = self._container.sandbox.namespace
+        assert namespace is not None, "a container runs in a ready sandbox"
+        return await namespace.echo(address, patience)
+
+    def answer(self, port: int, respond: Respond) -> Callable[[], None]:
+        namespace = self._container.sandbox.namespace
+        assert namespace is not None, "a container runs in a ready sandbox"
+        close = namespace.answer(port, respond)
+        self._closers.append(close)
+        return close
 
     # What is done with it
 

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from transom.hosts.api import ContainerFiles
 from transom.kit.clock import Clock
-from transom.network.api import Accept, DnsConfig, PortMapping
+from transom.network.api import Accept, DnsConfig, PortMapping, Respond
 
 Signal = str
 """By name: SIGTERM, SIGHUP, SIGINT, SIGKILL, SIGUSR1, SIGWINCH. On Windows CTRL_C_EVENT, CTRL_BREAK_EVENT,
@@ -144,6 +144,12 @@ class ProgramContext(Protocol):
 
     async def ask(self, server: str, port: int, payload: bytes) -> bytes:
         """One datagram to an address and one back, as `Dataplane.ask`, from inside the sandbox."""
+
+    async def echo(self, address: str, patience: float) -> bool:
+        """One ICMP echo request from inside the sandbox; whether it was answered in so many seconds."""
+
+    def answer(self, port: int, respond: Respond) -> Callable[[], None]:
+        """Answers datagrams as `Dataplane.answer`, on all addresses of the sandbox. Ends by itself with the program."""
 
     async def resolve(self, name: str) -> list[str]:
         """Addresses, by the hosts file, then the pod's DNS. socket.gaierror when there are none."""

@@ -9,14 +9,17 @@ import errno
 import os
 import socket
 from collections.abc import Callable, Sequence
+from itertools import count
 
 from transom.kit.clock import Clock
-from transom.network.api import Accept, Dataplane
+from transom.network.api import Accept, Dataplane, Respond
 
 _FIRST_EPHEMERAL = 32768
 _LOOPBACK = ("127.", "::1", "localhost")
 PAGING_DELAY = 0.2  # seconds that anything takes longer for each time that the machine is slower than usual
 _PACKETS = 640  # bytes that a connection is counted with, each way
+_ECHO = 84  # bytes of a ping
+_numbers = count()
 
 
 def is_loopback(address: str) -> bool:
@@ -104,6 +107,10 @@ class NetworkNamespace:
         for listener in self._listeners:
             if listener.port == port and listener.open and self._answers(listener, address):
                 near, far = socket.socketpair()
+                caller = f"[{address}]" if ":" in address else address
+                number = next(_numbers)
+                # What the other end sees; the rest of the name only has to be nobody else's.
+                near.bind(f"\0transom/{os.getpid()}/inside/{number}/{caller}:{_FIRST_EPHEMERAL + number % 28000}")
                 near.setblocking(False)
                 far.setblocking(False)
                 self._arrived(listener, far)
@@ -133,6 +140,38 @@ class NetworkNamespace:
         answer = await self._dataplane.ask(address, port, payload, self.addresses[0] if self.addresses else "")
         self.received += len(answer)
         return answer
+
+    async def echo(self, address: str, patience: float) -> bool:
+        """Whether a ping is answered in time."""
+        if is_loopback(address) or address in self.addresses:
+            return True
+        self.sent += _ECHO
+        answered = await self._dataplane.echo(address, self.addresses[0] if self.addresses else "", patience)
+        self.received += _ECHO * answered
+        return answered
+
+    def answer(self, port: int, respond: Respond) -> Callable[[], None]:
+        """Answers datagrams on all addresses. OSError(EADDRINUSE) when somebody has the port."""
+
+        async def counted(payload: bytes, sender: str) -> bytes | None:
+            self.received += len(payload)
+            said = await respond(payload, sender)
+            self.sent += len(said or b"")
+            return said
+
+        closers: list[Callable[[], None]] = []
+
+        def close() -> None:
+            for one in closers:
+                one()
+
+        try:
+            for address in self.addresses:
+                closers.append(self._dataplane.answer(address, port, counted))
+        except OSError:
+            close()
+            raise
+        return close
 
     def close(self) -> None:
         """Nobody listens any more."""

@@ -138,7 +138,7 @@ async def ping(process: Process) -> int:
     sent = received = 0
     try:
         while (not count or sent < count) and (not deadline or context.clock.monotonic() - started < deadline):
-            if await reachable(process, address, float(options.value("W", "1"))):
+            if await context.echo(address, float(options.value("W", "1"))):
                 process.write(
                     f"{size + 8} bytes from {address}: seq={sent} ttl=64 time=0.072 ms\n"
                     if not process.gnu
@@ -156,21 +156,6 @@ async def ping(process: Process) -> int:
         if received:
             process.write("round-trip min/avg/max = 0.072/0.072/0.072 ms\n")
     return int(received == 0)
-
-
-async def reachable(process: Process, address: str, wait: float) -> bool:
-    """Whether a packet would come back: a refused connection is an answer too."""
-    context = process.context
-    if address in context.ips or address.startswith("127.") or address == "::1":
-        return True
-    try:
-        connection = await netclient.limited(context, wait, context.connect(address, 7))
-        connection.close()
-    except ConnectionRefusedError:
-        return True
-    except OSError:
-        return False
-    return True
 
 
 def ip(process: Process) -> int:

@@ -221,9 +221,7 @@ async def _test_connection(call: Call) -> None:
             connection.close()
             reached = True
         else:
-            from transom.runtime.sim.programs.commands.network import reachable
-
-            reached = await reachable(call.process, address, 4)
+            reached = await context.echo(address, 4)
     except socket.gaierror:
         call.process.write(f"WARNING: Name resolution of {host} failed\r\n")
     except OSError:

@@ -20,6 +20,8 @@ from transom.runtime.sim.programs.servers.base import Server, why_not
 from transom.runtime.sim.programs.servers.http import Request, Response, text
 from transom.runtime.sim.programs.servers.simple import as_json, flag, redirect
 
+_EPHEMERAL = (32768, 60999)
+
 
 def netexec(context: ProgramContext) -> Program:
     server = Server(context)
@@ -48,6 +50,12 @@ def netexec(context: ProgramContext) -> Program:
         server.serve(port, handle, certificate=certificate if names[0] else None)
     except OSError as error:
         server.go_log(f"listen tcp :{port}: bind: {why_not(error)}")
+        server.exit(1)
+        return server
+    try:
+        context.answer(udp_port, actions.datagram)
+    except OSError as error:
+        server.go_log(f"failed to create listener for UDP address :{udp_port}: listen udp :{udp_port}: bind: {why_not(error)}")
         server.exit(1)
         return server
     server.go_log(f"Started UDP server on port {udp_port}")
@@ -91,6 +99,23 @@ class _Actions:
         log("GET /")
         moment = self.context.clock.time()
         return text(f"NOW: {_go_time(moment)}")
+
+    async def datagram(self, payload: bytes, sender: str) -> bytes | None:
+        said = payload.decode("utf-8", "replace").strip().lower()
+        bare = f"[{sender}]" if ":" in sender else sender
+        client = f"{bare}:{self.context.rng.randint(*_EPHEMERAL)}"
+        if said == "hostname":
+            self.server.go_log("Sending udp hostName response")
+            return self.context.hostname.encode()
+        if said.startswith("echo "):
+            self.server.go_log(f"Echoing {said[5:]} to UDP client {client}")
+            return said[5:].encode()
+        if said == "clientip":
+            self.server.go_log(f"Sending clientip back to UDP client {client}")
+            return client.encode()
+        if said:
+            self.server.go_log(f"Unknown UDP command received from {client}: {said}")
+        return None
 
     def _echo(self, query: dict[str, str]) -> Response:
         message, code = query.get("msg", ""), query.get("code", "")
@@ -163,8 +188,12 @@ class _Actions:
         for _ in range(int(tries_text or 1)):
             last = ""
             try:
-                if protocol.lower() in ("udp", "sctp"):
-                    raise OSError(111, f"reading from {protocol} connection failed. err:'i/o timeout'")
+                if protocol.lower() == "udp":
+                    last = await self._dial_udp(host, int(port), wanted)
+                    responses.append(last)
+                    continue
+                if protocol.lower() == "sctp":
+                    raise OSError(111, "reading from sctp connection failed. err:'i/o timeout'")
                 bare = f"[{host}]" if ":" in host else host
                 answer = await netclient.limited(
                     self.context, 5, netclient.fetch(self.context, f"http://{bare}:{port}/{wanted}", redirects=10)
@@ -187,6 +216,20 @@ class _Actions:
         if errors:
             output["errors"] = errors
         return text(_sorted_json(output))
+
+    async def _dial_udp(self, host: str, port: int, wanted: str) -> str:
+        address = (await self.context.resolve(host))[0]
+        bare = f"[{address}]" if ":" in address else address
+        try:
+            answer = await self.context.ask(address, port, wanted.encode())
+        except TimeoutError:
+            why = "i/o timeout"
+        except ConnectionRefusedError:
+            why = "read: connection refused"
+        else:
+            return answer.decode("utf-8", "replace")
+        ends = f"read udp {self.context.ips[0]}:{self.context.rng.randint(*_EPHEMERAL)}->{bare}:{port}"
+        raise ConnectionError(0, f"reading from udp connection failed. err:'{ends}: {why}'")
 
     def _upload(self, request: Request) -> Response:
         self.server.go_log("GET /upload")

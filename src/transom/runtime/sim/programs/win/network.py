@@ -6,7 +6,7 @@ import ipaddress
 import re
 import socket
 
-from transom.runtime.sim.programs.commands.network import is_address, reachable
+from transom.runtime.sim.programs.commands.network import is_address
 from transom.runtime.sim.programs.launch import Command
 from transom.runtime.sim.programs.process import Process
 
@@ -59,7 +59,7 @@ async def ping(process: Process) -> int:
     try:
         while forever or sent < count:
             sent += 1
-            if await reachable(process, address, wait / 1000):
+            if await process.context.echo(address, wait / 1000):
                 received += 1
                 v6 = ":" in address
                 _say(
