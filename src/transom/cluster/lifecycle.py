@@ -19,7 +19,7 @@ from transom.cluster.config import RELEASES, ClusterConfig
 from transom.cluster.errors import ClusterError
 from transom.cluster.features import gates
 from transom.cluster.file import ClusterFile
-from transom.cluster.netconfig import WantedNetwork
+from transom.cluster.netconfig import NetworkSettings, WantedNetwork
 from transom.cluster.pki import ClusterPki, ensure
 from transom.cluster.protection import Protection
 from transom.cluster.windows import Windows
@@ -149,6 +149,8 @@ def _prepare(
     machines = _machines(config, wanted.machines, file)
     if machines is not None and len(machines) > _SMALL and config.pod_cidr == configs.DEFAULT_POD_CIDR:
         config = replace(config, pod_cidr=LARGE_POD_CIDR)
+    if not config.no_nodes:
+        _check_network(config, machines)
     lock = daemon.Lock(config)
     try:
         config = protection.choose(config, wanted.protection)
@@ -187,6 +189,15 @@ def _machines(config: ClusterConfig, wanted: WantedNodes, file: ClusterFile) -> 
     if wanted.said or nodes.load(config) is None:
         return nodes.demo(config, wanted.linux, wanted.windows, wanted.build, wanted.taint_windows)
     return None
+
+
+def _check_network(config: ClusterConfig, machines: list[nodes.NodeSpec] | None) -> None:
+    """The usual network fits everything, and needs no look at what the others need."""
+    wanted = machines if machines is not None else nodes.load(config) or []
+    if config.network != NetworkSettings() or any(node.network_mode for node in wanted):
+        from transom.cluster import netcheck
+
+        netcheck.check(config, wanted)
 
 
 def _save_scheduler(config: ClusterConfig, content: dict[str, Any]) -> None:

@@ -181,15 +181,19 @@ class NodeNet:
                 shared.leases.put(agent.lease)
         else:
             self._routed(cidr)
-        directory, file = self.pods.directory, defaults.place(self._machine.os, runtime)[1]
-        self._write(directory, file, self._configuration(cidr, runtime))
+        content = self._configuration(cidr, runtime)
+        file = defaults.place(self._machine.os, runtime)[1]
+        if b'"plugins"' in content:
+            file = file.rpartition(".")[0] + ".conflist"
+        self._write(self.pods.directory, file, content)
 
     def _routed(self, cidr: str) -> None:
         """Where the network solution leaves routes between nodes to others."""
         shared, hns, plugin = self._shared, self._machine.hns, self._shared.settings.chosen_plugin
         agent = RouteAgent(self.spec.name, self.stack, shared.leases)
         self._stops.append(agent.stop)
-        shared.leases.put(Lease(self.spec.name, cidr, self.address))
+        azure_pods = hns is not None and plugin == "azure"
+        shared.leases.put(Lease(self.spec.name, str(self._card_addresses()) if azure_pods else cidr, self.address))
         if hns is None:
             self.stack.set_table(masquerade.flannel(4, shared.ranges.pods, cidr))
         elif plugin == "win-bridge":
@@ -197,12 +201,16 @@ class NodeNet:
         elif plugin == "ovn":
             setup.transparent(hns, _OVN_NETWORK, cidr)
         elif plugin == "azure":
-            network = ipaddress.ip_network(cidr)
-            pool = [str(network[number]) for number in range(4, network.num_addresses - 1)]
+            pool = [str(address) for address in self._card_addresses().hosts()]
             adapter = next(a for a in hns.adapters.values() if a.ip == self.address)
-            self._write(r"C:\k\wireserver", azure_ipam.ANSWER.rpartition("\\")[2],
-                        azure_ipam.answer(adapter.mac, cidr, self.address, pool))  # fmt: skip
+            directory, _, file = azure_ipam.ANSWER.rpartition("\\")
+            self._write(directory, file, azure_ipam.answer(adapter.mac, shared.ranges.nodes, self.address, pool))
         self.stack.set_forwarding(True)
+
+    def _card_addresses(self) -> ipaddress.IPv4Network:
+        """Azure's pods have addresses of the machine's card: a part of the upper half of the nodes' range."""
+        nodes = ipaddress.IPv4Network(self._shared.ranges.nodes)
+        return ipaddress.IPv4Network((int(nodes[nodes.num_addresses // 2]) + 256 * self.spec.number, 24))
 
     def _configuration(self, cidr: str, runtime: defaults.Runtime) -> bytes:
         settings, ranges = self._shared.settings, self._shared.ranges

@@ -128,6 +128,10 @@ async def supervised(name: str, start: Life) -> None:
             await start()
             log.warning("%s ended; it is started again", name)
         except Exception:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                log.exception("%s failed while it was stopped", name)
+                return
             log.exception("%s failed; it is started again in %.0f s", name, pause)
         if asyncio.get_running_loop().time() - began > RESTART_MOST:
             pause = 1.0

@@ -66,7 +66,7 @@ class NameServer:
         from transom.dns.feed import Feed
         from transom.dns.server import DnsServer
         from transom.dns.settings import Server, Settings
-        from transom.dns.transport import Connections, OverDataplane
+        from transom.dns.transport import OverDataplane
         from transom.dns.zone import Zone
 
         self._client = client
@@ -75,23 +75,21 @@ class NameServer:
         self._node = node
         self._cluster_ip = objects.cluster_ip(config.service_cidr)
         self._settings = Settings(upstreams=config.network.upstreams, stub_domains=config.network.stub_domains)
-        zone = Zone()
+        zone = Zone(now=clock.time)
         self._feed = Feed(zone, informers)
         self._informers = informers
         self.server = DnsServer(
             zone, self._settings, clock, rng, OverDataplane(dataplane, address),
             own=[Server(self._cluster_ip, DNS_PORT), Server(address, DNS_PORT)],
         )
-        self._connections = Connections(self.server.take, clock)
+        self._clock = clock
 
     async def run(self) -> None:
         """Until cancelled."""
         from transom.dns import objects
+        from transom.dns.attach import Attached
 
-        closers = [
-            self._dataplane.answer(self._address, DNS_PORT, self.server.respond),
-            self._dataplane.listen(self._address, DNS_PORT, self._connections.accept),
-        ]
+        attached = Attached(self.server, self._dataplane, [self._address], self._clock)
         try:
             self._informers.start()
             await _ensure(self._client, SERVICES, objects.service([self._cluster_ip]))
@@ -102,9 +100,7 @@ class NameServer:
             await self._feed.run()
             await asyncio.Event().wait()
         finally:
-            for close in closers:
-                close()
-            await self.server.close()
+            await attached.close()
 
 
 async def _ensure(client: Client, resource: Any, obj: dict[str, Any]) -> None:
