@@ -1,0 +1,239 @@
+"""Control groups of this machine, version 1 or 2: where they are, what they have counted, how they go away.
+
+runc makes the groups of containers and sets their limits; the groups above them, for nodes, quality of service and pods,
+get their weights here.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import Final, Literal, NamedTuple
+
+from transom.runtime.native.platform import Limits, Spec, Usage
+
+_ROOT: Final = "/sys/fs/cgroup"
+_LEAST_SHARES: Final = 2
+
+
+class Hierarchies(NamedTuple):
+    """`mounts` are by controller; version 2 has one, under the name ""."""
+
+    version: Literal[0, 1, 2]
+    mounts: dict[str, str]
+
+
+@cache
+def hierarchies() -> Hierarchies:
+    """Version 0: this machine lets us have none."""
+    found: dict[str, str] = {}
+    unified = ""
+    try:
+        with open("/proc/self/mountinfo") as file:
+            lines = file.readlines()
+    except OSError:
+        return Hierarchies(0, {})
+    for line in lines:
+        fields, _, rest = line.partition(" - ")
+        point = fields.split()[4]
+        kind, _, options = rest.split(None, 2)
+        if kind == "cgroup2":
+            unified = point
+        elif kind == "cgroup":
+            for option in options.split()[-1].split(","):
+                if option not in ("rw", "ro"):
+                    found[option] = point
+    if unified == _ROOT:
+        return Hierarchies(2, {"": unified})
+    if "memory" in found and "cpu" in found:
+        if unified:
+            found[""] = unified  # runc makes a group there, too
+        return Hierarchies(1, found)
+    return Hierarchies(2, {"": unified}) if unified else Hierarchies(0, {})
+
+
+def hybrid() -> bool:
+    found = hierarchies()
+    return found.version == 1 and "" in found.mounts
+
+
+def writable() -> bool:
+    found = hierarchies()
+    return bool(found.version) and all(os.access(point, os.W_OK) for point in found.mounts.values())
+
+
+def _at(controller: str, group: str) -> str:
+    version, mounts = hierarchies()
+    return f"{mounts.get('' if version == 2 else controller, _ROOT)}{group}"
+
+
+def processes(group: str) -> str:
+    """The file with all processes of a group."""
+    return f"{_at('pids' if 'pids' in hierarchies().mounts else 'cpu', group)}/cgroup.procs"
+
+
+def oom_counter(group: str) -> str:
+    """The file that says how often the kernel has killed in it for want of memory."""
+    return f"{_at('memory', group)}/{'memory.events' if hierarchies().version == 2 else 'memory.oom_control'}"
+
+
+# ---- limits ----------------------------------------------------------------------------------------------------------
+
+
+def resources(limits: Limits) -> Spec:
+    """As `linux.resources` of a specification."""
+    cpu: Spec = {"shares": limits.cpu_shares or _LEAST_SHARES}
+    if limits.cpu_quota:
+        cpu |= {"quota": limits.cpu_quota, "period": limits.cpu_period or 100_000}
+    memory: Spec = {}
+    if limits.memory:
+        memory["limit"] = limits.memory
+    if limits.memory_soft:
+        memory["reservation"] = limits.memory_soft
+    found: Spec = {"cpu": cpu}
+    if memory:
+        found["memory"] = memory
+    if limits.pids:
+        found["pids"] = {"limit": limits.pids}
+    if limits.hugepages and hierarchies().version:
+        known = set(_hugepage_sizes())
+        found["hugepageLimits"] = [
+            {"pageSize": size, "limit": limit} for size, limit in sorted(limits.hugepages.items()) if size in known
+        ]
+    return found
+
+
+def _hugepage_sizes() -> Iterator[str]:
+    """In the names that limits have them: 2MB, 1GB. Without the controller there are none to limit."""
+    if hierarchies().version == 1 and "hugetlb" not in hierarchies().mounts:
+        return
+    folder = "/sys/kernel/mm/hugepages"
+    for name in os.listdir(folder) if os.path.isdir(folder) else ():
+        kibibytes = int(name.removeprefix("hugepages-").removesuffix("kB"))
+        yield f"{kibibytes >> 20}GB" if kibibytes >= 1 << 20 else f"{kibibytes >> 10}MB"
+
+
+def set_shares(group: str, shares: int) -> None:
+    """How much processor time it gets when there is not enough, against its siblings."""
+    shares = max(shares, _LEAST_SHARES)
+    if hierarchies().version == 2:
+        _write(f"{_at('cpu', group)}/cpu.weight", 1 + (min(shares, 262144) - 2) * 9999 // 262142)
+    else:
+        _write(f"{_at('cpu', group)}/cpu.shares", shares)
+
+
+def set_memory(group: str, size: int) -> None:
+    """A limit for all below it."""
+    name = "memory.max" if hierarchies().version == 2 else "memory.limit_in_bytes"
+    _write(f"{_at('memory', group)}/{name}", size)
+
+
+def _write(path: str, value: int) -> bool:
+    """False where the group or the controller is not there: it then has the weight that everybody has."""
+    try:
+        with open(path, "w") as file:
+            file.write(str(value))
+    except OSError:
+        return False
+    return True
+
+
+# ---- statistics ------------------------------------------------------------------------------------------------------
+
+
+def usage(group: str) -> Usage | None:
+    """None: there is no such group."""
+    return _usage2(group) if hierarchies().version == 2 else _usage1(group)
+
+
+def _usage1(group: str) -> Usage | None:
+    memory = _at("memory", group)
+    stat = _table(f"{memory}/memory.stat")
+    if stat is None:
+        return None
+    used = _number(f"{memory}/memory.usage_in_bytes")
+    return Usage(
+        cpu_nanoseconds=_number(f"{_at('cpuacct', group)}/cpuacct.usage"),
+        usage=used,
+        working_set=max(0, used - stat.get("total_inactive_file", 0)),
+        rss=stat.get("total_rss", 0),
+        page_faults=stat.get("total_pgfault", 0),
+        major_page_faults=stat.get("total_pgmajfault", 0),
+        processes=_number(f"{_at('pids', group)}/pids.current"),
+    )
+
+
+def _usage2(group: str) -> Usage | None:
+    at = _at("", group)
+    stat, cpu = _table(f"{at}/memory.stat"), _table(f"{at}/cpu.stat")
+    if stat is None and cpu is None:
+        return None
+    stat, cpu = stat or {}, cpu or {}
+    used = _number(f"{at}/memory.current")
+    return Usage(
+        cpu_nanoseconds=cpu.get("usage_usec", 0) * 1000,
+        usage=used,
+        working_set=max(0, used - stat.get("inactive_file", 0)),
+        rss=stat.get("anon", 0),
+        page_faults=stat.get("pgfault", 0),
+        major_page_faults=stat.get("pgmajfault", 0),
+        processes=_number(f"{at}/pids.current"),
+    )
+
+
+def _number(path: str) -> int:
+    try:
+        with open(path) as file:
+            return int(file.read())
+    except (OSError, ValueError):
+        return 0
+
+
+def _table(path: str) -> dict[str, int] | None:
+    try:
+        with open(path) as file:
+            return {name: int(value) for name, _, value in (line.partition(" ") for line in file)}
+    except (OSError, ValueError):
+        return None
+
+
+# ---- the end ---------------------------------------------------------------------------------------------------------
+
+
+def members(group: str) -> list[int]:
+    """Processes in a group and in all below it."""
+    found: list[int] = []
+    for folder, _, _ in os.walk(os.path.dirname(processes(group))):
+        found += _pids(f"{folder}/cgroup.procs")
+    return found
+
+
+def _pids(path: str) -> list[int]:
+    try:
+        with open(path) as file:
+            return [int(line) for line in file]
+    except OSError:
+        return []
+
+
+def remove(group: str) -> None:
+    """With all that is below it, where no process is left."""
+    for mount in set(hierarchies().mounts.values()):
+        for folder, _, _ in os.walk(f"{mount}{group}", topdown=False):
+            _remove(folder)
+
+
+def remove_empty(groups: Iterable[str]) -> None:
+    """Those that have nothing below them, the innermost first."""
+    for group in groups:
+        for mount in set(hierarchies().mounts.values()):
+            _remove(f"{mount}{group}")
+
+
+def _remove(folder: str) -> bool:
+    try:
+        os.rmdir(folder)
+    except OSError:
+        return False  # still in use, or gone
+    return True

@@ -1,0 +1,425 @@
+"""The monitor's socket: requests as JSON lines, each with a number `n` that its answer has too, and news without one.
+
+| request | what it does | answer |
+|---|---|---|
+| `hello` | news of all tasks come here from now on | `tasks`: {id: pid} |
+| `run` argv | a command to its end | `status`, `output` |
+| `launch` id argv folder pid_file runc_log log tty stdin stdin_once oom processes | starts a container | `pid` or `error` |
+| `exec` key argv pid_file runc_log [3 descriptors] | starts a command in a container | `pid` or `error` |
+| `kill` id or key, number, everybody | | |
+| `reopen`, `watch` id, on | the log anew; news when it grows | |
+| `mount`, `overlay`, `unmount` | | |
+| `attach` id stdin | this connection is for streams from now on | frames |
+| `shutdown` | kills every task and ends | |
+
+News: `exit` (id, status, finished, oom), `ended` (key, status), `grown` (id). A frame is a byte (its kind), four bytes (its
+length) and data: 1 stdout, 2 stderr, 3 the end; from the client 0 input, 4 the end of the input, 5 a new size.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import struct
+from collections.abc import Callable
+from typing import Any
+
+from transom.hosts import mounting
+from transom.runtime.native.monitor.loop import READ, WRITE, Loop
+from transom.runtime.native.monitor.tasks import END, Launch, Task
+
+_LINGER = 3.0  # seconds without a client and without a container
+_BEHIND = 256 << 10  # bytes that a client has not taken yet
+_LAST_WORDS = 0.1  # seconds for the answer to what was typed last
+_OUTPUT = 64 << 10
+_INPUT, _INPUT_END, _RESIZE = 0, 4, 5
+_HEAD = struct.Struct(">BI")
+
+Answer = dict[str, Any]
+
+
+class Server:
+    def __init__(self, loop: Loop, listener: socket.socket) -> None:
+        self._loop = loop
+        self._listener = listener
+        self._tasks: dict[str, Task] = {}
+        self._launching = 0
+        self._connections: set[Connection] = set()
+        self._execs: dict[str, tuple[int, Connection]] = {}
+        listener.setblocking(False)
+        loop.watch(listener.fileno(), READ, lambda _: self._accept())
+        loop.later(_LINGER, self._end_if_useless)
+
+    def close(self) -> None:
+        self._listener.close()
+        for connection in tuple(self._connections):
+            connection.close()
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._listener.accept()
+        except OSError:
+            return
+        self._connections.add(Connection(self, self._loop, connection))
+
+    def left(self, connection: Connection) -> None:
+        self._connections.discard(connection)
+        for key, (pid, owner) in tuple(self._execs.items()):
+            if owner is connection:
+                self._kill(pid, signal.SIGKILL)
+                del self._execs[key]
+        self._loop.later(_LINGER, self._end_if_useless)
+
+    def _end_if_useless(self) -> None:
+        if not self._connections and not self._tasks and not self._launching:
+            self._loop.ended = True
+
+    def _tell(self, news: Answer) -> None:
+        for connection in self._connections:
+            if connection.listens:
+                connection.send(news)
+
+    @staticmethod
+    def _kill(pid: int, number: int) -> None:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            return
+
+    # Requests. Each gets a function to answer with, now or later.
+
+    def hello(self, request: Answer, connection: Connection, answer: Callable[..., None]) -> None:
+        connection.listens = True
+        answer(pid=os.getpid(), tasks={task.id: task.pid for task in self._tasks.values() if task.pid})
+
+    def run(self, request: Answer, connection: Connection, answer: Callable[..., None]) -> None:
+        reader, writer = os.pipe()
+        null = os.open(os.devnull, os.O_RDONLY)
+        output = bytearray()
+        status: list[int] = []
+
+        def read(_: int = 0) -> None:
+            data = os.read(reader, _OUTPUT)
+            output.extend(data[: _OUTPUT - len(output)])
+            if not data:
+                self._loop.forget(reader)
+                os.close(reader)
+                done()
+
+        def ended(code: int) -> None:
+            status.append(code)
+            done(code)
+
+        open_ends = [None, None]
+
+        def done(_: int = 0) -> None:
+            open_ends.pop()
+            if not open_ends:
+                answer(status=status[0], output=output.decode(errors="replace"))
+
+        try:
+            self._loop.spawn(request["argv"], (null, writer, writer), ended)
+        except OSError as problem:
+            os.close(reader)
+            answer(error=f"{request['argv'][0]}: {problem.strerror}")
+        else:
+            self._loop.watch(reader, READ, read)
+        finally:
+            os.close(writer)
+            os.close(null)
+
+    def launch(self, request: Answer, connection: Connection, answer: Callable[..., None]) -> None:
+        if request["id"] in self._tasks:
+            answer(error=f"{request['id']} runs already")
+            return
+
+        def replied(pid: int, text: str) -> None:
+            self._launching -= 1
+            if pid:
+                answer(pid=pid, started=self._tasks[request["id"]].started)
+            else:
+                del self._tasks[request["id"]]
+                answer(error=text)
+
+        self._launching += 1
+        try:
+            self._tasks[request["id"]] = Task(self._loop, request, replied, self._task_ended, self._grown)
+        except OSError as problem:
+            self._launching -= 1
+            where = f"{problem.filename}: " if problem.filename else ""
+            answer(error=f"{where}{problem.strerror}")
+
+    def _task_ended(self, task: Task) -> None:
+        del self._tasks[task.id]
+        self._tell({"news": "exit", "id": task.id, "status": task.status, "finished": task.finished,
+                    "oom": task.out_of_memory})  # fmt: skip
+        self._loop.later(_LINGER, self._end_if_useless)
+
+    def _grown(self, task: Task) -> None:
+        for connection in self._connections:
+            if task.id in connection.watched and not connection.behind:
+                connection.send({"news": "grown", "id": task.id})
+
+    def exec(self, request: Answer, connection: Connection, answer: Callable[..., None]) -> None:
+        key = request["key"]
+        given = connection.take_descriptors(3 if request.get("stdio") else 0)
+        null = os.open(os.devnull, os.O_RDWR)
+
+        def launched(pid: int, text: str) -> None:
+            if not pid:
+                answer(error=text)
+                return
+            if connection.closed:
+                self._kill(pid, signal.SIGKILL)
+            self._execs[key] = (pid, connection)
+            answer(pid=pid)
+            self._loop.adopt(pid, ended)
+
+        def ended(status: int) -> None:
+            self._execs.pop(key, None)
+            connection.send({"news": "ended", "key": key, "status": status})
+
+        try:
+            Launch(self._loop, request["argv"], given or (null, null, null), request["pid_file"], request["runc_log"], launched)
+        except OSError as problem:
+            answer(error=problem.strerror)
+        finally:
+            for fd in (null, *given):
+                os.close(fd)
+
+    def kill(self, request: Answer, connection: Connection, answer: Callable[..., None]) -> None:
+        task, running = self._tasks.get(request.get("id", "")), self._execs.get(request.get("key", ""))
+        if task is not None:
+            task.kill(request["number"], everybody=bool(request.get("everybody")))
+        elif running is not None:
+            self._kill(running[0], request["number"])
+        answer()
+
+    def reopen(self, request: Answer, connection: Connection, answer: Callable[..., None]) -> None:
+        task = self._tasks.get(request["id"])
+        if task is not None:
+            task.log.reopen()
+            self._grown(task)
+        answer()
+
+    def watch(self, request: Answer, connection: Connection, answer: Callable[..., None]) -> None:
+        (connection.watched.add if request["on"] else connection.watched.discard)(request["id"])
+        answer()
+
+    def mount(self, request: Answer, connection: Connection, answer: Callable[..., None]) -> None:
+        mounting.mount(request.get("source", "none"), request["target"], request.get("kind", ""), request.get("flags", 0),
+                       request.get("data", ""))  # fmt: skip
+        answer()
+
+    def unmount(self, request: Answer, connection: Connection, answer: Callable[..., None]) -> None:
+        mounting.unmount(request["target"])
+        answer()
+
+    def overlay(self, request: Answer, connection: Connection, answer: Callable[..., None]) -> None:
+        """Layers are named by descriptors: short, so that many fit, and no character in a path means anything."""
+        opened = [os.open(path, os.O_PATH | os.O_DIRECTORY) for path in (*request["lower"], request["upper"], request["work"])]
+        try:
+            *lower, upper, work = (f"/proc/self/fd/{fd}" for fd in opened)
+            options = [*request.get("options", ()), f"lowerdir={':'.join(lower)}", f"upperdir={upper}", f"workdir={work}"]
+            mounting.mount("overlay", request["target"], "overlay", 0, ",".join(options))
+        finally:
+            for fd in opened:
+                os.close(fd)
+        answer()
+
+    def attach(self, request: Answer, connection: Connection, answer: Callable[..., None]) -> None:
+        task = self._tasks.get(request["id"])
+        if task is None or not task.pid:
+            answer(error="not running")
+            return
+        answer()
+        connection.stream(task, bool(request.get("stdin")))
+
+    def shutdown(self, request: Answer, connection: Connection, answer: Callable[..., None]) -> None:
+        for task in self._tasks.values():
+            task.kill(signal.SIGKILL, everybody=True)
+            task.kill(signal.SIGKILL, everybody=False)
+        answer()
+        connection.flush()
+        self._loop.later(0.05, self._end)
+
+    def _end(self) -> None:
+        self._loop.ended = True
+
+
+_REQUESTS: dict[str, Callable[[Server, Answer, Connection, Callable[..., None]], None]] = {
+    function.__name__: function
+    for function in (
+        Server.hello, Server.run, Server.launch, Server.exec, Server.kill, Server.reopen, Server.watch, Server.mount,
+        Server.unmount, Server.overlay, Server.attach, Server.shutdown,
+    )
+}  # fmt: skip
+
+
+class Connection:
+    def __init__(self, server: Server, loop: Loop, connection: socket.socket) -> None:
+        self.listens = False
+        self.closed = False
+        self.watched: set[str] = set()
+        self._server = server
+        self._loop = loop
+        self._socket = connection
+        self._fd = connection.fileno()
+        self._in = bytearray()
+        self._out = bytearray()
+        self._descriptors: list[int] = []
+        self._task: Task | None = None
+        self._stdin = False
+        self._leaves = False
+        connection.setblocking(False)
+        self._watch()
+
+    # Both ways
+
+    @property
+    def behind(self) -> bool:
+        return len(self._out) > _BEHIND
+
+    def _watch(self) -> None:
+        if self.closed:
+            return
+        full = self._task is not None and self._stdin and self._task.input_full
+        events = (0 if full else READ) | (WRITE if self._out else 0)
+        self._loop.watch(self._fd, events, self._ready)
+        if full:
+            self._loop.later(0.02, self._watch)
+
+    def _ready(self, events: int) -> None:
+        if events & WRITE:
+            self.flush()
+        if events & READ and not self.closed:
+            self._read()
+
+    def _read(self) -> None:
+        try:
+            data, ancillary, _, _ = self._socket.recvmsg(65536, socket.CMSG_SPACE(4 * 16))
+        except BlockingIOError:
+            return
+        except OSError:
+            data, ancillary = b"", []
+        for _, _, packed in ancillary:
+            self._descriptors += struct.unpack(f"{len(packed) // 4}i", packed[: len(packed) // 4 * 4])
+        if not data:
+            self.close()
+            return
+        self._in += data
+        while not self.closed and (self._take_frame() if self._task is not None else self._take_line()):
+            pass
+        self._watch()
+
+    def take_descriptors(self, number: int) -> list[int]:
+        taken, self._descriptors = self._descriptors[:number], self._descriptors[number:]
+        return taken
+
+    def _put(self, data: bytes) -> None:
+        if self.closed:
+            return
+        was_behind = self.behind
+        self._out += data
+        if len(self._out) == len(data):
+            self.flush()
+        if self.behind != was_behind and self._task is not None:
+            self._task.pace()
+
+    def flush(self) -> None:
+        was_behind = self.behind
+        while self._out:
+            try:
+                sent = self._socket.send(self._out[:262144])
+            except BlockingIOError:
+                break
+            except OSError:
+                self.close()
+                return
+            del self._out[:sent]
+        if was_behind and not self.behind and self._task is not None:
+            self._task.pace()
+        if self._leaves and not self._out:
+            self.close()
+            return
+        self._watch()
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        self._loop.forget(self._fd)
+        self._socket.close()
+        for fd in self._descriptors:
+            os.close(fd)
+        task, self._task = self._task, None
+        if task is not None:
+            task.detach(self)
+            if self._stdin and task.once:
+                task.end_input()
+        self._server.left(self)
+
+    # Lines
+
+    def _take_line(self) -> bool:
+        end = self._in.find(b"\n")
+        if end < 0:
+            return False
+        line = bytes(self._in[:end])
+        del self._in[: end + 1]
+        request = json.loads(line)
+        number = request.get("n")
+
+        def answer(**fields: Any) -> None:
+            self.send({"n": number, **fields})
+
+        try:
+            _REQUESTS[request["do"]](self._server, request, self, answer)
+        except OSError as problem:
+            where = f"{problem.filename}: " if problem.filename else ""
+            answer(error=f"{where}{problem.strerror}", errno=problem.errno)
+        return True
+
+    def send(self, message: Answer) -> None:
+        self._put(json.dumps(message).encode() + b"\n")
+
+    # Frames
+
+    def stream(self, task: Task, stdin: bool) -> None:
+        self._task = task
+        self._stdin = stdin
+        task.attach(self)
+
+    def frame(self, kind: int, data: bytes) -> None:
+        self._put(_HEAD.pack(kind, len(data)) + data)
+        if kind == END:
+            self._leave()
+
+    def _leave(self) -> None:
+        self._leaves = True
+        if not self._out:
+            self.close()
+
+    def _take_frame(self) -> bool:
+        if len(self._in) < _HEAD.size:
+            return False
+        kind, length = _HEAD.unpack_from(self._in)
+        if len(self._in) < _HEAD.size + length:
+            return False
+        data = bytes(self._in[_HEAD.size : _HEAD.size + length])
+        del self._in[: _HEAD.size + length]
+        task = self._task
+        if task is None:
+            return False
+        if kind == _RESIZE:
+            task.resize(*struct.unpack(">HH", data))
+        elif self._stdin and kind == _INPUT:
+            task.type(data)
+        elif self._stdin and kind == _INPUT_END:
+            if task.once:
+                task.end_input()
+            else:
+                self._loop.later(_LAST_WORDS, lambda: None if self.closed else self.frame(END, struct.pack(">i", 0)))
+        return True

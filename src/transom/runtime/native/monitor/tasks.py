@@ -1,0 +1,383 @@
+"""A container in the monitor's hands: from the command that starts it to the record of how it ended.
+
+What it writes goes to its log and to whoever is attached. An attached client that does not keep up holds it up, as a full
+pipe would. When its first process has ended, what is left in its pipes is read, then `exit.json` is written, and only then
+is anybody told.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import socket
+import struct
+import termios
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from transom.runtime.native.monitor.logfile import LogFile
+from transom.runtime.native.monitor.loop import READ, WRITE, Later, Loop
+
+EXIT = "exit.json"
+STARTED = "started.json"
+CONSOLE = "{console}"  # in a command: where runc is to send the terminal
+STDOUT, STDERR, END = 1, 2, 3
+_CHUNK = 64 << 10
+_LAST_OUTPUT = 2.0  # seconds for what somebody else keeps open after the end
+_INPUT_WAITS = 1 << 20
+_ERRORS = 16 << 10
+
+
+class Attached(Protocol):
+    """A client that sees what the container writes."""
+
+    @property
+    def behind(self) -> bool: ...
+    def frame(self, kind: int, data: bytes) -> None: ...
+
+
+class Launch:
+    """One run of runc that starts a process which will be ours. `done` gets a pid, or 0 and why not."""
+
+    def __init__(
+        self, loop: Loop, argv: Sequence[str], stdio: Sequence[int], pid_file: str, log: str, done: Callable[[int, str], None]
+    ) -> None:
+        self._loop = loop
+        self._pid_file = pid_file
+        self._log = log
+        self._done = done
+        loop.start_begins()
+        try:
+            loop.spawn(argv, stdio, self._ended)
+        except OSError as problem:
+            loop.start_ends()
+            raise OSError(problem.errno, f"{argv[0]}: {problem.strerror}") from problem
+
+    def _ended(self, status: int) -> None:
+        pid, text = 0, ""
+        if status == 0:
+            try:
+                with open(self._pid_file) as file:
+                    pid = int(file.read())
+            except (OSError, ValueError) as problem:
+                text = f"no pid: {problem}"
+        else:
+            text = _last_error(self._log) or f"exit status {status}"
+        self._done(pid, text)  # adopts the process
+        self._loop.start_ends()
+
+
+def _last_error(path: str) -> str:
+    """What runc has logged; it logs one JSON object in each line."""
+    try:
+        with open(path, errors="replace") as file:
+            lines = file.read()[-_ERRORS:].splitlines()
+    except OSError:
+        return ""
+    for line in reversed(lines):
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(entry, dict) and entry.get("level") in ("error", "fatal"):
+            return str(entry.get("msg") or "")
+    return "\n".join(lines)
+
+
+class Task:
+    """`order` is what the client has sent: see `server.Server.launch`."""
+
+    def __init__(
+        self, loop: Loop, order: dict[str, Any], replied: Callable[[int, str], None], ended: Callable[[Task], None],
+        grown: Callable[[Task], None],
+    ) -> None:  # fmt: skip
+        self.id: str = order["id"]
+        self.pid = 0
+        self.started = 0.0
+        self.status = 0
+        self.finished = 0.0
+        self.out_of_memory = False
+        self._loop = loop
+        self._order = order
+        self._replied = replied
+        self._ended = ended
+        self._grown = grown
+        self._outputs: dict[int, tuple[str, int]] = {}  # descriptor: name, kind of frame
+        self._input = -1
+        self._terminal = -1
+        self._console: socket.socket | None = None
+        self._console_folder = -1
+        self._typed: deque[bytes] = deque()
+        self._typed_size = 0
+        self._input_ends = False
+        self._attached: list[Attached] = []
+        self._last: Later | None = None
+        self.log = LogFile(order.get("log") or "")
+        try:
+            self._launch()
+        except OSError:
+            self._release()
+            raise
+
+    # Start
+
+    def _launch(self) -> None:
+        order, argv = self._order, list(self._order["argv"])
+        null = os.open(os.devnull, os.O_RDWR)
+        theirs = [null]
+        try:
+            if order.get("tty"):
+                stdio = [null, null, null]
+                argv = [self._listen_for_terminal() if part == CONSOLE else part for part in argv]
+            else:
+                stdio = [null]
+                if order.get("stdin"):
+                    stdio[0], self._input = os.pipe()
+                    theirs.append(stdio[0])
+                    os.set_blocking(self._input, False)
+                for name, kind in (("stdout", STDOUT), ("stderr", STDERR)):
+                    reader, writer = os.pipe()
+                    theirs.append(writer)
+                    stdio.append(writer)
+                    self._add_output(reader, name, kind)
+            Launch(self._loop, argv, stdio, order["pid_file"], order["runc_log"], self._launched)
+        finally:
+            for fd in theirs:
+                os.close(fd)
+
+    def _add_output(self, fd: int, name: str, kind: int) -> None:
+        os.set_blocking(fd, False)
+        self._outputs[fd] = (name, kind)
+        self._loop.watch(fd, READ, lambda _: self._read(fd))
+
+    def _listen_for_terminal(self) -> str:
+        """A socket in the container's folder, by a path that is never too long for an address."""
+        folder = self._console_folder = os.open(self._order["folder"], os.O_PATH | os.O_DIRECTORY)
+        path = f"/proc/{os.getpid()}/fd/{folder}/console.sock"
+        if os.path.lexists(path):
+            os.unlink(path)
+        console = self._console = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        console.bind(path)
+        console.listen(1)
+        self._loop.watch(console.fileno(), READ, lambda _: self._take_terminal(console, path))
+        return path
+
+    def _take_terminal(self, console: socket.socket, path: str) -> None:
+        connection, _ = console.accept()
+        with connection:
+            _, descriptors, _, _ = socket.recv_fds(connection, 4096, 1)
+        self._close_console()
+        if descriptors:
+            self._terminal = self._input = descriptors[0]
+            self._add_output(self._terminal, "stdout", STDOUT)
+            if not self._order.get("stdin"):
+                self._input = -1
+
+    def _close_console(self) -> None:
+        if self._console is not None:
+            path = self._console.getsockname()
+            self._loop.forget(self._console.fileno())
+            self._console.close()
+            self._console = None
+            os.unlink(path)
+        if self._console_folder >= 0:
+            os.close(self._console_folder)
+            self._console_folder = -1
+
+    def _launched(self, pid: int, text: str) -> None:
+        self._close_console()
+        if not pid:
+            self._kill_leftovers()
+            self._release()
+            self._replied(0, text)
+            return
+        self.pid = pid
+        self.started = time.time()
+        _save(os.path.join(self._order["folder"], STARTED), {"pid": pid, "started": self.started})
+        self._replied(pid, "")
+        self._loop.adopt(pid, self._exited)
+
+    # Output
+
+    def _read(self, fd: int) -> None:
+        name, kind = self._outputs[fd]
+        try:
+            data = os.read(fd, _CHUNK)
+        except BlockingIOError:
+            return
+        except OSError:  # a terminal whose other side nobody has open
+            data = b""
+        if not data:
+            self._end_output(fd)
+            return
+        if self.log.write(name, data):
+            self._grown(self)
+        for client in self._attached:
+            client.frame(kind, data)
+        self.pace()
+
+    def _end_output(self, fd: int) -> None:
+        name, _ = self._outputs.pop(fd)
+        self._loop.forget(fd)
+        if fd != self._terminal:
+            os.close(fd)
+        if self.log.end(name):
+            self._grown(self)
+        if self.finished and not self._outputs:
+            self._finish()
+
+    def pace(self) -> None:
+        """Whether its output is read now depends on the slowest client."""
+        behind = not self.finished and any(client.behind for client in self._attached)
+        for fd in self._outputs:
+            self._loop.watch(fd, 0 if behind else READ, lambda _, fd=fd: self._read(fd))  # type: ignore[misc]
+
+    # Input
+
+    @property
+    def input_full(self) -> bool:
+        return self._typed_size > _INPUT_WAITS
+
+    def type(self, data: bytes) -> None:
+        if self._input >= 0 and not self._input_ends:
+            self._typed.append(data)
+            self._typed_size += len(data)
+            self._feed()
+
+    def end_input(self) -> None:
+        """For good."""
+        if self._input >= 0 and self._input != self._terminal:
+            self._input_ends = True
+            self._feed()
+
+    def _feed(self) -> None:
+        fd = self._input
+        while self._typed:
+            data = self._typed[0]
+            try:
+                written = os.write(fd, data)
+            except BlockingIOError:
+                break
+            except OSError:  # nobody will read it any more
+                self._typed.clear()
+                self._typed_size = 0
+                break
+            self._typed_size -= written
+            if written < len(data):
+                self._typed[0] = data[written:]
+            else:
+                self._typed.popleft()
+        waiting = bool(self._typed)
+        if fd == self._terminal:
+            if waiting:
+                self._loop.later(0.01, self._feed)
+            return
+        self._loop.watch(fd, WRITE if waiting else 0, lambda _: self._feed())
+        if self._input_ends and not waiting:
+            self._loop.forget(fd)
+            os.close(fd)
+            self._input = -1
+
+    # Clients
+
+    def attach(self, client: Attached) -> None:
+        self._attached.append(client)
+
+    def detach(self, client: Attached) -> None:
+        if client in self._attached:
+            self._attached.remove(client)
+            self.pace()
+
+    @property
+    def once(self) -> bool:
+        """Its input is for one client: when that has ended it, nobody has any."""
+        return bool(self._order.get("stdin_once")) and not self._order.get("tty")
+
+    def resize(self, width: int, height: int) -> None:
+        if self._terminal >= 0:
+            fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
+
+    def kill(self, number: int, *, everybody: bool) -> None:
+        if everybody:
+            self._kill_leftovers(number)
+        elif self.pid and not self.finished:
+            os.kill(self.pid, number)  # not yet waited for: the number is still its own
+
+    # End
+
+    def _exited(self, status: int) -> None:
+        self.status = status
+        self.finished = time.time()
+        self._kill_leftovers()
+        if self._outputs:
+            self._last = self._loop.later(_LAST_OUTPUT, self._finish)
+            for fd in tuple(self._outputs):
+                self._loop.watch(fd, READ, lambda _, fd=fd: self._read(fd))  # type: ignore[misc]
+        else:
+            self._finish()
+
+    def _kill_leftovers(self, number: int = signal.SIGKILL) -> None:
+        """Processes in its cgroup: where it has no pid namespace of its own, nobody else ends them."""
+        path = self._order.get("processes") or ""
+        if self.id not in path:
+            return  # never anybody else's
+        for _ in range(16):
+            try:
+                with open(path) as file:
+                    pids = [int(line) for line in file]
+            except OSError:
+                return
+            for pid in pids:
+                try:
+                    os.kill(pid, number)
+                except ProcessLookupError:
+                    continue
+            if not pids or number != signal.SIGKILL:
+                return
+
+    def _finish(self) -> None:
+        if self._last is not None:
+            self._last.cancel()
+        self.out_of_memory = _oom_kills(self._order.get("oom") or "") > 0
+        self._release()
+        self._grown(self)
+        record = {"status": self.status, "finished": self.finished, "oom": self.out_of_memory}
+        _save(os.path.join(self._order["folder"], EXIT), record)
+        for client in tuple(self._attached):
+            client.frame(END, struct.pack(">i", self.status))
+        self._attached.clear()
+        self._ended(self)
+
+    def _release(self) -> None:
+        self._close_console()
+        for fd in {*self._outputs, self._input, self._terminal} - {-1}:
+            self._loop.forget(fd)
+            os.close(fd)
+        self._outputs.clear()
+        self._input = self._terminal = -1
+        self.log.close()
+
+
+def _oom_kills(path: str) -> int:
+    try:
+        with open(path) as file:
+            for line in file:
+                name, _, number = line.partition(" ")
+                if name == "oom_kill":
+                    return int(number)
+    except OSError:
+        return 0
+    return 0
+
+
+def _save(path: str, record: dict[str, Any]) -> None:
+    try:
+        with open(path + ".new", "w") as file:
+            json.dump(record, file)
+        os.rename(path + ".new", path)
+    except OSError as problem:
+        os.write(2, f"{path}: {problem}\n".encode())
