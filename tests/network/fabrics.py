@@ -235,7 +235,7 @@ class Cluster:
     def _port_policies(self, address: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
         exceptions = EXCEPTIONS[self.mode] if self.exceptions is None else self.exceptions
-        if self.mode != "nat":
+        if self.mode not in ("nat", "transparent"):
             found.append({"Type": "OutBoundNAT", "Settings": {"Exceptions": list(exceptions)}})
         if self.loopback_dsr:
             found.append({"Type": "OutBoundNAT", "Settings": {"Destinations": [address]}})

@@ -88,6 +88,18 @@ def test_transparent_networks_tunnel_by_geneve() -> None:
     assert next(h for h in found.hops if h.device == "underlay").packet.outer is not None
 
 
+@pytest.mark.windows("NET-30", "NET-35", "SUP-NET-015")
+def test_ovn_translates_what_leaves_its_logical_networks() -> None:
+    cluster = peopled("transparent")
+    for to, protocol in ((OUTSIDE, "tcp"), (OUTSIDE, "icmp"), (cluster.ip("linux-1"), "tcp")):
+        found = cluster.walk("w1", to, protocol=protocol)
+        assert found.outcome == "delivered" and found.packet is not None, story(found)
+        assert found.packet.source == cluster.ip("windows-1")
+    for name in ("w3", "l1"):
+        found = cluster.walk("w1", name)
+        assert found.packet is not None and found.packet.source == cluster.address("w1")
+
+
 @pytest.mark.windows("NET-16", "NET-17", "SUP-NET-010")
 def test_l2tunnel_passes_the_virtualization_host_with_the_pods_address() -> None:
     cluster = peopled("l2tunnel")

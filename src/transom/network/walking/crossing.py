@@ -33,6 +33,11 @@ def node_address(node: Stack, version: int) -> str:
     return ""
 
 
+def logical_prefixes(node: Stack) -> list[str]:
+    """Where pods of other nodes are, by the node's routes: all with a gateway but the default ones."""
+    return [str(route.destination) for route in node.routes() if route.via and route.destination.prefixlen]
+
+
 class Crossing:
     __slots__ = ("entry", "flows", "known", "node", "packet", "preserved", "reply", "switch", "trip")
 
@@ -172,8 +177,10 @@ class Crossing:
         if self.is_local(destination) or self.entry.status & {"snat", "preserve"}:
             return
         virtual = ""
-        if net.type == "NAT":  # WinNAT translates all that leaves its network, ICMP too
-            if net.contains(destination):
+        if net.type in ("NAT", "Transparent") and not port.nats:
+            # WinNAT translates all that leaves its network, OVN all that leaves its logical ones: ICMP too.
+            logical = logical_prefixes(self.node) if net.type == "Transparent" else ()
+            if net.contains(destination) or any(within(destination, prefix) for prefix in logical):
                 return
         else:
             near = self.switch.at(net, destination)
@@ -192,4 +199,5 @@ class Crossing:
         source = virtual or node_address(self.node, family(destination))
         self.flows.translate_source(self.entry, source)
         self._follow()
-        self.hop("vSwitch port", f"{'WinNAT' if net.type == 'NAT' else 'OutBoundNAT'}: source becomes {source}")
+        by = "OutBoundNAT" if port.nats else "WinNAT" if net.type == "NAT" else "OVN"
+        self.hop("vSwitch port", f"{by}: source becomes {source}")
