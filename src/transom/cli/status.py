@@ -8,6 +8,7 @@ from typing import Any
 from transom.cli import console
 from transom.cluster.config import DEFAULT_NAME
 
+_MOST_RELAYS = 12
 HELP = """\
 Show whether a cluster runs, where it listens, what version it is and how many objects it holds.
 
@@ -63,9 +64,19 @@ def _page(report: dict[str, Any]) -> None:
     for label, value in lines.items():
         if value:
             print(f"{label + ':':<12}{value}")
+    relays(report)
     if report["state"] == "stopped":
         option = "" if report["name"] == DEFAULT_NAME else f" --name {report['name']}"
         print(f"start it with: transom up{option}")
+
+
+def relays(report: dict[str, Any]) -> None:
+    """Where this machine reaches node ports and load balancers."""
+    found = report.get("relays") or []
+    for way in found[:_MOST_RELAYS]:
+        print(f"{'reach:':<12}{way['service']} {way['port']}/{way['protocol']} at {way['outside']} ({way['inside']})")
+    if len(found) > _MOST_RELAYS:
+        print(f"{'':<12}and {len(found) - _MOST_RELAYS} more: transom status --output json")
 
 
 def _state(report: dict[str, Any]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from transom.cli import console
 
@@ -52,6 +52,14 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def _reach(report: dict[str, Any]) -> None:
+    from transom.cli.status import relays
+
+    network = report["network"]
+    print(f"network {network['mode']} on the {network['dataplane']} data plane; node ports answer on 127.0.0.1")
+    relays(report)
+
+
 def _nodes(config: ClusterConfig) -> None:
     """What there is and what to try, for somebody who sees it for the first time."""
     from transom.cluster import lifecycle, nodes
@@ -79,6 +87,7 @@ def _nodes(config: ClusterConfig) -> None:
         print(console.paint(f"note: Kubernetes {config.release} does not support Windows {listed} as a node", "yellow")
               + "; see transom matrix")  # fmt: skip
     untainted = any(spec.windows and nodes.WINDOWS_TAINT not in spec.taints for spec in nodes.load(config) or ())
+    _reach(lifecycle.status(config))
     print("\nTry:")
     print("  kubectl get nodes --output wide")
     print("  kubectl run web --image=mcr.microsoft.com/windows/servercore/iis:windowsservercore-ltsc2019 \\")

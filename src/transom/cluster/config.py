@@ -5,6 +5,7 @@ The folder is `$XDG_DATA_HOME/transom/NAME`; what `transom up` was told is kept 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -106,6 +107,15 @@ def check_name(name: str) -> str:
             "use lower case letters, digits and dashes, at most 63 of them, for example --name blue",
         )
     return name
+
+
+def fresh(name: str) -> ClusterConfig:
+    """Of a cluster that is not there yet. Each has load balancers at addresses of its own, as far as there are enough."""
+    config = ClusterConfig(name=check_name(name))
+    if name == DEFAULT_NAME:
+        return config
+    number = 101 + hashlib.blake2b(name.encode(), digest_size=2).digest()[0] % 150
+    return replace(config, load_balancer_cidr=f"127.{number}.0.0/16")
 
 
 def load(name: str) -> ClusterConfig | None:

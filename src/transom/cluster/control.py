@@ -49,6 +49,8 @@ class Control:
                     return _json(200, inspect_hns.answer(name, self._fleet.machine(name).host, method, rest))
                 case "GET", ["trace"]:
                     return _json(200, await self._fleet.tracing().answer(request.query))
+                case "GET", ["relays"]:
+                    return _json(200, self._relays())
                 case "GET", ["containers"]:
                     return _json(200, {"items": [c for m in self._fleet.machines() for c in _containers(m)]})
         except ClusterError as problem:
@@ -66,6 +68,14 @@ class Control:
         added = specs.settle(self._config, [replace(spec, number=0) for spec in wanted], self._fleet.numbers())
         await self._fleet.add(added)
         return _json(201, {"items": [self._node(self._fleet.machine(spec.name)) for spec in added]})
+
+    def _relays(self) -> dict[str, Any]:
+        """How this machine reaches services, and pods this machine's network."""
+        network = self._fleet.network
+        return {
+            "items": [way._asdict() for way in network.relay.ways()] if network.relay is not None else [],
+            "outgoing": [way._asdict() for way in network.outgoing.ways],
+        }
 
     def _node(self, machine: Machine) -> dict[str, Any]:
         spec = machine.spec

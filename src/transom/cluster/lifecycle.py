@@ -125,7 +125,7 @@ def _prepare(
 ) -> tuple[daemon.Lock, ClusterConfig, list[socket.socket], ClusterPki]:
     from transom.cluster.run import open_sockets
 
-    config = configs.load(wanted.name) or ClusterConfig(name=configs.check_name(wanted.name))
+    config = configs.load(wanted.name) or configs.fresh(wanted.name)
     file = _cluster_file(wanted)
     release = wanted.release or file.release
     if release is not None:
@@ -307,6 +307,8 @@ def status(config: ClusterConfig) -> dict[str, Any]:
         "kubeconfig": config.kubeconfig or str(config.own_kubeconfig),
         "context": config.name,
         "objects": None,
+        "network": None if config.no_nodes else {"mode": config.network.mode, "dataplane": config.network.dataplane},
+        "relays": None,
     }
     if pid:
         started = os.stat(config.pid_file).st_mtime
@@ -331,5 +333,7 @@ def _ask(config: ClusterConfig, report: dict[str, Any]) -> None:
             if found is not None:
                 counts[resource] = len(found.get("items") or []) + found["metadata"].get("remainingItemCount", 0)
         report["objects"] = counts
+        if not config.no_nodes:
+            report["relays"] = (probe.get_json("/transom/relays") or {}).get("items")
     except Unreachable as error:
         report["problem"] = str(error)

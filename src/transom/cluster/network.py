@@ -18,6 +18,7 @@ from transom.cluster.config import ClusterConfig
 from transom.cluster.errors import ClusterError
 from transom.cluster.nodenet import NodeNet, Ranges, Shared
 from transom.cluster.nodes import NodeSpec
+from transom.cluster.relay import OutgoingRelay, Relay
 from transom.kit.clock import Clock
 from transom.machinery.objects import Object
 from transom.network.api import Dataplane
@@ -78,6 +79,8 @@ class ClusterNetwork:
         self._changed = asyncio.Event()
         fabric.before_look.append(self._look)
         self._follow()
+        self.relay = Relay(dataplane, self.services, OUTSIDE, self._node_addresses) if config.network.relay else None
+        self.outgoing = OutgoingRelay(dataplane, fabric.stacks["external"])
 
     # ---- nodes ---------------------------------------------------------------------------------------------------
 
@@ -90,6 +93,11 @@ class ClusterNetwork:
         if found is not None:
             found.halt()
             self.shared.leases.remove(name)
+
+    def _node_addresses(self) -> list[str]:
+        """Linux first: their node ports answer whoever asks."""
+        running = [node for name, node in self._nodes.items() if name in self.fabric.stacks]
+        return [node.address for node in sorted(running, key=lambda node: node.spec.windows)]
 
     def proxy_problem(self, name: str) -> str:
         """Why the kube-proxy of a node does not work, "" when it does."""
@@ -148,11 +156,18 @@ class ClusterNetwork:
         """Until cancelled."""
         self.informers.start()
         try:
+            await self.outgoing.open(self._config.network.outgoing)
+        except (OSError, ValueError) as problem:
+            log.error("pods cannot reach %s: %s", ", ".join(self._config.network.outgoing), problem)
+        try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._synced())
                 group.create_task(self._keep_up())
         finally:
             await self.informers.stop()
+            if self.relay is not None:
+                self.relay.close()
+            self.outgoing.close()
 
     async def _synced(self) -> None:
         shared = self.shared

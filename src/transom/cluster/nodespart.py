@@ -92,9 +92,14 @@ class NodesPart:
         if fleet.all_ready():  # there are none, or all are switched off
             self._ready.set()
         report(f"the control plane is up; starting {len(wanted)} nodes")
-        async with asyncio.TaskGroup() as group:
-            group.create_task(supervised("nodes", fleet.run))
-            group.create_task(supervised("metrics", self.metrics.run))
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(supervised("nodes", fleet.run))
+                group.create_task(supervised("metrics", self.metrics.run))
+        finally:
+            closing = dataplane.close()
+            if closing is not None:
+                await closing
 
     async def ready_or(self, stopping: asyncio.Event) -> None:
         """Until all nodes are ready, the cluster is told to stop, or patience is at its end."""

@@ -114,8 +114,9 @@ class Relay:
     def _listen(self, way: _Wanted) -> tuple[str, Callable[[], None]]:
         loop = asyncio.get_running_loop()
         kind = socket.SOCK_STREAM if way.protocol == "TCP" else socket.SOCK_DGRAM
-        server = _bound(kind, way.number)
-        name = f"{_LOOPBACK}:{server.getsockname()[1]}"
+        server = _bound(kind, way.address, way.number)
+        host, port = server.getsockname()
+        name = f"{host}:{port}"
         if kind == socket.SOCK_DGRAM:
             loop.add_reader(server, self._datagrams, server, way)
         else:
@@ -151,7 +152,8 @@ class Relay:
             except OSError:
                 continue
             if server.fileno() >= 0:
-                await asyncio.get_running_loop().sock_sendto(server, reply, sender)
+                with contextlib.suppress(OSError):  # uvloop has no sock_sendto; a full buffer is a lost datagram
+                    server.sendto(reply, sender)
             return
 
 
@@ -281,18 +283,21 @@ def _unneeded(task: asyncio.Task[socket.socket]) -> None:
         task.result().close()
 
 
-def _bound(kind: socket.SocketKind, port: int) -> socket.socket:
-    """On the same port as inside when this machine has it free."""
-    for number in (port, 0):
+def _bound(kind: socket.SocketKind, address: str, port: int) -> socket.socket:
+    """The same as inside where this machine lets us: load balancers have addresses of the loopback range."""
+    places = [(_LOOPBACK, port), (_LOOPBACK, 0)]
+    if address.startswith("127."):
+        places.insert(0, (address, port))
+    for place in places:
         server = socket.socket(socket.AF_INET, kind)
         server.setblocking(False)
         try:
             if kind == socket.SOCK_STREAM:
                 server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            server.bind((_LOOPBACK, number))
+            server.bind(place)
         except OSError:
             server.close()
-            if not number:
+            if not place[1]:
                 raise
         else:
             return server

@@ -82,6 +82,9 @@ class Dataplane(Protocol):
     async def echo(self, address: str, source: str = "", patience: float = 1.0) -> bool:
         """One ICMP echo request; whether it was answered."""
 
+    def close(self) -> Awaitable[None] | None:
+        """Takes away what was made on this machine."""
+
     async def settled(self) -> None:
         """Returns when everything that the network was told is in force."""
 
