@@ -5,10 +5,10 @@ The folder is `$XDG_DATA_HOME/transom/NAME`; what `transom up` was told is kept 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
+import zlib
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,7 @@ class ClusterConfig:
     node_ports: tuple[int, int] = (30000, 32767)
     pod_cidr: str = DEFAULT_POD_CIDR  # each node gets a /24 of it
     node_cidr: str = "172.20.0.0/16"  # addresses of nodes, known to the modelled network alone
-    load_balancer_cidr: str = "127.100.0.0/16"  # loopback: no service of ours is ever announced to a network
+    load_balancer_cidr: str = "198.18.0.0/16"  # inside the cluster's network; this machine has relays on loopback
     no_nodes: bool = False
     audit_policy: str = ""  # what is audited, "" for nothing
     audit_log: str = ""  # where to, "" for the state folder
@@ -88,6 +88,11 @@ class ClusterConfig:
         host = f"[{self.bind}]" if ":" in self.bind else self.bind
         return f"https://{host}:{self.port}"
 
+    def on_loopback(self, load_balancer: str) -> str:
+        """Where this machine reaches the address of a load balancer: each cluster has a range of its own, if it can be."""
+        number = 100 if self.name == DEFAULT_NAME else 101 + zlib.crc32(self.name.encode()) % 150
+        return f"127.{number}." + ".".join(load_balancer.split(".")[2:])
+
     @property
     def git_version(self) -> str:
         return RELEASES[self.release]
@@ -107,15 +112,6 @@ def check_name(name: str) -> str:
             "use lower case letters, digits and dashes, at most 63 of them, for example --name blue",
         )
     return name
-
-
-def fresh(name: str) -> ClusterConfig:
-    """Of a cluster that is not there yet. Each has load balancers at addresses of its own, as far as there are enough."""
-    config = ClusterConfig(name=check_name(name))
-    if name == DEFAULT_NAME:
-        return config
-    number = 101 + hashlib.blake2b(name.encode(), digest_size=2).digest()[0] % 150
-    return replace(config, load_balancer_cidr=f"127.{number}.0.0/16")
 
 
 def load(name: str) -> ClusterConfig | None:

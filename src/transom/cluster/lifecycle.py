@@ -125,7 +125,7 @@ def _prepare(
 ) -> tuple[daemon.Lock, ClusterConfig, list[socket.socket], ClusterPki]:
     from transom.cluster.run import open_sockets
 
-    config = configs.load(wanted.name) or configs.fresh(wanted.name)
+    config = configs.load(wanted.name) or ClusterConfig(name=configs.check_name(wanted.name))
     file = _cluster_file(wanted)
     release = wanted.release or file.release
     if release is not None:

@@ -79,7 +79,9 @@ class ClusterNetwork:
         self._changed = asyncio.Event()
         fabric.before_look.append(self._look)
         self._follow()
-        self.relay = Relay(dataplane, self.services, OUTSIDE, self._node_addresses) if config.network.relay else None
+        self.relay = None
+        if config.network.relay:
+            self.relay = Relay(dataplane, self.services, OUTSIDE, self._node_addresses, on_loopback=config.on_loopback)
         self.outgoing = OutgoingRelay(dataplane, fabric.stacks["external"])
 
     # ---- nodes ---------------------------------------------------------------------------------------------------

@@ -44,6 +44,7 @@ class _Wanted(NamedTuple):
     protocol: str
     address: str  # "": of any node
     number: int
+    node_port: int = 0  # that a load balancer hands on to
 
 
 def wanted(service: Object) -> list[_Wanted]:
@@ -58,7 +59,8 @@ def wanted(service: Object) -> list[_Wanted]:
         if protocol not in ("TCP", "UDP"):
             continue
         name = port.get("name") or str(port["port"])
-        ways += [_Wanted(key, name, protocol, address, int(port["port"])) for address in addresses]
+        behind = int(port.get("nodePort") or 0)
+        ways += [_Wanted(key, name, protocol, address, int(port["port"]), behind) for address in addresses]
         if port.get("nodePort") and spec.get("type") in ("NodePort", "LoadBalancer"):
             ways.append(_Wanted(key, name, protocol, "", int(port["nodePort"])))
     return ways
@@ -69,12 +71,13 @@ class Relay:
 
     def __init__(
         self, dataplane: Dataplane, services: Informer, source: str, nodes: Callable[[], Sequence[str]],
-        changed: Callable[[], None] = lambda: None,
+        changed: Callable[[], None] = lambda: None, on_loopback: Callable[[str], str] = lambda _address: _LOOPBACK,
     ) -> None:  # fmt: skip
         self._dataplane = dataplane
         self._source = source
         self._nodes = nodes
         self._changed = changed
+        self._on_loopback = on_loopback  # the address that stands for a load balancer's
         self._open: dict[_Wanted, tuple[str, Callable[[], None]]] = {}
         self._of: dict[str, list[_Wanted]] = {}
         self._tasks = _Tasks()
@@ -114,7 +117,7 @@ class Relay:
     def _listen(self, way: _Wanted) -> tuple[str, Callable[[], None]]:
         loop = asyncio.get_running_loop()
         kind = socket.SOCK_STREAM if way.protocol == "TCP" else socket.SOCK_DGRAM
-        server = _bound(kind, way.address, way.number)
+        server = _bound(kind, self._on_loopback(way.address) if way.address else _LOOPBACK, way.number)
         host, port = server.getsockname()
         name = f"{host}:{port}"
         if kind == socket.SOCK_DGRAM:
@@ -136,9 +139,10 @@ class Relay:
             self._tasks.start(_joined(near, lambda: self._dial(way)))
 
     async def _dial(self, way: _Wanted) -> socket.socket:
-        if way.address:
+        port = way.node_port or way.number
+        if way.address and not way.node_port:
             return await self._dataplane.connect(way.address, way.number, self._source)
-        return await _first(lambda node: self._dataplane.connect(node, way.number, self._source), self._nodes())
+        return await _first(lambda node: self._dataplane.connect(node, port, self._source), self._nodes())
 
     def _datagrams(self, server: socket.socket, way: _Wanted) -> None:
         with contextlib.suppress(OSError):
@@ -146,9 +150,11 @@ class Relay:
             self._tasks.start(self._answer(server, sender, way, payload))
 
     async def _answer(self, server: socket.socket, sender: Any, way: _Wanted, payload: bytes) -> None:
-        for address in (way.address,) if way.address else self._nodes():
+        direct = bool(way.address) and not way.node_port
+        for address in (way.address,) if direct else self._nodes():
             try:
-                reply = await self._dataplane.ask(address, way.number, payload, self._source)
+                reply = await self._dataplane.ask(address, way.number if direct else way.node_port or way.number, payload,
+                                                  self._source)  # fmt: skip
             except OSError:
                 continue
             if server.fileno() >= 0:
@@ -284,11 +290,8 @@ def _unneeded(task: asyncio.Task[socket.socket]) -> None:
 
 
 def _bound(kind: socket.SocketKind, address: str, port: int) -> socket.socket:
-    """The same as inside where this machine lets us: load balancers have addresses of the loopback range."""
-    places = [(_LOOPBACK, port), (_LOOPBACK, 0)]
-    if address.startswith("127."):
-        places.insert(0, (address, port))
-    for place in places:
+    """On the same port as inside when this machine has it free and lets us."""
+    for place in dict.fromkeys(((address, port), (_LOOPBACK, port), (_LOOPBACK, 0))):
         server = socket.socket(socket.AF_INET, kind)
         server.setblocking(False)
         try:
