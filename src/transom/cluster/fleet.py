@@ -24,6 +24,7 @@ from transom.client.resources import NODES
 from transom.cluster import nodes as specs
 from transom.cluster.config import ClusterConfig
 from transom.cluster.errors import ClusterError
+from transom.cluster.netconfig import OUTSIDE_NAME
 from transom.cluster.network import ClusterNetwork
 from transom.cluster.nodenet import NodeNet
 from transom.cluster.nodes import NodeSpec
@@ -207,7 +208,7 @@ class Fleet:
             respond = self._names.server.respond if self._names is not None else None
             self._tracing = Tracing(
                 self.network, self._admin, self._api.clock, self._machines.values, respond, release=self._config.release,
-                proxy_problem=self.network.proxy_problem,
+                outside_name=OUTSIDE_NAME, proxy_problem=self.network.proxy_problem,
             )
         return self._tracing
 

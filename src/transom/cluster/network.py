@@ -16,6 +16,7 @@ from transom.client.informer import InformerFactory
 from transom.client.resources import ENDPOINT_SLICES, ENDPOINTS, NAMESPACES, NETWORK_POLICIES, PODS, SERVICES
 from transom.cluster.config import ClusterConfig
 from transom.cluster.errors import ClusterError
+from transom.cluster.netconfig import OUTSIDE
 from transom.cluster.nodenet import NodeNet, Ranges, Shared
 from transom.cluster.nodes import NodeSpec
 from transom.cluster.relay import OutgoingRelay, Relay
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("transom.network")
 
-OUTSIDE = "203.0.113.10"  # of the host that stands for the Internet
 _DEBOUNCE = 0.02
 
 

@@ -12,7 +12,7 @@ from transom.client.api import Client, is_already_exists, is_conflict
 from transom.client.informer import InformerFactory
 from transom.client.resources import CONFIG_MAPS, ENDPOINT_SLICES, ENDPOINTS, SERVICES
 from transom.cluster.config import ClusterConfig
-from transom.cluster.netconfig import API_PORT
+from transom.cluster.netconfig import API_PORT, OUTSIDE, OUTSIDE_NAME
 from transom.kit.clock import Clock
 from transom.machinery.errors import ApiError
 from transom.network.api import Dataplane
@@ -74,7 +74,9 @@ class NameServer:
         self._address = address
         self._node = node
         self._cluster_ip = objects.cluster_ip(config.service_cidr)
-        self._settings = Settings(upstreams=config.network.upstreams, stub_domains=config.network.stub_domains)
+        self._settings = Settings(
+            upstreams=config.network.upstreams, stub_domains=config.network.stub_domains, hosts={OUTSIDE_NAME: (OUTSIDE,)}
+        )
         zone = Zone(now=clock.time)
         self._feed = Feed(zone, informers)
         self._informers = informers

@@ -53,12 +53,17 @@ class Node:
     forwarding: bool = False
     tunnels: Mapping[str, str] = field(default_factory=dict)  # network -> its VXLAN device
     closed: frozenset[str] = frozenset()  # networks whose pods may leave with the node's address alone
+    networks: list[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.networks = sorted(net.id for net in self.switch.nets())
 
 
 class _Balanced(NamedTuple):
     """The chains of one load balancer, and what leads to them."""
 
-    made_of: tuple[object, ...]
+    balancer: Mapping[str, Any]  # that they were made of, with `mark`
+    mark: int
     chains: dict[str, Chain]
     sets: dict[str, Set]
     entries: list[tuple[str, str, int]]  # address ("": each of the node's), protocol, port
@@ -68,36 +73,61 @@ class _Balanced(NamedTuple):
 
 
 class Balancers:
-    """Chains of load balancers, kept as long as nothing they were made of has been replaced."""
+    """Chains of load balancers, kept as long as nothing they were made of has changed. Objects of the service are replaced
+    when they change, never written to; whoever listens to it calls `touch` for an endpoint."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, int], _Balanced] = {}
+        self._known: dict[str, _Balanced] = {}
+        self._devices: dict[str, str] = {}
+        self._touched: set[str] = set()
+
+    def touch(self, endpoint: str) -> None:
+        self._touched.add(endpoint)
 
     def of(self, node: Node, version: int, marks: dict[str, int]) -> list[_Balanced]:
-        devices = {place.port.id: place.device for place in node.places}
-        found: dict[tuple[str, int], _Balanced] = {}
+        found: dict[str, _Balanced] = {}
         for key, balancer in node.switch.hns.loadbalancers.items():
+            if not _has_family(balancer, version):
+                continue
+            source = balancer.get("SourceVIP") or node.addresses.get(version, "")
+            mark = marks.setdefault(source, 1 << (_FIRST_BIT + len(marks)))
             for number, mapping in enumerate(balancer["PortMappings"]):
-                if not _has_family(balancer, version):
-                    continue
-                name = names.hashed("lb", key, str(number), str(version))
-                known = self._known.get((name, version))
-                backends = _backends(node.switch, balancer, version)
-                source = balancer.get("SourceVIP") or node.addresses.get(version, "")
-                mark = marks.setdefault(source, 1 << (_FIRST_BIT + len(marks)))
-                made_of = (balancer, mark, *backends, *(devices.get(b.id) for b in backends))
-                if known is None or not _same(known.made_of, made_of):
-                    known = _balanced(name, made_of, balancer, mapping, backends, devices, mark, version)
-                found[name, version] = known
-        kept = {key: value for key, value in self._known.items() if key[1] != version}
-        self._known = {**kept, **found}
+                name = f"{key} {number} {version}"
+                known = self._known.get(name)
+                if (
+                    known is None
+                    or known.balancer is not balancer
+                    or known.mark != mark
+                    or not self._touched.isdisjoint(balancer["HostComputeEndpoints"])
+                ):
+                    known = _balanced(name, balancer, mapping, _backends(node.switch, balancer, version), self._devices,
+                                      mark, version)  # fmt: skip
+                found[name] = known
+        self._known = {**{name: kept for name, kept in self._known.items() if name[-1] != str(version)}, **found}
         return list(found.values())
 
+    def begin(self, node: Node) -> None:
+        """A pod that is plugged in or out changes how the connections to itself are led."""
+        devices = {place.port.id: place.device for place in node.places}
+        self._touched.update(key for key, _ in devices.items() ^ self._devices.items())
+        self._devices = devices
 
-def compile_table(node: Node, kept: Balancers, version: Literal[4, 6]) -> Table:
+    def end(self) -> None:
+        self._touched.clear()
+
+
+def compile_tables(node: Node, kept: Balancers, versions: Iterable[Literal[4, 6]]) -> dict[str, Table]:
+    kept.begin(node)
+    tables = {f"ip{'' if version == 4 else 6} {TABLE}": _table(node, kept, version) for version in versions}
+    kept.end()
+    return tables
+
+
+def _table(node: Node, kept: Balancers, version: Literal[4, 6]) -> Table:
     marks: dict[str, int] = {}
     balanced = kept.of(node, version, marks)
     table = Table("ip" if version == 4 else "ip6", TABLE)
+    _ports(table, node)
     for each in balanced:
         table.chains.update(each.chains)
         table.sets.update(each.sets)
@@ -108,11 +138,14 @@ def compile_table(node: Node, kept: Balancers, version: Literal[4, 6]) -> Table:
     return table
 
 
-def _same(old: Sequence[object], new: Sequence[object]) -> bool:
-    """Objects are replaced when they change, never written to."""
-    return len(old) == len(new) and all(
-        a is b or (a == b and not isinstance(a, Mapping | Port)) for a, b in zip(old, new, strict=True)
-    )
+def _ports(table: Table, node: Node) -> None:
+    """Sets of devices: what comes and goes with pods are elements of sets, which the kernel takes fastest."""
+    for number, net in enumerate(node.networks):
+        devices = [place.device for place in node.places if place.net.id == net]
+        table.sets[f"from{number}"] = Set(("iifname",), {(device,) for device in devices})
+        table.sets[f"into{number}"] = Set(("oifname",), {(device,) for device in devices})
+    closed = [place.device for place in node.places if not place.reached]
+    table.sets["closed"] = Set(("oifname",), {(device,) for device in (*closed, *node.tunnels.values())})
 
 
 # ---- load balancing --------------------------------------------------------------------------------------------------
@@ -131,9 +164,12 @@ def _backends(switch: Switch, balancer: Mapping[str, Any], version: int) -> list
 
 
 def _balanced(
-    name: str, made_of: tuple[object, ...], balancer: Mapping[str, Any], mapping: Mapping[str, Any], backends: Sequence[Port],
-    devices: Mapping[str, str], mark: int, version: int,
+    key: str, balancer: Mapping[str, Any], mapping: Mapping[str, Any], backends: Sequence[Port], devices: Mapping[str, str],
+    mark: int, version: int,
 ) -> _Balanced:  # fmt: skip
+    name = names.hashed("lb", key)
+    protocol = _PROTOCOLS[mapping["Protocol"]]
+    ported = Match("l4proto", (protocol,))
     dsr = bool((balancer.get("Flags") or 0) & DSR)
     preserve = bool((mapping.get("Flags") or 0) & PRESERVE)
     sticky = bool(mapping.get("DistributionType"))
@@ -154,9 +190,9 @@ def _balanced(
             chains[chain] = Chain([*rules, Rule((DROP,), comment="on another node, and the destination would stay")])
             continue
         to = Dnat(address, 0 if preserve else mapping["InternalPort"])
-        rules += _to_itself(backend, devices.get(backend.id, ""), to, mark, dsr=dsr)
+        rules += _to_itself(backend, devices.get(backend.id, ""), to, mark, ported, dsr=dsr)
         remote = not dsr and not preserve and backend.remote
-        rules.append(Rule((nft.SetMark(mark), to) if remote else (to,), (_TRANSLATED,)))
+        rules.append(Rule((nft.SetMark(mark), to) if remote else (to,), (ported,)))
         chains[chain] = Chain(rules)
     chosen = Rule((nft.Spread(tuple(choices)),)) if choices else Rule((DROP,), comment="no backend is left")
     chains[name] = Chain([*first, chosen])
@@ -165,16 +201,15 @@ def _balanced(
         outside = Goto(f"{name}-out")
         chains[outside.chain] = Chain([Rule((nft.SetMark(mark),)), Rule((Goto(name),))])
     vips = [vip for vip in balancer.get("FrontendVIPs") or ("",) if not vip or family(vip) == version]
-    protocol = _PROTOCOLS[mapping["Protocol"]]
     entries = [(vip, protocol, mapping["ExternalPort"]) for vip in vips]
-    return _Balanced(made_of, chains, sets, entries, Goto(name), outside, frozenset(b.network for b in backends))
+    return _Balanced(balancer, mark, chains, sets, entries, Goto(name), outside, frozenset(b.network for b in backends))
 
 
-def _to_itself(backend: Port, device: str, to: Dnat, mark: int, *, dsr: bool) -> list[Rule]:
+def _to_itself(backend: Port, device: str, to: Dnat, mark: int, ported: Match, *, dsr: bool) -> list[Rule]:
     """A pod whose connection comes back to it needs another source, which DSR gives to nobody but by a rule for that."""
     if not device or backend.remote:
         return []
-    mine = (Match("iifname", (device,)), _TRANSLATED)
+    mine = (Match("iifname", (device,)), ported)
     if dsr and not any(nat.destinations and nat.concerns(to.address) for nat in backend.nats):
         return [Rule((DROP,), mine, "the pod itself, without loopbackDSR")]
     return [Rule((nft.SetMark(mark), to), mine, "the pod itself")]
@@ -184,20 +219,17 @@ def _load_balancing(table: Table, node: Node, balanced: Sequence[_Balanced], ver
     """One map for each network's ports, and one for what comes from the underlay."""
     before = Chain(hook=Hook("nat", "prerouting", -100))
     table.chains["prerouting"] = before
-    nets = {place.net.id for place in node.places}
-    for number, net in enumerate(sorted(nets)):
-        devices: set[tuple[str, ...]] = {(place.device,) for place in node.places if place.net.id == net}
-        table.sets[f"ports{number}"] = Set(("iifname",), devices)
+    for number, net in enumerate(node.networks):
         serving = [b for b in balanced if net in b.networks]
         _maps(table, str(number), [(entry, b.inside) for b in serving for entry in b.entries])
-        before.rules.append(Rule((Goto(f"from{number}"),), (Match("iifname", named=f"ports{number}"),)))
+        before.rules.append(Rule((Goto(f"from{number}"),), (Match("iifname", named=f"from{number}"),)))
     if node.uplink:
         entries = [(entry, b.outside) for b in balanced for entry in b.entries]
         taken = {entry for entry, _ in entries}
         for entry, address, port in _mappings(node, version):
             if entry not in taken:
                 chain = names.hashed("map", *map(str, entry))
-                table.chains[chain] = Chain([Rule((Dnat(address, port),), (_TRANSLATED,), "port mapping")])
+                table.chains[chain] = Chain([Rule((Dnat(address, port),), (Match("l4proto", (entry[1],)),), "port mapping")])
                 entries.append((entry, Goto(chain)))
         _maps(table, "-outside", entries)
         before.rules.append(Rule((Goto("from-outside"),), (Match("iifname", (node.uplink,)),)))
@@ -219,12 +251,13 @@ def _maps(table: Table, suffix: str, entries: Sequence[tuple[tuple[str, str, int
 
 def _mappings(node: Node, version: int) -> Iterable[tuple[tuple[str, str, int], str, int]]:
     for key, endpoint in node.switch.hns.endpoints.items():
-        port = node.switch.port(key)
-        address = port.address(version) if port is not None else ""
         for policy in endpoint.get("Policies") or ():
-            settings = policy.get("Settings") or {}
-            protocol = _PROTOCOLS.get(settings.get("Protocol", 0))
-            if policy["Type"] == "PortMapping" and protocol and address and settings.get("ExternalPort"):
+            if policy["Type"] != "PortMapping":
+                continue
+            port, settings = node.switch.port(key), policy["Settings"]
+            address = port.address(version) if port is not None else ""
+            protocol = _PROTOCOLS.get(settings["Protocol"])
+            if protocol and address and settings.get("ExternalPort"):
                 vip = settings.get("VIP") or ""
                 if not vip or family(vip) == version:
                     yield (vip, protocol, settings["ExternalPort"]), address, settings["InternalPort"]
@@ -247,12 +280,13 @@ def _sources(table: Table, node: Node, marks: Mapping[str, int], version: int) -
         address = place.port.address(version)
         if address and nats and place.net.type != "NAT":
             groups.setdefault((place.net.id, nats), set()).add((address,))
-    for number, ((net, nats), addresses) in enumerate(sorted(groups.items(), key=lambda item: repr(item[0]))):
+    for (net, nats), addresses in sorted(groups.items(), key=lambda item: repr(item[0])):
         source = nats[0].virtual or node.addresses.get(version, "")
         if source:
-            table.sets[f"pods{number}"] = Set(("saddr",), addresses)
-            table.chains[f"nat{number}"] = Chain(_outbound(node, net, nats, source, version))
-            after.rules.append(Rule((Jump(f"nat{number}"),), (Match("saddr", named=f"pods{number}"),), "OutBoundNAT"))
+            name = names.hashed("", net, repr(nats))
+            table.sets[f"pods-{name}"] = Set(("saddr",), addresses)
+            table.chains[f"nat-{name}"] = Chain(_outbound(node, net, nats, source, version))
+            after.rules.append(Rule((Jump(f"nat-{name}"),), (Match("saddr", named=f"pods-{name}"),), "OutBoundNAT"))
     for net_id in sorted({place.net.id for place in node.places if place.net.type == "NAT"}):
         found = node.switch.net(net_id)
         inside = tuple(s for s in (found.subnets if found is not None else ()) if family(s.partition("/")[0]) == version)
@@ -263,8 +297,8 @@ def _sources(table: Table, node: Node, marks: Mapping[str, int], version: int) -
 
 
 def _outbound(node: Node, net: str, nats: Sequence[OutboundNat], source: str, version: int) -> list[Rule]:
-    same = tuple(place.device for place in node.places if place.net.id == net)
-    rules = [Rule((RETURN,), (Match("oifname", same),), "it does not leave the switch")]
+    same = Match("oifname", named=f"into{node.networks.index(net)}")
+    rules = [Rule((RETURN,), (same,), "it does not leave the switch")]
     exceptions = tuple(dict.fromkeys(e for nat in nats for e in nat.exceptions if family(e.partition("/")[0]) == version))
     if exceptions:
         rules.append(Rule((RETURN,), (Match("daddr", _distinct(exceptions)),), "exceptions"))
@@ -288,13 +322,10 @@ def _access(table: Table, node: Node, version: int) -> None:
                 chain = f"{'in' if inward else 'out'}-{place.device}"
                 table.chains[chain] = Chain(own)
                 rules.append(Rule((Jump(chain),), (Match(field_name, (place.device,)),)))
-    unreached = tuple(place.device for place in node.places if not place.reached)
-    unreached += tuple(node.tunnels.values())
     # Not even answers: the node has no route there.
-    output = [Rule((DROP,), (Match("oifname", unreached),), "the node has no way there")] if unreached else []
-    output += [_ESTABLISHED, *into] if into else []
-    table.chains["input"] = Chain([_ESTABLISHED, *out] if out else [], Hook("filter", "input", 0))
-    table.chains["output"] = Chain(output, Hook("filter", "output", 0))
+    nowhere = Rule((DROP,), (Match("oifname", named="closed"),), "the node has no way there")
+    table.chains["input"] = Chain([_ESTABLISHED, *out], Hook("filter", "input", 0))
+    table.chains["output"] = Chain([nowhere, _ESTABLISHED, *into], Hook("filter", "output", 0))
     table.chains["forward"] = Chain([_ESTABLISHED, *_ways(node), *out, *into], Hook("filter", "forward", 0))
 
 
@@ -346,19 +377,18 @@ def _distinct(texts: Iterable[str]) -> tuple[str, ...]:
 def _ways(node: Node) -> list[Rule]:
     """Which ways through the node there are, by the kinds of network."""
     rules = []
-    for net_id in dict.fromkeys(place.net.id for place in node.places):
-        places = [place for place in node.places if place.net.id == net_id]
-        devices = tuple(place.device for place in places)
-        if places[0].net.type not in BRIDGED and node.uplink:
-            plain = Match("ct status", ("dnat",), negate=True)
-            rules.append(Rule((DROP,), (Match("iifname", (node.uplink,)), Match("oifname", devices), plain),
-                              f"network {places[0].net.name} is not part of the underlay"))  # fmt: skip
-    for net_id, tunnel in node.tunnels.items():
-        devices = tuple(place.device for place in node.places if place.net.id == net_id)
-        beyond = (Match("oifname", devices, negate=True),) if devices else ()
-        rules.append(Rule((DROP,), (Match("iifname", (tunnel,)), *beyond), "the network has no such port"))
+    plain = Match("ct status", ("dnat",), negate=True)
+    for number, net_id in enumerate(node.networks):
+        net = node.switch.net(net_id)
+        assert net is not None
+        into = Match("oifname", named=f"into{number}")
+        if net.type not in BRIDGED and node.uplink:
+            card = Match("iifname", (node.uplink,))
+            rules.append(Rule((DROP,), (card, into, plain), f"network {net.name} is not part of the underlay"))
+        if net_id in node.tunnels:
+            elsewhere = Match("oifname", named=f"into{number}", negate=True)
+            rules.append(Rule((DROP,), (Match("iifname", (node.tunnels[net_id],)), elsewhere), "the network has no such port"))
     if node.uplink and not node.forwarding:
-        plain = Match("ct status", ("dnat",), negate=True)
         rules.append(Rule((DROP,), (Match("iifname", (node.uplink,)), Match("oifname", (node.uplink,)), plain),
                           "the node does not forward for others"))  # fmt: skip
     return rules

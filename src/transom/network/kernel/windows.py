@@ -40,8 +40,9 @@ class Compiler:
         self._switch.close()
         self._hns.listeners.remove(self._listener)
 
-    @staticmethod
-    def _told(changed: Callable[[], None], _kind: str, _key: str, _what: str) -> None:
+    def _told(self, changed: Callable[[], None], kind: str, key: str, _what: str) -> None:
+        if kind == "endpoint":
+            self._kept.touch(key)
         changed()
 
     def plan(self) -> Plan:
@@ -70,10 +71,8 @@ class Compiler:
         node = vfp.Node(
             self._switch, uplink, {v: a for v, a in own.items() if a}, places, stack.forwarding, tunnels, self._closed(places)
         )
-        wanted.tables = {"ip": vfp.compile_table(node, self._kept, 4)}
-        if own[6] or any(family(a) == 6 for place in places for a in place.port.addresses):
-            wanted.tables["ip6"] = vfp.compile_table(node, self._kept, 6)
-        wanted.tables = self._unchanged(wanted.tables)
+        six = own[6] or any(":" in address for place in places for address in place.port.addresses)
+        wanted.tables = self._unchanged(vfp.compile_tables(node, self._kept, (4, 6) if six else (4,)))
         return wanted
 
     def _unchanged(self, tables: dict[str, Table]) -> dict[str, Table]:
