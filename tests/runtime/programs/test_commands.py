@@ -118,6 +118,7 @@ def test_curl(box) -> None:
             "",
         )
         assert await curl("-sf", "http://127.0.0.1:8080/echo?code=404") == (22, "", "")
+        assert await curl("-s", "-w", "%{http_code}", "http://127.0.0.1:1/") == (7, "000", "")
         assert await curl("http://127.0.0.1:1/") == (
             7,
             "",

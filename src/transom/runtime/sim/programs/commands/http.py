@@ -129,10 +129,12 @@ class _Curl:
         self.process = process
         self.options = options
         self.url = url
+        self.started = process.context.clock.monotonic()
 
-    def fail(self, code: int, said: str) -> int:
+    def fail(self, code: int, said: str, answer: netclient.Fetched | None = None) -> int:
         if "s" not in self.options or "S" in self.options:
             self.process.complain(f"curl: ({code}) {said}")
+        self._write_out(answer)
         return code
 
     async def run(self) -> int:
@@ -162,7 +164,6 @@ class _Curl:
         if data is not None and not any(name.lower() == "content-type" for name, _ in headers):
             headers.append(("Content-Type", "application/x-www-form-urlencoded"))
         limit = float(options.value("m") or options.value("connect-timeout") or 0) or None
-        started = context.clock.monotonic()
         try:
             ca = process.files.read(options.value("cacert")) if options.value("cacert") else None
         except OSError:
@@ -183,7 +184,7 @@ class _Curl:
         except socket.gaierror:
             return self.fail(6, f"Could not resolve host: {address.host}")
         except TimeoutError:
-            waited = int((context.clock.monotonic() - started) * 1000)
+            waited = int((context.clock.monotonic() - self.started) * 1000)
             if "m" in options:
                 return self.fail(28, f"Operation timed out after {waited} milliseconds with 0 bytes received")
             return self.fail(28, f"Connection timed out after {waited} milliseconds")
@@ -195,7 +196,7 @@ class _Curl:
             return self.fail(52, "Empty reply from server")
         except OSError as error:
             return self.fail(7, f"Failed to connect to {address.host} port {address.port}: {why(error)}")
-        return self._show(answer, context.clock.monotonic() - started)
+        return self._show(answer)
 
     def _data(self) -> bytes | None:
         options, process = self.options, self.process
@@ -213,10 +214,10 @@ class _Curl:
             return process.files.read(options.value("T"))
         return b"&".join(pieces) if pieces else None
 
-    def _show(self, answer: netclient.Fetched, seconds: float) -> int:
+    def _show(self, answer: netclient.Fetched) -> int:
         options, process = self.options, self.process
         if "f" in options and answer.status >= 400:
-            return self.fail(22, f"The requested URL returned error: {answer.status} {answer.reason}".rstrip())
+            return self.fail(22, f"The requested URL returned error: {answer.status} {answer.reason}".rstrip(), answer)
         out = b""
         if "i" in options or "I" in options:
             out += f"{answer.version} {answer.status} {answer.reason}\r\n".encode()
@@ -237,19 +238,25 @@ class _Curl:
                 process.open_output(name).write(out)
             except OSError:
                 return self.fail(23, "Failed writing body")
-        shape = options.value("w")
-        if shape:
-            shown = shape.replace("\\n", "\n").replace("\\t", "\t").replace("\\r", "\r")
-            for mark, value in (
-                ("http_code", f"{answer.status:03d}"), ("response_code", f"{answer.status:03d}"), ("size_download",
-                str(len(answer.body))),
-                ("time_total", f"{seconds:.6f}"), ("content_type", answer.header("Content-Type")), ("url_effective",
-                answer.url),
-                ("time_connect", "0.000100"), ("remote_ip", ""),
-            ):  # fmt: skip
-                shown = shown.replace("%{" + mark + "}", value)
-            process.write(shown)
+        self._write_out(answer)
         return 0
+
+    def _write_out(self, answer: netclient.Fetched | None) -> None:
+        """Also after a failure."""
+        shape = self.options.value("w")
+        if not shape:
+            return
+        seconds = self.process.context.clock.monotonic() - self.started
+        shown = shape.replace("\\n", "\n").replace("\\t", "\t").replace("\\r", "\r")
+        code = f"{answer.status if answer is not None else 0:03d}"
+        for mark, value in (
+            ("http_code", code), ("response_code", code), ("size_download", str(len(answer.body) if answer is not None else 0)),
+            ("time_total", f"{seconds:.6f}"), ("content_type", answer.header("Content-Type") if answer is not None else ""),
+            ("url_effective", answer.url if answer is not None else self.url),
+            ("time_connect", "0.000100" if answer is not None else "0.000000"), ("remote_ip", ""),
+        ):  # fmt: skip
+            shown = shown.replace("%{" + mark + "}", value)
+        self.process.write(shown)
 
 
 COMMANDS: dict[str, Command] = {"curl": curl, "wget": wget}
