@@ -20,7 +20,7 @@ from transom.cluster.nodes import NodeSpec
 from transom.hosts.windows.hns import Adapter, Hns, HnsError
 from transom.kit.clock import Clock
 from transom.network import modes, winhost
-from transom.network.api import Dataplane
+from transom.network.api import Dataplane, OnStack
 from transom.network.cni import defaults, flannelconf, masquerade
 from transom.network.cni.flannelconf import FlannelError
 from transom.network.cni.flanneld import Flanneld
@@ -37,7 +37,7 @@ from transom.proxy.nftables.proxier import Options as NftablesOptions
 from transom.proxy.policy.agent import PolicyAgent
 from transom.proxy.policy.index import PolicyIndex
 from transom.proxy.tracker import Tracker
-from transom.proxy.userspace.proxier import UserspaceProxier
+from transom.proxy.userspace.proxier import INTERFACE, UserspaceProxier
 from transom.proxy.winkernel.options import Options as WinkernelOptions
 from transom.proxy.winkernel.proxier import WinkernelProxier
 from transom.windows import releases
@@ -254,8 +254,11 @@ class NodeNet:
         elif settings.proxy_mode == "userspace":
             if isinstance(self.proxier, UserspaceProxier):
                 return
+            if INTERFACE not in stack.links:
+                stack.add_link(Link(INTERFACE, "vnic", mac=stable_mac(self.spec.name, INTERFACE)))
             self.proxier = UserspaceProxier(
-                shared.endpoints, hostname, stack, shared.dataplane, shared.clock, rng=shared.rng, node_ip=self.address
+                shared.endpoints, hostname, stack, OnStack(shared.dataplane, self.spec.name), shared.clock, rng=shared.rng,
+                node_ip=self.address,
             )
         elif self._started:
             self.proxier = self._winkernel(hns, hostname)

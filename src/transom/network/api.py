@@ -68,15 +68,16 @@ class Dataplane(Protocol):
         OSError(EHOSTUNREACH) where no route is.
         """
 
-    def listen(self, address: str, port: int, accept: Accept) -> Callable[[], None]:
-        """Takes connections to the address; the answer ends that. OSError(EADDRINUSE) when somebody has it."""
+    def listen(self, address: str, port: int, accept: Accept, stack: str = "") -> Callable[[], None]:
+        """Takes connections to the address; the answer ends that. OSError(EADDRINUSE) when somebody has it. `stack` says
+        in which stack, for an address that several have."""
 
     async def ask(
         self, address: str, port: int, payload: bytes, source: str = "", timeout: float = 5.0  # noqa: ASYNC109
     ) -> bytes:
         """One datagram there, one back. Raises as `connect`."""
 
-    def answer(self, address: str, port: int, respond: Respond) -> Callable[[], None]:
+    def answer(self, address: str, port: int, respond: Respond, stack: str = "") -> Callable[[], None]:
         """Answers datagrams to the address; the answer ends that."""
 
     async def echo(self, address: str, source: str = "", patience: float = 1.0) -> bool:
@@ -90,3 +91,24 @@ class Dataplane(Protocol):
 
 
 Dial = Callable[[str, int], Awaitable[socket.socket]]
+
+
+class OnStack:
+    """A data plane as one stack sees it: who listens, listens there."""
+
+    def __init__(self, dataplane: Dataplane, stack: str) -> None:
+        self._dataplane = dataplane
+        self._stack = stack
+        self.connect = dataplane.connect
+        self.ask = dataplane.ask
+        self.echo = dataplane.echo
+        self.settled = dataplane.settled
+
+    def listen(self, address: str, port: int, accept: Accept, stack: str = "") -> Callable[[], None]:
+        return self._dataplane.listen(address, port, accept, stack or self._stack)
+
+    def answer(self, address: str, port: int, respond: Respond, stack: str = "") -> Callable[[], None]:
+        return self._dataplane.answer(address, port, respond, stack or self._stack)
+
+    def close(self) -> None:
+        """It is not this one's to close."""

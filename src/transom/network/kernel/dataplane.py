@@ -79,12 +79,12 @@ class KernelDataplane:
         client = await self._client(sockets.PING, address, source)
         return await sockets.echo(client, address, self._clock, patience)
 
-    def listen(self, address: str, port: int, accept: Accept) -> Callable[[], None]:
-        server = self._server(sockets.STREAM, address, port)
+    def listen(self, address: str, port: int, accept: Accept, stack: str = "") -> Callable[[], None]:
+        server = self._server(sockets.STREAM, address, port, stack)
         return self._closing(sockets.take_connections(asyncio.get_running_loop(), server, accept))
 
-    def answer(self, address: str, port: int, respond: Respond) -> Callable[[], None]:
-        server = self._server(sockets.DATAGRAM, address, port)
+    def answer(self, address: str, port: int, respond: Respond, stack: str = "") -> Callable[[], None]:
+        server = self._server(sockets.DATAGRAM, address, port, stack)
         return self._closing(sockets.take_datagrams(asyncio.get_running_loop(), server, respond))
 
     async def settled(self) -> None:
@@ -137,8 +137,8 @@ class KernelDataplane:
             raise OSError(errno.EHOSTUNREACH, os.strerror(errno.EHOSTUNREACH))
         return found
 
-    def _server(self, kind: sockets.Kind, address: str, port: int) -> socket.socket:
-        stack = self._fabric.owner(address)
+    def _server(self, kind: sockets.Kind, address: str, port: int, where: str) -> socket.socket:
+        stack = self._fabric.stacks.get(where) if where else self._fabric.owner(address)
         if stack is None:
             raise OSError(errno.EADDRNOTAVAIL, os.strerror(errno.EADDRNOTAVAIL))
         # A fraction of a millisecond: the thread does nothing else.

@@ -10,7 +10,7 @@ import errno
 import os
 import random
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Final, TypeVar
 
@@ -23,6 +23,7 @@ from transom.network.walking.trip import World
 from transom.network.walking.walk import EPHEMERAL, walk
 
 Server = TypeVar("Server")
+_Place = tuple[str, str, int]  # stack ("": whichever has the address), address, port
 # After so many seconds a stack sends its first packet again; then it gives up.
 _RETRIES: Final = (1.0, 2.0, 4.0, 8.0, 15.0)
 _NEIGHBOUR_SECONDS: Final = 3.0
@@ -34,8 +35,8 @@ class ModelDataplane:
         self.world = World(fabric, clock.monotonic, rng)
         self._clock = clock
         self._rng = rng
-        self._listeners: dict[tuple[str, int], Accept] = {}
-        self._responders: dict[tuple[str, int], Respond] = {}
+        self._listeners: dict[_Place, Accept] = {}
+        self._responders: dict[_Place, Respond] = {}
         self._connections = count()
         self.home = ""  # the stack of the API server; the first node if it is not set
 
@@ -44,15 +45,16 @@ class ModelDataplane:
 
     # ---- serving -------------------------------------------------------------------------------------------------
 
-    def listen(self, address: str, port: int, accept: Accept) -> Callable[[], None]:
-        return _claim(self._listeners, (address, port), accept)
+    def listen(self, address: str, port: int, accept: Accept, stack: str = "") -> Callable[[], None]:
+        return _claim(self._listeners, (stack, address, port), accept)
 
-    def answer(self, address: str, port: int, respond: Respond) -> Callable[[], None]:
-        return _claim(self._responders, (address, port), respond)
+    def answer(self, address: str, port: int, respond: Respond, stack: str = "") -> Callable[[], None]:
+        return _claim(self._responders, (stack, address, port), respond)
 
-    def listening(self, _stack: Stack, address: str, port: int, protocol: str) -> bool:
+    def listening(self, stack: Stack, address: str, port: int, protocol: str) -> bool:
         """Whether a connection or datagram would find somebody."""
-        return (address, port) in (self._responders if protocol == "udp" else self._listeners)
+        servers: Mapping[_Place, object] = self._responders if protocol == "udp" else self._listeners
+        return ("", address, port) in servers or (stack.name, address, port) in servers
 
     async def settled(self) -> None:
         """What the state says is in force at once."""
@@ -61,7 +63,7 @@ class ModelDataplane:
 
     async def connect(self, address: str, port: int, source: str = "") -> socket.socket:
         found = await self._first_packet(address, port, source)
-        accept = self._listeners.get(_socket(found)) if found.outcome == "delivered" else None
+        accept = _server(self._listeners, found)
         if accept is None or found.packet is None:
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
         near, far = socket.socketpair()
@@ -109,7 +111,7 @@ class ModelDataplane:
             if found.reason == "no-neighbour":
                 await self._clock.sleep(_NEIGHBOUR_SECONDS)
             raise OSError(errno.EHOSTUNREACH, os.strerror(errno.EHOSTUNREACH))
-        respond = self._responders.get(_socket(found)) if found.outcome == "delivered" else None
+        respond = _server(self._responders, found)
         if found.outcome == "refused":
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
         if respond is None or found.packet is None:
@@ -156,12 +158,14 @@ class ModelDataplane:
         return None
 
 
-def _socket(found: Walk) -> tuple[str, int]:
-    place: tuple[str, int] = found.facts.get("socket", ("", 0))
-    return place
+def _server(servers: Mapping[_Place, Server], found: Walk) -> Server | None:
+    if found.outcome != "delivered":
+        return None
+    address, port = found.facts.get("socket", ("", 0))
+    return servers.get((found.stack, address, port)) or servers.get(("", address, port))
 
 
-def _claim(servers: dict[tuple[str, int], Server], place: tuple[str, int], server: Server) -> Callable[[], None]:
+def _claim(servers: dict[_Place, Server], place: _Place, server: Server) -> Callable[[], None]:
     if place in servers:
         raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
     servers[place] = server
