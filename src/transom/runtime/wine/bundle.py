@@ -1,0 +1,221 @@
+r"""The OCI specification of a Windows container: a small Linux system that has nothing but Wine.
+
+    /             read-only: links and mount points, /etc with the one account there is
+    /usr          the machine's, read-only: Wine and the libraries it needs
+    /wine         the prefix: the registry, drive letters, jobs
+    /wine/drive_c the snapshot: template, layers of the image, the container's own layer; volumes below it
+
+Nothing here starts anything; everything that is written is below the container's own folder.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from transom.hosts.windows.accounts import User
+from transom.network.api import DnsConfig
+from transom.runtime.api import Mount
+from transom.runtime.native.platform import ContainerRequest, Spec
+from transom.runtime.wine import accounts, drives, jobs
+from transom.runtime.wine.helpers import Helpers
+from transom.runtime.wine.installation import Installation, unix_environment
+
+_DRIVE_C: Final = f"{jobs.PREFIX}/drive_c"
+_PIPES: Final = "/run/pipes"
+WINRUN: Final = r"C:\Windows\System32\CExecSvc.exe"
+_WINCTRL: Final = r"C:\Windows\System32\winctrl.exe"
+_TOLD_IN_TURN_MS: Final = 5000  # for each process of a container, before the next one is told of the shutdown
+_LINKS: Final = ("bin", "lib", "lib64", "sbin")
+_FOLDERS: Final = ("usr", "opt", "proc", "dev", "tmp", "run/pipes", "etc/fonts", "wine")
+_HOSTS: Final = "Windows/System32/drivers/etc/hosts"
+# Windows has no ports for administrators only, and everybody may ping.
+_USER_CAPABILITIES: Final = ("CAP_NET_BIND_SERVICE", "CAP_NET_RAW")
+_CAPABILITIES: Final = (*_USER_CAPABILITIES, "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_KILL")
+_MASKED: Final = (
+    "/proc/acpi", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/sched_debug", "/proc/scsi", "/proc/timer_list",
+    "/proc/timer_stats",
+)  # fmt: skip
+_READ_ONLY: Final = ("/proc/asound", "/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
+# Folders of Windows itself, in which users may not write. Elsewhere on C: they may add files and folders of their own.
+_PROTECTED: Final = frozenset({"windows", "program files", "program files (x86)", "users"})
+_MOST_FOLDERS: Final = 4096
+_NAME: Final = re.compile(r"[^A-Za-z0-9_.-]")
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Of one container, on this machine."""
+
+    root: Path
+    prefix: Path
+    pipes: Path
+
+
+def places(request: ContainerRequest) -> Places:
+    own = request.folder / "platform"
+    return Places(own / "root", own / "prefix", own / "pipes")
+
+
+def make_root(at: Path, user: User, helpers: Helpers, request: ContainerRequest) -> None:
+    for folder in _FOLDERS:
+        (at / folder).mkdir(parents=True, exist_ok=True)
+    for name in _LINKS:
+        (at / name).symlink_to(f"usr/{name}")
+    for name in ("init", "wdns.so"):
+        path = helpers.get(name)
+        if path is not None:
+            shutil.copyfile(path, at / name)
+            (at / name).chmod(0o755)
+    etc, number = at / "etc", accounts.unix_id(user)
+    (etc / "passwd").write_text(f"{_NAME.sub('_', user.name)}:x:{number}:{number}::{jobs.PREFIX}:/bin/sh\n")
+    (etc / "group").write_text(f"users:x:{number}:\n")
+    (etc / "nsswitch.conf").write_text("passwd: files\ngroup: files\nhosts: files dns\n")
+    (etc / "resolv.conf").write_text(resolver(request.sandbox.config.dns))
+    (etc / "hosts").symlink_to(f"{_DRIVE_C}/{_HOSTS}")
+
+
+def resolver(dns: DnsConfig) -> str:
+    """Windows has one suffix, the first, and knows no options."""
+    lines = [f"nameserver {server}\n" for server in dns.servers[:3]]
+    return "".join([*lines, *(f"search {suffix}\n" for suffix in dns.searches[:1]), "options timeout:2 attempts:2\n"])
+
+
+def make_prefix(at: Path, owner: int, request: ContainerRequest) -> None:
+    """Around what the template has written there."""
+    (at / "drive_c").mkdir()
+    jobs.make_folder(at, owner)
+    letters = {drives.split(mount.container_path)[0] for mount in request.config.mounts if not _pipe(mount)}
+    for letter in sorted(letters - {"c"}):
+        (at / "drives" / letter).mkdir(parents=True)
+        (at / "dosdevices" / f"{letter}:").symlink_to(f"../drives/{letter}")
+    for path in (at, at / "dosdevices", *at.glob("*.reg")):
+        os.chown(path, owner, owner)
+
+
+def let_users_write(snapshot: Path, layers: Iterable[Path]) -> None:
+    """As Windows' own permissions do: anywhere but in the system's folders users may add to what is there."""
+    os.chmod(snapshot, 0o1777)
+    count = 0
+    for layer in layers:
+        for place, folders, _ in os.walk(layer):
+            if place == str(layer):
+                folders[:] = [name for name in folders if name.lower() not in _PROTECTED]
+            else:
+                path = snapshot / os.path.relpath(place, layer)
+                if path.is_dir() and not path.is_symlink():
+                    os.chmod(path, 0o1777)
+                count += 1
+            if count > _MOST_FOLDERS:
+                return
+
+
+def announce_names(snapshot: Path, hostname: str, addresses: Iterable[str]) -> None:
+    """What the helper wdns.so would know."""
+    path = snapshot / _HOSTS
+    lines = ["127.0.0.1 localhost", "::1 localhost", *(f"{address} {hostname}" for address in addresses)]
+    with open(path, "a", newline="\r\n") as file:
+        file.write("".join(f"{line}\n" for line in lines))
+
+
+def _pipe(mount: Mount) -> str:
+    """The name of a named pipe, empty for other mounts."""
+    match = drives.PIPE.fullmatch(mount.container_path.replace("/", "\\"))
+    return match[1] if match else ""
+
+
+def destination(snapshot: Path, path: str) -> str:
+    letter, names = drives.split(path)
+    if letter == "c":
+        return str(PurePosixPath(_DRIVE_C) / drives.spelt(snapshot, names))
+    return str(PurePosixPath(jobs.PREFIX, "drives", letter, *names))
+
+
+def process(
+    installation: Installation, user: User, args: Sequence[str], address: str, helpers: Helpers, *, limits: list[Spec],
+    extra: Iterable[tuple[str, str]] = (),
+) -> Spec:  # fmt: skip
+    number = accounts.unix_id(user)
+    env = {**dict(extra), **installation.environment(jobs.PREFIX)}
+    env |= {"HOME": jobs.PREFIX, "USER": user.name, "TERM": "xterm", "TRANSOM_ADDRESS": address}
+    if helpers.get("wdns.so") is not None:
+        env["LD_PRELOAD"] = "/wdns.so"
+    names = list(_CAPABILITIES if number == 0 else _USER_CAPABILITIES)
+    return {
+        "user": {"uid": number, "gid": number},
+        "cwd": _DRIVE_C,
+        "args": list(args),
+        "env": unix_environment(env),
+        "noNewPrivileges": True,
+        "rlimits": limits,
+        "capabilities": dict.fromkeys(("bounding", "effective", "permitted", "inheritable", "ambient"), names),
+    }
+
+
+def first_args(installation: Installation, helpers: Helpers, request: ContainerRequest, command: Sequence[str]) -> list[str]:
+    """The init in front of a command, if there is one."""
+    if helpers.get("init") is None:
+        return list(command)
+    args = ["/init"]
+    if helpers.get("winctrl.exe") is not None and helpers.get("winrun.exe") is not None:
+        args += ["-s", f"{jobs.inside(jobs.MAIN)}.status", "-c", _WINCTRL, "-g", str(_TOLD_IN_TURN_MS)]
+    if helpers.get("pipeserve.exe") is not None:
+        for number, name in enumerate(pipes(request)):
+            args += ["-p", rf"\\.\pipe\{name}", f"{_PIPES}/{number}"]
+    return [*args, "--", *command]
+
+
+def pipes(request: ContainerRequest) -> list[str]:
+    return [name for mount in request.config.mounts if (name := _pipe(mount))]
+
+
+def specification(installation: Installation, request: ContainerRequest, at: Places, process: Spec) -> Spec:
+    sandbox = request.sandbox
+    mounts: list[Spec] = [
+        _mount("/proc", "proc", ()),
+        _mount("/dev", "tmpfs", ("nosuid", "strictatime", "mode=755", "size=65536k")),
+        _mount("/dev/pts", "devpts", ("nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620")),
+        _mount("/dev/shm", "tmpfs", ("nosuid", "nodev", "mode=1777", "size=65536k")),
+        _mount("/tmp", "tmpfs", ("nosuid", "nodev", "mode=1777")),
+        *(_bind(folder, folder, "ro") for folder in installation.folders),
+        *([_bind("/etc/fonts", "/etc/fonts", "ro")] if os.path.isdir("/etc/fonts") else []),
+        _bind(str(at.prefix), jobs.PREFIX, "rw"),
+        _bind(str(request.snapshot), _DRIVE_C, "rw"),
+    ]
+    number = 0
+    # What is inside of another mount comes after it.
+    for mount in sorted(request.config.mounts, key=lambda mount: len(drives.split(mount.container_path)[1])):
+        if _pipe(mount):
+            continue
+        mounts.append(request.host.bind(mount, destination(request.snapshot, mount.container_path)))
+    for mount in request.config.mounts:
+        if _pipe(mount):
+            mounts.append(request.host.bind(mount, f"{_PIPES}/{number}"))
+            number += 1
+    network = {"type": "network", "path": f"/proc/{sandbox.pid}/ns/net"} if sandbox.plan.network else None
+    return {
+        "root": {"path": str(at.root), "readonly": True},
+        "hostname": sandbox.plan.hostname,
+        "process": process,
+        "mounts": mounts,
+        "linux": {
+            "namespaces": [*({"type": kind} for kind in ("pid", "mount", "uts", "ipc")), *([network] if network else [])],
+            "resources": {},
+            "maskedPaths": list(_MASKED),
+            "readonlyPaths": list(_READ_ONLY),
+        },
+    }
+
+
+def _mount(destination: str, kind: str, options: Sequence[str]) -> Spec:
+    return {"destination": destination, "type": kind, "source": kind, "options": list(options)}
+
+
+def _bind(source: str, destination: str, mode: str) -> Spec:
+    options = ["rbind", "rprivate", mode, "nosuid", "nodev"]
+    return {"destination": destination, "type": "bind", "source": source, "options": options}

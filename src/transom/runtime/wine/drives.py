@@ -1,0 +1,62 @@
+r"""Paths of Windows as files of this machine: `C:\App\x.exe` below the folder that is a container's C: drive.
+
+Names are the same in capitals and small letters; those that are there keep their spelling, which is looked up here.
+"""
+
+from __future__ import annotations
+
+import ntpath
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+_DRIVE: Final = re.compile(r"([A-Za-z]):(.*)", re.DOTALL)
+PIPE: Final = re.compile(r"\\\\\.\\pipe\\(.+)", re.IGNORECASE)
+
+
+def split(path: str) -> tuple[str, list[str]]:
+    r"""The drive's letter, small, and the names: `\\?\` is taken off, `/` means `\`, and no drive means C:."""
+    path = path.replace("/", "\\").removeprefix("\\\\?\\")
+    match = _DRIVE.fullmatch(path)
+    letter, rest = (match[1].lower(), match[2]) if match else ("c", path)
+    return letter, [name for name in ntpath.normpath("\\" + rest).split("\\") if name not in ("", ".", "..")]
+
+
+def spelt(root: Path, names: Iterable[str]) -> PurePosixPath:
+    """Names below a folder as they are spelt there, as far as they are there; links are not followed out."""
+    found = PurePosixPath()
+    here: Path | None = root
+    for name in names:
+        name = _spelling(here, name) if here is not None else name
+        found /= name
+        here = here / name if here is not None and (here / name).is_dir() else None
+    return found
+
+
+def _spelling(folder: Path, name: str) -> str:
+    if os.path.lexists(folder / name):
+        return name
+    folded = name.lower()
+    try:
+        return next((other for other in os.listdir(folder) if other.lower() == folded), name)
+    except OSError:
+        return name
+
+
+def find_program(root: Path, name: str, folders: Iterable[str], cwd: str) -> bool | None:
+    """Whether CreateProcess finds a program on the C: drive; None where only Windows itself can tell."""
+    candidates = [name, f"{name}.exe"] if "." not in ntpath.basename(name) else [name]
+    if ntpath.dirname(name) or _DRIVE.match(name):
+        places = [cwd]
+    else:
+        places = [cwd, *folders]
+    for place in places:
+        for candidate in candidates:
+            letter, names = split(ntpath.join(place, candidate))
+            if letter != "c":
+                return None
+            if os.path.lexists(root / spelt(root, names)):
+                return True
+    return False

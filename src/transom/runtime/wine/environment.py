@@ -1,0 +1,70 @@
+"""The variables that a process in a Windows container has. Pure."""
+
+from __future__ import annotations
+
+import ntpath
+from collections.abc import Iterable
+from typing import Final
+
+from transom.hosts.windows.accounts import User
+
+_SYSTEM: Final = {
+    "ALLUSERSPROFILE": r"C:\ProgramData",
+    "CommonProgramFiles": r"C:\Program Files\Common Files",
+    "CommonProgramFiles(x86)": r"C:\Program Files (x86)\Common Files",
+    "CommonProgramW6432": r"C:\Program Files\Common Files",
+    "ComSpec": r"C:\Windows\system32\cmd.exe",
+    "NUMBER_OF_PROCESSORS": "1",
+    "OS": "Windows_NT",
+    "Path": r"C:\Windows\system32;C:\Windows;C:\Windows\System32\Wbem;C:\Windows\System32\WindowsPowerShell\v1.0\;"
+    r"{profile}\AppData\Local\Microsoft\WindowsApps",
+    "PATHEXT": ".COM;.EXE;.BAT;.CMD;.VBS;.VBE;.JS;.JSE;.WSF;.WSH;.MSC",
+    "PROCESSOR_ARCHITECTURE": "AMD64",
+    "ProgramData": r"C:\ProgramData",
+    "ProgramFiles": r"C:\Program Files",
+    "ProgramFiles(x86)": r"C:\Program Files (x86)",
+    "ProgramW6432": r"C:\Program Files",
+    "PUBLIC": r"C:\Users\Public",
+    "SystemDrive": "C:",
+    "SystemRoot": r"C:\Windows",
+    "windir": r"C:\Windows",
+}
+_PER_USER: Final = {
+    "APPDATA": r"{profile}\AppData\Roaming",
+    "LOCALAPPDATA": r"{profile}\AppData\Local",
+    "TEMP": r"{profile}\AppData\Local\Temp",
+    "TMP": r"{profile}\AppData\Local\Temp",
+    "USERPROFILE": "{profile}",
+}
+_LONGEST_COMPUTER_NAME: Final = 15
+
+
+def computer_name(hostname: str) -> str:
+    return hostname.upper()[:_LONGEST_COMPUTER_NAME]
+
+
+def of_process(user: User, hostname: str, cpus: int, *given: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Names are the same in any case: the first spelling stays, the last value counts."""
+    env = {name: value.replace("{profile}", user.profile) for name, value in (_SYSTEM | _PER_USER).items()}
+    env |= {
+        "COMPUTERNAME": computer_name(hostname),
+        "NUMBER_OF_PROCESSORS": str(cpus),
+        "USERDOMAIN": user.domain,
+        "USERNAME": user.name,
+    }
+    names = {name.lower(): name for name in env}
+    for variables in given:
+        for name, value in variables:
+            env[names.setdefault(name.lower(), name)] = value
+    return env
+
+
+def of_image(lines: Iterable[str]) -> list[tuple[str, str]]:
+    """An image's `Env`."""
+    return [(name, value) for name, _, value in (line.partition("=") for line in lines) if name]
+
+
+def search_path(env: dict[str, str]) -> list[str]:
+    """The folders in which a program without one is looked for, as CreateProcess does it."""
+    path = next((value for name, value in env.items() if name.lower() == "path"), "")
+    return [r"C:\Windows\System32", r"C:\Windows", *(ntpath.normpath(part) for part in path.split(";") if part)]

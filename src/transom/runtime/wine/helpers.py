@@ -1,0 +1,162 @@
+"""The native helpers: small programs in C that Wine containers need, shipped as built from the sources beside them.
+
+Windows programs are built by MinGW without a C library, Linux ones by the C compiler; `SOURCES` says how, and the same
+compiler makes the same bytes (`native/built/SUMS` names the compilers and what they made of which sources). A helper that
+is not there can be built into a folder of the caller's; without it containers run all the same, with less.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+FOLDER: Final = Path(__file__).parent / "native"
+BUILT: Final = FOLDER / "built"
+
+_WINDOWS: Final = "x86_64-w64-mingw32-gcc"
+_LINUX: Final = "gcc"
+_COMMON: Final = ("-Os", "-s", "-std=c11", "-Wall", "-Wextra", "-Werror", "-fno-asynchronous-unwind-tables")
+_WINDOWS_FLAGS: Final = (*_COMMON, "-ffreestanding", "-nostdlib", "-Wl,--no-insert-timestamp", "-Wl,-e,start")
+_LINUX_FLAGS: Final = (*_COMMON, "-Wl,--build-id=none")
+_SECONDS: Final = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Helper:
+    name: str
+    sources: tuple[str, ...]
+    compiler: str
+    flags: tuple[str, ...]
+    libraries: tuple[str, ...]
+    without: str  # what is missing without it
+
+
+HELPERS: Final[Mapping[str, Helper]] = {
+    helper.name: helper
+    for helper in (
+        Helper(
+            "winrun.exe", ("winrun.c",), _WINDOWS, _WINDOWS_FLAGS, ("-lkernel32", "-lntdll"),
+            "exit codes are known modulo 256 only, programs have Unix pipes as standard handles (Node.js needs Win32 ones), "
+            "arguments are quoted by Wine, and only the variables that the container itself sets are as on Windows",
+        ),
+        Helper(
+            "winctrl.exe", ("winctrl.c",), _WINDOWS, _WINDOWS_FLAGS, ("-lkernel32", "-lntdll"),
+            "containers are ended at once instead of being told by CTRL_SHUTDOWN_EVENT",
+        ),
+        Helper(
+            "pipeserve.exe", ("pipeserve.c",), _WINDOWS, _WINDOWS_FLAGS, ("-lkernel32", "-lntdll"),
+            "named pipes of the node cannot be mounted",
+        ),
+        Helper(
+            "bcryptprimitives.dll", ("bcryptprimitives.c",), _WINDOWS, (*_WINDOWS_FLAGS, "-shared"),
+            ("-ladvapi32", "-lkernel32"), "programs made by Go 1.20 or later do not start",
+        ),
+        Helper(
+            "init", ("init.c", "pipes.c", "pipes.h"), _LINUX, _LINUX_FLAGS, (),
+            "containers are ended at once instead of being told by CTRL_SHUTDOWN_EVENT, and their registry is not saved",
+        ),
+        Helper(
+            "wdns.so", ("wdns.c",), _LINUX, (*_LINUX_FLAGS, "-fPIC", "-shared"), (),
+            "names with a dot in them are also tried with the pod's suffix, as Linux does it",
+        ),
+    )
+}  # fmt: skip
+
+
+def source_hash(helper: Helper, folder: Path = FOLDER) -> str:
+    """Of everything that decides what is built, but the compiler's version."""
+    digest = hashlib.sha256(" ".join((helper.compiler, *helper.flags, *helper.libraries)).encode())
+    for source in helper.sources:
+        digest.update((folder / source).read_bytes())
+    return digest.hexdigest()
+
+
+def build(helper: Helper, target: Path, compiler: Sequence[str] = ()) -> None:
+    """Raises OSError or SubprocessError. Another compiler may stand in: `python -m ziglang cc -target x86_64-windows-gnu`."""
+    files = [str(FOLDER / source) for source in helper.sources if source.endswith(".c")]
+    command = [*(compiler or (helper.compiler,)), *helper.flags, "-o", target.name, *files, *helper.libraries]
+    # The target has its final name, which ends up in libraries, and no folder with it.
+    subprocess.run(command, cwd=target.parent, check=True, capture_output=True, timeout=_SECONDS)
+
+
+def compiler_version(helper: Helper) -> str:
+    """Empty when it is not here."""
+    if shutil.which(helper.compiler) is None:
+        return ""
+    answer = subprocess.run([helper.compiler, "--version"], capture_output=True, text=True, timeout=_SECONDS, check=False)
+    return answer.stdout.partition("\n")[0].strip()
+
+
+class Helpers:
+    """Those that there are, by name: shipped ones, else built ones in `cache`."""
+
+    def __init__(self, cache: Path, shipped: Path = BUILT) -> None:
+        self._found: dict[str, Path] = {}
+        for helper in HELPERS.values():
+            path = _shipped(helper, shipped) or _built(helper, cache)
+            if path is not None:
+                self._found[helper.name] = path
+
+    def get(self, name: str) -> Path | None:
+        return self._found.get(name)
+
+    def missing(self) -> list[str]:
+        return [f"without {name}, {helper.without}" for name, helper in HELPERS.items() if name not in self._found]
+
+    def hash(self) -> str:
+        """Changes when what goes into a prefix does."""
+        digest = hashlib.sha256()
+        for name in sorted(self._found):
+            digest.update(name.encode() + b"\0" + self._found[name].read_bytes())
+        return digest.hexdigest()[:12]
+
+
+def _shipped(helper: Helper, folder: Path) -> Path | None:
+    path = folder / helper.name
+    return path if path.is_file() else None
+
+
+def _built(helper: Helper, cache: Path) -> Path | None:
+    folder = cache / "helpers" / source_hash(helper)[:16]
+    path = folder / helper.name
+    if path.is_file():
+        return path
+    if shutil.which(helper.compiler) is None:
+        return None
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        build(helper, path)
+    except (OSError, subprocess.SubprocessError):
+        path.unlink(missing_ok=True)
+        return None
+    return path
+
+
+def sums(folder: Path = BUILT) -> dict[str, tuple[str, str, str]]:
+    """By helper: the hash of its sources, of what was made of them, and the compiler's version."""
+    found = {}
+    for line in (folder / "SUMS").read_text().splitlines():
+        name, source, made, version = line.split(maxsplit=3)
+        found[name] = (source, made, version)
+    return found
+
+
+def rebuild(folder: Path = BUILT) -> None:
+    """For whoever has changed a source: `python -m transom.runtime.wine.helpers`."""
+    folder.mkdir(exist_ok=True)
+    lines = []
+    for helper in HELPERS.values():
+        path = folder / helper.name
+        build(helper, path)
+        made = hashlib.sha256(path.read_bytes()).hexdigest()
+        lines.append(f"{helper.name} {source_hash(helper)} {made} {compiler_version(helper)}\n")
+    (folder / "SUMS").write_text("".join(lines))
+
+
+if __name__ == "__main__":
+    rebuild()

@@ -1,0 +1,65 @@
+"""Which Wine this machine has: its loader, its server and the folder with its libraries."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+# The loader and the library folder beside it, by how Linux systems install Wine. The loader's own path, for `wine` in
+# /usr/bin is often a script that looks for it.
+_PLACES: Final = (
+    ("/usr/lib/wine/wine64", "/usr/lib/wine/wineserver64", "/usr/lib/x86_64-linux-gnu/wine"),
+    ("/usr/bin/wine64", "/usr/bin/wineserver", "/usr/lib/x86_64-linux-gnu/wine"),
+    ("/usr/bin/wine64", "/usr/bin/wineserver", "/usr/lib64/wine"),
+    ("/usr/bin/wine64", "/usr/bin/wineserver", "/usr/lib/wine"),
+    ("/opt/wine-stable/bin/wine64", "/opt/wine-stable/bin/wineserver", "/opt/wine-stable/lib64/wine"),
+)
+_SECONDS: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    loader: Path
+    server: Path
+    libraries: Path  # has x86_64-windows and x86_64-unix
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """What a container needs to see of this machine, read-only."""
+        return ("/usr", *(() if str(self.loader).startswith("/usr/") else ("/opt",)))
+
+    def environment(self, prefix: str) -> dict[str, str]:
+        """Of a Unix process that is to run a Windows program in a prefix."""
+        return {
+            "WINEPREFIX": prefix,
+            "WINELOADER": str(self.loader),
+            "WINESERVER": str(self.server),
+            "WINEDEBUG": "-all",
+            "WINEDLLOVERRIDES": "winemenubuilder.exe=d;mscoree=;mshtml=",  # no offers to download anything
+            "PATH": f"{self.loader.parent}:/usr/bin:/bin",
+            "LANG": "C.UTF-8",
+        }
+
+    def version(self) -> str:
+        """`wine-8.0 (Debian 8.0~repack-4)`. Raises OSError or SubprocessError."""
+        answer = subprocess.run(
+            [str(self.loader), "--version"], env=self.environment("/nonexistent"), capture_output=True, text=True,
+            timeout=_SECONDS, check=True,
+        )  # fmt: skip
+        return answer.stdout.strip()
+
+
+def find(places: tuple[tuple[str, str, str], ...] = _PLACES) -> Installation | None:
+    for loader, server, libraries in places:
+        installation = Installation(Path(loader), Path(server), Path(libraries))
+        if installation.loader.exists() and installation.server.exists() and (installation.libraries / "x86_64-unix").is_dir():
+            return installation
+    return None
+
+
+def unix_environment(variables: Mapping[str, str]) -> list[str]:
+    """As a process of an OCI specification has it."""
+    return [f"{name}={value}" for name, value in variables.items()]

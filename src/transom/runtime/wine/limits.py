@@ -1,0 +1,48 @@
+"""What Windows' limits mean for a Linux kernel, and its counters for those who know Windows. Pure.
+
+Windows kills nobody for want of memory. What is beyond a limit goes to the page file, and at the commit limit allocations
+fail. Here the kernel is asked to reclaim from a container beyond its limit first, and every process gets a bound on the
+memory that it can commit, so that its allocations fail: per process, where a job object counts all of them together.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from transom.runtime.api import WindowsResources
+from transom.runtime.native.platform import Limits, Spec, Usage
+
+_PERIOD: Final = 100_000
+_LEAST_QUOTA: Final = 1000
+_FULL: Final = 10_000  # all processors
+_USUAL_WEIGHT: Final = 5000
+_USUAL_SHARES: Final = 1024
+# What Wine itself has in a process that is small on Windows: heaps, stacks, the loader's tables.
+OWN_MEMORY: Final = 48 << 20
+
+
+def of(resources: WindowsResources, cpus: int) -> Limits:
+    """A weight is heeded and a maximum beside it is not, as Windows does it."""
+    count = resources.cpu_count or cpus
+    share = resources.cpu_maximum / _FULL if resources.cpu_maximum and not resources.cpu_shares else 1.0
+    quota = max(_LEAST_QUOTA, round(_PERIOD * count * share)) if share < 1.0 or count < cpus else 0
+    return Limits(
+        cpu_shares=resources.cpu_shares * _USUAL_SHARES // _USUAL_WEIGHT,
+        cpu_quota=quota,
+        cpu_period=_PERIOD if quota else 0,
+        memory_soft=resources.memory_limit,
+    )
+
+
+def of_process(resources: WindowsResources) -> list[Spec]:
+    """`rlimits` of a process of a specification."""
+    most = resources.memory_limit + OWN_MEMORY
+    return [{"type": "RLIMIT_DATA", "soft": most, "hard": most}] if resources.memory_limit else []
+
+
+def shown(resources: WindowsResources, counted: Usage) -> Usage:
+    """What is beyond the limit counts as paged."""
+    limit = resources.memory_limit
+    if not limit or counted.working_set <= limit:
+        return counted
+    return counted._replace(working_set=limit, paged=counted.working_set - limit)

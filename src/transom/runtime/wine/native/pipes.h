@@ -1,0 +1,4 @@
+/* Named pipes of the machine, which are Unix sockets, for the Windows programs of a container. */
+
+/* Starts a process that serves the pipe for good: `loader` is Wine's, which runs pipeserve beside the program itself. */
+void serve_pipe(char *loader, char *pipe, char *socket_path);

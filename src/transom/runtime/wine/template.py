@@ -1,0 +1,219 @@
+r"""The template: what Wine makes of an empty folder, turned into a lean Windows Server that all containers start from.
+
+It is made once for a machine (some ten seconds) in a folder of the caller's, under a name that changes with Wine's version,
+this recipe and the helpers; what is there already is used as it is. Two parts:
+
+- `drive_c`, the lowest layer of every C: drive. Wine's own files are links into the installation of this machine, and
+  folders are spelt as Windows spells them, for that is how the layers of images spell them.
+- the registry's files, which a container gets as copies, with the identity of its build at the end.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import filecmp
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from transom.runtime.wine import registry
+from transom.runtime.wine.helpers import Helpers
+from transom.runtime.wine.installation import Installation
+from transom.windows.builds import Build
+
+RECIPE: Final = 1  # to be raised with every change of what is made here
+
+USER_ID: Final = 1000  # of those who are not administrators; those are 0
+REGISTRY_FILES: Final = ("system.reg", "user.reg", "userdef.reg")
+_SECONDS: Final = 180
+_SYSTEM32: Final = ("Windows", "System32")
+# As Windows calls them, where Wine differs.
+_SPELLINGS: Final = (
+    ("users", "Users"), ("windows", "Windows"), ("Windows/system32", "Windows/System32"),
+    ("Windows/syswow64", "Windows/SysWOW64"), ("Windows/temp", "Windows/Temp"),
+    ("Windows/logs", "Windows/Logs"), ("Windows/tasks", "Windows/Tasks"),
+    ("Windows/inf", "Windows/INF"), ("Windows/winsxs", "Windows/WinSxS"), ("Windows/help", "Windows/Help"),
+)  # fmt: skip
+_PROFILE: Final = (
+    "AppData/Local/Temp", "AppData/Local/Microsoft", "AppData/LocalLow", "AppData/Roaming/Microsoft", "Desktop", "Documents",
+    "Downloads", "Favorites", "Links", "Music", "Pictures", "Saved Games", "Videos",
+)  # fmt: skip
+_PROFILES: Final = {"ContainerAdministrator": 0, "ContainerUser": USER_ID}
+_IN_SYSTEM32: Final = {
+    "winrun.exe": "CExecSvc.exe",  # what Windows calls the service that starts processes in a container
+    "winctrl.exe": "winctrl.exe", "pipeserve.exe": "pipeserve.exe", "bcryptprimitives.dll": "bcryptprimitives.dll",
+}  # fmt: skip
+
+_HOSTS: Final = """\
+# Addresses and the names that belong to them, each pair on a line of its own.
+# localhost and the name of this computer are known without one.
+"""
+_SERVICES: Final = r"System\CurrentControlSet\Services"
+_DISABLED: Final = ("PlugPlay", "winebus", "winehid", "wineusb")  # nothing is plugged in
+_ON_DEMAND: Final = ("Eventlog",)
+# Devices that would load their drivers, whatever their services say; programs that start with the system.
+_NEEDLESS: Final = (
+    r"System\CurrentControlSet\Enum\ROOT\WINE", r"System\CurrentControlSet\Enum\WINEBUS", r"System\CurrentControlSet\Enum\HID",
+    r"Software\Microsoft\Windows\CurrentVersion\RunServices", r"Software\Microsoft\Windows NT\CurrentVersion\AeDebug",
+)  # fmt: skip
+_DEMAND_START, _NO_START = 3, 4
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    folder: Path
+
+    @property
+    def drive(self) -> Path:
+        return self.folder / "drive_c"
+
+    def write_registry(self, prefix: Path, build: Build) -> None:
+        """Into a container's prefix, which is empty."""
+        for name in REGISTRY_FILES:
+            shutil.copyfile(self.folder / name, prefix / name)
+        with open(prefix / "system.reg", "a", encoding="ascii") as file:
+            file.write(identity(build))
+        shutil.copyfile(self.folder / ".update-timestamp", prefix / ".update-timestamp")
+        (prefix / "dosdevices").mkdir()
+        (prefix / "dosdevices" / "c:").symlink_to("../drive_c")
+
+
+def identity(build: Build) -> str:
+    """What the registry says of a build. CurrentVersion is 6.3 on Windows; Wine would take it for the version itself."""
+    text, number = registry.text, registry.number
+    current = {
+        "CSDVersion": text(""), "CurrentBuild": text(str(build.number)), "CurrentBuildNumber": text(str(build.number)),
+        "CurrentVersion": text("10.0"), "CurrentMajorVersionNumber": number(10), "CurrentMinorVersionNumber": number(0),
+        "ProductName": text(build.product), "ReleaseId": text(build.release), "DisplayVersion": text(build.release),
+        "UBR": number(build.ubr), "EditionID": text("ServerDatacenter"), "InstallationType": text("Server Core"),
+        "BuildLab": text(f"{build.number}.wine"), "BuildLabEx": text(f"{build.number}.{build.ubr}.amd64fre.wine"),
+    }  # fmt: skip
+    return registry.sections(
+        {
+            r"Software\Microsoft\Windows NT\CurrentVersion": current,
+            r"Software\Wow6432Node\Microsoft\Windows NT\CurrentVersion": current,
+            r"System\CurrentControlSet\Control\ProductOptions": {"ProductType": text("ServerNT")},
+            r"System\CurrentControlSet\Control\Windows": {"CSDVersion": number(0)},
+        }
+    )
+
+
+def version(installation: Installation, helpers: Helpers) -> str:
+    words = "".join(c if c.isalnum() or c in ".~+" else "-" for c in installation.version()).strip("-")
+    return f"{words}-r{RECIPE}-{helpers.hash()}"
+
+
+def prepare(cache: Path, installation: Installation, helpers: Helpers) -> Template:
+    """The template, made if it is not there. Blocks; raises OSError or SubprocessError."""
+    folder = cache / f"template-{version(installation, helpers)}"
+    if folder.is_dir():
+        return Template(folder)
+    cache.mkdir(parents=True, exist_ok=True)
+    with _only_one(cache / "template.lock"):
+        if not folder.is_dir():
+            work = Path(tempfile.mkdtemp(prefix="making-", dir=cache))
+            try:
+                _make(work, installation, helpers)
+                (work / "template").rename(folder)
+            finally:
+                shutil.rmtree(work, ignore_errors=True)
+    return Template(folder)
+
+
+@contextmanager
+def _only_one(lock: Path) -> Iterator[None]:
+    with open(lock, "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _make(work: Path, installation: Installation, helpers: Helpers) -> None:
+    prefix, template = work / "prefix", work / "template"
+    # A home that is not there: Wine makes plain folders instead of links to it.
+    quiet = subprocess.DEVNULL
+    environment = {**installation.environment(str(prefix)), "HOME": str(work / "home")}
+    for command in ([str(installation.loader), "wineboot.exe", "--init"], [str(installation.server), "--wait"]):
+        subprocess.run(command, env=environment, timeout=_SECONDS, check=True, stdin=quiet, stdout=quiet, stderr=quiet)
+    template.mkdir(mode=0o755)
+    _slim(prefix / "drive_c", template / "drive_c", installation.libraries)
+    _spell(template / "drive_c")
+    _fill(template / "drive_c", helpers)
+    owner = next(entry.name for entry in (prefix / "drive_c" / "users").iterdir() if entry.name != "Public")
+    for name in REGISTRY_FILES:
+        content = (prefix / name).read_text(encoding="latin-1")
+        content = content.replace(rf"\\users\\{owner}", r"\\Users\\ContainerAdministrator")
+        (template / name).write_text(_lean(name, content), encoding="latin-1")
+    (template / ".update-timestamp").write_text("disable\n")
+
+
+def _slim(source: Path, target: Path, libraries: Path) -> None:
+    """A copy in which links stand for the files of the installation."""
+    installed = {
+        (file.name, file.stat().st_size): file
+        for folder in ("x86_64-windows", "i386-windows")
+        if (libraries / folder).is_dir()
+        for file in (libraries / folder).iterdir()
+    }
+    for place, folders, files in os.walk(source):
+        here = target / os.path.relpath(place, source)
+        here.mkdir(parents=True, exist_ok=True)
+        for name in [name for name in folders if os.path.islink(os.path.join(place, name))]:
+            folders.remove(name)
+        for name in files:
+            path = Path(place, name)
+            if path.is_symlink():
+                continue
+            same = installed.get((name, path.stat().st_size))
+            if same is not None and filecmp.cmp(path, same, shallow=False):
+                (here / name).symlink_to(same)
+            else:
+                shutil.copy2(path, here / name)
+
+
+def _spell(drive: Path) -> None:
+    for old, new in _SPELLINGS:
+        if (drive / old).is_dir():
+            (drive / old).rename(drive / new)
+
+
+def _fill(drive: Path, helpers: Helpers) -> None:
+    users = drive / "Users"
+    for entry in users.iterdir():
+        if entry.name != "Public":
+            shutil.rmtree(entry)
+    for name, owner in _PROFILES.items():
+        make_profile(users / name, owner)
+    system = drive.joinpath(*_SYSTEM32)
+    for helper, name in _IN_SYSTEM32.items():
+        path = helpers.get(helper)
+        if path is not None:
+            shutil.copyfile(path, system / name)
+            (system / name).chmod(0o755)
+    (system / "drivers" / "etc" / "hosts").write_text(_HOSTS, newline="\r\n")
+    (drive / "Windows" / "Temp").chmod(0o1777)
+    (drive / "ProgramData").chmod(0o1777)
+
+
+def make_profile(folder: Path, owner: int) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in _PROFILE:
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    if owner:
+        for place, _, _ in os.walk(folder):
+            os.chown(place, owner, owner)
+
+
+def _lean(name: str, content: str) -> str:
+    if name != "system.reg":
+        temp = registry.expanded(r"%USERPROFILE%\AppData\Local\Temp")
+        return content + (registry.section("Environment", {"TEMP": temp, "TMP": temp}) if name == "user.reg" else "")
+    starts = dict.fromkeys(_DISABLED, _NO_START) | dict.fromkeys(_ON_DEMAND, _DEMAND_START)
+    return registry.without(content, _NEEDLESS) + registry.sections(
+        {rf"{_SERVICES}\{service}": {"Start": registry.number(start)} for service, start in starts.items()}
+    )
