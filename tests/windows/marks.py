@@ -1,4 +1,5 @@
-"""Finds the tests that show what the documents say, by their `windows` marks, without running or importing them.
+"""Finds the tests that show what the documents say, by their `windows` marks and by the tables that they read, without running
+or importing them.
 
 `python -m tests.windows.marks` writes them to where transom reads them (`make docs` does).
 """
@@ -9,6 +10,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import yaml
+
 from transom.windows.checklist import statements
 from transom.windows.records import Record
 from transom.windows.registry import RECORDS
@@ -17,6 +20,8 @@ ROOT = Path(__file__).parent.parent.parent
 SHOWN = ROOT / "src/transom/windows/shown.txt"
 AWAITED = Path(__file__).with_name("awaited.txt")  # records whose tests are still to come
 LINKS = Path(__file__).with_name("links.txt")  # tests that show a statement and cannot carry its mark
+TABLES = Path(__file__).with_name("predictions")
+TRIES = "tests/windows/test_predictions_of_pods.py"
 _HEAD = "# Made from the tests' marks by `make docs`: id of a statement or record, and a test that shows it.\n"
 
 
@@ -30,7 +35,7 @@ def marks() -> dict[str, list[str]]:
         for test, ids in _marked(ast.parse(source)):
             for id in ids:
                 found.setdefault(id, []).append(f"{path.relative_to(ROOT).as_posix()}::{test}")
-    for id, test in links():
+    for id, test in (*links(), *tried()):
         found.setdefault(id, []).append(test)
     return {id: sorted(set(tests)) for id, tests in sorted(found.items())}
 
@@ -42,6 +47,12 @@ def links() -> list[tuple[str, str]]:
             id, test = line.split(" ", 1)
             found.append((id, test))
     return found
+
+
+def tried() -> list[tuple[str, str]]:
+    """Limits that a table says how to try: one test for all of them."""
+    keys = [id for path in sorted(TABLES.glob("*.yaml")) for id in yaml.safe_load(path.read_text(encoding="utf-8"))]
+    return [(id, f"{TRIES}::test_a_node_does_what_lint_predicts") for id in keys]
 
 
 def exists(test: str) -> bool:

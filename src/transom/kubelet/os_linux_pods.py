@@ -162,6 +162,12 @@ class LinuxPods:
     def mount_share(self, files: Files, source: str, target: str, kind: str, options: tuple[str, ...]) -> None:
         return None
 
+    def missing_disk(self, kind: str, name: str, release: tuple[int, int]) -> str:
+        return ""
+
+    def unformattable(self, file_system: str) -> str:
+        return ""
+
     def block_devices(self) -> str:
         return ""
 

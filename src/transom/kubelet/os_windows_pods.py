@@ -46,6 +46,8 @@ _NO_ADMINISTRATOR, _NO_ADMINISTRATOR_SINCE_1_22 = LIMITS["WIN-SEC-013"], LIMITS[
 _NO_GMSA_FIELDS = LIMITS["WIN-SEC-022"]
 _NO_HOSTS_FILE = (LIMITS["WIN-POD-008"], LIMITS["WIN-POD-009"])
 _DIRECTORIES_ONLY = LIMITS["WIN-STO-002"]
+_NO_LATE_DISKS = LIMITS["WIN-STO-015"]
+_LATE_DISKS: Final = {"awsElasticBlockStore": "AWS Volume", "vsphereVolume": "VMDK"}
 _HYPERV_UNTIL = (1, 20)
 _ISOLATION = "experimental.windows.kubernetes.io/isolation-type"
 _GMSA_CONTAINER = ".container.alpha.windows.kubernetes.io/gmsa-credential-spec"
@@ -172,6 +174,21 @@ class WindowsPods:
             raise VolumeFailure(LIMITS["WIN-STO-011"].message.format(
                 kind=go_quote(kind), source=go_quote(source), target=go_quote(target), options=shown
             ))
+
+    def missing_disk(self, kind: str, name: str, release: tuple[int, int]) -> str:
+        if kind not in _LATE_DISKS or not holds(_NO_LATE_DISKS, Target(release)):
+            return ""
+        return _NO_LATE_DISKS.message.format(disk=f"{_LATE_DISKS[kind]} {go_quote(name)}")
+
+    def unformattable(self, file_system: str) -> str:
+        limit = LIMITS["WIN-STO-016"]
+        if not any(file_system in field.value for field in limit.fields if isinstance(field.value, tuple)):
+            return ""
+        output = (
+            f"Format-Volume : Cannot validate argument on parameter 'FileSystem'. The argument {go_quote(file_system)} does "
+            'not belong to the set "FAT,FAT32,exFAT,NTFS,ReFS" specified by the ValidateSet attribute.'
+        )
+        return limit.message.format(output=go_quote(output))
 
     def block_devices(self) -> str:
         return LIMITS["WIN-STO-008"].message

@@ -96,6 +96,12 @@ class OsRules(Protocol):
     def mount_share(self, files: Files, source: str, target: str, kind: str, options: tuple[str, ...]) -> None:
         """Whether the system's mount command takes a share or file system of this kind. Raises VolumeFailure."""
 
+    def missing_disk(self, kind: str, name: str, release: tuple[int, int]) -> str:
+        """Why a kubelet does not find the disk of a cloud that is attached to its node; empty when it does."""
+
+    def unformattable(self, file_system: str) -> str:
+        """Why a new disk cannot be formatted so; empty when it can."""
+
     def bind(self, files: Files, source: str, target: str) -> None:
         """Shows a directory at another place too. Nothing happens where one is shown already."""
 

@@ -2,7 +2,8 @@
 
 There is no storage system behind a simulated node. Where the node's system could mount one, the volume is a plain
 directory of the node, the same for all pods of the node that name the same share or disk; it is not shared between nodes.
-Windows mounts SMB shares and the disks of four clouds; everything else fails there with the text of its mount command.
+Windows mounts SMB shares and the disks of four clouds, which it formats when they are new; everything else fails there with
+the text of its mount command.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from transom.kubelet import paths
-from transom.kubelet.volumes.plugin import Mounted, Plugin, SetUp, Spec, Tools, change_policy, fs_group
+from transom.kubelet.volumes.plugin import Mounted, Plugin, SetUp, Spec, StageFailure, Tools, change_policy, fs_group
 from transom.machinery.objects import Object
 
 Source = Mapping[str, Any]
@@ -81,7 +82,10 @@ _KINDS: Final[Mapping[str, _Kind]] = {
 }
 
 
-def _set_up(kind: _Kind) -> SetUp:
+_DISKS: Final = ("awsElasticBlockStore", "azureDisk", "gcePersistentDisk", "vsphereVolume")
+
+
+def _set_up(field: str, kind: _Kind) -> SetUp:
     async def set_up(tools: Tools, pod: Object, spec: Spec, before: Mounted | None, max_age: float) -> Mounted:
         env = tools.env
         files = env.host.files
@@ -91,6 +95,11 @@ def _set_up(kind: _Kind) -> SetUp:
         if not kind.portable:
             env.os.mount_share(files, source, directory, kind.file_system, _options(spec, read_only))
         backing = env.os.join(env.config.root_dir, "plugins", kind.plugin, "mounts", _file_name(source))
+        if field in _DISKS:
+            if problem := env.os.missing_disk(field, source, env.config.release):
+                raise StageFailure("MountVolume.WaitForAttach failed", problem)
+            if not files.exists(backing) and (problem := env.os.unformattable(spec.source.get("fsType") or "")):
+                raise StageFailure("MountVolume.MountDevice failed", problem)
         files.mkdir(backing, 0o755)
         env.os.bind(files, backing, directory)
         if not read_only:
@@ -110,4 +119,6 @@ def _file_name(source: str) -> str:
     return "".join(c if c.isalnum() or c in "-_." else "~" for c in source)
 
 
-PLUGINS: Final[Mapping[str, Plugin]] = {field: Plugin(kind.plugin, _set_up(kind)) for field, kind in _KINDS.items()}
+PLUGINS: Final[Mapping[str, Plugin]] = {
+    field: Plugin(kind.plugin, _set_up(field, kind)) for field, kind in _KINDS.items()
+}

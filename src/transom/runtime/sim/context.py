@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ntpath
 import random
 import socket
 from collections.abc import Callable, Mapping, Sequence
@@ -85,7 +86,8 @@ class Context:
     @property
     def cwd(self) -> str:
         config, spec = self._container.config, self._container.spec
-        return config.working_dir or spec.working_dir or ("C:\\" if self._core.windows else "/")
+        asked = config.working_dir or spec.working_dir
+        return ntpath.normpath(ntpath.join("C:\\", asked)) if self._core.windows else asked or "/"
 
     @property
     def os(self) -> Literal["linux", "windows"]:

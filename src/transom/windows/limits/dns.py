@@ -67,7 +67,7 @@ LIMITS: Final = (
         remedy="Use dnsConfig; CNI plugins hand it to the host networking service.",
         checklist=("LNET-03",),
         fields=(
-            Field("spec.containers[*].volumeMounts[*].mountPath", "matches", r"^/etc/(resolv\.conf|hosts|nsswitch\.conf)?$"),
+            Field("spec.containers[*].volumeMounts[*].mountPath", "matches", r"^/etc(/(resolv\.conf|hosts|nsswitch\.conf)?)?$"),
         ),
         severity="warning",
         section="Networking",

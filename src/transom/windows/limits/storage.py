@@ -201,6 +201,7 @@ LIMITS: Final = (
         fields=(Field(f"{_VOLUME}.csi"),),
         severity="error",
         reason="FailedMount",
+        message="driver name {driver} not found in the list of registered CSI drivers",
         section="Storage",
         topics=("csi",),
     ),
@@ -217,6 +218,7 @@ LIMITS: Final = (
         fields=(Field(f"{_VOLUME}.csi"),),
         severity="info",
         reason="FailedMount",
+        message="driver name {driver} not found in the list of registered CSI drivers",
         section="Persistent storage",
         topics=("csi", "csi-proxy"),
     ),
@@ -231,6 +233,7 @@ LIMITS: Final = (
         fields=(Field(f"{_VOLUME}.awsElasticBlockStore"), Field(f"{_VOLUME}.vsphereVolume")),
         severity="error",
         reason="FailedMount",
+        message="could not find attached {disk}. Timeout waiting for mount paths to be created",
         section="Persistent storage",
     ),
     Limit(
@@ -241,12 +244,15 @@ LIMITS: Final = (
         effect="fails",
         remedy="Set fsType: ntfs, and use a StorageClass of its own for Windows.",
         checklist=("LSTO-01",),
-        fields=tuple(
-            Field(f"{_VOLUME}.{kind}.fsType", "one-of", ("ext2", "ext3", "ext4", "xfs", "btrfs")) for kind in _DISKS
+        fields=(
+            *(Field(f"{_VOLUME}.{kind}.fsType", "one-of", ("ext2", "ext3", "ext4", "xfs", "btrfs")) for kind in _DISKS),
+            Field(f"{_VOLUME}.azureDisk.fsType", "absent"),  # the API's default is ext4
         ),
         severity="error",
         reason="FailedMount",
+        message="diskMount: format disk failed, error: exit status 1, output: {output}",
         section="Storage",
+        note="A disk that has a file system is not formatted again. For an azureDisk without fsType the API puts ext4.",
         topics=("fsType", "ntfs", "ext4"),
     ),
     Limit(
@@ -277,6 +283,7 @@ LIMITS: Final = (
         fields=(Field(f"{_VOLUME}.hostPath.type", "one-of", ("Socket", "CharDevice", "BlockDevice")),),
         severity="error",
         reason="FailedMount",
+        message="hostPath type check failed: {path} is not a {kind}",
         section="Compute",
         topics=("hostPath", "named pipe", "socket"),
     ),

@@ -54,11 +54,12 @@ LIMITS: Final = (
         lifted_by=("hyperv", "HyperVContainer"),
         check="image-build",
         severity="error",
-        reason="FailedCreatePodSandBox",
+        reason="CrashLoopBackOff",
         message="The container operating system does not match the host operating system.",
         section="Operating system version restrictions",
-        note="From build 20348 on hosts also take images between the long-term release before and their own build, with a "
-        "recent containerd.",
+        note="A pause image of another build shows as FailedCreatePodSandBox, with the same text. Docker does not even pull "
+        "an image of a later build. From build 20348 on hosts also take images between the long-term release before and their "
+        "own build, with a recent containerd.",
         topics=("image", "build", "ltsc2019", "os.version", "process isolation"),
     ),
     Limit(
@@ -120,6 +121,8 @@ LIMITS: Final = (
         lifted_by=("hyperv", "HyperVContainer"),
         fields=(Field("spec.containers[*].image", "matches", r"(?i)[:\-_](1607|ltsc2016|sac2016|1709|1803)([-_.]|$)"),),
         severity="error",
+        reason="CrashLoopBackOff",
+        message="The container operating system does not match the host operating system.",
         section="Operating system version restrictions",
         topics=("image", "ltsc2016", "1803"),
     ),
@@ -151,6 +154,8 @@ LIMITS: Final = (
         fields=(Field("spec.containers", "longer", 1),),
         given=(Field(_ISOLATION, "is", "hyperv"),),
         severity="error",
+        reason="CreateContainerError",
+        message="Hyper-V isolation is limited to 1 container per Pod",
         section="What's next",
         topics=("hyperv", "isolation"),
     ),

@@ -1,0 +1,121 @@
+"""Limits of where pods go, and of containers that are added to them: what lint predicts, and where the scheduler puts them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.kubelet.windows.windows_pods import said, state_reason
+from tests.windows.predicting import USUAL, WINDOWS, TryNode, linted, on_node
+
+from transom.client.resources import PODS
+
+LINUX = {"kubernetes.io/os": "linux"}
+EVERYTHING = [{"operator": "Exists"}]
+PULL = "Failed to pull image"
+
+
+def pod(name: str, **spec: Any) -> dict[str, Any]:
+    """With an image for Linux, whose name does not say so."""
+    containers = [{"name": "c", "image": "example.com/app:1-alpine", "resources": {"limits": {"memory": "16Mi"}}}]
+    return {
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+        "spec": {"automountServiceAccountToken": False, "containers": containers, **spec},
+    }  # fmt: skip
+
+
+def daemon_set(name: str, **spec: Any) -> dict[str, Any]:
+    labels = {"app": name}
+    template = {"metadata": {"labels": labels}, "spec": pod(name, **spec)["spec"]}
+    return {
+        "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": name},
+        "spec": {"selector": {"matchLabels": labels}, "template": template},
+    }  # fmt: skip
+
+
+async def lands(node: TryNode, name: str) -> str:
+    """The reason for which a pod fails on the Windows node; "" if it never came there."""
+    found = await node.pod(name)
+    return state_reason(found) if found["spec"].get("nodeName") else ""
+
+
+@pytest.mark.windows("WIN-POD-010", "OS-11")
+def test_a_pod_that_names_no_system_may_land_on_windows() -> None:
+    loose, pinned = pod("loose"), pod("pinned", nodeSelector=LINUX)
+    assert (linted(USUAL, loose), linted(USUAL, pinned)) == (["WIN-POD-010"], [])
+
+    async def scenario(node: TryNode) -> None:
+        for one in (loose, pinned):
+            assert (await node.put(one))[2] == []  # nothing says that it is for Windows
+        await node.settle(10)
+        assert await lands(node, "loose") in ("ErrImagePull", "ImagePullBackOff") and await lands(node, "pinned") == ""
+        assert any(text.startswith(PULL) for _, _, text in await node.about("loose"))
+        assert [why for _, why, _ in await node.about("pinned")] == ["FailedScheduling"]
+
+    on_node(USUAL, scenario)
+
+
+@pytest.mark.windows("WIN-POD-011", "OS-11")
+def test_a_toleration_of_everything_lets_a_pod_onto_windows() -> None:
+    loose, kept = pod("loose", tolerations=EVERYTHING), pod("kept")
+    pinned = pod("pinned", tolerations=EVERYTHING, nodeSelector=LINUX)
+    assert (linted(USUAL, loose), linted(USUAL, pinned)) == (["WIN-POD-011"], [])
+
+    async def scenario(node: TryNode) -> None:
+        await node.taint("os", "windows")
+        for one in (loose, kept, pinned):
+            await node.put(one)
+        await node.settle(10)
+        assert await lands(node, "loose") in ("ErrImagePull", "ImagePullBackOff")
+        assert [await lands(node, name) for name in ("kept", "pinned")] == ["", ""]
+
+    on_node(USUAL, scenario)
+
+
+@pytest.mark.windows("WIN-POD-012", "OS-11")
+def test_a_daemon_set_that_names_no_system_goes_to_windows_too() -> None:
+    loose, pinned = daemon_set("loose"), daemon_set("pinned", nodeSelector=LINUX)
+    assert (linted(USUAL, loose), linted(USUAL, pinned)) == (["WIN-POD-012"], [])
+
+    async def scenario(node: TryNode) -> None:
+        for one in (loose, pinned):
+            await node.put(one)
+        await node.settle(10)
+        made = (await node.client.list(PODS, "default")).items
+        assert [one["metadata"]["labels"]["app"] for one in made] == ["loose"]
+        assert await lands(node, made[0]["metadata"]["name"]) in ("ErrImagePull", "ImagePullBackOff")
+
+    on_node(USUAL, scenario, controllers=("daemonset",))
+
+
+@pytest.mark.windows("WIN-POD-013", "API-36")
+def test_an_ephemeral_container_sees_its_own_processes_alone() -> None:
+    image = "mcr.microsoft.com/windows/servercore:ltsc2019"
+    limits = {"limits": {"memory": "16Mi"}}
+    waiting = {"image": image, "command": ["ping", "-t", "localhost"]}
+    made = pod("p", nodeSelector=WINDOWS, containers=[{"name": "c", "resources": limits, **waiting}])
+    debugger = {"name": "debug", "image": image, "command": ["cmd"], "stdin": True}
+    aimed = {**debugger, "name": "aimed", "targetContainerName": "c"}
+    live = {**made, "spec": {**made["spec"], "ephemeralContainers": [debugger, aimed]}}
+    plain = {**made, "spec": {**made["spec"], "ephemeralContainers": [debugger]}}
+    assert (linted(USUAL, live), linted(USUAL, plain)) == (["WIN-POD-013"], [])
+
+    async def scenario(node: TryNode) -> None:
+        await node.put(made)
+        await node.settle(10)
+        warned = []
+        for containers in ([debugger], [debugger, aimed]):
+            body = {"spec": {"ephemeralContainers": containers}}
+            answer = await node.http.send(
+                "PATCH", "/api/v1/namespaces/default/pods/p/ephemeralcontainers", body,
+                media="application/strategic-merge-patch+json",
+            )  # fmt: skip
+            assert answer.status == 200, answer.body
+            warned.append([value.decode()[7:18] for name, value in answer.headers if name == b"Warning"])
+        assert warned == [[], ["WIN-POD-013"]]
+        await node.settle(10)
+        shown = await node.pod("p")
+        seen = [await said(node, shown, "tasklist", name) for name in ("debug", "aimed")]
+        assert all("PING.EXE" not in text.upper() and "cmd.exe" in text for text in seen)
+
+    on_node(USUAL, scenario)
