@@ -25,6 +25,7 @@ from transom.runtime.native.platform import ContainerRequest, Spec
 from transom.runtime.wine import accounts, drives, jobs
 from transom.runtime.wine.helpers import Helpers
 from transom.runtime.wine.installation import Installation, unix_environment
+from transom.runtime.wine.template import SYSTEM32
 
 _DRIVE_C: Final = f"{jobs.PREFIX}/drive_c"
 _PIPES: Final = "/run/pipes"
@@ -33,7 +34,7 @@ _WINCTRL: Final = r"C:\Windows\System32\winctrl.exe"
 _TOLD_IN_TURN_MS: Final = 5000  # for each process of a container, before the next one is told of the shutdown
 _LINKS: Final = ("bin", "lib", "lib64", "sbin")
 _FOLDERS: Final = ("usr", "opt", "proc", "dev", "tmp", "run/pipes", "etc/fonts", "wine")
-_HOSTS: Final = "Windows/System32/drivers/etc/hosts"
+_HOSTS: Final = f"{SYSTEM32}/drivers/etc/hosts"
 # Windows has no ports for administrators only, and everybody may ping.
 _USER_CAPABILITIES: Final = ("CAP_NET_BIND_SERVICE", "CAP_NET_RAW")
 _CAPABILITIES: Final = (*_USER_CAPABILITIES, "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_KILL")
@@ -65,6 +66,7 @@ def places(request: ContainerRequest) -> Places:
 def make_root(at: Path, user: User, helpers: Helpers, request: ContainerRequest) -> None:
     for folder in _FOLDERS:
         (at / folder).mkdir(parents=True, exist_ok=True)
+    (at / "tmp").chmod(0o1777)  # runc gives what is mounted there the mode of the mount point
     for name in _LINKS:
         (at / name).symlink_to(f"usr/{name}")
     for name in ("init", "wdns.so"):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ntpath
 import os
 import re
+import shutil
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -43,6 +44,25 @@ def _spelling(folder: Path, name: str) -> str:
         return next((other for other in os.listdir(folder) if other.lower() == folded), name)
     except OSError:
         return name
+
+
+def unite(snapshot: Path, template: Path, layers: Iterable[Path]) -> None:
+    """Moves what layers spell otherwise than the template to where the template has it; both lie in the snapshot."""
+    for layer in layers:
+        for name in os.listdir(layer):
+            own = _spelling(template, name)
+            if own != name and (snapshot / name).is_dir():
+                _move_into(snapshot / name, snapshot / own)
+
+
+def _move_into(source: Path, target: Path) -> None:
+    if not (source.is_dir() and not source.is_symlink() and target.is_dir()):
+        target.unlink(missing_ok=True)
+        shutil.move(source, target)
+        return
+    for name in os.listdir(source):
+        _move_into(source / name, target / _spelling(target, name))
+    source.rmdir()
 
 
 def find_program(root: Path, name: str, folders: Iterable[str], cwd: str) -> bool | None:

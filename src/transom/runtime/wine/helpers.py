@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -108,10 +108,10 @@ class Helpers:
     def missing(self) -> list[str]:
         return [f"without {name}, {helper.without}" for name, helper in HELPERS.items() if name not in self._found]
 
-    def hash(self) -> str:
-        """Changes when what goes into a prefix does."""
+    def hash(self, names: Iterable[str]) -> str:
+        """Changes with any of these."""
         digest = hashlib.sha256()
-        for name in sorted(self._found):
+        for name in sorted(set(names) & set(self._found)):
             digest.update(name.encode() + b"\0" + self._found[name].read_bytes())
         return digest.hexdigest()[:12]
 

@@ -18,7 +18,7 @@ _FULL: Final = 10_000  # all processors
 _USUAL_WEIGHT: Final = 5000
 _USUAL_SHARES: Final = 1024
 # What Wine itself has in a process that is small on Windows: heaps, stacks, the loader's tables.
-OWN_MEMORY: Final = 48 << 20
+OWN_MEMORY: Final = 24 << 20
 
 
 def of(resources: WindowsResources, cpus: int) -> Limits:

@@ -3,8 +3,8 @@ r"""The template: what Wine makes of an empty folder, turned into a lean Windows
 It is made once for a machine (some ten seconds) in a folder of the caller's, under a name that changes with Wine's version,
 this recipe and the helpers; what is there already is used as it is. Two parts:
 
-- `drive_c`, the lowest layer of every C: drive. Wine's own files are links into the installation of this machine, and
-  folders are spelt as Windows spells them, for that is how the layers of images spell them.
+- `drive_c`, the lowest layer of every C: drive. Wine's own files are links into the installation of this machine. Wine
+  insists on its own spelling of `windows/system32`; all other folders are spelt as Windows spells them.
 - the registry's files, which a container gets as copies, with the identity of its build at the end.
 """
 
@@ -27,19 +27,12 @@ from transom.runtime.wine.helpers import Helpers
 from transom.runtime.wine.installation import Installation
 from transom.windows.builds import Build
 
-RECIPE: Final = 1  # to be raised with every change of what is made here
+RECIPE: Final = 2  # to be raised with every change of what is made here
 
 USER_ID: Final = 1000  # of those who are not administrators; those are 0
 REGISTRY_FILES: Final = ("system.reg", "user.reg", "userdef.reg")
 _SECONDS: Final = 180
-_SYSTEM32: Final = ("Windows", "System32")
-# As Windows calls them, where Wine differs.
-_SPELLINGS: Final = (
-    ("users", "Users"), ("windows", "Windows"), ("Windows/system32", "Windows/System32"),
-    ("Windows/syswow64", "Windows/SysWOW64"), ("Windows/temp", "Windows/Temp"),
-    ("Windows/logs", "Windows/Logs"), ("Windows/tasks", "Windows/Tasks"),
-    ("Windows/inf", "Windows/INF"), ("Windows/winsxs", "Windows/WinSxS"), ("Windows/help", "Windows/Help"),
-)  # fmt: skip
+SYSTEM32: Final = "windows/system32"
 _PROFILE: Final = (
     "AppData/Local/Temp", "AppData/Local/Microsoft", "AppData/LocalLow", "AppData/Roaming/Microsoft", "Desktop", "Documents",
     "Downloads", "Favorites", "Links", "Music", "Pictures", "Saved Games", "Videos",
@@ -60,8 +53,9 @@ _ON_DEMAND: Final = ("Eventlog",)
 # Devices that would load their drivers, whatever their services say; programs that start with the system.
 _NEEDLESS: Final = (
     r"System\CurrentControlSet\Enum\ROOT\WINE", r"System\CurrentControlSet\Enum\WINEBUS", r"System\CurrentControlSet\Enum\HID",
-    r"Software\Microsoft\Windows\CurrentVersion\RunServices", r"Software\Microsoft\Windows NT\CurrentVersion\AeDebug",
+    r"Software\Microsoft\Windows\CurrentVersion\RunServices",
 )  # fmt: skip
+_CRASHES: Final = r"Software\Microsoft\Windows NT\CurrentVersion\AeDebug"
 _DEMAND_START, _NO_START = 3, 4
 
 
@@ -106,7 +100,7 @@ def identity(build: Build) -> str:
 
 def version(installation: Installation, helpers: Helpers) -> str:
     words = "".join(c if c.isalnum() or c in ".~+" else "-" for c in installation.version()).strip("-")
-    return f"{words}-r{RECIPE}-{helpers.hash()}"
+    return f"{words}-r{RECIPE}-{helpers.hash(_IN_SYSTEM32)}"
 
 
 def prepare(cache: Path, installation: Installation, helpers: Helpers) -> Template:
@@ -117,6 +111,8 @@ def prepare(cache: Path, installation: Installation, helpers: Helpers) -> Templa
     cache.mkdir(parents=True, exist_ok=True)
     with _only_one(cache / "template.lock"):
         if not folder.is_dir():
+            for left in cache.glob("making-*"):  # by somebody who was killed
+                shutil.rmtree(left, ignore_errors=True)
             work = Path(tempfile.mkdtemp(prefix="making-", dir=cache))
             try:
                 _make(work, installation, helpers)
@@ -142,7 +138,7 @@ def _make(work: Path, installation: Installation, helpers: Helpers) -> None:
         subprocess.run(command, env=environment, timeout=_SECONDS, check=True, stdin=quiet, stdout=quiet, stderr=quiet)
     template.mkdir(mode=0o755)
     _slim(prefix / "drive_c", template / "drive_c", installation.libraries)
-    _spell(template / "drive_c")
+    (template / "drive_c" / "users").rename(template / "drive_c" / "Users")
     _fill(template / "drive_c", helpers)
     owner = next(entry.name for entry in (prefix / "drive_c" / "users").iterdir() if entry.name != "Public")
     for name in REGISTRY_FILES:
@@ -176,12 +172,6 @@ def _slim(source: Path, target: Path, libraries: Path) -> None:
                 shutil.copy2(path, here / name)
 
 
-def _spell(drive: Path) -> None:
-    for old, new in _SPELLINGS:
-        if (drive / old).is_dir():
-            (drive / old).rename(drive / new)
-
-
 def _fill(drive: Path, helpers: Helpers) -> None:
     users = drive / "Users"
     for entry in users.iterdir():
@@ -189,14 +179,14 @@ def _fill(drive: Path, helpers: Helpers) -> None:
             shutil.rmtree(entry)
     for name, owner in _PROFILES.items():
         make_profile(users / name, owner)
-    system = drive.joinpath(*_SYSTEM32)
+    system = drive / SYSTEM32
     for helper, name in _IN_SYSTEM32.items():
         path = helpers.get(helper)
         if path is not None:
             shutil.copyfile(path, system / name)
             (system / name).chmod(0o755)
     (system / "drivers" / "etc" / "hosts").write_text(_HOSTS, newline="\r\n")
-    (drive / "Windows" / "Temp").chmod(0o1777)
+    (drive / "windows" / "temp").chmod(0o1777)
     (drive / "ProgramData").chmod(0o1777)
 
 
@@ -214,6 +204,6 @@ def _lean(name: str, content: str) -> str:
         temp = registry.expanded(r"%USERPROFILE%\AppData\Local\Temp")
         return content + (registry.section("Environment", {"TEMP": temp, "TMP": temp}) if name == "user.reg" else "")
     starts = dict.fromkeys(_DISABLED, _NO_START) | dict.fromkeys(_ON_DEMAND, _DEMAND_START)
-    return registry.without(content, _NEEDLESS) + registry.sections(
-        {rf"{_SERVICES}\{service}": {"Start": registry.number(start)} for service, start in starts.items()}
-    )
+    settings = {rf"{_SERVICES}\{service}": {"Start": registry.number(start)} for service, start in starts.items()}
+    settings[_CRASHES] = {"Debugger": registry.text("none"), "Auto": registry.text("1")}  # else Wine's own prints a page
+    return registry.without(content, _NEEDLESS) + registry.sections(settings)

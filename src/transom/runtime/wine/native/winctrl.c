@@ -3,7 +3,8 @@
  * EVENT: 0 CTRL_C, 1 CTRL_BREAK, 2 CTRL_CLOSE, 5 CTRL_LOGOFF, 6 CTRL_SHUTDOWN. Wine has no session manager that would send
  * the last three, so the routine that calls a process's handlers is started in it from outside. As Windows does it, the
  * youngest process is told first, and the next one when it has ended or its time is over; of CLOSE, LOGOFF and SHUTDOWN a
- * handler that returns means the end of its process.
+ * handler that returns means the end of its process, and a process whose handlers all decline ends with
+ * STATUS_CONTROL_C_EXIT (Wine says 0).
  */
 #include <windows.h>
 #include <tlhelp32.h>
@@ -41,6 +42,72 @@ static int family(DWORD pid, DWORD *found)
     return known;
 }
 
+/* An element of the list of handlers that kernelbase keeps in each process. The last one is kernelbase's own. */
+struct handler {
+    void *function, *next;
+};
+
+static BOOL WINAPI mark(DWORD event)
+{
+    (void)event;
+    return TRUE;
+}
+
+static BOOL readable(const void *address)
+{
+    MEMORY_BASIC_INFORMATION about;
+    return VirtualQuery(address, &about, sizeof about) && about.State == MEM_COMMIT && !(about.Protect & PAGE_NOACCESS);
+}
+
+/* Where kernelbase keeps the head of that list: the variable that points to a handler which we add here ourselves. */
+static void *list_address(void)
+{
+    char *base = (char *)GetModuleHandleW(L"kernelbase.dll");
+    IMAGE_NT_HEADERS *headers = (IMAGE_NT_HEADERS *)(base + ((IMAGE_DOS_HEADER *)base)->e_lfanew);
+    IMAGE_SECTION_HEADER *section = IMAGE_FIRST_SECTION(headers);
+    void *found = NULL;
+
+    SetConsoleCtrlHandler(mark, TRUE);
+    for (int i = 0; i < headers->FileHeader.NumberOfSections && !found; i++, section++) {
+        if (!(section->Characteristics & IMAGE_SCN_MEM_WRITE))
+            continue;
+        struct handler **word = (struct handler **)(base + section->VirtualAddress);
+        struct handler **end = (struct handler **)((char *)word + section->Misc.VirtualSize);
+        for (; word < end && !found; word++)
+            if ((ULONG_PTR)*word > 0xFFFF && readable(*word) && readable(*word + 1) && (*word)->function == (void *)mark)
+                found = word;
+    }
+    SetConsoleCtrlHandler(mark, FALSE);
+    return found;
+}
+
+/* The exit code of a process that handles nothing: another function takes the place of kernelbase's own handler. */
+static void decline_as_windows(HANDLE process)
+{
+    unsigned char code[] = {
+        0x48, 0x83, 0xEC, 0x28,                         /* sub rsp, 40 */
+        0xB9, 0x3A, 0x01, 0x00, 0xC0,                   /* mov ecx, STATUS_CONTROL_C_EXIT */
+        0x48, 0xB8, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xD0, /* mov rax, ...; call rax */
+    };
+    static const int operand = 11;
+    void *list = list_address(), *exit = (void *)GetProcAddress(GetModuleHandleW(L"ntdll.dll"), "RtlExitUserProcess");
+    void *address = NULL, *function;
+    struct handler element = {NULL, NULL};
+
+    if (!list || !exit || !ReadProcessMemory(process, list, &element.next, sizeof element.next, NULL))
+        return;
+    for (int i = 0; i < MOST && element.next; i++) {
+        address = element.next;
+        if (!ReadProcessMemory(process, address, &element, sizeof element, NULL))
+            return;
+    }
+    function = VirtualAllocEx(process, NULL, sizeof code, MEM_COMMIT | MEM_RESERVE, PAGE_EXECUTE_READWRITE);
+    for (unsigned i = 0; i < sizeof exit; i++)
+        code[operand + i] = (unsigned char)((ULONG_PTR)exit >> 8 * i);
+    if (address && function && WriteProcessMemory(process, function, code, sizeof code, NULL))
+        WriteProcessMemory(process, address, &function, sizeof function, NULL);
+}
+
 static BOOL tell(DWORD pid, DWORD event, DWORD milliseconds)
 {
     /* kernelbase is at the same address in all processes */
@@ -48,6 +115,7 @@ static BOOL tell(DWORD pid, DWORD event, DWORD milliseconds)
     HANDLE process = OpenProcess(PROCESS_ALL_ACCESS, FALSE, pid);
     if (!process || !routine)
         return FALSE;
+    decline_as_windows(process);
     HANDLE thread = CreateRemoteThread(process, NULL, 0, (LPTHREAD_START_ROUTINE)routine, (void *)(ULONG_PTR)event, 0, NULL);
     if (!thread)
         return FALSE;
