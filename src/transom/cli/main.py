@@ -22,6 +22,7 @@ VERBS = {
     "node": "list, add, stop, start, reboot, cordon or delete nodes",
     "ps": "show the containers on all nodes",
     "trace": "follow a packet through the cluster's network, and say why it does not arrive",
+    "image": "list, import, load, save, pull or remove images for real containers",
     "hns": "look into the host networking service of a Windows node, or make it fail",
     "logs": "show a cluster's log",
     "kubeconfig": "print a kubeconfig for a cluster",

@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -136,10 +136,3 @@ class Writer:
         os.replace(self._path, self._content.path(found))
         sync_directory(self._content.blobs)
         return found
-
-
-def copy(source: BinaryIO, write: Callable[[bytes], object]) -> None:
-    while data := source.read(_CHUNK):
-        write(data)
-
-
