@@ -53,6 +53,7 @@ class Node:
     forwarding: bool = False
     tunnels: Mapping[str, str] = field(default_factory=dict)  # network -> its VXLAN device
     closed: frozenset[str] = frozenset()  # networks whose pods may leave with the node's address alone
+    logical: Sequence[str] = ()  # prefixes of pods of other nodes, by the node's routes
     networks: list[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -89,7 +90,9 @@ class Balancers:
         for key, balancer in node.switch.hns.loadbalancers.items():
             if not _has_family(balancer, version):
                 continue
-            source = balancer.get("SourceVIP") or node.addresses.get(version, "")
+            own = node.addresses.get(version, "")
+            # A pod that comes back to itself under DSR has the node's address; the source VIP is for other nodes.
+            source = own if (balancer.get("Flags") or 0) & DSR else balancer.get("SourceVIP") or own
             mark = marks.setdefault(source, 1 << (_FIRST_BIT + len(marks)))
             for number, mapping in enumerate(balancer["PortMappings"]):
                 name = f"{key} {number} {version}"
@@ -274,30 +277,34 @@ def _sources(table: Table, node: Node, marks: Mapping[str, int], version: int) -
             # The mark must not stay: around the packet there may be another, with a source of its own.
             marked = Match("mark", (f"{mark:#x}/{mark:#x}",))
             after.rules.append(Rule((nft.ClearMark(mark), Snat(source)), (marked,), "load balancing without DSR"))
-    groups: dict[tuple[str, tuple[OutboundNat, ...]], set[tuple[str, ...]]] = {}
+    groups: dict[tuple[str, tuple[OutboundNat, ...] | None], set[tuple[str, ...]]] = {}
     for place in node.places:
         nats = tuple(nat for nat in place.port.nats if not nat.destinations)
+        of_itself = place.net.type in ("NAT", "Transparent") and not place.port.nats
         address = place.port.address(version)
-        if address and nats and place.net.type != "NAT":
-            groups.setdefault((place.net.id, nats), set()).add((address,))
-    for (net, nats), addresses in sorted(groups.items(), key=lambda item: repr(item[0])):
-        source = nats[0].virtual or node.addresses.get(version, "")
-        if source:
-            name = names.hashed("", net, repr(nats))
+        if address and (nats or of_itself):
+            groups.setdefault((place.net.id, None if of_itself else nats), set()).add((address,))
+    for (net_id, found), addresses in sorted(groups.items(), key=lambda item: repr(item[0])):
+        own = node.addresses.get(version, "")
+        source = (found[0].virtual if found else "") or own
+        net = node.switch.net(net_id)
+        if source and net is not None:
+            name = names.hashed("", net_id, repr(found))
             table.sets[f"pods-{name}"] = Set(("saddr",), addresses)
-            table.chains[f"nat-{name}"] = Chain(_outbound(node, net, nats, source, version))
+            chain = _of_itself(node, net, source, version) if found is None else _outbound(node, net, found, source, version)
+            table.chains[f"nat-{name}"] = Chain(chain)
             after.rules.append(Rule((Jump(f"nat-{name}"),), (Match("saddr", named=f"pods-{name}"),), "OutBoundNAT"))
-    for net_id in sorted({place.net.id for place in node.places if place.net.type == "NAT"}):
-        found = node.switch.net(net_id)
-        inside = tuple(s for s in (found.subnets if found is not None else ()) if family(s.partition("/")[0]) == version)
-        if inside and node.addresses.get(version):
-            after.rules.append(
-                Rule((Snat(node.addresses[version]),), (Match("saddr", inside), Match("daddr", inside, negate=True)), "WinNAT")
-            )
 
 
-def _outbound(node: Node, net: str, nats: Sequence[OutboundNat], source: str, version: int) -> list[Rule]:
-    same = Match("oifname", named=f"into{node.networks.index(net)}")
+def _of_itself(node: Node, net: Net, source: str, version: int) -> list[Rule]:
+    """WinNAT translates all that leaves its network, OVN all that leaves its logical ones; both ICMP too."""
+    inside = (*net.subnets, *(node.logical if net.type == "Transparent" else ()))
+    inside = tuple(prefix for prefix in inside if family(prefix.partition("/")[0]) == version)
+    return [Rule((RETURN,), (Match("daddr", _distinct(inside)),), "inside"), Rule((Snat(source),))]
+
+
+def _outbound(node: Node, net: Net, nats: Sequence[OutboundNat], source: str, version: int) -> list[Rule]:
+    same = Match("oifname", named=f"into{node.networks.index(net.id)}")
     rules = [Rule((RETURN,), (same,), "it does not leave the switch")]
     exceptions = tuple(dict.fromkeys(e for nat in nats for e in nat.exceptions if family(e.partition("/")[0]) == version))
     if exceptions:

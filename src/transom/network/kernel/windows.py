@@ -69,8 +69,9 @@ class Compiler:
             wanted.sysctls[f"net/ipv4/neigh/{uplink}/proxy_delay"] = "0"
         own = {version: self._address(version) for version in (4, 6)}
         node = vfp.Node(
-            self._switch, uplink, {v: a for v, a in own.items() if a}, places, stack.forwarding, tunnels, self._closed(places)
-        )
+            self._switch, uplink, {v: a for v, a in own.items() if a}, places, stack.forwarding, tunnels, self._closed(places),
+            [str(route.destination) for route in stack.routes() if route.via and route.destination.prefixlen],
+        )  # fmt: skip
         six = own[6] or any(":" in address for place in places for address in place.port.addresses)
         wanted.tables = self._unchanged(vfp.compile_tables(node, self._kept, (4, 6) if six else (4,)))
         return wanted
