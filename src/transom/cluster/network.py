@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from transom.client.informer import InformerFactory
 from transom.client.resources import ENDPOINT_SLICES, ENDPOINTS, NAMESPACES, NETWORK_POLICIES, PODS, SERVICES
 from transom.cluster.config import ClusterConfig
+from transom.cluster.entrances import Entrances
 from transom.cluster.errors import ClusterError
 from transom.cluster.netconfig import OUTSIDE
 from transom.cluster.nodenet import NodeNet, Ranges, Shared
@@ -82,6 +83,7 @@ class ClusterNetwork:
         self.relay = None
         if config.network.relay:
             self.relay = Relay(dataplane, self.services, OUTSIDE, self._node_addresses, on_loopback=config.on_loopback)
+        self._entrances = Entrances(fabric.stacks["external"], self.shared.slices, self._running)
         self.outgoing = OutgoingRelay(dataplane, fabric.stacks["external"])
 
     # ---- nodes ---------------------------------------------------------------------------------------------------
@@ -96,10 +98,13 @@ class ClusterNetwork:
             found.halt()
             self.shared.leases.remove(name)
 
-    def _node_addresses(self) -> list[str]:
-        """Linux first: their node ports answer whoever asks."""
+    def _running(self) -> dict[str, str]:
+        """Names and addresses; Linux first: their node ports answer whoever asks."""
         running = [node for name, node in self._nodes.items() if name in self.fabric.stacks]
-        return [node.address for node in sorted(running, key=lambda node: node.spec.windows)]
+        return {node.spec.name: node.address for node in sorted(running, key=lambda node: node.spec.windows)}
+
+    def _node_addresses(self) -> list[str]:
+        return list(self._running().values())
 
     def proxy_problem(self, name: str) -> str:
         """Why the kube-proxy of a node does not work, "" when it does."""
@@ -110,6 +115,8 @@ class ClusterNetwork:
         found = self._nodes.get(name)
         if found is not None:
             found.look()
+        elif name == "external":
+            self._entrances.look()
 
     # ---- what agents hear of -------------------------------------------------------------------------------------
 
@@ -190,5 +197,5 @@ class ClusterNetwork:
             await self._changed.wait()
             await clock.sleep(_DEBOUNCE)
             self._changed.clear()
-            for name in list(self._nodes):
+            for name in [*self._nodes, "external"]:
                 self.fabric.look(name)
