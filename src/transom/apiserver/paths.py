@@ -25,6 +25,11 @@ _CHECKS = ("ping", "log", "etcd", "poststarthook/start-kube-apiserver-admission-
 _AGGREGATED = "APIGroupDiscoveryList"
 
 
+def _indented(found: Any) -> bytes:
+    """As the paths and the version are written, for people."""
+    return orjson.dumps(found, option=orjson.OPT_INDENT_2)
+
+
 def _unknown_path() -> bytes:
     """What an unknown path is answered with: the paths of the server that is asked last, the one of custom resources."""
     hooks = ("crd-informer-synced", "generic-apiserver-start-informers", "priority-and-fairness-config-consumer",
@@ -35,7 +40,7 @@ def _unknown_path() -> bytes:
     for root in ("/healthz", "/livez", "/readyz"):
         more = ["informer-sync", "shutdown"] if root == "/readyz" else []
         paths += [root, *(f"{root}/{check}" for check in [*checks, *more])]
-    return orjson.dumps({"paths": sorted(paths)}) + b"\n"
+    return _indented({"paths": sorted(paths)})
 
 
 _UNKNOWN_PATH = _unknown_path()
@@ -145,7 +150,7 @@ class Paths:
 
     def _root(self, request: Request, status: int = 200) -> Answer:
         found = self._cache.get(self._server.discovery_generation(), "root",
-                                lambda: discovery.root_paths(self._served(), _CHECKS))
+                                lambda: _indented(discovery.root_paths(self._served(), _CHECKS)))
         assert found is not None
         return respond.raw_json(found.body, status)
 
@@ -153,7 +158,7 @@ class Paths:
         form = negotiate(request.header(b"accept"), transforms=False)
         if form.media != JSON:
             raise errors.not_acceptable()
-        return respond.document(discovery.version_info(self._server.release), form)
+        return respond.raw_json(_indented(discovery.version_info(self._server.release)))
 
     def _metrics(self, _request: Request) -> Answer:
         text = self._server.metrics.render(self._server.object_counts(), self._server.flows.render)
