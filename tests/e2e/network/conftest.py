@@ -1,0 +1,143 @@
+"""Clusters to send packets through, and short ways to ask pods what they reach and whom they take a client for."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from tests.conftest import Cluster, Kubectl, kubectl_binaries, running_cluster
+
+T = TypeVar("T")
+STANDING = Path(__file__).parent / "standing.yaml"
+PATIENCE = 30.0
+NODES = """
+apiVersion: transom.dev/v1
+kind: Cluster
+release: "1.20"
+nodes:
+- {name: control-plane, taints: ["node-role.kubernetes.io/master:NoSchedule"]}
+- {name: linux-1}
+- {name: windows-1, os: windows}
+- {name: windows-2, os: windows, build: 20348, runtime: containerd}
+"""
+AGNHOST = "k8s.gcr.io/e2e-test-images/agnhost:2.21"
+
+
+def eventually(look: Callable[[], T], wanted: Callable[[T], Any] = bool) -> T:
+    """The first look that shows what is wanted."""
+    end = time.monotonic() + PATIENCE
+    while not wanted(found := look()):
+        assert time.monotonic() < end, found
+        time.sleep(0.05)
+    return found
+
+
+def at_once(*calls: Callable[[], T]) -> list[T]:
+    """Side by side: most of their time they wait."""
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return [future.result() for future in [pool.submit(call) for call in calls]]
+
+
+@dataclass(frozen=True)
+class Net:
+    """A cluster as one namespace of it sees it."""
+
+    kubectl: Kubectl
+    namespace: str = "default"
+
+    @property
+    def cluster(self) -> Cluster:
+        return self.kubectl.cluster
+
+    def at(self, namespace: str) -> Net:
+        return Net(self.kubectl, namespace)
+
+    def __call__(self, *args: str, **more: Any) -> str:
+        return self.kubectl("--namespace", self.namespace, *args, **more).stdout
+
+    def apply(self, *manifests: str | dict[str, Any]) -> None:
+        """All of them in one go; dicts are objects."""
+        text = "\n---\n".join(m if isinstance(m, str) else json.dumps(m) for m in manifests)
+        self("apply", "--filename", "-", stdin=text)
+
+    def object(self, *what: str) -> Any:
+        return json.loads(self("get", *what, "--output", "json"))
+
+    def ready(self, *what: str) -> None:
+        self("wait", "--for=condition=Ready", f"--timeout={PATIENCE:.0f}s", *(what or ("pods", "--all")), timeout=PATIENCE + 30)
+
+    def ip(self, pod: str) -> str:
+        return str(self.object("pod", pod)["status"]["podIP"])
+
+    def exec(self, pod: str, *command: str) -> str:
+        """What a command says, with the line ends of this side, however it ends."""
+        done = self.kubectl("--namespace", self.namespace, "exec", pod, "--", *command, check=False)
+        return done.stdout.replace("\r\n", "\n")
+
+    def fetch(self, pod: str, *urls: str, patience: float = 1) -> list[str]:
+        """What a pod gets from each address; "" where it gets nothing."""
+        said = self.exec(pod, "curl", "-s", "-m", f"{patience:g}", "-w", "|%{http_code}\\n", *(f"http://{url}" for url in urls))
+        answers = [line.rpartition("|") for line in said.splitlines()]
+        assert len(answers) == len(urls), said
+        return [text if code == "200" else "" for text, _, code in answers]
+
+    def datagram(self, pod: str, target: str, said: str = "hostname") -> str:
+        """The answer to a datagram; "" when none comes back. `pod` serves as the sender itself."""
+        host, _, port = target.rpartition(":")
+        wish = f"localhost:8080/dial?host={host}&port={port}&protocol=udp&request={said}"
+        found: dict[str, list[str]] = json.loads(self.fetch(pod, wish, patience=10)[0])
+        return found.get("responses", [""])[0]
+
+    def clients(self, pod: str, *urls: str, patience: float = 1) -> list[str]:
+        """Whom servers take the pod for."""
+        found = self.fetch(pod, *(f"{url}/clientip" for url in urls), patience=patience)
+        return [address.rpartition(":")[0] for address in found]
+
+    def trace(self, origin: str, target: str, *options: str) -> Any:
+        done = self.cluster.transom(
+            "trace", origin, target, "--namespace", self.namespace, "--name", self.cluster.name, "--output", "json", *options,
+            check=False,
+        )  # fmt: skip
+        assert done.returncode in (0, 1), done.stderr
+        return json.loads(done.stdout)
+
+    def hns(self, node: str, what: str) -> list[Any]:
+        done = self.cluster.transom("hns", node, what, "--name", self.cluster.name, "--output", "json")
+        return list(json.loads(done.stdout))
+
+
+@contextmanager
+def made(folder: Path, network: str = "", nodes: str = NODES) -> Iterator[Net]:
+    """A cluster with these nodes; `network` goes into its file."""
+    binaries = kubectl_binaries()
+    if not binaries:
+        pytest.skip("no kubectl on this machine")
+    file = folder / "cluster.yaml"
+    file.write_text(nodes + (f"network: {network}\n" if network else ""))
+    with running_cluster(folder, "--config", str(file)) as running:
+        yield Net(Kubectl(binaries[-1], running))
+
+
+@pytest.fixture(scope="package")
+def net(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Net]:
+    """The usual network, with everything of standing.yaml."""
+    with made(tmp_path_factory.mktemp("net")) as found:
+        found("apply", "--filename", str(STANDING))
+        found.ready()
+        yield found
+
+
+@pytest.fixture
+def space(net: Net, request: pytest.FixtureRequest) -> Iterator[Net]:
+    """A namespace for one test."""
+    name = request.node.originalname.replace("_", "-")[:60].strip("-")
+    net("create", "namespace", name)
+    yield net.at(name)
+    net("delete", "namespace", name, "--wait=false")
