@@ -201,10 +201,11 @@ class OutgoingRelay:
         link = next(link for link in self._external.links.values() if link.kind != "loopback")
         inside = address
         if ipaddress.ip_address(address).is_loopback:
-            own = [str(a.ip) for a in link.addresses if (a.version == 6) == (":" in address)]
+            # Its address on the Internet, not the one of the segment: to that, pods' packets may keep their own source.
+            own = sorted((a for a in link.addresses if (a.version == 6) == (":" in address)), key=lambda a: -a.network.prefixlen)
             if not own:
                 return
-            inside = own[0]
+            inside = str(own[0].ip)
         elif address not in self._external.addresses():
             whole = f"{address}/{ipaddress.ip_address(address).max_prefixlen}"
             self._external.add_address(link.name, whole)
