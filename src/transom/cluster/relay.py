@@ -202,7 +202,8 @@ class OutgoingRelay:
         inside = address
         if ipaddress.ip_address(address).is_loopback:
             # Its address on the Internet, not the one of the segment: to that, pods' packets may keep their own source.
-            own = sorted((a for a in link.addresses if (a.version == 6) == (":" in address)), key=lambda a: -a.network.prefixlen)
+            own = [a for a in link.addresses if (a.version == 6) == (":" in address)]
+            own.sort(key=lambda a: -a.network.prefixlen)
             if not own:
                 return
             inside = str(own[0].ip)

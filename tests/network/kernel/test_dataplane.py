@@ -6,6 +6,7 @@ import asyncio
 import errno
 import shutil
 import socket
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,6 +15,7 @@ import pytest
 from tests.network.fabrics import OUTSIDE, Cluster, make_cluster
 
 from transom.kit.clock import RealClock
+from transom.network.api import Respond
 from transom.network.kernel.dataplane import KernelDataplane
 from transom.network.kernel.namespaces import missing
 
@@ -134,6 +136,43 @@ def test_no_connection_reaches_a_pod_that_has_left_its_service() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.skipif(shutil.which("nsenter") is None, reason="needs nsenter (util-linux)")
+@pytest.mark.parametrize("node", ["linux-1", "windows-1"])
+def test_datagrams_of_one_socket_do_not_stick_to_a_pod_that_has_left(node: str) -> None:
+    """UDP has no end of a connection: what the kernel remembers has to go with the rule."""
+
+    async def run() -> None:
+        cluster = make_cluster("l2bridge", 1, 1)
+        cluster.pod("client", node)
+        addresses = {name: cluster.pod(name, "linux-1") for name in ("a", "b")}
+        cluster.service("dns", "10.96.0.10", ["a"], protocol="UDP")
+        program = (
+            "import socket, sys; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(5)\n"
+            "for line in sys.stdin: s.sendto(b'?', ('10.96.0.10', 80)); print(s.recv(99).decode(), flush=True)"
+        )
+        async with plane_of(cluster) as plane:
+            for name, address in addresses.items():
+                plane.answer(address, 80, _saying(name.encode()))
+            client = await start(await namespace_path(plane, cluster, "client"), program)
+            assert client.stdin is not None and client.stdout is not None
+            for member in ("a", "b", "a"):
+                cluster.endpoints("dns", [member], protocol="UDP")
+                await plane.settled()
+                client.stdin.write(b"\n")
+                assert (await client.stdout.readline()).decode().strip() == member
+            client.stdin.close()
+            await client.wait()
+
+    asyncio.run(run())
+
+
+def _saying(text: bytes) -> Respond:
+    async def respond(_payload: bytes, _source: str) -> bytes:
+        return text
+
+    return respond
+
+
 @pytest.mark.parametrize("node", ["linux-1", "windows-1"])
 def test_a_client_keeps_its_backend(node: str) -> None:
     async def run() -> None:
@@ -179,7 +218,7 @@ async def namespace_path(plane: KernelDataplane, cluster: Cluster, pod: str) -> 
 
 async def start(namespace: str, program: str) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
-        "nsenter", f"--net={namespace}", sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE
+        "nsenter", f"--net={namespace}", sys.executable, "-c", program, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
 
 

@@ -11,7 +11,7 @@ import itertools
 import threading
 from collections.abc import Iterable, Mapping
 
-from transom.network.kernel import firewall, netlink
+from transom.network.kernel import firewall, netlink, stale
 from transom.network.kernel.arrange import Made, Step, arrange, nothing, take
 from transom.network.kernel.namespaces import Namespace, Visitor
 from transom.network.kernel.plan import UNDERLAY, UNDERLAY_BRIDGE, Device, Plan
@@ -221,6 +221,9 @@ class Applier:
                 del made.tables[key]
             else:
                 made.tables[key] = new
+            lost = stale.lost_targets(old, new)
+            if lost:
+                stale.forget(lost)
 
     def _send(self, stack: str, steps: list[Step]) -> None:
         if not steps:
