@@ -15,10 +15,10 @@ from transom.kit.clock import VirtualClock
 from transom.network import winhost
 from transom.network.cni import masquerade
 from transom.network.cni.windows import setup
+from transom.network.model.trip import World
+from transom.network.model.walk import Listening, everybody, walk
 from transom.network.packets import Packet, Walk
 from transom.network.stacks import Fabric, Link, Stack, stable_mac
-from transom.network.walking.trip import World
-from transom.network.walking.walk import Listening, everybody, walk
 from transom.proxy.nftables.proxier import NftablesProxier
 from transom.proxy.nftables.proxier import Options as LinuxOptions
 from transom.proxy.tracker import Tracker

@@ -62,7 +62,7 @@ def make_dataplane(config: ClusterConfig, fabric: Fabric, clock: Clock, rng: ran
             raise ClusterError(
                 f"the kernel data plane cannot be had: {problem.strerror}", "run as root, or use --dataplane model"
             ) from problem
-    from transom.network.walking.dataplane import ModelDataplane
+    from transom.network.model.dataplane import ModelDataplane
 
     return ModelDataplane(fabric, clock, rng)
 

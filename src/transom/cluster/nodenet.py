@@ -107,6 +107,7 @@ class NodeNet:
             self._machine, "docker" if spec.runtime == "docker" else "containerd", start=self._start_agents,
         )
         self.proxier: Proxier | None = None
+        self._health: ServiceHealth | None = None  # of proxiers that do not know of it themselves
         self.policy: PolicyAgent | None = None
 
     def _hns(self) -> Hns:
@@ -251,6 +252,7 @@ class NodeNet:
                 shared.slices, hostname, stack,
                 NftablesOptions(cluster_cidrs=(shared.ranges.pods,), node_ips=(self.address,)),
             )
+            self._health = self._service_health()
         elif settings.proxy_mode == "userspace":
             if isinstance(self.proxier, UserspaceProxier):
                 return
@@ -278,13 +280,17 @@ class NodeNet:
             network_name=network, source_vip=vip, enable_dsr=settings.dsr, gates=gates, release=self._release,
             node_ip=self.address if hostname == self.spec.name else "", cluster_cidr=shared.ranges.pods,
         )  # fmt: skip
-        health = ServiceHealth(self.spec.name, shared.dataplane, lambda: (self.address,))
-        self._stops.append(health.close)
+        health = self._service_health()
         tracker = shared.slices if options.slices else shared.endpoints
         proxier = WinkernelProxier(tracker, hostname, hns, options, shared.clock, health=health)
         proxier.start()  # on overlay networks it waits a while before it goes on, from now
         self._stops.append(proxier.close)
         return proxier
+
+    def _service_health(self) -> ServiceHealth:
+        health = ServiceHealth(self.spec.name, self._shared.dataplane, lambda: (self.address,))
+        self._stops.append(health.close)
+        return health
 
     @property
     def wants_endpoints(self) -> bool:
@@ -299,6 +305,10 @@ class NodeNet:
         self._shared.leases.look(self.spec.name)
         if self.proxier is not None and self.proxier.dirty:
             self.proxier.sync()
+            if isinstance(self.proxier, NftablesProxier) and self._health is not None:
+                tracker, name = self.proxier.tracker, self.proxier.node_name
+                ports = tracker.health_checks
+                self._health.sync(ports, {service: tracker.local_addresses(service, name) for service in ports})
         if self.policy is not None and self.policy.dirty:
             self.policy.sync()
 

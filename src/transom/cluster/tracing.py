@@ -19,14 +19,14 @@ from transom.kit.clock import Clock
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 from transom.network.api import DnsConfig
+from transom.network.model.trip import World
+from transom.network.model.walk import Listening, everybody
 from transom.network.resolver import addresses_in, is_address
 from transom.network.stacks import Stack
 from transom.network.trace import matrix, picture
 from transom.network.trace.inventory import Inventory, Names, TraceError
 from transom.network.trace.places import split
 from transom.network.trace.run import trace
-from transom.network.walking.trip import World
-from transom.network.walking.walk import Listening, everybody
 from transom.windows import releases
 from transom.windows.records import Target
 

@@ -12,9 +12,9 @@ from tests.network.fabrics import Cluster
 
 from transom.kit.clock import RealClock
 from transom.network.kernel.dataplane import KernelDataplane
+from transom.network.model.walk import walk
 from transom.network.packets import Packet, Protocol
 from transom.network.stacks import Stack
-from transom.network.walking.walk import walk
 
 PATIENCE = 0.6
 _TRIES = 64  # of the model, which draws backends at random

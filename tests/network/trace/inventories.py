@@ -8,11 +8,11 @@ from typing import Any
 from tests.network.fabrics import OUTSIDE, Cluster
 
 from transom.network.api import DnsConfig
+from transom.network.model.walk import Listening
 from transom.network.stacks import Stack
 from transom.network.trace.inventory import Inventory, Names
 from transom.network.trace.report import Report
 from transom.network.trace.run import trace
-from transom.network.walking.walk import Listening
 from transom.windows.records import Target
 
 DOMAIN = "cluster.local"

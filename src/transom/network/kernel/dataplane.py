@@ -21,9 +21,9 @@ from transom.network.kernel import namespaces, outside, plan, sockets, windows
 from transom.network.kernel.applier import Applier
 from transom.network.kernel.namespaces import Namespace, Visitor
 from transom.network.kernel.plan import Plan
+from transom.network.model.addresses import within
 from transom.network.nft_text import snapshot
 from transom.network.stacks import Fabric, Stack
-from transom.network.walking.addresses import within
 
 log = logging.getLogger("transom.network.kernel")
 

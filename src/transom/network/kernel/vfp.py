@@ -16,9 +16,9 @@ from typing import Any, Literal, NamedTuple
 
 from transom.network import nft
 from transom.network.kernel import names
+from transom.network.model.addresses import family
+from transom.network.model.switch import DSR, PRESERVE, Acl, Net, OutboundNat, Port, Switch
 from transom.network.nft import DROP, RETURN, Chain, Dnat, Field, Goto, Hook, Jump, Lookup, Match, Rule, Set, Snat, Table
-from transom.network.walking.addresses import family
-from transom.network.walking.switch import DSR, PRESERVE, Acl, Net, OutboundNat, Port, Switch
 
 TABLE = "transom-vfp"
 BRIDGED = ("L2Bridge", "L2Tunnel", "Transparent")

@@ -11,10 +11,10 @@ from functools import partial
 
 from transom.network.kernel import names, plan, vfp
 from transom.network.kernel.plan import Device, Plan, Way
+from transom.network.model.addresses import family, within
+from transom.network.model.switch import Net, Switch
 from transom.network.nft import Table
 from transom.network.stacks import Stack
-from transom.network.walking.addresses import family, within
-from transom.network.walking.switch import Net, Switch
 
 _DEFAULTS = {4: "0.0.0.0/0", 6: "::/0"}
 _ROUTED = ("Overlay", "Transparent")  # to whose ports a node needs a way of its own

@@ -12,15 +12,15 @@ from typing import Any, Final, NamedTuple
 
 from transom.machinery.selectors import from_object
 from transom.network.api import DnsConfig
+from transom.network.model.addresses import is_global, within
+from transom.network.model.switch import Net
+from transom.network.model.trip import World
 from transom.network.packets import Packet, Walk
 from transom.network.resolver import Os, limit, steps
 from transom.network.stacks import Stack
 from transom.network.trace.inventory import Inventory, Object
 from transom.network.trace.places import Place, cluster_ips, outside_addresses, ready_endpoints
 from transom.network.trace.report import Report
-from transom.network.walking.addresses import is_global, within
-from transom.network.walking.switch import Net
-from transom.network.walking.trip import World
 from transom.windows.limits import LIMITS
 from transom.windows.match import holds
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from transom.network.api import DnsConfig
+from transom.network.model.walk import Listening, everybody
 from transom.network.stacks import Stack
-from transom.network.walking.walk import Listening, everybody
 from transom.windows.records import Target
 
 Object = Mapping[str, Any]

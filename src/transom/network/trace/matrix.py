@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from transom.network.model.trip import World
+from transom.network.model.walk import everybody
 from transom.network.packets import Protocol
 from transom.network.trace.inventory import Inventory, Object, TraceError
 from transom.network.trace.places import cluster_ips, ingress_ips
 from transom.network.trace.run import trace
-from transom.network.walking.trip import World
-from transom.network.walking.walk import everybody
 from transom.windows.limits import LIMITS
 
 _OS: Final = "kubernetes.io/os"

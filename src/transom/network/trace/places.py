@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from transom.network.model.addresses import within
 from transom.network.resolver import is_address
 from transom.network.stacks import Fabric, Stack
 from transom.network.trace.inventory import Inventory, Object, TraceError
-from transom.network.walking.addresses import within
 
 Kind = Literal["pod", "node", "service", "name", "address", "external"]
 _KINDS: Final[dict[str, Kind]] = {

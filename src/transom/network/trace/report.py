@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from transom.network.model.addresses import place
 from transom.network.packets import Hop, Outcome, Packet
-from transom.network.walking.addresses import place
 
 
 @dataclass(slots=True)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
+from transom.network.model.addresses import family, place
+from transom.network.model.trip import World
+from transom.network.model.walk import walk
 from transom.network.packets import Hop, Packet, Protocol, Walk
 from transom.network.resolver import steps
 from transom.network.stacks import Stack
@@ -21,9 +24,6 @@ from transom.network.trace.places import (
     split,
 )
 from transom.network.trace.report import Report
-from transom.network.walking.addresses import family, place
-from transom.network.walking.trip import World
-from transom.network.walking.walk import walk
 
 _DNS_PORT = 53
 

@@ -1,0 +1,177 @@
+"""The model as a data plane: a connection is a walk, and a pair of sockets if it arrives. Needs no privileges.
+
+Who serves sees the address that the packets arrive with. Addresses exist as long as a stack has them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import random
+import socket
+from collections.abc import Callable, Mapping
+from itertools import count
+from typing import Final, TypeVar
+
+from transom.kit.clock import Clock
+from transom.network.api import Accept, Respond
+from transom.network.model import fast
+from transom.network.model.trip import World
+from transom.network.model.walk import EPHEMERAL, walk
+from transom.network.packets import Packet, Protocol, Walk
+from transom.network.stacks import Fabric, Stack
+
+Server = TypeVar("Server")
+_Place = tuple[str, str, int]  # stack ("": whichever has the address), address, port
+# After so many seconds a stack sends its first packet again; then it gives up.
+_RETRIES: Final = (1.0, 2.0, 4.0, 8.0, 15.0)
+_NEIGHBOUR_SECONDS: Final = 3.0
+
+
+class ModelDataplane:
+    def __init__(self, fabric: Fabric, clock: Clock, rng: random.Random) -> None:
+        self.fabric = fabric
+        self.world = World(fabric, clock.monotonic, rng)
+        self._clock = clock
+        self._rng = rng
+        self._listeners: dict[_Place, Accept] = {}
+        self._responders: dict[_Place, Respond] = {}
+        self._connections = count()
+        self.home = ""  # the stack of the API server; the first node if it is not set
+
+    def close(self) -> None:
+        self.world.close()
+
+    # ---- serving -------------------------------------------------------------------------------------------------
+
+    def listen(self, address: str, port: int, accept: Accept, stack: str = "") -> Callable[[], None]:
+        return _claim(self._listeners, (stack, address, port), accept)
+
+    def answer(self, address: str, port: int, respond: Respond, stack: str = "") -> Callable[[], None]:
+        return _claim(self._responders, (stack, address, port), respond)
+
+    def listening(self, stack: Stack, address: str, port: int, protocol: str) -> bool:
+        """Whether a connection or datagram would find somebody."""
+        servers: Mapping[_Place, object] = self._responders if protocol == "udp" else self._listeners
+        return ("", address, port) in servers or (stack.name, address, port) in servers
+
+    async def settled(self) -> None:
+        """What the state says is in force at once."""
+
+    # ---- asking --------------------------------------------------------------------------------------------------
+
+    async def connect(self, address: str, port: int, source: str = "") -> socket.socket:
+        found = await self._first_packet(address, port, source)
+        accept = _server(self._listeners, found)
+        if accept is None or found.packet is None:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+        near, far = socket.socketpair()
+        if source:
+            # The name that the other end sees: sockets without a file, so it only has to be nobody else's.
+            seen = found.packet.source
+            caller = f"[{seen}]" if ":" in seen else seen
+            name = f"\0transom/{os.getpid()}/{id(self)}/{next(self._connections)}/{caller}:{found.packet.source_port}"
+            near.bind(name)
+        near.setblocking(False)
+        far.setblocking(False)
+        accept(far)
+        return near
+
+    async def _first_packet(self, address: str, port: int, source: str) -> Walk:
+        """Sends it until it arrives or is refused. OSError when somebody on the way says that there is no way; TimeoutError
+        when nobody says anything."""
+        for delay in (*_RETRIES, 0.0):
+            found = self._walk(address, port, source, "tcp")
+            if found.outcome == "dropped" and self._is_told(found, source):
+                if found.reason == "no-neighbour":  # it has been asked for three times, a second each
+                    await self._clock.sleep(_NEIGHBOUR_SECONDS)
+                    found = self._walk(address, port, source, "tcp")
+                if found.outcome == "dropped":
+                    raise OSError(errno.EHOSTUNREACH, os.strerror(errno.EHOSTUNREACH))
+            if found.outcome != "dropped":
+                return found
+            if delay:
+                await self._clock.sleep(delay)
+        raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+
+    def _is_told(self, found: Walk, source: str) -> bool:
+        """Stacks tell their own programs, and Linux tells others too; a switch of Windows drops without a word."""
+        if found.reason not in ("no-route", "no-neighbour"):
+            return False
+        stack = self.fabric.stacks.get(found.stack)
+        return stack is None or stack.os == "linux" or stack is self._origin(source)
+
+    async def ask(
+        self, address: str, port: int, payload: bytes, source: str = "", timeout: float = 5.0  # noqa: ASYNC109
+    ) -> bytes:
+        """One datagram there, one back."""
+        found = self._walk(address, port, source, "udp")
+        if found.outcome == "dropped" and self._is_told(found, source):
+            if found.reason == "no-neighbour":
+                await self._clock.sleep(_NEIGHBOUR_SECONDS)
+            raise OSError(errno.EHOSTUNREACH, os.strerror(errno.EHOSTUNREACH))
+        respond = _server(self._responders, found)
+        if found.outcome == "refused":
+            raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
+        if respond is None or found.packet is None:
+            await self._clock.sleep(timeout)
+            raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+        working = asyncio.ensure_future(respond(payload, found.packet.source))
+        late = asyncio.ensure_future(self._clock.sleep(timeout))
+        try:
+            await asyncio.wait((working, late), return_when=asyncio.FIRST_COMPLETED)
+            answer = working.result() if working.done() else None
+            if answer is None:
+                await late
+                raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
+            return answer
+        finally:
+            working.cancel()
+            late.cancel()
+
+    async def echo(self, address: str, source: str = "", patience: float = 1.0) -> bool:
+        """One ICMP echo request; whether it was answered."""
+        if self._walk(address, 0, source, "icmp").outcome == "delivered":
+            return True
+        await self._clock.sleep(patience)
+        return False
+
+    def _walk(self, address: str, port: int, source: str, protocol: Protocol) -> Walk:
+        origin = self._origin(source)
+        if origin is None:
+            return Walk("dropped", reason="no-route", explanation="there is no machine with that address")
+        sent = Packet(source, address, protocol, self._rng.randint(*EPHEMERAL), port)
+        near = fast.near(self.world, origin, sent, self.listening)
+        return near if near is not None else walk(self.world, sent, origin, listening=self.listening)
+
+    def _origin(self, source: str) -> Stack | None:
+        if source:
+            return self.fabric.owner(source)
+        home = self.fabric.stacks.get(self.home)
+        if home is not None:
+            return home
+        for role in ("node", "external"):
+            for stack in self.fabric.stacks.values():
+                if stack.role == role:
+                    return stack
+        return None
+
+
+def _server(servers: Mapping[_Place, Server], found: Walk) -> Server | None:
+    if found.outcome != "delivered":
+        return None
+    address, port = found.facts.get("socket", ("", 0))
+    return servers.get((found.stack, address, port)) or servers.get(("", address, port))
+
+
+def _claim(servers: dict[_Place, Server], place: _Place, server: Server) -> Callable[[], None]:
+    if place in servers:
+        raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+    servers[place] = server
+
+    def close() -> None:
+        if servers.get(place) is server:
+            del servers[place]
+
+    return close

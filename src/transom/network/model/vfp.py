@@ -1,0 +1,249 @@
+"""The switch of a Windows node: where packets enter it, and how it forwards by the kind of network.
+
+Packets of containers and from outside meet its rules (`crossing`). Those of the node's own stack meet access rules alone: no
+load balancing, no translation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from transom.network.model import windows
+from transom.network.model.addresses import family, within
+from transom.network.model.crossing import Crossing, node_address
+from transom.network.model.switch import Net, Port, Switch
+from transom.network.model.trip import End, Trip
+from transom.network.packets import Outer, Packet
+from transom.network.stacks import Link, Stack
+
+GENEVE_PORT = 6081
+_BRIDGED = ("L2Bridge", "L2Tunnel", "Transparent")  # whose ports are part of the underlay
+_ROUTED = ("Overlay", "Transparent")  # to whose ports the node needs a way of its own
+
+
+# ---- entrances -----------------------------------------------------------------------------------------------------------
+
+
+def egress(trip: Trip, sandbox: Stack, link: Link, packet: Packet, next_hop: str) -> End:
+    """From a container."""
+    node = trip.node_of(sandbox)
+    switch = trip.world.switch(node) if node is not None else None
+    port = switch.port(link.endpoint) if switch is not None else None
+    net = switch.net(port.network) if switch is not None and port is not None else None
+    if node is None or switch is None or port is None or net is None:
+        return trip.drop(sandbox, "vNIC", packet, "no-port", "its switch port is gone (there is no such HNS endpoint)")
+    if not trip.enter(node):
+        return trip.drop(node, "vSwitch", packet, "loop", "it has been under way for too long")
+    crossing = Crossing(trip, node, switch, packet)
+    ended = crossing.from_pod(net, port) if not crossing.known else None
+    return ended or _forward(crossing, net, next_hop, origin=port)
+
+
+def inbound(trip: Trip, node: Stack, packet: Packet) -> End:
+    """From the underlay."""
+    switch = trip.world.switch(node)
+    assert switch is not None
+    net: Net | None = None
+    if packet.outer is not None:
+        net = _unwrapped(switch, packet.outer)
+        if net is None:
+            why = f"{node.name} has no network with VNI {packet.outer.vni} at port {packet.outer.port}"
+            return trip.drop(node, "VXLAN", packet, "no-vxlan", why)
+        packet = replace(packet, outer=None)
+        trip.hop(node, "GENEVE" if net.type == "Transparent" else "VXLAN", f"unpacked for network {net.name}", packet)
+    crossing = Crossing(trip, node, switch, packet)
+    if not crossing.known and net is None:
+        ended = crossing.from_outside()
+        if ended is not None:
+            return ended
+    elif not crossing.known and net is not None and _local(switch, net, packet.destination) is None:
+        return crossing.drop(f"network {net.name}", "no-port", f"network {net.name} has no port with {packet.destination}")
+    net = net or _network_of(crossing)
+    return windows.to_host(trip, node, crossing.packet) if net is None else _forward(crossing, net)
+
+
+def from_host(trip: Trip, node: Stack, net: Net, port: Port, packet: Packet) -> End:
+    """What the node itself sends to a port of its switch."""
+    switch = trip.world.switch(node)
+    assert switch is not None
+    return _into(Crossing(trip, node, switch, packet), net, port)
+
+
+def out_of_host(trip: Trip, node: Stack, link: Link, packet: Packet, next_hop: str) -> End:
+    """By a card of the node that belongs to a switch."""
+    switch = trip.world.switch(node)
+    net = _network_behind(switch, link) if switch is not None else None
+    if switch is None or net is None:
+        return trip.drop(node, link.name, packet, "no-port", f"the switch has no port for {link.name}")
+    port = _local(switch, net, next_hop)
+    if port is None:
+        return trip.drop(node, link.name, packet, "no-neighbour", f"no port of network {net.name} has {next_hop}")
+    return from_host(trip, node, net, port, packet)
+
+
+def way_of_host(trip: Trip, node: Stack, address: str) -> tuple[Net, Port] | None:
+    """A port of the node's switch that the node reaches past its route table: on an overlay with the policy HostRoute, and
+    where OVN's router joins node and pods."""
+    switch = trip.world.switch(node)
+    for net in switch.nets() if switch is not None else ():
+        if net.type in _ROUTED and (net.host_route or net.type == "Transparent") and net.contains(address):
+            port = _local(switch, net, address) if switch is not None else None
+            if port is not None:
+                return net, port
+    return None
+
+
+def neighbour_of_host(trip: Trip, node: Stack, address: str) -> tuple[Net, Port] | None:
+    """A port of the node's switch that answers on the underlay's side."""
+    switch = trip.world.switch(node)
+    found = switch.anywhere(address) if switch is not None else None
+    return found if found is not None and found[0].type in _BRIDGED else None
+
+
+def _network_behind(switch: Switch, link: Link) -> Net | None:
+    if link.endpoint:
+        own = switch.port(link.endpoint)
+        return switch.net(own.network) if own is not None else None
+    adapter = switch.hns.adapters.get(link.name)  # of an internal network
+    return switch.net(adapter.network) if adapter is not None and adapter.network else None
+
+
+def _unwrapped(switch: Switch, outer: Outer) -> Net | None:
+    for net in switch.nets():
+        if outer.port == GENEVE_PORT and net.type == "Transparent":
+            return net
+        if net.type == "Overlay" and (net.vni, net.port) == (outer.vni, outer.port):
+            return net
+    return None
+
+
+def _network_of(crossing: Crossing) -> Net | None:
+    """The network that a packet from the underlay goes on in; None: it is for the node's own stack.
+
+    Bridged networks are part of the underlay. Others are entered by what the switch has decided alone.
+    """
+    switch, address = crossing.switch, crossing.packet.destination
+    decided = crossing.known or bool(crossing.entry.status)
+    if crossing.preserved is not None:
+        return switch.net(crossing.preserved.network)
+    local = switch.anywhere(address)
+    if local is not None and (decided or local[0].type in _BRIDGED):
+        return local[0]
+    if not decided or crossing.is_local(address):
+        return None
+    nets = list(switch.nets())
+    for net in nets:
+        if switch.at(net, address) is not None or any(within(address, remote.prefix) for remote in net.remotes):
+            return net
+    return nets[0] if nets else None
+
+
+def _local(switch: Switch, net: Net, address: str) -> Port | None:
+    port = switch.at(net, address)
+    return None if port is None or port.remote else port
+
+
+# ---- forwarding ----------------------------------------------------------------------------------------------------------
+
+
+def _forward(crossing: Crossing, net: Net, gateway: str = "", origin: Port | None = None) -> End:
+    """From the switch to wherever the destination is."""
+    switch, node, packet = crossing.switch, crossing.node, crossing.packet
+    destination = packet.destination
+    if crossing.preserved is not None:
+        if crossing.preserved.remote:
+            return crossing.drop("load balancer", "no-backend", "the backend is on another node, and the destination stays")
+        return _into(crossing, net, crossing.preserved)
+    port = switch.at(net, destination)
+    if port is not None and not port.remote:
+        if net.type == "L2Tunnel" and origin is not None:
+            crossing.hop("virtualization host", "an L2Tunnel sends everything to the virtualization host and back")
+        return _into(crossing, net, port)
+    if crossing.is_local(destination):
+        crossing.hop("host vNIC", "to the node's own stack")
+        return windows.to_host(crossing.trip, node, packet)
+    if net.type == "Overlay":
+        wrapped = _wrap(net, node, port, packet)
+        if wrapped is not None:
+            return _tunnelled(crossing, wrapped, "VXLAN")
+        if net.contains(packet.source):
+            return crossing.drop(f"network {net.name}", "no-route", f"the overlay network has no route to {destination}")
+    elif net.type == "Transparent":
+        wrapped = _logical(crossing, packet)
+        if wrapped is not None:
+            return _tunnelled(crossing, wrapped, "GENEVE")
+    elif net.type == "L2Tunnel":
+        crossing.hop("virtualization host", "an L2Tunnel sends everything to the virtualization host")
+    elif net.type == "L2Bridge" and not node.forwarding and net.contains(packet.source) and _is_hosts(switch, net, gateway):
+        return crossing.drop("route", "no-forwarding", f"{node.name} does not forward for its pods")
+    return _leave(crossing, packet, destination)
+
+
+def _is_hosts(switch: Switch, net: Net, address: str) -> bool:
+    port = switch.at(net, address) if address else None
+    return port is not None and switch.is_host(port)
+
+
+def _wrap(net: Net, node: Stack, remote: Port | None, packet: Packet) -> Packet | None:
+    mine = node_address(node, 4)
+    if remote is not None and remote.provider and remote.provider != mine:
+        return replace(packet, outer=Outer(mine, remote.provider, net.vni, net.port), destination_mac=remote.mac)
+    for subnet in net.remotes:
+        if within(packet.destination, subnet.prefix):
+            return replace(packet, outer=Outer(mine, subnet.provider, subnet.vni, net.port), destination_mac=subnet.mac)
+    return None
+
+
+def _logical(crossing: Crossing, packet: Packet) -> Packet | None:
+    """OVN knows every logical port; those of other Windows nodes are reached by tunnels."""
+    trip, node = crossing.trip, crossing.node
+    for owner in reversed(trip.fabric.owners(packet.destination)):
+        there = trip.node_of(owner)
+        switch = trip.world.switch(there) if owner.role == "sandbox" and there is not None and there is not node else None
+        if there is not None and switch is not None and any(net.type == "Transparent" for net in switch.nets()):
+            return replace(packet, outer=Outer(node_address(node, 4), node_address(there, 4), 0, GENEVE_PORT))
+    return None
+
+
+def _tunnelled(crossing: Crossing, wrapped: Packet, how: str) -> End:
+    outer = wrapped.outer
+    assert outer is not None
+    told = f"packed for {outer.destination} (VNI {outer.vni}, port {outer.port})"
+    crossing.trip.hop(crossing.node, how, told, wrapped)
+    return _leave(crossing, wrapped, outer.destination)
+
+
+def _leave(crossing: Crossing, packet: Packet, destination: str) -> End:
+    """Out by the card, with the node's MAC address, to where the node's route table says."""
+    trip, node = crossing.trip, crossing.node
+    route = node.route(destination)
+    if route is None:
+        return crossing.drop("route", "no-route", f"{node.name} has no route to {destination}")
+    link = node.links[route.link]
+    if link.kind != "ethernet":
+        return crossing.drop(link.name, "no-neighbour", f"no port of {link.name} has {destination}")
+    if trip.hops is not None and packet.outer is None:
+        packet = replace(packet, source_mac=link.mac)
+        via = f"; next hop {route.via}" if route.via else ""
+        trip.hop(node, "external switch port", f"source MAC becomes {link.mac}, the node's{via}", packet)
+    return trip.underlay(node, packet, route.via or destination)
+
+
+def _into(crossing: Crossing, net: Net, port: Port) -> End:
+    """Through a local port to who is behind it."""
+    ended = crossing.admit(net, port, inward=True)
+    if ended is not None:
+        return ended
+    trip, node, packet, switch = crossing.trip, crossing.node, crossing.packet, crossing.switch
+    if switch.is_host(port):
+        return windows.to_host(trip, node, packet)
+    address = port.address(family(packet.destination))
+    for owner in reversed(trip.fabric.owners(address)):
+        if owner.node == node.name and any(link.endpoint.upper() == port.id for link in owner.links.values()):
+            crossing.hop("vSwitch port", f"into the port of {address} on network {net.name}")
+            if trip.world.is_local(owner, packet.source):
+                why = f"it comes from outside with {packet.source}, the pod's own address"
+                return trip.drop(owner, "vNIC", packet, "martian", why)
+            taken = (address, packet.destination_port) if address != packet.destination else None
+            return windows.deliver(trip, owner, packet, taken)
+    return crossing.drop("vSwitch port", "no-pod", f"the port with {address} belongs to no running pod")
