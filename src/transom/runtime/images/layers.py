@@ -119,7 +119,7 @@ class _Unpacking:
             count += 1
             if count > self._limits.entries:
                 raise ImageError(f"the layer has more than {self._limits.entries} entries")
-            parts = self._parts(entry.name, "entry")
+            parts = self._parts(entry.name, "an entry")
             if parts:
                 self._add(entry, parts)
             elif entry.kind == "dir":
@@ -136,14 +136,14 @@ class _Unpacking:
     def _parts(self, raw: bytes, what: str) -> tuple[str, ...]:
         """The parts of a path; none for what is to be left out. ImageError for one that leads out."""
         if len(raw) > _LONGEST_PATH:
-            raise ImageError(f"the name of an {what} is too long: {raw[:60]!r}...")
+            raise ImageError(f"the name of {what} is too long: {raw[:60]!r}...")
         path = os.fsdecode(raw)
         parts = tuple(part for part in path.split("/") if part not in ("", "."))
-        if ".." in parts or (path.startswith("/") and what == "entry" and self._windows):
-            raise ImageError(f"invalid path of an {what}: {path[:200]!r}")
+        if ".." in parts or (path.startswith("/") and what == "an entry" and self._windows):
+            raise ImageError(f"invalid path of {what}: {path[:200]!r}")
         for part in parts:
             if len(os.fsencode(part)) > _LONGEST_PART:
-                raise ImageError(f"the name of an {what} is too long: {part[:60]!r}...")
+                raise ImageError(f"the name of {what} is too long: {part[:60]!r}...")
         return self._windows_parts(parts, what) if self._windows else parts
 
     def _windows_parts(self, parts: tuple[str, ...], what: str) -> tuple[str, ...]:
@@ -157,7 +157,7 @@ class _Unpacking:
         for part in parts:
             bare = part.removeprefix(_PREFIX)
             if _WINDOWS_FORBIDDEN.search(bare) or ":" in bare or bare != bare.rstrip(" .") or _WINDOWS_RESERVED.fullmatch(bare):
-                raise ImageError(f"the name of an {what} is not valid on Windows: {part[:200]!r}")
+                raise ImageError(f"the name of {what} is not valid on Windows: {part[:200]!r}")
         return parts
 
     # ---- entries -------------------------------------------------------------------------------------------------
@@ -264,7 +264,7 @@ class _Unpacking:
                 file.truncate(entry.size)
 
     def _hardlink(self, path: str, entry: Entry) -> None:
-        parts = self._parts(entry.link, "target of a link")
+        parts = self._parts(entry.link, "the target of a link")
         if not parts:
             raise ImageError(f"{self._relative(path)[:200]!r} is a link to nothing in the layer")
         folder, name = self._tree.parent(parts)

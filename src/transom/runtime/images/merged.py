@@ -17,6 +17,7 @@ from typing import Final
 from transom.runtime.images.model import ImageError
 
 _MOST_LINKS: Final = 40
+_DEEPEST: Final = 256  # a deeper tree is hard to get rid of again
 _OPAQUE: Final = ("trusted.overlay.opaque", "user.overlay.opaque")
 _NO_XATTR: Final = (errno.ENODATA, errno.ENOTSUP, errno.EPERM)
 
@@ -24,12 +25,13 @@ _NO_XATTR: Final = (errno.ENODATA, errno.ENOTSUP, errno.EPERM)
 class Folder:
     """A folder of the merged tree. `lowers` are those folders of the layers below that show through, the topmost first."""
 
-    __slots__ = ("_names", "lowers", "own", "parent", "real")
+    __slots__ = ("_names", "depth", "lowers", "own", "parent", "real")
 
     def __init__(self, own: str, lowers: list[str], parent: Folder | None, real: bool) -> None:
         self.own = own  # its place in this layer
         self.lowers = lowers
         self.parent = parent
+        self.depth: int = parent.depth + 1 if parent else 0
         self.real = real  # it is in this layer
         self._names: dict[str, str] | None = None
 
@@ -82,6 +84,8 @@ class Merged:
             real = found is not None and stat.S_ISDIR(found.st_mode)
             hidden = found is not None and (not real or is_opaque(own))
             known = self._folders[own] = Folder(own, [] if hidden else _shining(folder, name), folder, real)
+            if known.depth > _DEEPEST:
+                raise ImageError(f"folders are nested more than {_DEEPEST} deep")
         return known
 
     def make(self, folder: Folder) -> None:

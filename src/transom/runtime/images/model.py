@@ -206,11 +206,7 @@ def entries(document: Mapping[str, Any], what: str) -> list[Descriptor]:
 
 def manifest(document: Mapping[str, Any], what: str) -> Manifest:
     kind = media_type(document)
-    if kind in SCHEMA1:
-        raise ImageError(
-            f'media type "{SCHEMA1[0]}" is no longer supported, please rebuild the image as "{DOCKER_MANIFEST}" '
-            f'or "{OCI_MANIFEST}": not implemented', "Unimplemented",
-        )
+    refuse_schema1(kind)
     if kind not in MANIFESTS:
         raise NotFound(f"unexpected media type {kind} for {what}")
     layers = document.get("layers")
@@ -221,6 +217,14 @@ def manifest(document: Mapping[str, Any], what: str) -> Manifest:
     return Manifest(
         descriptor(document.get("config"), f"manifest {what}"), tuple(descriptor(raw, f"manifest {what}") for raw in layers)
     )
+
+
+def refuse_schema1(kind: str) -> None:
+    if kind in SCHEMA1:
+        raise ImageError(
+            f'media type "{kind}" is no longer supported, please rebuild the image as "{DOCKER_MANIFEST}" '
+            f'or "{OCI_MANIFEST}": not implemented', "Unimplemented",
+        )  # fmt: skip
 
 
 def configuration(document: Mapping[str, Any], what: str) -> Configuration:

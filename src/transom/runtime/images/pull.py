@@ -11,7 +11,7 @@ import errno
 import os
 import random
 from contextlib import suppress
-from typing import Final
+from typing import Final, Literal
 
 from transom.runtime.images import model, platforms
 from transom.runtime.images.content import Writer
@@ -34,6 +34,7 @@ async def pull(
     """The image's id. Raises ImageError. Whoever calls is `busy`."""
     pulling = _Pull(store, registry, platform, tell or (lambda _: None))
     target = await registry.resolve()  # not tried again when nobody answers: kubelets do that
+    model.refuse_schema1(target.media_type)  # before its digest is looked at, which is not that of its bytes
     pulling.tell(Progress("resolved", target.digest, 0, target.size))
     found, manifest, config = await pulling.choose(target)
     pulling.check_system(config)
@@ -66,7 +67,7 @@ class _Pull:
     async def _choose(
         self, target: Descriptor, deepest: int, *, single: bool
     ) -> tuple[Descriptor, Manifest, Configuration] | None:
-        document = model.load(await self._document(target), f"manifest {target.digest}")
+        document = model.load(await self._document(target, "manifests"), f"manifest {target.digest}")
         kind = model.media_type(document, target.media_type)
         if kind not in model.INDEXES:
             manifest = model.manifest({**document, "mediaType": kind}, target.digest)
@@ -85,16 +86,16 @@ class _Pull:
 
     async def _config(self, manifest: Manifest) -> Configuration:
         what = manifest.config.digest
-        return model.configuration(model.load(await self._document(manifest.config), f"config {what}"), what)
+        return model.configuration(model.load(await self._document(manifest.config, "blobs"), f"config {what}"), what)
 
-    async def _document(self, blob: Descriptor) -> bytes:
+    async def _document(self, blob: Descriptor, kind: Literal["manifests", "blobs"]) -> bytes:
         content = self._store.content
         with suppress(NotFound):
             return await asyncio.to_thread(content.read, blob.digest)
         failures = 0
         while True:
             try:
-                data = await self._registry.document(blob)
+                data = await self._registry.document(blob, kind)
                 break
             except (Unreachable, Temporary):
                 failures += 1

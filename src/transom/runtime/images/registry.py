@@ -14,7 +14,7 @@ import random
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 from urllib.parse import quote, urljoin, urlsplit
 
 import orjson
@@ -127,9 +127,8 @@ class Registry:
             raise NotFound(f"rejecting {size} byte manifest for {self._reference}")
         return Descriptor(media, digest, size)
 
-    async def document(self, blob: Descriptor) -> bytes:
+    async def document(self, blob: Descriptor, kind: Literal["manifests", "blobs"]) -> bytes:
         """A manifest or configuration, verified."""
-        kind = "manifests" if blob.media_type in (*model.INDEXES, *model.MANIFESTS, *model.SCHEMA1) else "blobs"
         if blob.size > model.LONGEST_DOCUMENT:
             raise ImageError(f"{blob.digest} is larger than {model.LONGEST_DOCUMENT} bytes")
         async with self._opened(blob, kind, 0) as (connection, _):
@@ -444,8 +443,7 @@ def _status(number: int) -> str:
 
 
 def _media_type(head: Head) -> str:
-    media = head.header(b"content-type").partition(";")[0].strip()
-    return model.SCHEMA1[0] if media == "text/plain" else media
+    return head.header(b"content-type").partition(";")[0].strip()
 
 
 async def _pieces(connection: Outgoing) -> AsyncIterator[bytes]:

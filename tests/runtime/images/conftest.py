@@ -1,0 +1,35 @@
+"""A store in a folder of its own, and a clock on which nobody waits."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from transom.kit.clock import RealClock
+from transom.runtime.images.layers import Limits
+from transom.runtime.images.store import Store
+
+
+class Hasty(RealClock):
+    """Real time, but sleep is short."""
+
+    __slots__ = ("slept",)
+
+    def __init__(self) -> None:
+        self.slept: list[float] = []
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+def clock() -> Hasty:
+    return Hasty()
+
+
+@pytest.fixture
+def store(tmp_path: Path, clock: Hasty) -> Store:
+    return Store(tmp_path / "images", clock=clock, limits=Limits(floor=8 << 20, most=16 << 20, entries=1000))
