@@ -7,6 +7,7 @@ get their weights here.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Final, Literal, NamedTuple
@@ -215,6 +216,26 @@ def _pids(path: str) -> list[int]:
             return [int(line) for line in file]
     except OSError:
         return []
+
+
+def wait_empty(group: str, seconds: float = 5.0) -> bool:
+    """Killed processes leave a little later. Blocking."""
+    end = time.monotonic() + seconds
+    while members(group):
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def leaves(group: str) -> list[str]:
+    """The innermost groups below it, in every hierarchy."""
+    found: set[str] = set()
+    for mount in set(hierarchies().mounts.values()):
+        for folder, inner, _ in os.walk(f"{mount}{group}"):
+            if not inner and folder != f"{mount}{group}":
+                found.add(folder.removeprefix(mount))
+    return sorted(found)
 
 
 def remove(group: str) -> None:

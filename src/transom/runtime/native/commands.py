@@ -1,0 +1,266 @@
+"""Commands in running containers, clients of their own processes, and connections to ports of a sandbox."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+import signal
+import socket
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Literal
+
+from transom.runtime.api import ExecResult, Output, RuntimeFailure
+from transom.runtime.native import saved
+from transom.runtime.native.client import MonitorFailure, MonitorGone, connect
+from transom.runtime.native.core import Core
+from transom.runtime.native.platform import Running, Spec
+from transom.runtime.native.records import ContainerRecord, SandboxRecord, int32
+from transom.runtime.native.requests import request_of
+from transom.runtime.native.streams import Attachment, Command
+
+_NETWORK_NAMESPACE = 0x40000000
+_DIAL = 10.0
+_LONGEST_ADDRESS = 100
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def demand_running(core: Core, c: ContainerRecord) -> None:
+    if c.state != "running":
+        raise core.texts.not_running(c.id, c.state)
+
+
+# ---- exec ------------------------------------------------------------------------------------------------------------
+
+
+async def execute(
+    core: Core, c: ContainerRecord, handle: Running, command: Sequence[str], output: Output, *, stdin: bool, tty: bool
+) -> Command:
+    """Raises RuntimeFailure."""
+    demand_running(core, c)
+    identity = core.new_id()
+    process = core.platform.exec_process(handle, command, tty=tty, exec_id=identity)
+    process["terminal"] = tty
+    try:
+        return await _start(core, c, process, identity, output, stdin=stdin, tty=tty)
+    except MonitorFailure as problem:
+        demand_running(core, c)
+        raise core.platform.exec_failure(handle, identity, command, problem.text) from problem
+
+
+async def _start(
+    core: Core, c: ContainerRecord, process: Spec, identity: str, output: Output, *, stdin: bool, tty: bool
+) -> Command:
+    """Raises MonitorFailure and RuntimeFailure."""
+    folder = c.folder / "execs"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    file, pid_file, log = (folder / f"{identity}{end}" for end in (".json", ".pid", ".log"))
+    key = f"{c.id}/{identity}"
+    command = Command(output, lambda: core.monitor.tell("kill", key=key, number=signal.SIGKILL))
+
+    def forget() -> None:
+        core.monitor.ignore(key)
+        for path in (file, pid_file, log):
+            path.unlink(missing_ok=True)
+
+    def news(message: dict[str, Any]) -> None:
+        code = core.platform.exit_code(request_of(core, c), message["status"], identity)
+        forget()
+        command.ended(code)
+
+    saved.save(file, process)
+    core.monitor.listen(key, news)
+    console = _Console(core, folder, identity) if tty else None
+    argv = core.runc.exec(c.id, file, pid_file, log, console.path if console is not None else "")
+    theirs = [] if tty else _pipes(command, stdin=stdin)
+    try:
+        asked = core.monitor.send(
+            "exec", key=key, argv=argv, pid_file=str(pid_file), runc_log=str(log), stdio=not tty, descriptors=theirs
+        )
+        for fd in theirs:
+            os.close(fd)
+        if console is not None:
+            command.use_terminal(await console.terminal(asked), stdin)
+        await asked
+    except (MonitorFailure, MonitorGone) as problem:
+        forget()
+        command.fail(problem)
+        if isinstance(problem, MonitorGone):
+            raise RuntimeFailure("Unavailable", str(problem.strerror)) from problem
+        raise
+    finally:
+        if console is not None:
+            console.close()
+    return command
+
+
+def _pipes(command: Command, *, stdin: bool) -> list[int]:
+    """Their ends; ours are the command's."""
+    given, ours = (os.pipe()) if stdin else (os.open(os.devnull, os.O_RDONLY), -1)
+    stdout, their_stdout = os.pipe()
+    stderr, their_stderr = os.pipe()
+    command.use_pipes(ours, stdout, stderr)
+    return [given, their_stdout, their_stderr]
+
+
+class _Console:
+    """Where runc sends the terminal that it has made."""
+
+    def __init__(self, core: Core, folder: os.PathLike[str], identity: str) -> None:
+        self._folder = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+        name = f"{identity[:12]}.sock"
+        self._own = f"/proc/self/fd/{self._folder}/{name}"
+        whole = os.path.join(folder, name)
+        # A whole path may be too long for an address.
+        self.path = whole if len(whole) < _LONGEST_ADDRESS else f"/proc/{os.getpid()}/fd/{self._folder}/{name}"
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.bind(self._own)
+        self._socket.listen(1)
+        self._socket.setblocking(False)
+
+    async def terminal(self, asked: asyncio.Future[dict[str, Any]]) -> int:
+        """Raises as `asked` does, when that ends without one."""
+        accepting = asyncio.ensure_future(asyncio.get_running_loop().sock_accept(self._socket))
+        both: list[asyncio.Future[Any]] = [accepting, asked]
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        if asked.done() and asked.exception() is not None:
+            accepting.cancel()
+            await asyncio.gather(accepting, return_exceptions=True)
+            await asked
+        connection, _ = await accepting
+        with connection:
+            connection.setblocking(True)
+            _, descriptors, _, _ = socket.recv_fds(connection, 4096, 1)
+        if not descriptors:
+            raise MonitorFailure("no terminal came")
+        return descriptors[0]
+
+    def close(self) -> None:
+        self._socket.close()
+        with suppress(FileNotFoundError):
+            os.unlink(self._own)
+        os.close(self._folder)
+
+
+async def run(core: Core, c: ContainerRecord, process: Spec, seconds: float) -> ExecResult:
+    """An extra process for the platform itself. Raises RuntimeFailure."""
+    said: dict[str, list[bytes]] = {"stdout": [], "stderr": []}
+    try:
+        command = await _start(
+            core, c, process, core.new_id(), lambda stream, data: said[stream].append(data), stdin=False, tty=False
+        )
+    except MonitorFailure as problem:
+        raise RuntimeFailure("Unknown", problem.text) from problem
+    return await _result(core, command, said, seconds)
+
+
+async def execute_now(
+    core: Core, c: ContainerRecord, handle: Running, command: Sequence[str], seconds: float
+) -> ExecResult:
+    said: dict[str, list[bytes]] = {"stdout": [], "stderr": []}
+
+    def output(stream: Literal["stdout", "stderr"], data: bytes) -> None:
+        said[stream].append(data)
+
+    started = await execute(core, c, handle, command, output, stdin=False, tty=False)
+    return await _result(core, started, said, seconds)
+
+
+async def _result(core: Core, command: Command, said: dict[str, list[bytes]], seconds: float) -> ExecResult:
+    waiting = asyncio.ensure_future(command.wait())
+    try:
+        done, _ = await asyncio.wait([waiting], timeout=seconds or None)
+    except asyncio.CancelledError:
+        command.close()
+        waiting.cancel()
+        raise
+    if not done:
+        command.close()
+        waiting.cancel()
+        raise core.texts.exec_timeout(seconds)
+    return ExecResult(b"".join(said["stdout"]), b"".join(said["stderr"]), int32(waiting.result()))
+
+
+# ---- attach ----------------------------------------------------------------------------------------------------------
+
+
+async def attach(core: Core, c: ContainerRecord, output: Output, *, stdin: bool) -> Attachment:
+    """Raises RuntimeFailure."""
+    demand_running(core, c)
+    try:
+        connection = connect(core.monitor.folder)
+    except OSError as problem:
+        raise RuntimeFailure("Unavailable", f"the monitor of the containers is gone: {problem}") from problem
+    request = request_of(core, c)
+    attachment = Attachment(connection, output, lambda status: core.platform.exit_code(request, status))
+    await attachment.begin(c.id, stdin and c.config.stdin)
+    return attachment
+
+
+# ---- ports -----------------------------------------------------------------------------------------------------------
+
+
+async def port_forward(core: Core, sandbox: SandboxRecord, port: int) -> socket.socket:
+    """Raises RuntimeFailure."""
+    if not 0 < port < 65536:
+        raise RuntimeFailure("Unknown", f"invalid port {port}")
+    if sandbox.state != "ready" or not sandbox.pid:
+        raise core.texts.not_running(sandbox.id, "exited")
+    namespace = f"/proc/{sandbox.pid}/ns/net"
+    loop = asyncio.get_running_loop()
+    result: asyncio.Future[socket.socket] = loop.create_future()
+
+    def visit() -> None:
+        """In a thread of its own, which ends with the visit: it never goes back to the machine's namespace."""
+        try:
+            made: socket.socket | OSError = _dial_inside(namespace, port)
+        except OSError as problem:
+            made = problem
+        loop.call_soon_threadsafe(_deliver, result, made)
+
+    threading.Thread(target=visit, name="port-forward", daemon=True).start()
+    try:
+        connection = await result
+    except OSError as problem:
+        said = (problem.strerror or str(problem)).lower()
+        raise RuntimeFailure(
+            "Unknown",
+            f'failed to execute portforward in network namespace "{namespace}": failed to dial {port}: '
+            f"dial tcp4 127.0.0.1:{port}: connect: {said}",
+        ) from problem
+    connection.setblocking(False)
+    return connection
+
+
+def _deliver(result: asyncio.Future[socket.socket], made: socket.socket | OSError) -> None:
+    if result.done():
+        if isinstance(made, socket.socket):
+            made.close()
+    elif isinstance(made, OSError):
+        result.set_exception(made)
+    else:
+        result.set_result(made)
+
+
+def _dial_inside(namespace: str, port: int) -> socket.socket:
+    fd = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if _libc.setns(fd, _NETWORK_NAMESPACE) != 0:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code))
+    finally:
+        os.close(fd)
+    problem: OSError | None = None
+    for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+        connection = socket.socket(family, socket.SOCK_STREAM)
+        connection.settimeout(_DIAL)
+        try:
+            connection.connect((address, port))
+        except OSError as failure:
+            connection.close()
+            problem = problem or failure
+        else:
+            return connection
+    raise problem or OSError(0, "nobody answers")

@@ -1,0 +1,343 @@
+"""The life of a container: made, started, ended, removed. Whatever ends it, the monitor's news of that come to `_ended`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from transom.runtime.api import ContainerConfig, ExecResult, RuntimeFailure
+from transom.runtime.native import cgroups, commands, hostmounts, saved, snapshots
+from transom.runtime.native.client import MonitorFailure, MonitorGone
+from transom.runtime.native.core import Core
+from transom.runtime.native.hostmounts import CannotMount
+from transom.runtime.native.monitor.tasks import EXIT, STARTED
+from transom.runtime.native.platform import CannotStart, Spec
+from transom.runtime.native.records import ContainerRecord, KeptImage, SandboxRecord, wake, woken
+from transom.runtime.native.requests import request_of
+from transom.runtime.native.runc import LOG, PID_FILE
+
+_LAST_SECONDS = 10.0  # for a process that was killed
+_LOST = 255
+_LOST_REASON = "Unknown"
+
+
+class Handle:
+    """`platform.Running`."""
+
+    __slots__ = ("_core", "_record", "request")
+
+    def __init__(self, core: Core, record: ContainerRecord) -> None:
+        self._core = core
+        self._record = record
+        self.request = request_of(core, record)
+
+    @property
+    def pid(self) -> int:
+        return self._record.pid
+
+    def signal(self, number: int, *, everybody: bool = False) -> None:
+        self._core.monitor.tell("kill", id=self._record.id, number=int(number), everybody=everybody)
+
+    async def run(self, process: Spec, seconds: float = 0) -> ExecResult:
+        return await commands.run(self._core, self._record, process, seconds)
+
+
+# ---- made ------------------------------------------------------------------------------------------------------------
+
+
+async def create(core: Core, sandbox: SandboxRecord, config: ContainerConfig, overlay: Sequence[str] | None) -> ContainerRecord:
+    """Raises RuntimeFailure, and then leaves nothing. `overlay`: options of the mount; None where layers are copied."""
+    if sandbox.state != "ready":
+        raise core.texts.sandbox_stopped(sandbox.id)
+    image = core.images.find(config.image_ref) or core.images.find(config.image)
+    if image is None:
+        raise core.texts.no_image(config.image_ref or config.image)
+    identity = core.new_id()
+    folder = core.folder / "containers" / identity
+    c = ContainerRecord(identity, sandbox, config, core.time(), folder)
+    c.image = KeptImage(image.id, dict(image.config), tuple(image.layers))
+    _name_image(core, c)
+    c.log_path = _log_path(core, c)
+    folder.mkdir(mode=0o711, parents=True)
+    (folder / "platform").mkdir(mode=0o711)
+    core.images.lease(image.id, identity, folder)
+    try:
+        await _prepare(core, c, overlay)
+    except BaseException as problem:
+        await _discard(core, c)
+        if isinstance(problem, CannotMount):
+            raise core.texts.create_failed(identity, str(problem)) from problem
+        if isinstance(problem, MonitorFailure):
+            raise RuntimeFailure("Unknown", f"failed to create containerd container: {problem.text}") from problem
+        if isinstance(problem, OSError) and not isinstance(problem, MonitorGone):
+            raise RuntimeFailure("Unknown", f"failed to create containerd container: {problem}") from problem
+        raise
+    core.containers[identity] = c
+    sandbox.containers.append(c)
+    c.save()
+    return c
+
+
+def _name_image(core: Core, c: ContainerRecord) -> None:
+    """The name and the id that containerd shows: the first of each that the image has."""
+    known = core.images.view(c.image.id)
+    c.image_ref = c.image.id
+    if known is not None:
+        c.image_name = known.tags[0] if known.tags else c.config.image
+        c.image_ref = known.digests[0] if known.digests else known.id
+
+
+def _log_path(core: Core, c: ContainerRecord) -> str:
+    separator = core.platform.separator
+    directory, name = c.sandbox.config.log_directory, c.config.log_path.replace("/", separator)
+    return f"{directory.rstrip(separator)}{separator}{name}" if name else ""
+
+
+async def _prepare(core: Core, c: ContainerRecord, overlay: Sequence[str] | None) -> None:
+    request = request_of(core, c)
+    try:
+        layers: Sequence[Path] = await core.platform.layers(request)
+        await snapshots.mount(core.monitor, layers, c.folder, overlay=overlay is not None, options=overlay or ())
+        c.mounted = overlay is not None
+        spec = await core.platform.create(request)
+    except CannotStart as problem:
+        c.broken = problem
+        return
+    spec["ociVersion"] = "1.0.2"
+    spec["process"]["terminal"] = c.config.tty
+    linux: Spec = spec.setdefault("linux", {})
+    if core.limited:
+        linux["cgroupsPath"] = c.group
+        wanted = cgroups.resources(core.platform.limits(c.config))
+        linux["resources"] = {**wanted, **(linux.get("resources") or {})}
+    else:
+        linux.pop("resources", None)
+        linux.pop("cgroupsPath", None)
+    if "oomScoreAdj" in spec["process"]:
+        spec["process"]["oomScoreAdj"] = core.oom_score(spec["process"]["oomScoreAdj"])
+    saved.save(c.folder / "spec.json", spec)
+
+
+# ---- started ---------------------------------------------------------------------------------------------------------
+
+
+async def start(core: Core, c: ContainerRecord) -> None:
+    """Raises RuntimeFailure; the container has then ended, or still waits for a start."""
+    async with c.lock:
+        if c.state != "created":
+            raise core.texts.not_running(c.id, c.state)
+        if c.sandbox.state != "ready":
+            raise core.texts.sandbox_stopped(c.sandbox.id)
+        c.starting, c.early = True, None
+        core.monitor.listen(c.id, lambda news: _news(core, c, news))
+        try:
+            if c.broken is not None:
+                raise c.broken
+            await _launch(core, c)
+        except CannotStart as problem:
+            await _never_ran(core, c, problem)
+            raise problem.failure from problem
+        finally:
+            c.starting = False
+        c.state = "running"
+        c.save()
+        core.emit("started", c.sandbox, c.id)
+        if c.early is not None:
+            _ended(core, c, c.early)
+
+
+async def _launch(core: Core, c: ContainerRecord) -> None:
+    opened: list[int] = []
+    try:
+        log = core.host.files.real(c.log_path) if c.log_path else ""
+        spec = hostmounts.resolved(c.specification(), core.host.files, opened, by_path=core.rootless)
+        saved.save(c.folder / "config.json", spec)
+        answer = await core.monitor.ask(
+            "launch", id=c.id, argv=core.runc.run(c.id, c.folder, tty=c.config.tty), folder=str(c.folder), log=log,
+            pid_file=str(c.folder / PID_FILE), runc_log=str(c.folder / LOG), tty=c.config.tty, stdin=c.config.stdin,
+            stdin_once=c.config.stdin_once,
+            oom=cgroups.oom_counter(c.group) if core.limited else "",
+            processes=cgroups.processes(c.group) if core.limited else "",
+        )  # fmt: skip
+    except MonitorFailure as problem:
+        raise core.platform.failure(request_of(core, c), problem.text) from problem
+    except MonitorGone as problem:
+        raise RuntimeFailure("Unavailable", str(problem.strerror)) from problem
+    except OSError as problem:
+        raise core.platform.failure(request_of(core, c), f"{problem.filename}: {problem.strerror}") from problem
+    finally:
+        hostmounts.close(opened)
+    c.pid, c.started = answer["pid"], answer["started"]
+    await core.platform.started(Handle(core, c))
+
+
+async def _never_ran(core: Core, c: ContainerRecord, problem: CannotStart) -> None:
+    if c.pid and c.early is None:
+        core.monitor.tell("kill", id=c.id, number=signal.SIGKILL, everybody=True)
+        core.monitor.tell("kill", id=c.id, number=signal.SIGKILL)
+        await woken(c.waiters, _LAST_SECONDS)
+    c.pid = 0
+    c.state = "exited"
+    c.exit_code = problem.exit_code
+    c.reason = core.texts.reason_cannot_start
+    c.message = problem.message
+    c.started = 0.0
+    c.finished = core.time()
+    c.save()
+    core.emit("died", c.sandbox, c.id)
+    c.burial = core.background(_bury(core, c))
+
+
+# ---- ended -----------------------------------------------------------------------------------------------------------
+
+
+def _news(core: Core, c: ContainerRecord, news: dict[str, Any]) -> None:
+    if news["news"] == "grown":
+        for watcher in c.watchers:
+            watcher()
+    elif c.starting:
+        c.early = news
+        wake(c.waiters)
+    else:
+        _ended(core, c, news)
+
+
+def _ended(core: Core, c: ContainerRecord, record: dict[str, Any]) -> None:
+    """`record` has what the monitor knows of the end."""
+    if c.state not in ("running", "created"):
+        return
+    c.pid = 0
+    c.finished = record["finished"]
+    code = core.platform.exit_code(request_of(core, c), record["status"])
+    if c.rebooted:
+        _set_end(c, _LOST, "Error")
+    else:
+        _set_end(c, code, "OOMKilled" if record.get("oom") else "Error" if code else "Completed")
+    c.save()
+    c.burial = core.background(_bury(core, c))
+    wake(c.waiters)
+    core.emit("died", c.sandbox, c.id)
+    for watcher in c.watchers:
+        watcher()
+
+
+def _set_end(c: ContainerRecord, code: int, reason: str) -> None:
+    c.state = "exited"
+    c.exit_code = code
+    c.reason = reason
+
+
+def lost(core: Core, c: ContainerRecord) -> None:
+    """Nobody can say how it ended: the monitor was killed, or the machine."""
+    c.pid = 0
+    c.finished = core.time()
+    _set_end(c, _LOST, "Error" if c.rebooted else _LOST_REASON)
+    if core.limited:
+        for pid in cgroups.members(c.group):
+            kill_process(pid)
+    c.save()
+    c.burial = core.background(_bury(core, c))
+    wake(c.waiters)
+    core.emit("died", c.sandbox, c.id)
+
+
+def kill_process(pid: int) -> bool:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+async def _bury(core: Core, c: ContainerRecord) -> None:
+    """What runc and the kernel still have of it goes; its files stay until it is removed."""
+    try:
+        await core.monitor.run(*core.runc.delete(c.id))
+        core.platform.finished(request_of(core, c))
+        await _unmount(core, c)
+    except (MonitorFailure, MonitorGone):
+        return  # tried again when it is removed
+    if core.limited:
+        cgroups.remove(c.group)
+
+
+async def _unmount(core: Core, c: ContainerRecord) -> None:
+    if c.mounted:
+        await core.monitor.ask("unmount", target=str(c.rootfs))
+        c.mounted = False
+
+
+async def stop(core: Core, c: ContainerRecord, grace: float) -> None:
+    """Raises RuntimeFailure when it cannot even be killed."""
+    if c.state == "running" and grace > 0:
+        handle = Handle(core, c)
+        patience = core.platform.stop_patience(handle, grace)
+        ended = core.background(woken(c.waiters, patience))
+        await core.platform.stop(handle)
+        await ended
+    await kill(core, c)
+
+
+async def kill(core: Core, c: ContainerRecord) -> None:
+    async with c.lock:  # one that is just being started is killed when it is there
+        if c.state != "running":
+            return
+        core.monitor.tell("kill", id=c.id, number=signal.SIGKILL)
+        core.monitor.tell("kill", id=c.id, number=signal.SIGKILL, everybody=True)
+        if not await woken(c.waiters, _LAST_SECONDS) and c.state == "running":
+            raise RuntimeFailure(
+                "DeadlineExceeded", f'failed to kill container "{c.id}": context deadline exceeded: unknown'
+            )
+
+
+async def remove(core: Core, c: ContainerRecord) -> None:
+    await kill(core, c)
+    if c.id not in core.containers:
+        return
+    if c.burial is not None:
+        await c.burial
+    await _discard(core, c)
+    core.containers.pop(c.id, None)
+    if c in c.sandbox.containers:
+        c.sandbox.containers.remove(c)
+    core.emit("removed", c.sandbox, c.id)
+
+
+async def _discard(core: Core, c: ContainerRecord) -> None:
+    core.monitor.ignore(c.id)
+    if c.mounted or c.state != "created":
+        await _bury(core, c)
+    await asyncio.to_thread(snapshots.remove_tree, c.folder)
+    core.images.release(c.id)
+
+
+# ---- found again -----------------------------------------------------------------------------------------------------
+
+
+def adopt(core: Core, c: ContainerRecord, *, mounted: bool) -> None:
+    """One that was here before this process: it runs, has ended meanwhile, or waits to be started."""
+    core.containers[c.id] = c
+    c.sandbox.containers.append(c)
+    c.mounted = mounted
+    pid = core.monitor.tasks.get(c.id, 0)
+    end = saved.load(c.folder / EXIT)
+    if c.state == "exited":
+        if mounted:
+            c.burial = core.background(_bury(core, c))
+        return
+    if pid:
+        begun = saved.load(c.folder / STARTED) or {}
+        c.pid, c.started, c.state = pid, begun.get("started", c.started or c.created), "running"
+        core.monitor.listen(c.id, lambda news: _news(core, c, news))
+        c.save()
+    elif end is not None:
+        begun = saved.load(c.folder / STARTED) or {}
+        c.started = c.started or begun.get("started", 0.0)
+        c.state = "running"
+        _ended(core, c, end)
+    elif c.state == "running":
+        lost(core, c)

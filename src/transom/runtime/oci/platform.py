@@ -1,0 +1,158 @@
+"""Linux containers as `NativeRuntime` needs them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Final, Literal
+
+from transom.runtime.api import ContainerConfig, LinuxContainer, RuntimeFailure, SandboxConfig, Version
+from transom.runtime.native import runc, saved
+from transom.runtime.native.platform import CannotStart, ContainerRequest, Limits, Running, SandboxPlan, Spec, Usage
+from transom.runtime.oci import capabilities, seccomp, users
+from transom.runtime.oci import spec as specs
+
+_SIGNAL: Final = re.compile(r"(?:SIG)?(RTMIN|RTMAX)([+-]\d+)?")
+_TASK: Final = "failed to create containerd task: "
+_PAUSE_USER: Final = 65535
+
+
+class LinuxPlatform:
+    os: Literal["linux", "windows"] = "linux"
+    version = Version("containerd", "1.4.3-oci")
+    separator = "/"
+
+    def __init__(self) -> None:
+        self._rootless = os.geteuid() != 0
+
+    def unusable(self) -> str:
+        return runc.find()[1]
+
+    def missing(self) -> list[str]:
+        found = []
+        if not _has_seccomp():
+            found.append("runc was built without seccomp: containers may make every system call")
+        if not _apparmor():
+            found.append("AppArmor is not enabled: profiles of containers are not enforced")
+        if self._rootless:
+            found += [
+                "not root: containers run as one user, whatever they ask for",
+                "not root: containers have no network but their own loopback",
+                "not root: no devices, no privileged containers, no mounts in memory",
+            ]
+        else:
+            absent = [name for name in capabilities.NAMES if name not in capabilities.held()]
+            if absent:
+                found.append(f"capabilities that this process has not, and cannot give: {', '.join(absent)}")
+        return found
+
+    # ---- sandboxes and containers --------------------------------------------------------------------------------
+
+    def sandbox(self, config: SandboxConfig, node: str) -> SandboxPlan:
+        linux = config.linux
+        user = _PAUSE_USER if linux.run_as_user is None else linux.run_as_user
+        group = linux.run_as_group if linux.run_as_group is not None else _PAUSE_USER if linux.run_as_user is None else 0
+        return SandboxPlan(
+            hostname=config.hostname or node, network=not linux.host_network, ipc=not linux.host_ipc, pid=not linux.host_pid,
+            sysctls=dict(linux.sysctls), user=0 if self._rootless else user, group=0 if self._rootless else group,
+        )  # fmt: skip
+
+    async def layers(self, request: ContainerRequest) -> Sequence[Path]:
+        return request.image.layers
+
+    def limits(self, config: ContainerConfig) -> Limits:
+        wanted = (config.linux or LinuxContainer()).resources
+        return Limits(
+            cpu_shares=wanted.cpu_shares, cpu_quota=wanted.cpu_quota, cpu_period=wanted.cpu_period,
+            memory=wanted.memory_limit, hugepages=wanted.hugepages,
+        )  # fmt: skip
+
+    async def create(self, request: ContainerRequest) -> Spec:
+        if not specs.command_line(request.config, specs.image_config(request)):
+            text = "failed to generate spec: no command specified"
+            raise RuntimeFailure("Unknown", f'failed to generate container "{request.id}" spec: {text}')
+        try:
+            return await asyncio.to_thread(
+                specs.specification, request, with_seccomp=_has_seccomp(), rootless=self._rootless
+            )
+        except users.NoUser as problem:
+            raise RuntimeFailure("Unknown", f"failed to create containerd container: {problem}") from problem
+        except (specs.BadContainer, seccomp.BadProfile) as problem:
+            raise RuntimeFailure("Unknown", f'failed to generate container "{request.id}" spec: {problem}') from problem
+        except capabilities.UnknownCapability as problem:
+            raise self.failure(request, f"unable to start container process: {problem}") from problem
+
+    async def started(self, container: Running) -> None:
+        return None
+
+    def failure(self, request: ContainerRequest, text: str) -> CannotStart:
+        said = f"{_TASK}OCI runtime create failed: {runc.reworded(text)}: unknown"
+        return CannotStart(RuntimeFailure("Unknown", said))
+
+    # ---- commands ------------------------------------------------------------------------------------------------
+
+    def exec_process(self, container: Running, command: Sequence[str], *, tty: bool, exec_id: str) -> Spec:
+        spec = saved.load(container.request.folder / "spec.json")
+        if spec is None:
+            raise RuntimeFailure("Unknown", "failed to exec in container: failed to load spec: the container's folder is gone")
+        return specs.exec_process(spec, command, tty=tty)
+
+    def exec_failure(self, container: Running, exec_id: str, command: Sequence[str], text: str) -> RuntimeFailure:
+        said = f"OCI runtime exec failed: exec failed: {runc.reworded(text)}: unknown"
+        return RuntimeFailure("Unknown", f'failed to exec in container: failed to start exec "{exec_id}": {said}')
+
+    # ---- the end -------------------------------------------------------------------------------------------------
+
+    def stop_patience(self, container: Running, grace: float) -> float:
+        return grace
+
+    async def stop(self, container: Running) -> None:
+        container.signal(signal_number(str(specs.image_config(container.request).get("StopSignal") or "")))
+
+    def exit_code(self, request: ContainerRequest, status: int, exec_id: str = "") -> int:
+        return status
+
+    def finished(self, request: ContainerRequest) -> None:
+        return None
+
+    # ---- statistics ----------------------------------------------------------------------------------------------
+
+    def usage(self, request: ContainerRequest, counted: Usage) -> Usage:
+        return counted
+
+    def layer_usage(self, request: ContainerRequest, counted: tuple[int, int]) -> tuple[int, int]:
+        return counted
+
+
+def signal_number(text: str) -> int:
+    """SIGTERM for anything that is not a signal: `SIGQUIT`, `quit`, `3`, `RTMIN+3`."""
+    text = text.strip().upper()
+    if text.isascii() and text.isdigit():
+        return int(text) if 0 < int(text) <= signal.SIGRTMAX else signal.SIGTERM
+    if match := _SIGNAL.fullmatch(text):
+        number = getattr(signal, f"SIG{match[1]}") + int(match[2] or 0)
+        return int(number) if signal.SIGRTMIN <= number <= signal.SIGRTMAX else signal.SIGTERM
+    found = getattr(signal.Signals, text if text.startswith("SIG") else f"SIG{text}", signal.SIGTERM)
+    return int(found)
+
+
+@cache
+def _has_seccomp() -> bool:
+    program, _ = runc.find()
+    if not program:
+        return False
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
+    return "seccomp" in said.lower()
+
+
+def _apparmor() -> bool:
+    try:
+        return Path("/sys/module/apparmor/parameters/enabled").read_text().strip() == "Y"
+    except OSError:
+        return False
