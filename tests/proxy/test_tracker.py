@@ -73,6 +73,19 @@ def test_terminating_endpoints_are_there_for_who_asks() -> None:
         assert [(e.ready, e.terminating) for e in tracker.endpoints.get(WEB, ())] == expected
 
 
+@pytest.mark.parametrize("said", [
+    {"nodeName": "a"}, {"topology": {"kubernetes.io/hostname": "a"}}, {"deprecatedTopology": {"kubernetes.io/hostname": "a"}},
+])  # fmt: skip
+def test_where_an_endpoint_is(said: dict[str, Any]) -> None:
+    """By a slice of either version, and as they are stored: 1.20 has no field for it."""
+    tracker = Tracker()
+    found = endpoint_slice(pods=[("10.0.0.1", "a")])
+    del found["endpoints"][0]["topology"]
+    found["endpoints"][0].update(said)
+    tracker.put_slice(found)
+    assert [e.node for ends in tracker.endpoints.values() for e in ends] == ["a"]
+
+
 def test_an_address_in_two_slices_counts_once() -> None:
     tracker = Tracker()
     tracker.put_slice(endpoint_slice(pods=[("10.244.2.5", "b"), ("10.244.1.5", "a")]))

@@ -95,6 +95,12 @@ class ServicePort:
         return ""
 
 
+def node_of(endpoint: Mapping[str, Any]) -> str:
+    """Where an endpoint of a slice is: a field since 1.21, before that a label of its topology, by either version's name."""
+    topology = endpoint.get("deprecatedTopology") or endpoint.get("topology") or {}
+    return str(endpoint.get("nodeName") or topology.get(_HOSTNAME, ""))
+
+
 def of_family(addresses: tuple[str, ...], ipv6: bool) -> tuple[str, ...]:
     """Those addresses, or ranges, that a proxier of the family takes."""
     return tuple(a for a in addresses if (":" in a) == ipv6)
@@ -274,8 +280,7 @@ class Tracker:
             if not addresses:
                 log.warning("ignoring invalid endpoint with empty addresses")
                 continue
-            node = endpoint.get("nodeName") or (endpoint.get("topology") or {}).get(_HOSTNAME, "")
-            endpoints.append((addresses[0], node, ready, serving, terminating))
+            endpoints.append((addresses[0], node_of(endpoint), ready, serving, terminating))
         ports.sort(key=lambda port: port[2])
         endpoints.sort()
         return _Slice(tuple(ports), tuple(endpoints))

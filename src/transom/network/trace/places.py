@@ -159,7 +159,8 @@ def ready_endpoints(one: Object) -> Iterator[tuple[str, str]]:
     """Address and node of the ready endpoints of a slice."""
     for endpoint in one.get("endpoints") or ():
         if (endpoint.get("conditions") or {}).get("ready", True) is not False:
-            node = endpoint.get("nodeName") or (endpoint.get("topology") or {}).get("kubernetes.io/hostname", "")
+            topology = endpoint.get("deprecatedTopology") or endpoint.get("topology") or {}
+            node = endpoint.get("nodeName") or topology.get("kubernetes.io/hostname", "")
             for address in endpoint["addresses"]:
                 yield address, node
 
