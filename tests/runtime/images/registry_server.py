@@ -11,9 +11,9 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import orjson
+from tests.runtime.images.tars import Built
 
 from transom.runtime.images.model import digest_of
-from tests.runtime.images.tars import Built
 
 USER = ("ann", "secret")
 

@@ -82,7 +82,8 @@ def image(
     """Of tar archives. The first `foreign` layers are Windows' own, as older base images mark them."""
     packed = tuple(gzip.compress(layer, mtime=0) for layer in layers)
     document: dict[str, Any] = {
-        "os": os, "architecture": architecture, "config": config, "rootfs": {"type": "layers", "diff_ids": list(map(digest_of, layers))},
+        "os": os, "architecture": architecture, "config": config,
+        "rootfs": {"type": "layers", "diff_ids": list(map(digest_of, layers))},
     }
     if version:
         document["os.version"] = version

@@ -10,10 +10,10 @@ from typing import Any
 
 import orjson
 import pytest
-
 from tests.runtime.images.conftest import Hasty
 from tests.runtime.images.registry_server import USER, RegistryServer, Request
 from tests.runtime.images.tars import Built, E, folder, image, index, tar
+
 from transom.runtime.api import Auth, RuntimeFailure
 from transom.runtime.images import model
 from transom.runtime.images.model import Progress, StoredImage, digest_of
@@ -65,7 +65,8 @@ def test_a_pull_brings_the_image_once(play: Callable[..., Any]) -> None:
         assert found.config["config"]["Entrypoint"] == ["/app/0"]
         assert found.size == len(built.manifest) + len(built.config) + sum(map(len, built.layers))
         assert len(found.layers) == 2 and read(found, "app/1") == random.Random(1).randbytes(100_000)[50_000:]
-        assert service.find(name, "linux") == service.find(found.digests[0], "linux") == service.find(built.id, "linux") == found
+        for other in (name, found.digests[0], built.id):
+            assert service.find(other, "linux") == found
         assert service.find(built.id[7:], "windows", 17763) == found  # by id, for whom it may be
         assert service.find(name, "windows", 17763) is None
         steps = [event.step for event in news]
@@ -98,7 +99,7 @@ def test_two_processes_share_the_work(play: Callable[..., Any], tmp_path: Path) 
         other = ImageService(tmp_path / "images")  # its locks are as strange to the first as another process's
         found, again = await asyncio.gather(service.pull(name, None, "linux"), other.pull(name, None, "linux"))
         assert found.id == again.id
-        layers = [r.path for r in registry.requests if "/blobs/" in r.path and model.digest_of(b"") and r.method == "GET"]
+        layers = [r.path for r in registry.requests if "/blobs/" in r.path]
         counts = [layers.count(path) for path in set(layers)]
         assert sorted(counts)[:4] == [1, 1, 1, 1]  # the layers; a configuration may come twice
 
@@ -193,7 +194,8 @@ def test_refusals(play: Callable[..., Any]) -> None:
     async def scenario(service: ImageService, registry: RegistryServer) -> None:
         registry.add("team/app:1", app())
         name = f"{registry.host}/team/app:1"
-        start = f'rpc error: code = Unknown desc = failed to pull and unpack image "{name}": failed to resolve reference "{name}": '
+        start = (f'rpc error: code = Unknown desc = failed to pull and unpack image "{name}": '
+                 f'failed to resolve reference "{name}": ')
         assert str(await failure(service.pull(name, None, "linux"))) == start + (
             "pull access denied, repository does not exist or may require authorization: server message: insufficient_scope: "
             "authorization failed"
