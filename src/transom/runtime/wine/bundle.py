@@ -131,11 +131,23 @@ def _pipe(mount: Mount) -> str:
     return match[1] if match else ""
 
 
-def destination(snapshot: Path, path: str) -> str:
-    letter, names = drives.split(path)
-    if letter == "c":
-        return str(PurePosixPath(_DRIVE_C) / drives.spelt(snapshot, names))
-    return str(PurePosixPath(jobs.PREFIX, "drives", letter, *names))
+def destinations(snapshot: Path, mounts: Iterable[Mount]) -> list[tuple[Mount, str]]:
+    """Where they go, spelt as what is there already; what is inside of another one comes after it."""
+    found: list[tuple[Mount, str]] = []
+    known: dict[tuple[str, ...], PurePosixPath] = {}
+    for mount in sorted(mounts, key=lambda mount: len(drives.split(mount.container_path)[1])):
+        letter, names = drives.split(mount.container_path)
+        folded = (letter, *(name.lower() for name in names))
+        outer = next((end for end in range(len(names), 0, -1) if folded[: end + 1] in known), 0)
+        if outer:
+            path = known[folded[: outer + 1]].joinpath(*names[outer:])
+        elif letter == "c":
+            path = PurePosixPath(_DRIVE_C) / drives.spelt(snapshot, names)
+        else:
+            path = PurePosixPath(jobs.PREFIX, "drives", letter, *names)
+        known[folded] = path
+        found.append((mount, str(path)))
+    return found
 
 
 def process(
@@ -189,16 +201,10 @@ def specification(installation: Installation, request: ContainerRequest, at: Pla
         _bind(str(at.prefix), jobs.PREFIX, "rw"),
         _bind(str(request.snapshot), _DRIVE_C, "rw"),
     ]
-    number = 0
-    # What is inside of another mount comes after it.
-    for mount in sorted(request.config.mounts, key=lambda mount: len(drives.split(mount.container_path)[1])):
-        if _pipe(mount):
-            continue
-        mounts.append(request.host.bind(mount, destination(request.snapshot, mount.container_path)))
-    for mount in request.config.mounts:
-        if _pipe(mount):
-            mounts.append(request.host.bind(mount, f"{_PIPES}/{number}"))
-            number += 1
+    piped = [mount for mount in request.config.mounts if _pipe(mount)]
+    volumes = destinations(request.snapshot, (mount for mount in request.config.mounts if not _pipe(mount)))
+    mounts += [request.host.bind(mount, path) for mount, path in volumes]
+    mounts += [request.host.bind(mount, f"{_PIPES}/{number}") for number, mount in enumerate(piped)]
     network = {"type": "network", "path": f"/proc/{sandbox.pid}/ns/net"} if sandbox.plan.network else None
     return {
         "root": {"path": str(at.root), "readonly": True},

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -76,10 +76,10 @@ def source_hash(helper: Helper, folder: Path = FOLDER) -> str:
     return digest.hexdigest()
 
 
-def build(helper: Helper, target: Path, compiler: Sequence[str] = ()) -> None:
-    """Raises OSError or SubprocessError. Another compiler may stand in: `python -m ziglang cc -target x86_64-windows-gnu`."""
-    files = [str(FOLDER / source) for source in helper.sources if source.endswith(".c")]
-    command = [*(compiler or (helper.compiler,)), *helper.flags, "-o", target.name, *files, *helper.libraries]
+def build(helper: Helper, target: Path, folder: Path = FOLDER) -> None:
+    """Raises OSError or SubprocessError."""
+    files = [str(folder / source) for source in helper.sources if source.endswith(".c")]
+    command = [helper.compiler, *helper.flags, "-o", target.name, *files, *helper.libraries]
     # The target has its final name, which ends up in libraries, and no folder with it.
     subprocess.run(command, cwd=target.parent, check=True, capture_output=True, timeout=_SECONDS)
 
@@ -146,17 +146,16 @@ def sums(folder: Path = BUILT) -> dict[str, tuple[str, str, str]]:
     return found
 
 
-def rebuild(folder: Path = BUILT) -> None:
-    """For whoever has changed a source: `python -m transom.runtime.wine.helpers`."""
-    folder.mkdir(exist_ok=True)
+def rebuild(target: Path, helpers: Iterable[Helper], folder: Path) -> None:
+    target.mkdir(exist_ok=True)
     lines = []
-    for helper in HELPERS.values():
-        path = folder / helper.name
-        build(helper, path)
+    for helper in helpers:
+        path = target / helper.name
+        build(helper, path, folder)
         made = hashlib.sha256(path.read_bytes()).hexdigest()
-        lines.append(f"{helper.name} {source_hash(helper)} {made} {compiler_version(helper)}\n")
-    (folder / "SUMS").write_text("".join(lines))
+        lines.append(f"{helper.name} {source_hash(helper, folder)} {made} {compiler_version(helper)}\n")
+    (target / "SUMS").write_text("".join(lines))
 
 
-if __name__ == "__main__":
-    rebuild()
+if __name__ == "__main__":  # for whoever has changed a source
+    rebuild(BUILT, HELPERS.values(), FOLDER)

@@ -46,14 +46,15 @@ class WinePlatform:
     separator = "\\"
 
     def __init__(
-        self, cache: Path, *, build: int | None = None, engine: Literal["containerd", "docker"] = "containerd"
-    ) -> None:
+        self, cache: Path, *, build: int | None = None, engine: Literal["containerd", "docker"] = "containerd",
+        helpers: Helpers | None = None,
+    ) -> None:  # fmt: skip
         self.version = Version("containerd", "1.4.3-wine") if engine == "containerd" else Version("docker", "19.3.14-wine")
         self._cache = cache
         self._build = build
         self._engine = engine
         self._wine = installation.find()
-        self._helpers = Helpers(cache)
+        self._helpers = helpers or Helpers(cache)
         self._template: template.Template | None = None
         self._making = asyncio.Lock()
 
@@ -94,7 +95,7 @@ class WinePlatform:
         number = self._build_of(request).number
         if self._build is not None and not builds.process_isolation(self._build, number):
             raise CannotStart(texts.other_build(request.id))
-        return [made.drive, *request.image.layers]
+        return [made.drive, made.helpers, *request.image.layers]
 
     def _build_of(self, request: ContainerRequest) -> builds.Build:
         named = builds.by_name(str(request.image.config.get("os.version", "")))

@@ -1,10 +1,11 @@
 r"""The template: what Wine makes of an empty folder, turned into a lean Windows Server that all containers start from.
 
-It is made once for a machine (some ten seconds) in a folder of the caller's, under a name that changes with Wine's version,
-this recipe and the helpers; what is there already is used as it is. Two parts:
+It is made once for a machine (some ten seconds) in a folder of the caller's, under a name that changes with Wine's version
+and this recipe; what is there already is used as it is. Three parts:
 
 - `drive_c`, the lowest layer of every C: drive. Wine's own files are links into the installation of this machine. Wine
   insists on its own spelling of `windows/system32`; all other folders are spelt as Windows spells them.
+- the helpers that have their place in the system's folder, as a layer of their own.
 - the registry's files, which a container gets as copies, with the identity of its build at the end.
 """
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 import fcntl
 import filecmp
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -27,7 +29,7 @@ from transom.runtime.wine.helpers import Helpers
 from transom.runtime.wine.installation import Installation
 from transom.windows.builds import Build
 
-RECIPE: Final = 2  # to be raised with every change of what is made here
+RECIPE: Final = 3  # to be raised with every change of what is made here
 
 USER_ID: Final = 1000  # of those who are not administrators; those are 0
 REGISTRY_FILES: Final = ("system.reg", "user.reg", "userdef.reg")
@@ -49,9 +51,12 @@ _HOSTS: Final = """\
 """
 _SERVICES: Final = r"System\CurrentControlSet\Services"
 _DISABLED: Final = ("PlugPlay", "winebus", "winehid", "wineusb")  # nothing is plugged in
-_ON_DEMAND: Final = ("Eventlog",)
-# Devices that would load their drivers, whatever their services say; programs that start with the system.
+_ON_DEMAND: Final = ("Eventlog", "NDIS")
+# Devices that would load their drivers, whatever their services say; programs that start with the system; multimedia; and
+# how interfaces of components are marshalled between processes, which is a third of the registry.
 _NEEDLESS: Final = (
+    r"Software\Classes\Interface", r"Software\Classes\MediaFoundation", r"Software\Classes\DirectShow",
+    r"Software\Classes\Media Type",
     r"System\CurrentControlSet\Enum\ROOT\WINE", r"System\CurrentControlSet\Enum\WINEBUS", r"System\CurrentControlSet\Enum\HID",
     r"Software\Microsoft\Windows\CurrentVersion\RunServices",
 )  # fmt: skip
@@ -62,6 +67,7 @@ _DEMAND_START, _NO_START = 3, 4
 @dataclass(frozen=True, slots=True)
 class Template:
     folder: Path
+    helpers: Path  # a layer
 
     @property
     def drive(self) -> Path:
@@ -98,28 +104,30 @@ def identity(build: Build) -> str:
     )
 
 
-def version(installation: Installation, helpers: Helpers) -> str:
-    words = "".join(c if c.isalnum() or c in ".~+" else "-" for c in installation.version()).strip("-")
-    return f"{words}-r{RECIPE}-{helpers.hash(_IN_SYSTEM32)}"
+def version(installation: Installation) -> str:
+    words = re.sub(r"[^A-Za-z0-9.~+]+", "-", installation.version()).strip("-")
+    return f"{words}-r{RECIPE}"
 
 
 def prepare(cache: Path, installation: Installation, helpers: Helpers) -> Template:
     """The template, made if it is not there. Blocks; raises OSError or SubprocessError."""
-    folder = cache / f"template-{version(installation, helpers)}"
-    if folder.is_dir():
-        return Template(folder)
-    cache.mkdir(parents=True, exist_ok=True)
-    with _only_one(cache / "template.lock"):
-        if not folder.is_dir():
+    folder, layer = cache / f"template-{version(installation)}", cache / f"helpers-{helpers.hash(_IN_SYSTEM32)}"
+    if not (folder.is_dir() and layer.is_dir()):
+        cache.mkdir(parents=True, exist_ok=True)
+        with _only_one(cache / "template.lock"):
             for left in cache.glob("making-*"):  # by somebody who was killed
                 shutil.rmtree(left, ignore_errors=True)
             work = Path(tempfile.mkdtemp(prefix="making-", dir=cache))
             try:
-                _make(work, installation, helpers)
-                (work / "template").rename(folder)
+                if not layer.is_dir():
+                    _make_layer(work / "helpers", helpers)
+                    (work / "helpers").rename(layer)
+                if not folder.is_dir():
+                    _make(work, installation)
+                    (work / "template").rename(folder)
             finally:
                 shutil.rmtree(work, ignore_errors=True)
-    return Template(folder)
+    return Template(folder, layer)
 
 
 @contextmanager
@@ -129,7 +137,17 @@ def _only_one(lock: Path) -> Iterator[None]:
         yield
 
 
-def _make(work: Path, installation: Installation, helpers: Helpers) -> None:
+def _make_layer(target: Path, helpers: Helpers) -> None:
+    system = target / SYSTEM32
+    system.mkdir(parents=True)
+    for helper, name in _IN_SYSTEM32.items():
+        path = helpers.get(helper)
+        if path is not None:
+            shutil.copyfile(path, system / name)
+            (system / name).chmod(0o755)
+
+
+def _make(work: Path, installation: Installation) -> None:
     prefix, template = work / "prefix", work / "template"
     # A home that is not there: Wine makes plain folders instead of links to it.
     quiet = subprocess.DEVNULL
@@ -139,7 +157,7 @@ def _make(work: Path, installation: Installation, helpers: Helpers) -> None:
     template.mkdir(mode=0o755)
     _slim(prefix / "drive_c", template / "drive_c", installation.libraries)
     (template / "drive_c" / "users").rename(template / "drive_c" / "Users")
-    _fill(template / "drive_c", helpers)
+    _fill(template / "drive_c")
     owner = next(entry.name for entry in (prefix / "drive_c" / "users").iterdir() if entry.name != "Public")
     for name in REGISTRY_FILES:
         content = (prefix / name).read_text(encoding="latin-1")
@@ -172,20 +190,14 @@ def _slim(source: Path, target: Path, libraries: Path) -> None:
                 shutil.copy2(path, here / name)
 
 
-def _fill(drive: Path, helpers: Helpers) -> None:
+def _fill(drive: Path) -> None:
     users = drive / "Users"
     for entry in users.iterdir():
         if entry.name != "Public":
             shutil.rmtree(entry)
     for name, owner in _PROFILES.items():
         make_profile(users / name, owner)
-    system = drive / SYSTEM32
-    for helper, name in _IN_SYSTEM32.items():
-        path = helpers.get(helper)
-        if path is not None:
-            shutil.copyfile(path, system / name)
-            (system / name).chmod(0o755)
-    (system / "drivers" / "etc" / "hosts").write_text(_HOSTS, newline="\r\n")
+    (drive / SYSTEM32 / "drivers" / "etc" / "hosts").write_text(_HOSTS, newline="\r\n")
     (drive / "windows" / "temp").chmod(0o1777)
     (drive / "ProgramData").chmod(0o1777)
 

@@ -61,6 +61,8 @@ static int serve_one(char *loader, char *pipe_name, char *socket_path)
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, stream) < 0 || pipe2(news, O_CLOEXEC) < 0)
         return 0;
     if (fork() == 0) {
+        signal(SIGPIPE, SIG_DFL);
+        signal(SIGCHLD, SIG_DFL); /* Wine waits for its server to start */
         dup2(stream[1], STDIN_FILENO);
         dup2(stream[1], STDOUT_FILENO);
         dup2(news[1], STDERR_FILENO);

@@ -56,13 +56,15 @@ int getaddrinfo(const char *name, const char *service, const struct addrinfo *hi
         next = (get_address *)dlsym(RTLD_NEXT, "getaddrinfo");
     if (hints && hints->ai_flags & AI_NUMERICHOST)
         return next(name, service, hints, result);
-    const char *asked = own(name, hints ? hints->ai_family : AF_UNSPEC);
-    if (!asked)
-        asked = absolute(name, complete);
-    int failure = next(asked, service, hints, result);
-    char *canonical = failure || asked == name ? NULL : (*result)->ai_canonname;
-    if (canonical && *canonical && canonical[strlen(canonical) - 1] == '.')
+    const char *address = own(name, hints ? hints->ai_family : AF_UNSPEC);
+    int failure = next(address ? address : absolute(name, complete), service, hints, result);
+    char *canonical = failure ? NULL : (*result)->ai_canonname;
+    if (canonical && address) {
+        free(canonical);
+        (*result)->ai_canonname = strdup(name);
+    } else if (canonical && *canonical && canonical[strlen(canonical) - 1] == '.') {
         canonical[strlen(canonical) - 1] = 0;
+    }
     return failure;
 }
 
@@ -72,6 +74,9 @@ int gethostbyname_r(const char *name, struct hostent *host, char *buffer, size_t
     char complete[LONGEST + 2];
     if (!next)
         next = (get_host *)dlsym(RTLD_NEXT, "gethostbyname_r");
-    const char *asked = own(name, AF_INET);
-    return next(asked ? asked : absolute(name, complete), host, buffer, size, result, failure);
+    const char *address = own(name, AF_INET);
+    int error = next(address ? address : absolute(name, complete), host, buffer, size, result, failure);
+    if (address && !error && *result)
+        host->h_name = (char *)name;
+    return error;
 }

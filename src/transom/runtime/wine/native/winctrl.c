@@ -10,6 +10,7 @@
 #include <tlhelp32.h>
 
 #define MOST 512
+#define MOMENT_MS 200 /* for a process that is just ending, or was waiting for one which has just ended */
 
 static DWORD number(WCHAR **text)
 {
@@ -108,13 +109,15 @@ static void decline_as_windows(HANDLE process)
         WriteProcessMemory(process, address, &function, sizeof function, NULL);
 }
 
-static BOOL tell(DWORD pid, DWORD event, DWORD milliseconds)
+static BOOL tell(DWORD pid, DWORD event, DWORD milliseconds, BOOL first)
 {
     /* kernelbase is at the same address in all processes */
     void *routine = (void *)GetProcAddress(GetModuleHandleW(L"kernelbase.dll"), "CtrlRoutine");
     HANDLE process = OpenProcess(PROCESS_ALL_ACCESS, FALSE, pid);
     if (!process || !routine)
         return FALSE;
+    if (!first && event > CTRL_BREAK_EVENT && WaitForSingleObject(process, MOMENT_MS) == WAIT_OBJECT_0)
+        return TRUE;
     decline_as_windows(process);
     HANDLE thread = CreateRemoteThread(process, NULL, 0, (LPTHREAD_START_ROUTINE)routine, (void *)(ULONG_PTR)event, 0, NULL);
     if (!thread)
@@ -122,7 +125,7 @@ static BOOL tell(DWORD pid, DWORD event, DWORD milliseconds)
     if (event > CTRL_BREAK_EVENT) {
         HANDLE either[2] = {process, thread};
         if (WaitForMultipleObjects(2, either, FALSE, milliseconds) == WAIT_OBJECT_0 + 1
-            && WaitForSingleObject(process, 0) == WAIT_TIMEOUT)
+            && WaitForSingleObject(process, MOMENT_MS) == WAIT_TIMEOUT)
             TerminateProcess(process, CONTROL_C_EXIT);
     }
     CloseHandle(thread);
@@ -141,7 +144,8 @@ void start(void)
         text++;
     DWORD event = number(&text), pid = number(&text), milliseconds = number(&text);
     BOOL told = FALSE;
-    for (int i = family(pid, members) - 1; i >= 0; i--)
-        told = tell(members[i], event, milliseconds) && i == 0;
+    int last = family(pid, members) - 1;
+    for (int i = last; i >= 0; i--)
+        told = tell(members[i], event, milliseconds, i == last) && i == 0;
     ExitProcess(told ? 0 : 1);
 }

@@ -1,0 +1,229 @@
+/* A Windows program for tests: probe.exe WHAT ARGUMENT...
+ *
+ * exit CODE        ends with it, all 32 bits
+ * args ...         prints each argument on a line
+ * crash            writes to address 0
+ * commit           allocates and touches memory until there is no more; the exit code says how many MiB it got
+ * wait HOW         prints "ready" and waits; on a console control event: `end` prints it and ends with 42 a little later,
+ *                  `return` prints it and returns from the handler, `stay` prints it and does nothing, `none` has no handler
+ * serve PORT       as `wait end`, and echoes what it gets over TCP
+ * lookup NAME      prints the address of a name, or the error
+ * pipe NAME TEXT   writes a text to a named pipe and prints the answer
+ * service          is the service "probe"
+ */
+#include <winsock2.h>
+#include <ws2tcpip.h>
+#include <windows.h>
+
+#define ENDED_BY_EVENT 42
+
+static HANDLE output, over;
+static char mode;
+
+static int length_of(const char *text)
+{
+    int length = 0;
+    while (text[length])
+        length++;
+    return length;
+}
+
+static void say(const char *text)
+{
+    DWORD written;
+    WriteFile(output, text, length_of(text), &written, NULL);
+}
+
+static void say_number(const char *before, DWORD number)
+{
+    char digits[11] = {0};
+    int at = 10;
+    do
+        digits[--at] = '0' + number % 10;
+    while (number /= 10);
+    say(before);
+    say(digits + at);
+    say("\n");
+}
+
+static DWORD read_number(const WCHAR *text)
+{
+    DWORD number = 0;
+    while (*text >= L'0' && *text <= L'9')
+        number = number * 10 + (*text++ - L'0');
+    return number;
+}
+
+static BOOL equal(const WCHAR *one, const WCHAR *other)
+{
+    return lstrcmpW(one, other) == 0;
+}
+
+static void to_utf8(const WCHAR *text, char *bytes, int size)
+{
+    WideCharToMultiByte(CP_UTF8, 0, text, -1, bytes, size, NULL, NULL);
+}
+
+static BOOL WINAPI on_event(DWORD event)
+{
+    say_number("event ", event);
+    if (mode == 'r')
+        return TRUE;
+    if (mode == 'e')
+        SetEvent(over);
+    Sleep(INFINITE);
+    return TRUE;
+}
+
+static DWORD wait(void)
+{
+    over = CreateEventW(NULL, TRUE, FALSE, NULL);
+    if (mode != 'n')
+        SetConsoleCtrlHandler(on_event, TRUE);
+    say("ready\n");
+    WaitForSingleObject(over, INFINITE);
+    Sleep(100);
+    say("bye\n");
+    return ENDED_BY_EVENT;
+}
+
+static DWORD WINAPI echo(void *socket)
+{
+    char buffer[2048];
+    int got;
+    while ((got = recv((SOCKET)socket, buffer, sizeof buffer, 0)) > 0)
+        send((SOCKET)socket, buffer, got, 0);
+    closesocket((SOCKET)socket);
+    return 0;
+}
+
+static DWORD WINAPI accept_all(void *listening)
+{
+    for (SOCKET client; (client = accept((SOCKET)listening, NULL, NULL)) != INVALID_SOCKET;)
+        CreateThread(NULL, 0, echo, (void *)client, 0, NULL);
+    return 0;
+}
+
+static DWORD serve(const WCHAR *port)
+{
+    SOCKET listening = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((u_short)read_number(port))};
+    if (bind(listening, (struct sockaddr *)&address, sizeof address) || listen(listening, 16))
+        return 1;
+    CreateThread(NULL, 0, accept_all, (void *)listening, 0, NULL);
+    mode = 'e';
+    return wait();
+}
+
+static DWORD lookup(const WCHAR *name)
+{
+    ADDRINFOW hints = {.ai_family = AF_INET, .ai_socktype = SOCK_STREAM}, *found;
+    int error = GetAddrInfoW(name, NULL, &hints, &found);
+    if (error) {
+        say_number("error ", error);
+        return 1;
+    }
+    say(inet_ntoa(((struct sockaddr_in *)found->ai_addr)->sin_addr));
+    say("\n");
+    return 0;
+}
+
+static DWORD talk(const WCHAR *pipe, const WCHAR *text)
+{
+    char buffer[2048] = {0};
+    DWORD count;
+    HANDLE file = INVALID_HANDLE_VALUE;
+    for (int i = 0; i < 200 && file == INVALID_HANDLE_VALUE; i++) {
+        file = CreateFileW(pipe, GENERIC_READ | GENERIC_WRITE, 0, NULL, OPEN_EXISTING, 0, NULL);
+        if (file == INVALID_HANDLE_VALUE)
+            Sleep(20);
+    }
+    if (file == INVALID_HANDLE_VALUE)
+        return GetLastError();
+    to_utf8(text, buffer, sizeof buffer);
+    WriteFile(file, buffer, length_of(buffer), &count, NULL);
+    if (!ReadFile(file, buffer, sizeof buffer - 1, &count, NULL))
+        return GetLastError();
+    buffer[count] = 0;
+    say(buffer);
+    return 0;
+}
+
+static DWORD commit(void)
+{
+    DWORD got = 0;
+    for (; got < 4096; got++) {
+        char *memory = VirtualAlloc(NULL, 1 << 20, MEM_COMMIT | MEM_RESERVE, PAGE_READWRITE);
+        if (!memory)
+            break;
+        for (int page = 0; page < 256; page++)
+            memory[page * 4096] = 1;
+    }
+    return got;
+}
+
+static SERVICE_STATUS_HANDLE service;
+static SERVICE_STATUS status = {.dwServiceType = SERVICE_WIN32_OWN_PROCESS, .dwCurrentState = SERVICE_RUNNING,
+                                .dwControlsAccepted = SERVICE_ACCEPT_STOP};
+
+static DWORD WINAPI control(DWORD what, DWORD type, void *data, void *context)
+{
+    (void)type, (void)data, (void)context;
+    if (what == SERVICE_CONTROL_STOP)
+        SetEvent(over);
+    return NO_ERROR;
+}
+
+static void WINAPI service_main(DWORD count, WCHAR **arguments)
+{
+    (void)count, (void)arguments;
+    over = CreateEventW(NULL, TRUE, FALSE, NULL);
+    service = RegisterServiceCtrlHandlerExW(L"probe", control, NULL);
+    SetServiceStatus(service, &status);
+    WaitForSingleObject(over, INFINITE);
+    status.dwCurrentState = SERVICE_STOPPED;
+    SetServiceStatus(service, &status);
+}
+
+static DWORD run(int count, WCHAR **arguments)
+{
+    WSADATA sockets;
+    const WCHAR *what = count > 1 ? arguments[1] : L"", *first = count > 2 ? arguments[2] : L"";
+    WSAStartup(MAKEWORD(2, 2), &sockets);
+    if (equal(what, L"exit"))
+        return read_number(first);
+    if (equal(what, L"commit"))
+        return commit();
+    if (equal(what, L"serve"))
+        return serve(first);
+    if (equal(what, L"lookup"))
+        return lookup(first);
+    if (equal(what, L"pipe") && count > 3)
+        return talk(first, arguments[3]);
+    if (equal(what, L"wait")) {
+        mode = (char)first[0];
+        return wait();
+    }
+    if (equal(what, L"args"))
+        for (int i = 2; i < count; i++) {
+            static char text[65536];
+            to_utf8(arguments[i], text, sizeof text);
+            say(text);
+            say("\n");
+        }
+    if (equal(what, L"service")) {
+        SERVICE_TABLE_ENTRYW services[] = {{L"probe", service_main}, {NULL, NULL}};
+        StartServiceCtrlDispatcherW(services);
+    }
+    if (equal(what, L"crash"))
+        *(volatile int *)0 = 1;
+    return 0;
+}
+
+void start(void)
+{
+    int count;
+    WCHAR **arguments = CommandLineToArgvW(GetCommandLineW(), &count);
+    output = GetStdHandle(STD_OUTPUT_HANDLE);
+    ExitProcess(run(count, arguments));
+}

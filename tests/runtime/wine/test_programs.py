@@ -1,0 +1,226 @@
+"""Windows programs in containers: what they are told, what they say, how they end."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+from tests.runtime.wine.conftest import PROBE, Make
+
+from transom.network.api import DnsConfig
+from transom.runtime.api import Mount, RuntimeFailure, WindowsContainer, WindowsResources
+from transom.runtime.native.platform import CannotStart
+from transom.runtime.wine.helpers import Helpers
+from transom.runtime.wine.platform import WinePlatform
+
+_MIB = 1 << 20
+
+
+def test_cmd_tells_its_build_and_gets_the_words_of_its_line(box: Make) -> None:
+    code, out, _ = box("cmd", "/c", "ver & echo one  two & echo %A%", env=(("a", "x y"),)).create().start().result()
+    assert (code, out.split("\r\n")[1:]) == (0, ["Microsoft Windows 10.0.17763", "one  two ", "x y", ""])
+
+
+@pytest.mark.parametrize("asked, told", [("0", 0), ("300", 300), ("3000000000", -1294967296), ("3221225786", -1073741510)])
+def test_all_32_bits_of_an_exit_code(box: Make, asked: str, told: int) -> None:
+    assert box(PROBE, "exit", asked).create().start().result()[0] == told
+
+
+def test_a_crash_ends_with_its_exception_and_without_a_debugger(box: Make) -> None:
+    code, out, _ = box(PROBE, "crash").create().start().result()
+    assert (code & 0xFFFFFFFF, out) == (0xC0000005, "")
+
+
+def test_arguments_arrive_as_they_were(box: Make) -> None:
+    words = ["plain", "with space", "", 'quo"te', "back\\slash", "end\\", "end space\\", 'a\\"b', "tab\there", "ü €", "%OS%"]
+    _, out, _ = box(PROBE, "args", *words).create().start().result()
+    assert out.splitlines() == words
+
+
+def test_shell_form_of_an_image_is_a_command_line_already(box: Make) -> None:
+    image = {"Cmd": ['cmd /S /C echo "a  b" %OS%'], "ArgsEscaped": True, "Env": ["X=1"], "WorkingDir": "c:\\APP"}
+    assert box(image=image).create().start().result()[1] == '"a  b" Windows_NT\r\n'
+    assert box("cmd", "/c", "echo %X%& cd", image=image).create().start().result()[1] == "1\r\nc:\\APP\r\n"
+
+
+def test_a_program_that_is_not_there(box: Make) -> None:
+    made = box("nothing.exe", "x").create()
+    with pytest.raises(CannotStart) as failed:
+        made.start()
+    assert str(failed.value) == (
+        f'rpc error: code = Unknown desc = failed to start containerd task "{made.id}": hcs::System::CreateProcess {made.id}: '
+        "The system cannot find the file specified.: unknown"
+    )
+    with pytest.raises(CannotStart, match="The directory name is invalid"):
+        box("cmd", "/c", "ver", working_dir="C:\\nowhere").create().start()
+
+
+@pytest.mark.parametrize(
+    "how, said, code",
+    [
+        ("end", ["event 6", "bye"], 42),
+        ("return", ["event 6"], 0xC000013A),
+        ("none", [], 0xC000013A),
+    ],
+)
+@pytest.mark.parametrize("command", [(PROBE, "wait"), ("cmd", "/c", PROBE, "wait")], ids=["itself", "shell"])
+def test_shutdown_is_told_to_all_processes(box: Make, command: tuple[str, ...], how: str, said: list[str], code: int) -> None:
+    made = box(*command, how).create().start()
+    assert made.line() == "ready"
+    made.signal(15)
+    ended, out, _ = made.result()
+    assert (ended & 0xFFFFFFFF, out.splitlines()) == (code, said)
+
+
+def test_who_does_not_leave_is_killed(box: Make) -> None:
+    made = box(PROBE, "wait", "stay").create().start()
+    assert made.line() == "ready"
+    made.signal(15)
+    assert made.line() == "event 6"
+    made.signal(9)
+    assert made.result()[0] == -1
+
+
+def test_standard_input_reaches_the_program(box: Make) -> None:
+    made = box("cmd", "/v:on", "/c", "set /p first= & echo got !first!").create().start(stdin=subprocess.PIPE)
+    assert made.result(b"one\r\ntwo\r\n")[1].strip().startswith("got one")
+
+
+def test_a_server(box: Make) -> None:
+    made = box(PROBE, "serve", "80").create().start()
+    assert made.line() == "ready"
+    with made.socket() as client:
+        client.connect(("127.0.0.1", 80))
+        client.sendall(b"hello")
+        assert client.recv(100) == b"hello"
+
+
+def test_commands_in_a_container(box: Make) -> None:
+    made = box(PROBE, "wait", "end", env=(("A", "b"),)).create().start()
+    assert made.exec("cmd", "/c", "echo %A% %COMPUTERNAME%") == (0, "b WEB-0\r\n")
+    assert made.exec(PROBE, "exit", "70000") == (70000, "")
+    with pytest.raises(RuntimeFailure, match=r'failed to start exec "exec": hcs::System::CreateProcess .*cannot find the file'):
+        made.exec("nothing.exe")
+    assert made.memory() < 36 * _MIB
+
+
+def test_accounts(box: Make) -> None:
+    script = r"whoami & echo %USERPROFILE%& echo x> C:\Windows\x & echo y> C:\app\y & mkdir C:\new & dir /b C:\app C:\windows\x"
+    user = WindowsContainer(run_as_user_name="ContainerUser")
+    _, out, err = box("cmd", "/c", script, windows=user).create().start().result()
+    assert out.splitlines()[:2] == ["WEB-0\\ContainerUser", "C:\\Users\\ContainerUser"]
+    assert "y" in out.splitlines() and "x" not in out.splitlines() and "denied" in err
+    _, out, _ = box("cmd", "/c", "echo %USERNAME%& cd %TEMP% && cd", image={"User": "web"}).create().start().result()
+    assert out == "web\r\nC:\\Users\\web\\AppData\\Local\\Temp\r\n"
+    nobody = box("cmd", windows=WindowsContainer(run_as_user_name="nobody"))
+    with pytest.raises(CannotStart, match=r"CreateProcess .*: The user name or password is incorrect.: unknown$"):
+        nobody.create()
+
+
+def test_the_registry_is_that_of_the_build(box: Make) -> None:
+    query = r"HKEY_LOCAL_MACHINE\Software\Microsoft\Windows NT\CurrentVersion"
+    made = box(PROBE, "wait", "end").create().start()
+    said = [made.exec("reg", "query", query, "/v", name)[1].split() for name in ("ProductName", "UBR", "CurrentBuild")]
+    assert [" ".join(words[words.index("NT\\CurrentVersion") + 1 :]) for words in said] == [
+        "ProductName REG_SZ Windows Server 2019 Datacenter", "UBR REG_DWORD 0x6a1", "CurrentBuild REG_SZ 17763",
+    ]  # fmt: skip
+
+
+def test_allocations_fail_at_the_limit_and_nobody_is_killed(box: Make) -> None:
+    limited = WindowsContainer(resources=WindowsResources(memory_limit=100 * _MIB))
+    got = box(PROBE, "commit", windows=limited).create().start().result()[0]
+    assert 90 <= got <= 124
+
+
+def test_services(box: Make) -> None:
+    made = box(PROBE, "wait", "end").create().start()
+    assert made.exec("sc", "create", "probe", "binPath=", f"{PROBE} service")[0] == 0
+    assert made.exec("sc", "start", "probe")[0] == 0
+    assert "RUNNING" in made.exec("sc", "query", "probe")[1]
+    assert made.exec("sc", "stop", "probe")[0] == 0
+    assert "STOPPED" in made.exec("sc", "query", "probe")[1]
+
+
+def test_volumes(box: Make, tmp_path: Path) -> None:
+    volume, secret = tmp_path / "volume", tmp_path / "secret"
+    (volume / "sub").mkdir(parents=True)
+    (secret / "..data").mkdir(parents=True)
+    (secret / "..data" / "key").write_text("value")
+    (secret / "key").symlink_to("..data/key")
+    mounts = (
+        Mount("C:\\data\\inner", str(volume / "sub")),
+        Mount("c:/DATA", str(volume)),
+        Mount("C:\\windows\\System32\\secret", str(secret), read_only=True),
+        Mount("D:", str(volume)),
+        Mount("C:\\app\\file.txt", str(secret / "..data" / "key"), read_only=True),
+    )
+    script = (
+        r"echo a> C:\data\one& echo b> C:\Data\inner\two& echo c> D:\three& type C:\Windows\System32\secret\key&"
+        r"type C:\app\file.txt& echo d> C:\Windows\System32\secret\four"
+    )
+    _, out, _ = box("cmd", "/c", script, mounts=mounts).create().start().result()
+    assert out == "valuevalue"
+    assert sorted(str(path.relative_to(volume)) for path in volume.rglob("*") if path.is_file()) == ["one", "sub/two", "three"]
+    assert not (secret / "four").exists()
+
+
+def _answer(server: socket.socket, asked: list[str]) -> None:
+    """There is no such name, whatever it is."""
+    while True:
+        try:
+            query, client = server.recvfrom(512)
+        except OSError:
+            return
+        labels, at = [], 12
+        while query[at]:
+            labels.append(query[at + 1 : at + 1 + query[at]].decode())
+            at += query[at] + 1
+        asked.append(".".join(labels))
+        server.sendto(query[:2] + b"\x81\x83" + query[4:6] + bytes(6) + query[12 : at + 5], client)
+
+
+def test_names_are_looked_up_by_windows_rule(box: Make) -> None:
+    dns = DnsConfig(servers=("127.0.0.1",), searches=("ns.svc.cluster.local", "svc.cluster.local"))
+    made = box(PROBE, "wait", "end", dns=dns).create().start()
+    asked: list[str] = []
+    with made.socket(socket.SOCK_DGRAM) as server:
+        server.bind(("127.0.0.1", 53))
+        threading.Thread(target=_answer, args=(server, asked), daemon=True).start()
+        assert made.exec(PROBE, "lookup", "localhost")[1] == "127.0.0.1\n"
+        assert made.exec(PROBE, "lookup", "WEB-0")[1] == "127.0.0.1\n"
+        made.exec(PROBE, "lookup", "a.b")
+        made.exec(PROBE, "lookup", "single")
+    assert asked == ["a.b", "single.ns.svc.cluster.local", "single"]
+
+
+def test_a_pipe_of_the_node(box: Make, tmp_path: Path) -> None:
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(str(tmp_path / "engine"))
+    listening.listen()
+
+    def serve() -> None:
+        for _ in range(2):
+            client, _ = listening.accept()
+            client.sendall(client.recv(100).upper())
+            client.close()
+
+    threading.Thread(target=serve, daemon=True).start()
+    mounts = (Mount(r"\\.\pipe\engine", str(tmp_path / "engine")),)
+    made = box(PROBE, "wait", "end", mounts=mounts).create().start()
+    for name in ("first", "second"):
+        assert made.exec(PROBE, "pipe", r"\\.\pipe\engine", name, name=name) == (0, name.upper())
+    listening.close()
+
+
+def test_without_helpers_less_works_but_containers_run(
+    box: Make, cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with monkeypatch.context() as nothing:
+        nothing.setattr("shutil.which", lambda name: None)
+        helpers = Helpers(tmp_path, shipped=tmp_path)
+    assert len(helpers.missing()) == 6
+    made = box("cmd", "/c", "echo %A%& exit 300", env=(("A", "b"),), platform=WinePlatform(cache, helpers=helpers))
+    assert made.create().start().result()[:2] == (300 % 256, "b\r\n")
