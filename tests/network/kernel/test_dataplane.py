@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "-")
 
 @asynccontextmanager
 async def plane_of(cluster: Cluster) -> AsyncIterator[KernelDataplane]:
-    plane = KernelDataplane(cluster.fabric, "test", RealClock(), patience=0.5)
+    plane = KernelDataplane(cluster.fabric, "test", RealClock(), patience=15)
     try:
         await plane.settled()
         assert plane.problems == []
@@ -61,6 +61,7 @@ def test_connections_and_their_errors() -> None:
             close()
             with pytest.raises(ConnectionRefusedError):
                 await plane.connect(there, 80, here)
+            plane.patience = 0.3
             with pytest.raises(TimeoutError):
                 await plane.connect("10.99.0.1", 80, here)  # leaves the cluster, and nobody answers
             with pytest.raises(OSError) as nowhere:
@@ -102,8 +103,10 @@ def test_a_pod_that_comes_goes_and_comes_again() -> None:
                 name = f"pod-{round_}"
                 address = cluster.pod(name, ("linux-1", "windows-1")[round_ % 2])
                 plane.listen(address, 80, greet(name))  # type: ignore[arg-type]
+                plane.patience = 15
                 assert await said(plane, address, 80, client) == f"{name} {client}"
                 cluster.fabric.remove(cluster.stack(name).name)
+                plane.patience = 0.3
                 with pytest.raises(OSError):
                     await plane.connect(address, 80, client)
             assert plane.problems == []

@@ -56,7 +56,7 @@ def dual() -> Cluster:
 def test_pods_and_nodes_reach_each_other_by_both_families() -> None:
     async def run() -> None:
         cluster = dual()
-        plane = KernelDataplane(cluster.fabric, "dual", RealClock(), patience=3)
+        plane = KernelDataplane(cluster.fabric, "dual", RealClock(), patience=15)
         await plane.settled()
         assert plane.problems == []
 

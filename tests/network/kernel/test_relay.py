@@ -178,7 +178,7 @@ def test_from_loopback_to_a_windows_pod_and_from_a_pod_to_this_machine() -> None
         cluster = make_cluster("l2bridge", 1, 1)
         pod = cluster.pod("pod", "windows-1")
         cluster.service("web", "10.96.0.10", ["pod"], kind="NodePort", node_port=30080)
-        plane = KernelDataplane(cluster.fabric, "relay", RealClock(), patience=2)
+        plane = KernelDataplane(cluster.fabric, "relay", RealClock(), patience=15)
         await plane.settled()
 
         def accept(connection: socket.socket) -> None:

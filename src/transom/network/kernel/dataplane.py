@@ -39,7 +39,7 @@ class KernelDataplane:
         self.problems: list[str] = []  # what the kernel refused the last time something was applied
         self._fabric = fabric
         self._clock = clock
-        self._patience = patience
+        self.patience = patience
         self._builder = Visitor(f"{name}-network")
         self._doorman = Visitor(f"{name}-sockets")  # apart, so that a new socket need not wait for a long list of rules
         self._sweeper = Visitor(f"{name}-sweeper")
@@ -66,7 +66,7 @@ class KernelDataplane:
 
     async def connect(self, address: str, port: int, source: str = "") -> socket.socket:
         client = await self._client(sockets.STREAM, address, source)
-        return await sockets.connect(client, address, port, self._clock, self._patience)
+        return await sockets.connect(client, address, port, self._clock, self.patience)
 
     async def ask(
         self, address: str, port: int, payload: bytes, source: str = "", timeout: float = 5.0  # noqa: ASYNC109
