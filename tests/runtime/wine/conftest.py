@@ -156,6 +156,7 @@ class Box:
         path = self.folder / f"{name}.json"
         path.write_text(json.dumps(process))
         done = subprocess.run(["runc", "exec", "--process", str(path), self.id], capture_output=True, timeout=60, check=False)
+        assert b"exec failed" not in done.stderr, done.stderr
         return self.platform.exit_code(self.request, done.returncode, name), done.stdout.decode()
 
     def memory(self) -> int:

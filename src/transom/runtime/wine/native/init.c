@@ -129,9 +129,9 @@ int main(int count, char **arguments)
     sigaddset(&handled, SIGQUIT);
     sigprocmask(SIG_BLOCK, &handled, &usual);
 
-    pid_t child = spawn(program);
     for (int i = 0; i < pipe_count; i++)
         serve_pipe(program[0], pipes[i], sockets[i]);
+    pid_t child = spawn(program);
 
     for (;;) {
         int signal = sigwaitinfo(&handled, NULL), ended;

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -53,8 +54,8 @@ static void relay(int one, int other)
     }
 }
 
-/* One client, from its coming on: whether one came. */
-static int serve_one(char *loader, char *pipe_name, char *socket_path)
+/* One client: whether one came. `ready` is closed when the pipe is there. */
+static int serve_one(char *loader, char *pipe_name, char *socket_path, int *ready)
 {
     int stream[2], news[2];
     char byte;
@@ -72,6 +73,9 @@ static int serve_one(char *loader, char *pipe_name, char *socket_path)
     close(stream[1]);
     close(news[1]);
     int came = read(news[0], &byte, 1) == 1;
+    close(*ready);
+    *ready = -1;
+    came = came && read(news[0], &byte, 1) == 1;
     close(news[0]);
     if (came && fork() == 0) {
         int server = dial(socket_path);
@@ -85,8 +89,18 @@ static int serve_one(char *loader, char *pipe_name, char *socket_path)
 
 void serve_pipe(char *loader, char *pipe_name, char *socket_path)
 {
-    if (fork() != 0)
+    int ready[2];
+    char byte;
+    if (pipe2(ready, O_CLOEXEC) < 0)
         return;
+    if (fork() != 0) {
+        close(ready[1]);
+        if (read(ready[0], &byte, 1) < 0)
+            perror(pipe_name);
+        close(ready[0]);
+        return;
+    }
+    close(ready[0]);
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
@@ -94,6 +108,6 @@ void serve_pipe(char *loader, char *pipe_name, char *socket_path)
     signal(SIGCHLD, SIG_IGN);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     for (;;)
-        if (!serve_one(loader, pipe_name, socket_path))
+        if (!serve_one(loader, pipe_name, socket_path, &ready[1]))
             nanosleep(&(struct timespec){AGAIN_MS / 1000, AGAIN_MS % 1000 * 1000000L}, NULL);
 }

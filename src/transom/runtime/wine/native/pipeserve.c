@@ -1,7 +1,7 @@
 /* pipeserve NAME: wait for one client of the Win32 named pipe NAME, then relay it to the standard input and output.
  *
- * One byte to the standard error says that a client has come. Whoever started this has the other ends, connects them to
- * the socket that stands for the pipe of the machine, and starts the next one.
+ * One byte to the standard error says that the pipe is there, another one that a client has come. Whoever started this has
+ * the other ends, connects them to the socket that stands for the pipe of the machine, and starts the next one.
  */
 #include <windows.h>
 
@@ -62,11 +62,13 @@ void start(void)
                             PIPE_UNLIMITED_INSTANCES, 65536, 65536, 0, NULL);
     if (pipe == INVALID_HANDLE_VALUE)
         ExitProcess(1);
+    HANDLE news = GetStdHandle(STD_ERROR_HANDLE);
+    WriteFile(news, ".", 1, &count, NULL);
     OVERLAPPED call = {.hEvent = CreateEventW(NULL, TRUE, FALSE, NULL)};
     BOOL connected = ConnectNamedPipe(pipe, &call) || GetLastError() == ERROR_PIPE_CONNECTED;
     if (!connected && !finish(FALSE, &call, &count))
         ExitProcess(1);
-    WriteFile(GetStdHandle(STD_ERROR_HANDLE), "+", 1, &count, NULL);
+    WriteFile(news, "+", 1, &count, NULL);
     CreateThread(NULL, 0, to_client, NULL, 0, NULL);
     from_client();
     ExitProcess(0);
