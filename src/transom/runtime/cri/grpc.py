@@ -1,0 +1,267 @@
+"""gRPC's unary calls over HTTP/2, as much as CRI takes: one connection, many calls at once, deadlines, Go's words.
+
+Written on h2, a state machine in Python alone: it is imported in 12 ms and takes 1 MB, where grpcio has 19 MB on disk, takes
+10 MB and brings threads of its own beside the event loop. h2 is imported when the first connection is made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
+
+from transom.runtime.api import RuntimeFailure
+
+if TYPE_CHECKING:
+    from h2.connection import H2Connection
+
+CODES: Final = (
+    "OK", "Canceled", "Unknown", "InvalidArgument", "DeadlineExceeded", "NotFound", "AlreadyExists", "PermissionDenied",
+    "ResourceExhausted", "FailedPrecondition", "Aborted", "OutOfRange", "Unimplemented", "Internal", "Unavailable",
+    "DataLoss", "Unauthenticated",
+)  # fmt: skip
+LARGEST: Final = 16 * 1024 * 1024  # an answer, as kubelets have it
+_PREFIX: Final = 5
+_WINDOW: Final = 1 << 20
+_CANCEL: Final = 8
+
+Connect = Callable[[Callable[[], asyncio.Protocol]], Awaitable[Any]]
+"""Makes a connection with such a protocol, and answers it. Raises OSError."""
+
+
+class MissingPackage(RuntimeError):
+    """h2 is not installed."""
+
+
+class _Call:
+    __slots__ = ("answer", "body", "done", "left")
+
+    def __init__(self, message: bytes) -> None:
+        self.left = memoryview(b"\0" + len(message).to_bytes(4, "big") + message)  # what is still to be sent
+        self.done: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self.answer: dict[str, str] = {}  # headers and trailers
+        self.body = bytearray()
+
+
+class Connection(asyncio.Protocol):
+    """Its calls fail with RuntimeFailure, and with Unavailable all that were under way when it broke."""
+
+    def __init__(self) -> None:
+        self._h2 = _state_machine()
+        self._transport: Any = None
+        self._calls: dict[int, _Call] = {}
+        self._room: list[asyncio.Future[None]] = []
+        self.usable = True  # takes further calls
+
+    async def call(self, path: str, message: bytes, seconds: float = 0) -> bytes:
+        """0 means no deadline."""
+        try:
+            async with asyncio.timeout(seconds or None):
+                return await self._call(path, message, seconds)
+        except TimeoutError:
+            raise RuntimeFailure("DeadlineExceeded", "context deadline exceeded") from None
+
+    async def _call(self, path: str, message: bytes, seconds: float) -> bytes:
+        h2 = self._h2
+        while self.usable and h2.open_outbound_streams >= h2.remote_settings.max_concurrent_streams:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._room.append(waiter)
+            await waiter
+        if not self.usable:
+            raise RuntimeFailure("Unavailable", "transport is closing")
+        stream = h2.get_next_available_stream_id()
+        headers = [
+            (":method", "POST"), (":scheme", "http"), (":path", path), (":authority", "localhost"), ("te", "trailers"),
+            ("content-type", "application/grpc"), ("user-agent", "grpc-transom"),
+        ]  # fmt: skip
+        if seconds:
+            headers.append(("grpc-timeout", f"{min(99999999, math.ceil(seconds * 1000))}m"))
+        h2.send_headers(stream, headers)
+        call = self._calls[stream] = _Call(message)
+        self._feed(stream, call)
+        self._flush()
+        try:
+            return await call.done
+        finally:
+            if self._calls.pop(stream, None) is not None:  # it was given up
+                self._reset(stream)
+            self._wake()
+
+    def close(self) -> None:
+        self.usable = False
+        if self._transport is not None:
+            self._transport.close()
+        self._fail_all("Canceled", "grpc: the client connection is closing")
+
+    # ---- asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+        self._h2.initiate_connection()
+        self._h2.increment_flow_control_window(_WINDOW)
+        self._flush()
+
+    def data_received(self, data: bytes) -> None:
+        from h2.exceptions import ProtocolError
+
+        try:
+            events = self._h2.receive_data(data)
+        except ProtocolError as problem:
+            self.usable = False
+            self._fail_all("Unavailable", f"connection error: {problem}")
+            self._flush()
+            self._transport.close()
+            return
+        for event in events:
+            handler = _HANDLERS.get(type(event).__name__)
+            if handler is not None:
+                handler(self, event)
+        self._flush()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.usable = False
+        self._fail_all("Unavailable", "transport is closing")
+
+    # ---- events of h2
+
+    def _on_headers(self, event: Any) -> None:
+        call = self._calls.get(event.stream_id)
+        if call is not None:
+            call.answer |= dict(event.headers)
+
+    def _on_data(self, event: Any) -> None:
+        call = self._calls.get(event.stream_id)
+        if event.flow_controlled_length:
+            self._h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+        if call is None:
+            return
+        call.body += event.data
+        if len(call.body) > LARGEST + _PREFIX:
+            size = int.from_bytes(call.body[1:_PREFIX], "big")
+            self._reset(event.stream_id)
+            text = f"grpc: received message larger than max ({size} vs. {LARGEST})"
+            self._finish(event.stream_id, RuntimeFailure("ResourceExhausted", text))
+
+    def _on_ended(self, event: Any) -> None:
+        call = self._calls.get(event.stream_id)
+        if call is not None:
+            self._finish(event.stream_id, _outcome(call))
+
+    def _on_reset(self, event: Any) -> None:
+        self._finish(
+            event.stream_id,
+            RuntimeFailure("Internal", f"stream terminated by RST_STREAM with error code: {_name(event.error_code)}"),
+        )
+
+    def _on_window(self, event: Any) -> None:
+        streams = (event.stream_id,) if event.stream_id else tuple(self._calls)
+        for stream in streams:
+            call = self._calls.get(stream)
+            if call is not None:
+                self._feed(stream, call)
+
+    def _on_settings(self, event: Any) -> None:
+        for stream, call in self._calls.items():
+            self._feed(stream, call)
+        self._wake()
+
+    def _on_going_away(self, event: Any) -> None:
+        """What the server has taken on it finishes."""
+        self.usable = False
+        last = event.last_stream_id or 0
+        for stream in [stream for stream in self._calls if stream > last]:
+            self._finish(stream, RuntimeFailure("Unavailable", "the connection is draining"))
+
+    # ---- ends of calls
+
+    def _finish(self, stream: int, outcome: bytes | RuntimeFailure) -> None:
+        call = self._calls.pop(stream, None)
+        if call is None or call.done.done():
+            return
+        if isinstance(outcome, RuntimeFailure):
+            call.done.set_exception(outcome)
+        else:
+            call.done.set_result(outcome)
+
+    def _fail_all(self, code: str, text: str) -> None:
+        for stream in list(self._calls):
+            self._finish(stream, RuntimeFailure(code, text))
+        self._wake()
+
+    def _wake(self) -> None:
+        room, self._room = self._room, []
+        for waiter in room:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    # ---- bytes
+
+    def _feed(self, stream: int, call: _Call) -> None:
+        """As much of a request as the server has room for."""
+        while call.left:
+            room = min(self._h2.local_flow_control_window(stream), self._h2.max_outbound_frame_size, len(call.left))
+            if room <= 0:
+                return
+            piece, call.left = call.left[:room], call.left[room:]
+            self._h2.send_data(stream, bytes(piece), end_stream=not call.left)
+
+    def _reset(self, stream: int) -> None:
+        from h2.exceptions import ProtocolError
+
+        try:
+            self._h2.reset_stream(stream, error_code=_CANCEL)
+        except ProtocolError:
+            return  # the stream, or the connection, has just ended
+        self._flush()
+
+    def _flush(self) -> None:
+        data = self._h2.data_to_send()
+        if data and self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+
+
+_HANDLERS: Final[dict[str, Callable[[Connection, Any], None]]] = {
+    "ResponseReceived": Connection._on_headers,
+    "TrailersReceived": Connection._on_headers,
+    "DataReceived": Connection._on_data,
+    "StreamEnded": Connection._on_ended,
+    "StreamReset": Connection._on_reset,
+    "WindowUpdated": Connection._on_window,
+    "RemoteSettingsChanged": Connection._on_settings,
+    "ConnectionTerminated": Connection._on_going_away,
+}
+
+
+def _state_machine() -> H2Connection:
+    try:
+        from h2.config import H2Configuration
+        from h2.connection import H2Connection
+    except ImportError as problem:
+        text = "a container runtime is spoken to with the package h2, which is not installed: pip install 'transom[cri]'"
+        raise MissingPackage(text) from problem
+    return H2Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
+
+
+def _outcome(call: _Call) -> bytes | RuntimeFailure:
+    answer, body = call.answer, call.body
+    status = answer.get("grpc-status", "")
+    if not status.isdecimal():
+        if answer.get(":status", "200") != "200":
+            text = f"unexpected HTTP status code received from server: {answer[':status']}"
+            return RuntimeFailure("Unimplemented" if answer[":status"] == "404" else "Unknown", text)
+        return RuntimeFailure("Internal", "server closed the stream without sending trailers")
+    if status != "0":
+        code = CODES[int(status)] if int(status) < len(CODES) else f"Code({status})"
+        return RuntimeFailure(code, unquote(answer.get("grpc-message", "")))
+    if len(body) < _PREFIX or len(body) != _PREFIX + int.from_bytes(body[1:_PREFIX], "big"):
+        return RuntimeFailure("Internal", "unexpected EOF")
+    if body[0]:
+        text = f'grpc: Decompressor is not installed for grpc-encoding "{answer.get("grpc-encoding", "")}"'
+        return RuntimeFailure("Unimplemented", text)
+    return bytes(body[_PREFIX:])
+
+
+def _name(code: Any) -> str:
+    return getattr(code, "name", str(code))
