@@ -196,6 +196,7 @@ def test_everything_accepted_before_the_failure_was_known_fails_too(
         seen: list[Event] = []
         store.watch("", 1, seen.extend)
         first = put(store, "pods/a", ttl=60)
+        await asyncio.sleep(0)  # what was written is handed to the thread when the loop has its turn
         # The thread fails and reports while the loop is here, accepting on top of what failed.
         while not store._log._broken:  # type: ignore[attr-defined]
             os.sched_yield()
@@ -225,6 +226,7 @@ def test_latest_shows_the_newest_of_several_writes_on_their_way(path: Path, monk
         store = await opened(path)
         monkeypatch.setattr(disk, "commit", one_at_a_time)
         first = put(store, "pods/a")
+        await asyncio.sleep(0)
         wait_until_idle(store)  # it is durable, but the loop has not heard of it
         second = put(store, "pods/a", b"y", expected=2)
         await first

@@ -1,7 +1,8 @@
 """The default store: all of it in memory for readers, each write in SQLite's write-ahead log before it is acknowledged.
 
 Group commit: while one transaction is being synced to disk, the loop collects the next. A single thread owns the
-connection and takes all that is pending each time; so one writer waits for one sync, and a hundred wait for one too.
+connection and takes all that is pending each time; so one writer waits for one sync, and a hundred wait for one too. The
+thread is woken when the loop has run all that was ready, so that what those callbacks wrote goes to disk together.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ _COMMIT_BYTES = 16384
 
 
 class _SqliteLog:
-    """`_lock` guards what both threads touch: `_pending`, `_garbage` and the flags."""
+    """`_lock` guards what both threads touch: `_pending`, `_garbage` and the flags. `_fresh` is the loop's own: what was
+    written since it last handed over."""
 
     def __init__(self, path: Path, sealing: Sealing) -> None:
         self._path = path
@@ -43,6 +45,7 @@ class _SqliteLog:
         self._signal = threading.Lock()  # held while there is nothing to do; released to wake the thread
         self._signal.acquire()
         self._idle = False
+        self._fresh: list[Write] = []
         self._pending: list[Write] = []
         self._garbage: deque[int] = deque()
         self._garbage_held = False  # after a failure, until the loop discards more
@@ -67,9 +70,16 @@ class _SqliteLog:
         await opened
 
     def append(self, write: Write) -> None:
-        with self._lock:
-            self._pending.append(write)
-            self._wake()
+        if not self._fresh:
+            self._loop.call_soon(self._hand_over)
+        self._fresh.append(write)
+
+    def _hand_over(self) -> None:
+        fresh, self._fresh = self._fresh, []
+        if fresh:
+            with self._lock:
+                self._pending += fresh
+                self._wake()
 
     def discard(self, revisions: Sequence[int], compacted: int) -> None:
         with self._lock:
@@ -79,6 +89,7 @@ class _SqliteLog:
             self._wake()
 
     async def close(self) -> None:
+        self._hand_over()
         with self._lock:
             self._closing = True
             self._wake()
@@ -92,7 +103,8 @@ class _SqliteLog:
     def _report_failure(self, batch: list[Write], error: Exception) -> None:
         with self._lock:
             batch += self._pending
-            self._pending = []
+            batch += self._fresh
+            self._pending, self._fresh = [], []
             self._broken = False
             self._wake()
         self._failed(batch, error)
