@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import re
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -38,6 +39,7 @@ class RegistryServer:
     manifests: dict[str, bytes] = field(default_factory=dict)  # "team/app:1" or "team/app@sha256:..."
     blobs: dict[str, bytes] = field(default_factory=dict)
     requests: list[Request] = field(default_factory=list)
+    context: ssl.SSLContext | None = None
     port: int = 0
     at_once: int = 0
     most_at_once: int = 0
@@ -57,7 +59,7 @@ class RegistryServer:
         self.manifests[name] = self.manifests[f"{repository}@{digest_of(top)}"] = top
 
     async def __aenter__(self) -> RegistryServer:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, ssl=self.context)
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
@@ -169,11 +171,14 @@ class RegistryServer:
 
 async def _read(reader: asyncio.StreamReader) -> Request | None:
     try:
-        raw = await reader.readuntil(b"\r\n\r\n")
+        first = await reader.readexactly(1)
+        if first == b"\x16":  # somebody begins with TLS: real servers do not wait for the end of that either
+            return None
+        raw = first + await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError:
         return None
-    first, *lines = raw.decode("latin-1").split("\r\n")
-    method, path, _ = first.split(" ")
+    start, *lines = raw.decode("latin-1").split("\r\n")
+    method, path, _ = start.split(" ")
     headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines if line)}
     body = await reader.readexactly(int(headers.get("content-length", "0")))
     return Request(method, path, headers, body)

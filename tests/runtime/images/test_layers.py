@@ -10,6 +10,7 @@ import stat
 import struct
 import subprocess
 import tarfile
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -310,3 +311,26 @@ def test_numbers_that_no_archive_has() -> None:
     header[148:156] = b"%06o\0 " % sum(header)
     with pytest.raises(ImageError):
         list(TarStream(iter([bytes(header), bytes(1024)])))
+
+
+@pytest.mark.skipif(not ROOT, reason="only root can become somebody else")
+def test_without_root_a_layer_is_unpacked_as_well_as_can_be() -> None:
+    """Files belong to whoever unpacks; overlays of user namespaces take the other attribute."""
+    with tempfile.TemporaryDirectory() as name:
+        place = Path(name)
+        place.chmod(0o777)
+        data = tar(E("a/.wh.gone"), folder("b", 0o500, uid=9), E("b/.wh..wh..opq"), E("b/x", b"1", mode=0o400, uid=9, gid=9))
+        child = os.fork()
+        if not child:
+            try:
+                os.setgroups([])
+                os.setgid(65534)
+                os.setuid(65534)
+                done = apply(place / "tree", data)
+                os._exit(0 if done.opaque == ("b",) and done.whiteouts == ("a/gone",) else 1)
+            finally:
+                os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert (place / "tree/b/x").stat().st_uid == 65534 and (place / "tree/b").stat().st_mode & 0o777 == 0o500
+        assert os.getxattr(place / "tree/b", "user.overlay.opaque") == b"y"
+        assert whiteout(place / "tree/a/gone")

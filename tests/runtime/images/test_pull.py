@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
+import ssl
+import sys
+import textwrap
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +18,7 @@ from tests.runtime.images.conftest import Hasty
 from tests.runtime.images.registry_server import USER, RegistryServer, Request
 from tests.runtime.images.tars import Built, E, folder, image, index, tar
 
+from transom.kit import pki
 from transom.runtime.api import Auth, RuntimeFailure
 from transom.runtime.images import model
 from transom.runtime.images.model import Progress, StoredImage, digest_of
@@ -388,3 +393,123 @@ def test_a_bad_layer_is_discarded_and_the_image_is_not_there(play: Callable[...,
         assert list((service.store.folder / "layers").iterdir()) == list(service.store.content.digests()) == []
 
     play(scenario)
+
+
+# ---- TLS, mirrors, ends ------------------------------------------------------------------------------------------
+
+
+def test_tls_is_proven_unless_told_otherwise(tmp_path: Path, clock: Hasty) -> None:
+    ca = pki.make_ca("tests")
+    pki.save(ca, tmp_path / "ca.crt", tmp_path / "ca.key")
+    pki.save(pki.issue_server(ca, "registry", ["registry.test"], []), tmp_path / "tls.crt", tmp_path / "tls.key")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "tls.crt", tmp_path / "tls.key")
+
+    async def scenario() -> None:
+        async with RegistryServer(context=context) as registry, RegistryServer() as plain:
+            built = app()
+            places = {"registry.test": registry.port, "plain.test": plain.port}
+
+            async def connect(host: str, port: int) -> socket.socket:
+                sock = socket.socket()
+                sock.setblocking(False)
+                await asyncio.get_running_loop().sock_connect(sock, ("127.0.0.1", places[host]))
+                return sock
+
+            def service(**settings: Any) -> ImageService:
+                return ImageService(tmp_path / "images", clock=clock, registries=Registries(connect=connect, **settings))
+
+            for server in (registry, plain):
+                server.add("app:1", built)
+            name = "registry.test/app:1"
+            assert "x509" in str(await failure(service().pull(name, None, "linux")))
+            trusted = service(authorities={"registry.test": (tmp_path / "ca.crt").read_bytes()})
+            assert (await trusted.pull(name, None, "linux")).id == built.id
+            await service(insecure=frozenset(("registry.test",))).pull(name, None, "linux")
+            refused = await failure(service().pull("plain.test/app:1", None, "linux"))
+            assert 'Head "https://plain.test/v2/app/manifests/1"' in refused.description and not plain.requests
+            await service(insecure=frozenset(("plain.test",))).pull("plain.test/app:1", None, "linux")
+            assert plain.requests
+
+    asyncio.run(scenario())
+
+
+def test_mirrors_come_first_and_get_no_credentials(tmp_path: Path, clock: Hasty) -> None:
+    async def scenario() -> None:
+        built, other = app(1), app(2)
+        async with RegistryServer() as mirror, RegistryServer(auth="basic") as registry:
+            mirror.add("app:1", built)
+            registry.add("app:1", built)
+            registry.add("app:2", other)
+            settings = Registries(mirrors={registry.host: (mirror.host,)})
+            service = ImageService(tmp_path / "images", clock=clock, registries=settings)
+            await service.pull(f"{registry.host}/app:1", AUTH, "linux")
+            assert not registry.requests
+            await service.pull(f"{registry.host}/app:2", AUTH, "linux")
+            assert registry.requests and not any("authorization" in r.headers for r in mirror.requests)
+
+    asyncio.run(scenario())
+
+
+def test_a_pull_that_nobody_waits_for_ends(play: Callable[..., Any]) -> None:
+    async def scenario(service: ImageService, registry: RegistryServer) -> None:
+        registry.add("app:1", app())
+        reached, name = asyncio.Event(), f"{registry.host}/app:1"
+
+        def tell(news: Progress) -> None:
+            reached.set()
+
+        one = asyncio.create_task(service.pull(name, None, "linux", progress=tell))
+        two = asyncio.create_task(service.pull(name, None, "linux"))
+        await reached.wait()
+        one.cancel()
+        assert (await two).tags == (name,)  # somebody else still waited
+        await service.remove(name, "linux")
+        reached.clear()
+        one = asyncio.create_task(service.pull(name, None, "linux", progress=tell))
+        await reached.wait()
+        one.cancel()
+        await asyncio.gather(one, return_exceptions=True)
+        assert service.list() == []
+        await service.pull(name, None, "linux")  # not the one that is just being cancelled
+
+    play(scenario)
+
+
+def test_a_process_killed_in_the_middle_leaves_a_store_that_works(tmp_path: Path, clock: Hasty) -> None:
+    """It is killed at some point of a pull, again and again; then one goes through."""
+    code = textwrap.dedent("""
+        import asyncio, sys
+        from pathlib import Path
+        from transom.runtime.images.service import ImageService
+        print(asyncio.run(ImageService(Path(sys.argv[1])).pull(sys.argv[2], None, "linux")).id)
+    """)
+
+    async def scenario() -> None:
+        async with RegistryServer() as registry:
+            built = app(layers=3, size=2_000_000)
+            registry.add("app:1", built)
+            name = f"{registry.host}/app:1"
+            for number in range(4):
+                reached, last = asyncio.Event(), len(registry.requests) + 3 + number
+
+                def watch(request: Request, reached: asyncio.Event = reached, last: int = last) -> None:
+                    if len(registry.requests) >= last:
+                        reached.set()
+
+                registry.override = watch
+                victim = await asyncio.create_subprocess_exec(sys.executable, "-c", code, str(tmp_path), name)
+                ends = [asyncio.create_task(reached.wait()), asyncio.create_task(victim.wait())]
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+                if victim.returncode is None:
+                    victim.kill()
+                await asyncio.gather(ends[1])
+                ends[0].cancel()
+            service = ImageService(tmp_path, clock=clock)
+            found = await service.pull(name, None, "linux")
+            assert found.id == built.id and all(service.store.content.read(d) == data for d, data in built.blobs.items())
+            assert len(read(found, "app/2")) == 2_000_000
+            service.store.sweep()
+            assert not any(path.name.startswith(".") for path in (tmp_path / "layers").iterdir())
+
+    asyncio.run(scenario())

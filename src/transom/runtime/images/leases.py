@@ -4,13 +4,12 @@ it, as containers do. One whose `keeper`, a file or folder of its owner, has gon
 from __future__ import annotations
 
 import hashlib
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import orjson
-
-from transom.kit.files import write_atomic
 
 
 class Lease(NamedTuple):
@@ -25,7 +24,11 @@ class Leases:
         self.folder = folder / "leases"
 
     def add(self, lease: Lease) -> None:
-        write_atomic(self._path(lease.owner), orjson.dumps(lease._asdict()), sync_name=False)
+        """There completely or not at all; not synced, as containers do not outlive the machine."""
+        path = self._path(lease.owner)
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        temporary.write_bytes(orjson.dumps(lease._asdict()))
+        temporary.rename(path)
 
     def drop(self, owner: str) -> None:
         self._path(owner).unlink(missing_ok=True)
@@ -54,6 +57,8 @@ class Leases:
                 yield path, Lease(**orjson.loads(path.read_bytes()))
             except FileNotFoundError:
                 continue
+            except orjson.JSONDecodeError:  # the machine went down before it was on disk
+                path.unlink(missing_ok=True)
 
     def _path(self, owner: str) -> Path:
         return self.folder / hashlib.sha256(owner.encode()).hexdigest()

@@ -35,6 +35,7 @@ class _Shared:
 
     def __init__(self, task: asyncio.Task[str]) -> None:
         self.task = task
+        self.abandoned = False
         self._waiting = 0
 
     async def result(self) -> str:
@@ -44,6 +45,7 @@ class _Shared:
         finally:
             self._waiting -= 1
             if not self._waiting:
+                self.abandoned = True
                 self.task.cancel()
 
 
@@ -97,10 +99,10 @@ class ImageService:
         platform = of_node(os, build, stable_abi=stable_abi)
         key = (str(reference), platform.key, auth)
         shared = self._pulling.get(key)
-        if shared is None:
+        if shared is None or shared.abandoned:
             task = asyncio.create_task(self._pull(reference, auth, platform, progress))
             shared = self._pulling[key] = _Shared(task)
-            task.add_done_callback(lambda _: self._pulling.pop(key, None))
+            task.add_done_callback(lambda _: self._forget(key, task))
         try:
             identity = await shared.result()
         except ImageError as problem:
@@ -112,6 +114,10 @@ class ImageService:
         if image is None:
             raise RuntimeFailure("NotFound", f'failed to pull and unpack image "{reference}": it was removed meanwhile')
         return image
+
+    def _forget(self, key: tuple[str, str, Auth | None], task: asyncio.Task[str]) -> None:
+        if key in self._pulling and self._pulling[key].task is task:
+            del self._pulling[key]
 
     async def _pull(self, reference: Reference, auth: Auth | None, platform: Platform, progress: Tell | None) -> str:
         async with self.store.busy():

@@ -66,6 +66,7 @@ class Store:
         self._busy = folder / "busy.lock"
         self._parsed: dict[str, Parsed] = {}
         self._layer_sizes: dict[str, int] = {}
+        self._views: tuple[State, dict[str, StoredImage]] = (State(), {})  # as long as the index stays the same
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.content.prepare()
         for place in (self._layers, self._locks, self.leases.folder):
@@ -106,9 +107,15 @@ class Store:
 
     def image(self, identity: str, state: State | None = None) -> StoredImage | None:
         state = state or self.index.state()
+        if self._views[0] is not state:
+            self._views = (state, {})
+        known = self._views[1].get(identity)
         row = state.images.get(identity)
-        if row is None:
-            return None
+        if known is None and row is not None:
+            known = self._views[1][identity] = self._view(identity, row, state)
+        return known
+
+    def _view(self, identity: str, row: Row, state: State) -> StoredImage:
         parsed = self.parse(row.manifest)
         tags, digests = [], []
         for name, meaning in state.named(identity):
