@@ -67,8 +67,9 @@ class AddressAllocator:
     def __init__(self, cidr: str, rng: random.Random) -> None:
         self.network = ipaddress.ip_network(cidr)
         size = self.network.num_addresses
-        last = 2 if self.network.version == 4 else 1  # IPv6 has no broadcast address
-        self._numbers = Allocator(int(self.network.network_address) + 1, min(size - last, 1 << 16), rng)
+        # IPv6 has no broadcast address, but ranges larger than anybody would keep books of.
+        usable = size - 2 if self.network.version == 4 else min(size, 1 << 16) - 1
+        self._numbers = Allocator(int(self.network.network_address) + 1, usable, rng)
 
     def take(self, address: str) -> None:
         parsed = ipaddress.ip_address(address)
@@ -88,8 +89,18 @@ class AddressAllocator:
 
 
 class ServiceAllocators:
+    """Of a range of addresses, or of one of each family with a comma: the first is of the family that services usually have."""
+
     def __init__(self, service_cidr: str, node_ports: tuple[int, int], rng: random.Random) -> None:
-        self.addresses = AddressAllocator(service_cidr, rng)
+        found = [AddressAllocator(cidr.strip(), rng) for cidr in service_cidr.split(",")]
+        self.addresses = {f"IPv{pool.network.version}": pool for pool in found}
         self.ports = Allocator(node_ports[0], node_ports[1] - node_ports[0] + 1, rng)
         self.port_range = f"{node_ports[0]}-{node_ports[1]}"
-        self.service_cidr = service_cidr
+
+    @property
+    def usual(self) -> AddressAllocator:
+        return next(iter(self.addresses.values()))
+
+    def pool(self, address: str) -> AddressAllocator | None:
+        """Of the address' family, if the cluster has it."""
+        return self.addresses.get("IPv6" if ":" in address else "IPv4")

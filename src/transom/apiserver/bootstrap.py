@@ -3,11 +3,13 @@ classes, and the service of the API itself."""
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 from typing import TYPE_CHECKING
 
 from transom.apiserver.admission.priority import SYSTEM_CLASSES
 from transom.apiserver.authorization import bootstrap_roles
+from transom.apiserver.strategies import service_families
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 
@@ -31,6 +33,20 @@ async def ensure(server: ApiServer, group: str, version: str, plural: str, names
             raise
 
 
+async def show_families(server: ApiServer) -> None:
+    """Services from before the gate was opened get the families that they have had all along. Kubernetes fills them in
+    whenever it reads such a service; here what is read is what is stored."""
+    storage, res = server.storage, server.resource("", "v1", "services")
+    if not storage.feature(service_families.GATE, service_families.OPENED):
+        return
+    writes = []
+    for record in storage.store.list(res.key_prefix("")).records:
+        shown = service_families.show(storage.decode(res, record), server.services.addresses)
+        if shown is not None:
+            writes.append(storage.replace_now(res, shown, record))
+    await asyncio.gather(*writes)
+
+
 async def bootstrap(server: ApiServer) -> None:
     for name in _NAMESPACES:
         await ensure(server, "", "v1", "namespaces", "", {"metadata": {"name": name}})
@@ -39,7 +55,7 @@ async def bootstrap(server: ApiServer) -> None:
         await ensure(server, "scheduling.k8s.io", "v1", "priorityclasses", "", {
             "metadata": {"name": name}, "value": value, "description": description,
         })
-    first = str(ipaddress.ip_network(server.options.service_cidr)[1])
+    first = str(ipaddress.ip_network(server.options.service_cidr.partition(",")[0])[1])
     port = server.options.advertised_port or server.address.rpartition(":")[2]
     labels = {"component": "apiserver", "provider": "kubernetes"}
     await ensure(server, "", "v1", "services", "default", {

@@ -14,7 +14,7 @@ from transom.apiserver.aggregation.registration import Registration
 from transom.apiserver.aggregation.trust import publish as publish_trust
 from transom.apiserver.allocators import ServiceAllocators
 from transom.apiserver.audit.auditor import Auditor
-from transom.apiserver.bootstrap import bootstrap
+from transom.apiserver.bootstrap import bootstrap, show_families
 from transom.apiserver.context import Context, User
 from transom.apiserver.crd.controller import Definitions
 from transom.apiserver.discovery import ServedVersion
@@ -56,7 +56,7 @@ class ServerOptions:
     address: str = "127.0.0.1:6443"
     advertised_port: int = 0  # where the service `kubernetes` leads; 0 for that of the address
     release: str = "1.20"
-    service_cidr: str = "10.96.0.0/16"
+    service_cidr: str = "10.96.0.0/16"  # or one of each family, with a comma
     node_ports: tuple[int, int] = (30000, 32767)
     clock: Clock = field(default_factory=RealClock)
     # For uids, names and jitter; nothing secret comes from it.
@@ -169,6 +169,7 @@ class ApiServer:
         await self.options.store.start()
         self._mark_services()
         self.definitions.start()
+        await show_families(self)
         await bootstrap(self)
         await Keeper(self, self.flows, SERVER_USER).start()
         if self.resource_metrics is not None:
@@ -184,7 +185,9 @@ class ApiServer:
         for svc in self.storage.objects(self.resource("", "v1", "services")):
             addresses, ports = services.held(svc)
             for address in addresses:
-                self.services.addresses.mark(address)
+                pool = self.services.pool(address)
+                if pool is not None:
+                    pool.mark(address)
             for port in ports:
                 self.services.ports.mark(port)
 

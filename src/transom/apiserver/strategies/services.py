@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from transom.apiserver.allocators import AlreadyAllocated, NotInRange, RangeFull, ServiceAllocators
+from transom.apiserver.allocators import AddressAllocator, AlreadyAllocated, NotInRange, RangeFull, ServiceAllocators
+from transom.apiserver.strategies import service_families as families
 from transom.apiserver.strategies.base import Strategy
 from transom.machinery import errors, field
 from transom.machinery.errors import GroupResource
 from transom.machinery.objects import Object
+from transom.machinery.validation.godump import dump
 
 if TYPE_CHECKING:
     from transom.apiserver.context import Context
@@ -43,11 +45,12 @@ def _node_ports(svc: Object) -> list[int]:
     return [p["nodePort"] for p in svc["spec"].get("ports") or () if p.get("nodePort")]
 
 
-def _drop_disabled(new: Object, old: Object | None) -> None:
-    """Dual-stack fields and topology keys are behind gates that 1.20 keeps closed."""
+def _drop_disabled(storage: Storage, new: Object, old: Object | None) -> None:
+    """Dual-stack fields and topology keys are behind gates that 1.20 keeps closed unless it is told otherwise."""
     spec = new["spec"]
     old_spec = (old or {}).get("spec") or {}
-    if not old_spec.get("ipFamilyPolicy") and not old_spec.get("ipFamilies") and len(old_spec.get("clusterIPs") or ()) < 2:
+    in_use = old_spec.get("ipFamilyPolicy") or old_spec.get("ipFamilies") or len(old_spec.get("clusterIPs") or ()) > 1
+    if not in_use and not _dual_stack(storage):
         spec.pop("ipFamilies", None)
         spec.pop("ipFamilyPolicy", None)
         if len(spec.get("clusterIPs") or ()) > 1:
@@ -57,18 +60,24 @@ def _drop_disabled(new: Object, old: Object | None) -> None:
             del spec[name]
 
 
-def _create(_storage: Storage, _ctx: Context, svc: Object) -> None:
+def _dual_stack(storage: Storage) -> bool:
+    return storage.feature(families.GATE, families.OPENED)
+
+
+def _create(storage: Storage, _ctx: Context, svc: Object) -> None:
     spec = svc["spec"]
     if spec.get("clusterIP") and not spec.get("clusterIPs"):
         spec["clusterIPs"] = [spec["clusterIP"]]
-    _drop_disabled(svc, None)
+    _drop_disabled(storage, svc, None)
 
 
-def _update(_storage: Storage, _ctx: Context, new: Object, old: Object) -> None:
+def _update(storage: Storage, _ctx: Context, new: Object, old: Object) -> None:
     _keep_allocated(new, old)
     _normalise_cluster_ips(new, old)
-    _drop_disabled(new, old)
+    _drop_disabled(storage, new, old)
     _drop_for_type(new, old)
+    if _dual_stack(storage):
+        families.trim(new, old)
 
 
 def _keep_allocated(new: Object, old: Object) -> None:
@@ -146,8 +155,7 @@ class _Reservation:
     def invalid(self, path: str, value: Any, why: str) -> errors.ApiError:
         return errors.invalid(_KIND, self._name, [field.invalid(path, value, why)])
 
-    def address(self, wanted: str) -> str:
-        pool = self._allocators.addresses
+    def address(self, wanted: str, pool: AddressAllocator, all_wanted: list[str]) -> str:
         try:
             if wanted:
                 pool.take(wanted)
@@ -158,9 +166,9 @@ class _Reservation:
         except (NotInRange, AlreadyAllocated) as problem:
             why = (
                 "provided IP is already allocated" if isinstance(problem, AlreadyAllocated) else
-                f"provided IP is not in the valid range. The range of valid IPs is {self._allocators.service_cidr}"
+                f"provided IP is not in the valid range. The range of valid IPs is {pool.network}"
             )
-            value = field.GoText(f'[]string{{"{wanted}"}}')
+            value = dump("[]string", all_wanted)
             raise self.invalid("spec.clusterIPs", value, f"failed to allocated ip:{wanted} with error:{why}") from None
         self._undo.append(lambda: pool.give_back(wanted))
         return wanted
@@ -200,9 +208,12 @@ class _Reservation:
 
 def _reserve(storage: Storage, ctx: Context, new: Object, old: Object | None) -> Callable[[], None] | None:
     taken = _Reservation(storage.services, new, ctx.dry_run)
+    dual_stack = _dual_stack(storage)
+    if dual_stack:
+        families.settle(new, storage.services.addresses)
     try:
         if not ctx.dry_run:
-            _reserve_addresses(taken, new, old)
+            (_reserve_of_families if dual_stack else _reserve_address)(taken, storage.services, new, old)
         if needs_node_port(new):
             _reserve_node_ports(taken, new, old)
         _reserve_health_check(taken, new, old)
@@ -212,13 +223,32 @@ def _reserve(storage: Storage, ctx: Context, new: Object, old: Object | None) ->
     return taken.undo
 
 
-def _reserve_addresses(taken: _Reservation, new: Object, old: Object | None) -> None:
+def _reserve_of_families(taken: _Reservation, pools: ServiceAllocators, new: Object, old: Object | None) -> None:
+    """One address of each of the service's families, as far as it has none yet."""
+    spec = new["spec"]
+    ips = list(spec.get("clusterIPs") or ())
+    if not needs_cluster_ip(new) or ips[:1] == ["None"]:
+        return
+    before: Object = old["spec"] if old is not None and needs_cluster_ip(old) else {}
+    held_before = before.get("clusterIPs") or []
+    if held_before[:1] == ["None"]:
+        return
+    had = len(before.get("ipFamilies") or ())
+    ips += [""] * (len(spec["ipFamilies"]) - len(ips))
+    for index, family in list(enumerate(spec["ipFamilies"]))[had:]:
+        ips[index] = taken.address(ips[index], pools.addresses[family], ips)
+    if ips:
+        spec["clusterIP"], spec["clusterIPs"] = ips[0], ips
+
+
+def _reserve_address(taken: _Reservation, pools: ServiceAllocators, new: Object, old: Object | None) -> None:
     spec = new["spec"]
     if not needs_cluster_ip(new) or spec.get("clusterIP") == "None":
         return
     if old is not None and needs_cluster_ip(old) and spec.get("clusterIP") == old["spec"].get("clusterIP"):
         return
-    address = taken.address(spec.get("clusterIP", ""))
+    wanted = spec.get("clusterIP", "")
+    address = taken.address(wanted, pools.usual, [wanted])
     spec["clusterIP"] = address
     spec["clusterIPs"] = [address]
 
@@ -274,7 +304,9 @@ def release(storage: Storage, old: Object, new: Object | None = None) -> None:
         kept_addresses, kept_ports = held(new)
         addresses, ports = addresses - kept_addresses, ports - kept_ports
     for address in addresses:
-        storage.services.addresses.give_back(address)
+        pool = storage.services.pool(address)
+        if pool is not None:
+            pool.give_back(address)
     for port in ports:
         storage.services.ports.give_back(port)
 
