@@ -56,9 +56,13 @@ TABLE = [
         "local, 1.19", LOCAL_BALANCED, {"release": (1, 19)},
         {CLUSTER: (BOTH, 0, 0), ANY: (BOTH, 0, ROUTED), EXTERNAL: (BOTH, 0, 0), VIP: (BOTH, 0, 0)},
     ),
-    ("preserved", PRESERVED, {}, {CLUSTER: (BOTH, 0, 0), ANY: (OWN, 0, ROUTED), VIP: (OWN, DSR, MUX_DIP)}),
     (
-        "preserved, 1.17", PRESERVED, {"release": (1, 17)},
+        "preserved", PRESERVED, {"build": 18362},
+        {CLUSTER: (BOTH, 0, 0), ANY: (OWN, 0, ROUTED), VIP: (OWN, DSR, MUX_DIP)},
+    ),
+    ("preserved, 2019", PRESERVED, {}, {CLUSTER: (BOTH, 0, 0), ANY: (OWN, 0, ROUTED), VIP: (OWN, DSR, 0)}),
+    (
+        "preserved, 1.17", PRESERVED, {"release": (1, 17), "build": 18362},
         {CLUSTER: (BOTH, 0, 0), ANY: (BOTH, 0, ROUTED), VIP: (OWN, DSR, MUX_DIP)},
     ),
     ("preserved, 1.14", PRESERVED, {"release": (1, 14)}, {CLUSTER: (BOTH, 0, 0), ANY: (BOTH, 0, 0), VIP: (BOTH, 0, 0)}),
@@ -73,13 +77,13 @@ TABLE = [
 ]  # fmt: skip
 
 
-@pytest.mark.windows("WIN-SVC-005", "WIN-SVC-006", "WIN-SVC-011", "LB-07", "LB-08", "LB-13", "LB-14")
+@pytest.mark.windows("WIN-SVC-005", "WIN-SVC-006", "WIN-SVC-010", "WIN-SVC-011", "LB-07", "LB-08", "LB-13", "LB-14")
 @pytest.mark.parametrize(("shape", "options", "expected"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE])
 def test_load_balancers_by_shape(shape: dict[str, Any], options: dict[str, Any], expected: dict[Any, Any]) -> None:
     assert made(shape, **options) == expected
 
 
-@pytest.mark.windows("WIN-SVC-008", "WIN-SVC-010")
+@pytest.mark.windows("WIN-SVC-008")
 def test_a_platform_without_dsr_ignores_what_needs_it() -> None:
     # 1803 has neither DSR nor the second version of the API.
     expected = {CLUSTER: (BOTH, 0, 0), ANY: (BOTH, 0, ROUTED), EXTERNAL: (BOTH, 0, 0), VIP: (BOTH, 0, 0)}

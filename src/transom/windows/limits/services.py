@@ -69,8 +69,9 @@ LIMITS: Final = (
     ),
     Limit(
         id="WIN-SVC-005",
-        title="externalTrafficPolicy Local needs DSR",
-        statement="Without direct server return kube-proxy on Windows does not keep the client's address.",
+        title="externalTrafficPolicy Local is supported with DSR only",
+        statement="The document supports it where kube-proxy runs with direct server return. Without, kube-proxy turns that on "
+        "for the node ports and outside addresses of such a Service alone, as far as the platform can.",
         effect="degraded",
         remedy="Start kube-proxy with --feature-gates=WinDSR=true --enable-dsr=true.",
         checklist=("LNET-11", "LB-15"),
@@ -79,7 +80,7 @@ LIMITS: Final = (
         fields=(_LOCAL,),
         severity="warning",
         section="Networking",
-        note="kube-proxy 1.20 makes such load balancers with DSR even without the flag, if the platform can.",
+        note="The document says that the client's address is not kept without DSR; kube-proxy's code keeps it.",
         topics=("externalTrafficPolicy", "DSR", "client IP"),
     ),
     Limit(
@@ -123,9 +124,10 @@ LIMITS: Final = (
     ),
     Limit(
         id="WIN-SVC-009",
-        title="preserve-destination needs DSR",
-        statement="The annotation has no effect unless kube-proxy runs with DSR.",
-        effect="ignored",
+        title="preserve-destination is supported with DSR only",
+        statement="The document supports the annotation where kube-proxy runs with direct server return. Without, kube-proxy "
+        "turns that on for the addresses of such a Service's load balancer alone; node ports only stay on the node.",
+        effect="degraded",
         remedy="Start kube-proxy with --feature-gates=WinDSR=true --enable-dsr=true.",
         checklist=("LB-09",),
         since=(1, 20),
@@ -133,13 +135,15 @@ LIMITS: Final = (
         fields=(_PRESERVE,),
         severity="warning",
         section="Load balancing and Services",
+        note="The document says that the annotation alone has no effect.",
         topics=("preserve-destination", "DSR"),
     ),
     Limit(
         id="WIN-SVC-010",
         title="preserve-destination needs Windows Server, version 1903",
-        statement="The annotation has no effect on Windows Server 2019.",
-        effect="ignored",
+        statement="Windows Server 2019 translates the destination all the same. The annotation only turns forwarding between "
+        "nodes off.",
+        effect="degraded",
         remedy="Use nodes of build 18362 or later.",
         checklist=("LB-08",),
         since=(1, 20),
@@ -210,8 +214,9 @@ LIMITS: Final = (
     ),
     Limit(
         id="WIN-SVC-016",
-        title="Services have one address family",
-        statement="With dual stack, pods and nodes have both families, but each Service has one on Windows.",
+        title="Services of both families are not supported",
+        statement="With dual stack, the document supports Services of one family. kube-proxy treats a Service of both as two: "
+        "each family has a proxier of its own, which knows of the other's addresses nothing.",
         effect="degraded",
         remedy="Make one Service for each family.",
         checklist=("IP6-02",),

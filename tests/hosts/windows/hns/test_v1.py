@@ -209,7 +209,9 @@ def test_refused_policy_lists(hns: Hns, body: dict[str, Any], code: int) -> None
     assert hns.call("POST", "/policylists/", body)["ErrorCode"] == code
 
 
-def test_flags_of_load_balancers_have_names(hns: Hns, net: str) -> None:
+def test_flags_of_load_balancers_have_names() -> None:
+    hns = service(18362)  # the first that keeps destinations
+    net = ok(hns.call("POST", "/networks/", CBR0))["ID"]
     a = remote(hns, net, "10.244.2.5")
     mapping = {"Protocol": 6, "InternalPort": 8080, "ExternalPort": 80, "Flags": 12}
     key = hns.create("loadbalancer", balancer([a], Flags=1, SourceVIP="10.244.1.9", PortMappings=[mapping]))["ID"]

@@ -17,6 +17,7 @@ from transom.hosts.windows.hns.store import SCHEMA, Object, Store
 MAX_DESTINATIONS: Final = 64  # of a rule of the virtual filtering platform
 DSR: Final = 1
 IPV6: Final = 2
+USE_MUX, PRESERVE_DIP = 4, 8  # flags of port mappings
 PROTOCOLS: Final = (6, 17, 132)
 Key = tuple[int, int, int, str]
 
@@ -138,8 +139,11 @@ def _mapping(store: Store, given: Object) -> Object:
     # A service that does not know of affinity does not complain either.
     if given.get("DistributionType") and supports(store.build, "Session Affinity"):
         out["DistributionType"] = given["DistributionType"]
-    if given.get("Flags"):
-        out["Flags"] = given["Flags"]
+    flags = given.get("Flags") or 0
+    if not supports(store.build, "Preserve Destination"):  # nor of what comes with it
+        flags &= ~(USE_MUX | PRESERVE_DIP)
+    if flags:
+        out["Flags"] = flags
     return out
 
 

@@ -9,6 +9,7 @@ from transom.windows.builds import HNS_FEATURES, Build, has
 
 # As in HNS_FEATURES: from which versions on; all but the last hold within their major version.
 _MORE: Final[dict[str, tuple[tuple[int, int], ...]]] = {
+    "Preserve Destination": ((10, 0),),  # Windows Server, version 1903
     "HNS ACL Policies to support protocol 252 for VXLAN": ((11, 0),),
     "L4ProxyPolicy": ((9, 5), (10, 5), (11, 11), (12, 1), (13, 1)),
     "L4WfpProxyPolicy": ((13, 2),),
