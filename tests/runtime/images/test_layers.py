@@ -197,12 +197,14 @@ def test_windows_layers(tmp_path: Path) -> None:
         folder("Files"), folder("Files/Program Files"),
         E("Files/Program Files/App.exe", b"MZ", pax={"MSWINDOWS.fileattr": "33"}),
         E("Files/Program Files/App.exe:Zone.Identifier", b"stream"), E("Hives/System_Delta", b"regf"),
-        E("UtilityVM/Files/x", b"vm"), symlink("Files/short", "C:\\Program Files"), E("Files/old.txt", b"1"),
+        E("UtilityVM/Files/x", b"vm"), symlink("Files/short", "C:\\Program Files"),
+        symlink("Files/Program Files/up", "\\??\\C:\\old.txt"), E("Files/old.txt", b"1"),
     ), os_name="windows")  # fmt: skip
     there = sorted(str(path.relative_to(low)) for path in low.rglob("*"))
-    assert there == ["Program Files", "Program Files/App.exe", "old.txt", "short"]
+    assert there == ["Program Files", "Program Files/App.exe", "Program Files/up", "old.txt", "short"]
     assert (low / "Program Files/App.exe").stat().st_mode & 0o777 == 0o555  # read-only
-    assert os.readlink(low / "short") == "/Program Files" and done.entries == 8
+    assert os.readlink(low / "short") == "Program Files" and (low / "Program Files/up").read_bytes() == b"1"
+    assert done.entries == 9
     apply(top, tar(E("Files/PROGRAM files/app.EXE", b"MZ2"), E("Files/.wh.OLD.TXT")), low, os_name="windows")
     assert (top / "Program Files/App.exe").read_bytes() == b"MZ2"
     assert whiteout(top / "old.txt")

@@ -285,7 +285,7 @@ class _Unpacking:
         if not entry.link or len(entry.link) > _LONGEST_PATH:
             raise ImageError(f"invalid target of the link {self._relative(path)[:200]!r}")
         target = os.fsdecode(entry.link)
-        os.symlink(_windows_target(target) if self._windows else target, path)
+        os.symlink(_windows_target(target, self._relative(path).count("/")) if self._windows else target, path)
         self._tree.linked(path)
 
     def _device(self, entry: Entry, parts: tuple[str, ...]) -> None:
@@ -328,10 +328,11 @@ class _Unpacking:
         return path[len(self._tree.root.own) + 1 :]
 
 
-def _windows_target(target: str) -> str:
-    """`C:\\a\\b` or `a\\b`, as links of Windows have it, for a tree whose root is the C: drive."""
-    plain = target.removeprefix("\\??\\").replace("\\", "/")
-    return plain[2:] if re.match(r"[A-Za-z]:/", plain) else plain
+def _windows_target(target: str, depth: int) -> str:
+    """`C:\\a\\b` or `a\\b`, as links of Windows have it. The tree's root is the C: drive, wherever that will be mounted, so
+    the way there goes up from the link, which is so many folders below the root."""
+    plain = re.sub(r"(?:/\?\?/)?[A-Za-z]:/", "/", target.replace("\\", "/"), count=1)
+    return "../" * depth + plain.lstrip("/") if plain.startswith("/") else plain
 
 
 def _set_time(path: str, mtime_ns: int) -> None:
