@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.apiserver.harness import Api, start
+
 from transom.kit.clock import VirtualClock
 from transom.store.memory import MemoryStore
 
@@ -90,7 +91,8 @@ def test_headless_services_and_clusters_of_one_family(
         ("10.96.0.0/16", {"clusterIP": "fd00:10:96::5"}, "spec.clusterIPs[0]",
          'Invalid value: []string{"fd00:10:96::5"}: may not use IPv6 on a cluster which is not configured for it'),
         (RANGES, {"ipFamilyPolicy": "SingleStack", "ipFamilies": ["IPv4", "IPv6"]}, "spec.ipFamilyPolicy",
-         "Invalid value: \"SingleStack\": must be RequireDualStack or PreferDualStack when multiple 'ipFamilies' are specified"),
+         'Invalid value: "SingleStack": must be RequireDualStack or PreferDualStack when multiple '
+         "'ipFamilies' are specified"),
         (RANGES, {"clusterIP": "fd00:1::1"}, "spec.clusterIPs",
          'Invalid value: []string{"fd00:1::1"}: failed to allocated ip:fd00:1::1 with error:provided IP is not in the valid '
          "range. The range of valid IPs is fd00:10:96::/112"),
