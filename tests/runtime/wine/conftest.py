@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.runtime.wine.probe import FOLDER
+from tests.runtime.wine import probe
 
 from transom.network.api import DnsConfig
 from transom.runtime.api import ContainerConfig, Mount, SandboxConfig
 from transom.runtime.native.platform import ContainerRequest, SandboxFacts, SandboxPlan, Spec
 from transom.runtime.wine.platform import WinePlatform
 
-PROBE = r"C:\app\probe.exe"
+PROBE = probe.PATH
 _CGROUP = "transom-test-wine"
 _CLONE_NEWNET = 0x40000000
 _NO_DNS = DnsConfig()
@@ -65,7 +65,7 @@ class Host:
 
 
 class Image:
-    def __init__(self, layers: Sequence[Path], config: dict[str, Any], version: str = "10.0.17763.1697") -> None:
+    def __init__(self, layers: Sequence[Path], config: dict[str, Any], version: str) -> None:
         self.id = "sha256:0"
         self.layers = layers
         self.config = {"os": "windows", "os.version": version, "config": config}
@@ -112,7 +112,7 @@ class Box:
 
     @property
     def pid(self) -> int:
-        return self.process.pid if self.process is not None else 0
+        return self.inside or (self.process.pid if self.process is not None else 0)
 
     def signal(self, number: int, *, everybody: bool = False) -> None:
         subprocess.run(["runc", "kill", self.id, str(int(number))], check=True)
@@ -123,8 +123,8 @@ class Box:
     @property
     def inside(self) -> int:
         """The pid of its first process."""
-        state = subprocess.run(["runc", "state", self.id], capture_output=True, check=True)
-        return int(json.loads(state.stdout)["pid"])
+        state = subprocess.run(["runc", "state", self.id], capture_output=True, check=False)
+        return int(json.loads(state.stdout)["pid"]) if state.returncode == 0 else 0
 
     def socket(self, kind: int = socket.SOCK_STREAM) -> socket.socket:
         """One of its network."""
@@ -183,17 +183,15 @@ Make = Callable[..., Box]
 @pytest.fixture
 def box(wine: WinePlatform, tmp_path: Path) -> Iterator[Make]:
     """Makes containers of an image that has `C:\\app\\probe.exe`; they are removed at the end."""
-    layer = tmp_path / "layer"
-    (layer / "app").mkdir(parents=True)
-    shutil.copy(FOLDER / "probe.exe", layer / "app")
+    layer = probe.layer(tmp_path / "layer")
     made: list[Box] = []
 
     def make(
         *command: str, image: dict[str, Any] | None = None, platform: WinePlatform | None = None, dns: DnsConfig = _NO_DNS,
-        layers: Sequence[Path] = (), **fields: Any,
+        version: str = "10.0.17763.1697", **fields: Any,
     ) -> Box:  # fmt: skip
         config = ContainerConfig("c", 0, "image", "sha256:0", command=command, **fields)
-        new = Box(platform or wine, tmp_path / f"box-{len(made)}", config, Image([layer, *layers], image or {}), dns)
+        new = Box(platform or wine, tmp_path / f"box-{len(made)}", config, Image([layer], image or {}, version), dns)
         made.append(new)
         return new
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from pathlib import Path
 
 from transom.runtime.wine import helpers
@@ -14,6 +15,17 @@ PROBE = dataclasses.replace(
     sources=("probe.c",),
     libraries=("-lkernel32", "-lntdll", "-lws2_32", "-ladvapi32", "-lshell32"),
 )
+
+PATH = r"C:\app\probe.exe"  # where `layer` has it
+
+
+def layer(folder: Path) -> Path:
+    """A layer of an image that has the program."""
+    if not (folder / "app").is_dir():
+        (folder / "app").mkdir(parents=True)
+        shutil.copy(FOLDER / "probe.exe", folder / "app")
+    return folder
+
 
 if __name__ == "__main__":
     helpers.rebuild(FOLDER, (PROBE,), FOLDER)

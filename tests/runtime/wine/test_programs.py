@@ -129,6 +129,20 @@ def test_the_registry_is_that_of_the_build(box: Make) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("number", [18363, 19041, 20348])
+def test_builds(box: Make, cache: Path, number: int) -> None:
+    platform = WinePlatform(cache, build=number)
+    same = box("cmd", "/c", "ver", platform=platform, version=f"10.0.{number}.1")
+    assert f"10.0.{number}" in same.create().start().result()[1]
+    other = box("cmd", "/c", "ver", platform=platform)
+    with pytest.raises(CannotStart) as failed:
+        other.create()
+    assert str(failed.value) == (
+        f"rpc error: code = Unknown desc = failed to create containerd task: hcs::CreateComputeSystem {other.id}: "
+        "The container operating system does not match the host operating system.: unknown"
+    )
+
+
 def test_allocations_fail_at_the_limit_and_nobody_is_killed(box: Make) -> None:
     limited = WindowsContainer(resources=WindowsResources(memory_limit=100 * _MIB))
     got = box(PROBE, "commit", windows=limited).create().start().result()[0]

@@ -94,8 +94,8 @@ def make_prefix(at: Path, owner: int, request: ContainerRequest) -> None:
     jobs.make_folder(at, owner)
     letters = {drives.split(mount.container_path)[0] for mount in request.config.mounts if not _pipe(mount)}
     for letter in sorted(letters - {"c"}):
-        (at / "drives" / letter).mkdir(parents=True)
-        (at / "dosdevices" / f"{letter}:").symlink_to(f"../drives/{letter}")
+        (at / drives.folder(letter)).mkdir(parents=True)
+        (at / "dosdevices" / f"{letter}:").symlink_to(f"../{drives.folder(letter)}")
     for path in (at, at / "dosdevices", *at.glob("*.reg")):
         os.chown(path, owner, owner)
 
@@ -141,10 +141,9 @@ def destinations(snapshot: Path, mounts: Iterable[Mount]) -> list[tuple[Mount, s
         outer = next((end for end in range(len(names), 0, -1) if folded[: end + 1] in known), 0)
         if outer:
             path = known[folded[: outer + 1]].joinpath(*names[outer:])
-        elif letter == "c":
-            path = PurePosixPath(_DRIVE_C) / drives.spelt(snapshot, names)
         else:
-            path = PurePosixPath(jobs.PREFIX, "drives", letter, *names)
+            spelt = drives.spelt(snapshot, names) if letter == "c" else PurePosixPath(*names)
+            path = PurePosixPath(jobs.PREFIX, drives.folder(letter)) / spelt
         known[folded] = path
         found.append((mount, str(path)))
     return found
@@ -205,14 +204,14 @@ def specification(installation: Installation, request: ContainerRequest, at: Pla
     volumes = destinations(request.snapshot, (mount for mount in request.config.mounts if not _pipe(mount)))
     mounts += [request.host.bind(mount, path) for mount, path in volumes]
     mounts += [request.host.bind(mount, f"{_PIPES}/{number}") for number, mount in enumerate(piped)]
-    network = {"type": "network", "path": f"/proc/{sandbox.pid}/ns/net"} if sandbox.plan.network else None
+    network = [{"type": "network", "path": f"/proc/{sandbox.pid}/ns/net"}] if sandbox.pid else []
     return {
         "root": {"path": str(at.root), "readonly": True},
         "hostname": sandbox.plan.hostname,
         "process": process,
         "mounts": mounts,
         "linux": {
-            "namespaces": [*({"type": kind} for kind in ("pid", "mount", "uts", "ipc")), *([network] if network else [])],
+            "namespaces": [*({"type": kind} for kind in ("pid", "mount", "uts", "ipc")), *network],
             "resources": {},
             "maskedPaths": list(_MASKED),
             "readonlyPaths": list(_READ_ONLY),

@@ -65,18 +65,19 @@ def _move_into(source: Path, target: Path) -> None:
     source.rmdir()
 
 
-def find_program(root: Path, name: str, folders: Iterable[str], cwd: str) -> bool | None:
-    """Whether CreateProcess finds a program on the C: drive; None where only Windows itself can tell."""
+def find_program(prefix: Path, name: str, folders: Iterable[str], cwd: str) -> bool:
+    """Whether CreateProcess finds a program. `prefix` has the folders of all drives."""
     candidates = [name, f"{name}.exe"] if "." not in ntpath.basename(name) else [name]
-    if ntpath.dirname(name) or _DRIVE.match(name):
-        places = [cwd]
-    else:
-        places = [cwd, *folders]
+    places = [cwd] if ntpath.dirname(name) or _DRIVE.match(name) else [cwd, *folders]
     for place in places:
         for candidate in candidates:
             letter, names = split(ntpath.join(place, candidate))
-            if letter != "c":
-                return None
+            root = prefix / folder(letter)
             if os.path.lexists(root / spelt(root, names)):
                 return True
     return False
+
+
+def folder(letter: str) -> str:
+    """Of a drive, in a prefix."""
+    return "drive_c" if letter == "c" else f"drives/{letter}"

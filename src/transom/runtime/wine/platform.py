@@ -88,7 +88,7 @@ class WinePlatform:
     # Sandboxes and containers
 
     def sandbox(self, config: SandboxConfig, node: str) -> SandboxPlan:
-        return SandboxPlan(hostname=config.hostname or node, ipc=False, pid=False)
+        return SandboxPlan(hostname=config.hostname or node, ipc=False)
 
     async def layers(self, request: ContainerRequest) -> Sequence[Path]:
         made = await self.prepare()
@@ -192,7 +192,8 @@ class WinePlatform:
         if user is None:
             raise texts.cannot_exec(request.id, exec_id, texts.BAD_LOGON)
         folders = environment.search_path(self._environment(request, user))
-        if not command or drives.find_program(request.snapshot, command[0], folders, _directory(request)) is False:
+        seen = Path(f"/proc/{container.pid}/root{jobs.PREFIX}")  # with its volumes
+        if not command or not drives.find_program(seen, command[0], folders, _directory(request)):
             raise texts.cannot_exec(request.id, exec_id, texts.NOT_FOUND)
         args = self._command(request, user, commandline.join(command), exec_id, wine)
         return self._process(request, user, args, wine)

@@ -2,6 +2,7 @@
  *
  * exit CODE        ends with it, all 32 bits
  * args ...         prints each argument on a line
+ * repeat           everything that comes in goes out
  * crash            writes to address 0
  * commit           allocates and touches memory until there is no more; the exit code says how many MiB it got
  * wait HOW         prints "ready" and waits; on a console control event: `end` prints it and ends with 42 a little later,
@@ -149,6 +150,15 @@ static DWORD talk(const WCHAR *pipe, const WCHAR *text)
     return 0;
 }
 
+static DWORD repeat(void)
+{
+    char buffer[1024];
+    DWORD got, put;
+    while (ReadFile(GetStdHandle(STD_INPUT_HANDLE), buffer, sizeof buffer, &got, NULL) && got)
+        WriteFile(output, buffer, got, &put, NULL);
+    return 0;
+}
+
 static DWORD commit(void)
 {
     DWORD got = 0;
@@ -192,6 +202,8 @@ static DWORD run(int count, WCHAR **arguments)
     WSAStartup(MAKEWORD(2, 2), &sockets);
     if (equal(what, L"exit"))
         return read_number(first);
+    if (equal(what, L"repeat"))
+        return repeat();
     if (equal(what, L"commit"))
         return commit();
     if (equal(what, L"serve"))

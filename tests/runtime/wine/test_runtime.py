@@ -1,0 +1,148 @@
+"""Windows containers of a node: through the runtime, as kubelets see them, from the built-in images."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from tests.runtime import behaviour
+from tests.runtime.behaviour import Bench
+from tests.runtime.wine import probe
+from tests.runtime.wine.conftest import unavailable
+
+from transom.hosts.realhost import RealWindowsHost
+from transom.kit.clock import RealClock
+from transom.runtime.api import Mount, RuntimeFailure, WindowsContainer, WindowsResources
+from transom.runtime.images.service import ImageService
+from transom.runtime.native.store import NodeImages
+from transom.runtime.wine.platform import WinePlatform
+
+NANOSERVER = "mcr.microsoft.com/windows/nanoserver:1809"
+PROBE = probe.PATH
+_MIB = 1 << 20
+Scenario = Callable[[Bench], Awaitable[None]]
+
+
+@asynccontextmanager
+async def node(folder: Path, cache: Path) -> AsyncIterator[Bench]:
+    """The probe is in a folder of the node, which every container of `run` has mounted."""
+    host = RealWindowsHost("win1", RealClock(), folder / "node")
+    images = NodeImages(ImageService(folder / "images"), "test/win1", "windows", 17763)
+    platform = WinePlatform(cache, build=17763)
+    await platform.prepare()
+    async with behaviour.native(folder, host, platform, images) as (runtime, network, cgroup):  # type: ignore[arg-type]
+        host.files.mkdir(r"C:\app")
+        host.files.write(r"C:\app\probe.exe", (probe.FOLDER / "probe.exe").read_bytes())
+        yield Bench(
+            "wine", runtime, host, behaviour.Windows(), NANOSERVER, r"C:\var\log\pods\web", network, None, folder, cgroup
+        )
+
+
+@pytest.fixture
+def play(tmp_path: Path, cache: Path) -> Callable[[Scenario], None]:
+    why = unavailable()
+    if why:
+        pytest.skip(why)
+
+    def run(scenario: Scenario) -> None:
+        async def main() -> None:
+            async with asyncio.timeout(100), node(tmp_path, cache) as bench:
+                bench.runtime.subscribe(bench.heard)
+                await scenario(bench)
+
+        asyncio.run(main())
+
+    return run
+
+
+Play = Callable[[Scenario], None]
+APP = (Mount(r"C:\app", r"C:\app", read_only=True),)
+
+
+def test_nanoserver_says_what_it_is(play: Play) -> None:
+    async def scenario(b: Bench) -> None:
+        made = await b.run(("cmd", "/c", "ver & echo %USERNAME% on %COMPUTERNAME%& exit 70000"))
+        assert (await b.ended(made)).exit_code == 70000
+        assert b.said(made) == ["", "Microsoft Windows 10.0.17763", "ContainerUser on WEB"]
+
+    play(scenario)
+
+
+def test_a_server_is_reached_asked_measured_and_stopped(play: Play) -> None:
+    async def scenario(b: Bench) -> None:
+        limits = WindowsContainer(resources=WindowsResources(memory_limit=200 * _MIB, cpu_maximum=2500))
+        sandbox = await b.sandbox()
+        made = await b.run((PROBE, "serve", "80"), sandbox, mounts=APP, windows=limits)
+        await b.until(lambda: b.said(made) == ["ready"])
+        connection = await b.runtime.port_forward(sandbox, 80)
+        loop = asyncio.get_running_loop()
+        connection.setblocking(False)
+        await loop.sock_sendall(connection, b"hello")
+        assert await loop.sock_recv(connection, 100) == b"hello"
+        connection.close()
+        with pytest.raises(RuntimeFailure):
+            await b.runtime.port_forward(sandbox, 81)
+        (stats,) = b.runtime.container_stats()
+        assert stats.working_set is not None and 4 * _MIB < stats.working_set < 36 * _MIB
+        assert stats.cpu is not None and stats.cpu.core_nanoseconds > 0
+        await b.runtime.stop_container(made, 20)
+        assert b.state(made).exit_code == 42
+        assert b.said(made) == ["ready", "event 6", "bye"]
+
+    play(scenario)
+
+
+def test_who_ignores_the_shutdown_is_killed_after_the_grace(play: Play) -> None:
+    async def scenario(b: Bench) -> None:
+        made = await b.run((PROBE, "wait", "stay"), mounts=APP)
+        await b.until(lambda: b.said(made) == ["ready"])
+        await b.runtime.stop_container(made, 0.5)
+        assert b.state(made).exit_code == -1
+        assert b.said(made) == ["ready", "event 6"]
+
+    play(scenario)
+
+
+def test_clients_of_commands_and_of_the_container(play: Play) -> None:
+    async def scenario(b: Bench) -> None:
+        made = await b.run((PROBE, "repeat"), mounts=APP, stdin=True)
+        process, said = await b.exec(made, (PROBE, "repeat"), stdin=True)
+        process.write(b"typed")
+        process.end_input()
+        assert await process.wait() == 0
+        assert b"".join(data for _, data in said) == b"typed"
+        shown: list[bytes] = []
+        client = await b.runtime.attach(made, lambda stream, data: shown.append(data), stdin=True)
+        client.write(b"to the container\n")
+        await b.until(lambda: b"to the container" in b"".join(shown))
+        client.end_input()
+        client.close()
+        done = await b.runtime.exec_sync(made, (PROBE, "exit", "3221225477"))
+        assert done.exit_code == -1073741819
+        with pytest.raises(RuntimeFailure, match=r"CreateProcess .*: The system cannot find the file specified.: unknown"):
+            await b.runtime.exec_sync(made, ("bash",))
+        assert (await b.runtime.exec_sync(made, ("CMD", "/c", "echo hi"))).stdout == b"hi\r\n"
+
+    play(scenario)
+
+
+def test_a_terminal(play: Play) -> None:
+    async def scenario(b: Bench) -> None:
+        made = await b.run((PROBE, "wait", "end"), mounts=APP)
+        process, said = await b.exec(made, ("cmd",), stdin=True, tty=True)
+        process.resize(100, 30)
+        await b.until(lambda: rb"C:\>" in _plain(said))
+        process.write(b"echo one^two\r")
+        await b.until(lambda: b"\nonetwo" in _plain(said).replace(b"\r", b"\n"))
+        process.write(b"exit 9\r")
+        assert await process.wait() == 9
+
+    play(scenario)
+
+
+def _plain(said: list[tuple[str, bytes]]) -> bytes:
+    return re.sub(rb"\x1b\[[0-9;?]*[A-Za-z]", b"\n", b"".join(data for _, data in said))
