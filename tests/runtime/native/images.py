@@ -51,6 +51,13 @@ class FakeImages:
         self.known[name] = FakeImage(identity, document, [self.base(), *layers])
         return identity
 
+    def add_windows(self, name: str, **config: Any) -> str:
+        """Windows itself, for which Wine stands in."""
+        identity = f"sha256:{len(self.known):064x}"
+        document = {"os": "windows", "os.version": "10.0.17763.1697", "architecture": "amd64", "config": config}
+        self.known[name] = FakeImage(identity, document, [])
+        return identity
+
     async def pull(self, image: str, auth: Auth | None) -> str:
         found = self.find(image)
         if found is None:

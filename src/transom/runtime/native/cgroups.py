@@ -218,16 +218,6 @@ def _pids(path: str) -> list[int]:
         return []
 
 
-def wait_empty(group: str, seconds: float = 5.0) -> bool:
-    """Killed processes leave a little later. Blocking."""
-    end = time.monotonic() + seconds
-    while members(group):
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.01)
-    return True
-
-
 def leaves(group: str) -> list[str]:
     """The innermost groups below it, in every hierarchy."""
     found: set[str] = set()
@@ -243,6 +233,18 @@ def remove(group: str) -> None:
     for mount in set(hierarchies().mounts.values()):
         for folder, _, _ in os.walk(f"{mount}{group}", topdown=False):
             _remove(folder)
+
+
+def remove_surely(group: str, seconds: float = 5.0) -> bool:
+    """Also when its processes were killed just now and are not quite gone. Blocking. Whether it is gone."""
+    end = time.monotonic() + seconds
+    while True:
+        remove(group)
+        if not any(os.path.exists(f"{mount}{group}") for mount in hierarchies().mounts.values()):
+            return True
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.01)
 
 
 def remove_empty(groups: Iterable[str]) -> None:

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from transom.runtime.api import ContainerConfig, ExecResult, RuntimeFailure
-from transom.runtime.native import cgroups, commands, hostmounts, saved, snapshots
+from transom.runtime.native import cgroups, commands, saved, snapshots
 from transom.runtime.native.client import MonitorFailure, MonitorGone
 from transom.runtime.native.core import Core
-from transom.runtime.native.hostmounts import CannotMount
+from transom.runtime.native.hostmounts import CannotMount, Sources
 from transom.runtime.native.monitor.tasks import EXIT, STARTED
 from transom.runtime.native.platform import CannotStart, Spec
 from transom.runtime.native.records import ContainerRecord, KeptImage, SandboxRecord, wake, woken
@@ -151,11 +151,10 @@ async def start(core: Core, c: ContainerRecord) -> None:
 
 
 async def _launch(core: Core, c: ContainerRecord) -> None:
-    opened: list[int] = []
+    sources = Sources(core.host.files, c.folder / "mounts", by_path=core.rootless)
     try:
         log = core.host.files.real(c.log_path) if c.log_path else ""
-        spec = hostmounts.resolved(c.specification(), core.host.files, opened, by_path=core.rootless)
-        saved.save(c.folder / "config.json", spec)
+        saved.save(c.folder / "config.json", sources.resolve(c.specification()))
         answer = await core.monitor.ask(
             "launch", id=c.id, argv=core.runc.run(c.id, c.folder, tty=c.config.tty), folder=str(c.folder), log=log,
             pid_file=str(c.folder / PID_FILE), runc_log=str(c.folder / LOG), tty=c.config.tty, stdin=c.config.stdin,
@@ -170,7 +169,7 @@ async def _launch(core: Core, c: ContainerRecord) -> None:
     except OSError as problem:
         raise core.platform.failure(request_of(core, c), f"{problem.filename}: {problem.strerror}") from problem
     finally:
-        hostmounts.close(opened)
+        sources.close()
     c.pid, c.started = answer["pid"], answer["started"]
     await core.platform.started(Handle(core, c))
 

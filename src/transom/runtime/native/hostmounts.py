@@ -1,17 +1,19 @@
 """Parts of the node's files in a container's specification.
 
 While it is only written down, a source is a path of the node. When the container starts, the path is walked inside the
-node's folder, and runc is given an open descriptor instead: no link that somebody puts there meanwhile can lead elsewhere.
+node's folder, and what is found there is mounted, for so long, where nobody else can reach: no link that another container
+puts into a volume meanwhile can lead runc elsewhere.
 """
 
 from __future__ import annotations
 
-import copy
 import os
+import stat
 from collections.abc import Sequence
-from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
+from transom.hosts import mounting
 from transom.hosts.realfiles import RealFiles
 from transom.runtime.api import Mount
 from transom.runtime.native.platform import Spec
@@ -53,28 +55,50 @@ class NodeMounts:
         return self._files.real(path)
 
 
-def resolved(spec: Spec, files: RealFiles, opened: list[int], *, by_path: bool) -> Spec:
-    """With sources that runc understands, for as long as the descriptors in `opened` are. Raises OSError.
+class Sources:
+    """While a container starts: what of the node it is to have, under paths that only we can change.
 
-    `by_path` where runc may not look at this process's descriptors."""
-    spec = copy.copy(spec)
-    spec["mounts"] = [_resolved(entry, files, opened, by_path) for entry in spec.get("mounts") or ()]
-    return spec
+    `by_path` where this process may not mount: runc is then given the paths themselves.
+    """
 
+    def __init__(self, files: RealFiles, folder: Path, *, by_path: bool) -> None:
+        self._files = files
+        self._folder = folder
+        self._by_path = by_path
+        self._mounted: list[str] = []
 
-def _resolved(entry: Spec, files: RealFiles, opened: list[int], by_path: bool) -> Spec:
-    source = str(entry.get("source") or "")
-    if not source.startswith(_MARK):
-        return entry
-    path = source.removeprefix(_MARK)
-    if by_path:
-        return {**entry, "source": files.real(path)}
-    opened.append(files.open(path))
-    return {**entry, "source": f"/proc/{os.getpid()}/fd/{opened[-1]}"}
+    def resolve(self, spec: Spec) -> Spec:
+        """With sources that runc understands, until `close`. Raises OSError."""
+        return {**spec, "mounts": [self._resolved(entry) for entry in spec.get("mounts") or ()]}
 
-
-def close(opened: list[int]) -> None:
-    for fd in opened:
-        with suppress(OSError):
+    def _resolved(self, entry: Spec) -> Spec:
+        source = str(entry.get("source") or "")
+        if not source.startswith(_MARK):
+            return entry
+        path = source.removeprefix(_MARK)
+        if self._by_path or _PROPAGATION["private"] not in entry["options"]:
+            return {**entry, "source": self._files.real(path)}
+        fd = self._files.open(path)
+        try:
+            return {**entry, "source": self._pinned(fd)}
+        finally:
             os.close(fd)
-    opened.clear()
+
+    def _pinned(self, fd: int) -> str:
+        target = self._folder / str(len(self._mounted))
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        if stat.S_ISDIR(os.fstat(fd).st_mode):
+            target.mkdir(exist_ok=True)
+        else:
+            target.touch()
+        mounting.mount(f"/proc/self/fd/{fd}", str(target), "", mounting.BIND | mounting.RECURSIVE)
+        self._mounted.append(str(target))
+        # Else what is mounted below would go away where it comes from, too, when this is unmounted.
+        mounting.mount("none", str(target), "", mounting.PRIVATE | mounting.RECURSIVE)
+        return str(target)
+
+    def close(self) -> None:
+        """The container has its own by now."""
+        for target in self._mounted:
+            mounting.unmount(target)
+        self._mounted.clear()

@@ -132,7 +132,7 @@ class NativeRuntime:
         self.close()
         await asyncio.to_thread(_remove, core.folder)
         if core.limited:
-            cgroups.remove(core.group)
+            await asyncio.to_thread(cgroups.remove_surely, core.group)
             cgroups.remove_empty([os.path.dirname(core.group), os.path.dirname(os.path.dirname(core.group))])
 
     def _lost(self) -> None:
@@ -348,8 +348,7 @@ async def destroy_cluster(folder: Path, cgroup: str) -> None:
     await Monitor(folder).shutdown()
     for pid in cgroups.members(cgroup):
         containers.kill_process(pid)
-    await asyncio.to_thread(cgroups.wait_empty, cgroup)
+    await asyncio.to_thread(cgroups.remove_surely, cgroup)
     await asyncio.to_thread(_remove, folder)
-    cgroups.remove(cgroup)
     cgroups.remove_empty([os.path.dirname(cgroup)])
 
