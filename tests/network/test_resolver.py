@@ -11,7 +11,7 @@ import pytest
 from transom.kit import dnswire as wire
 from transom.kit.clock import VirtualClock
 from transom.network.api import DnsConfig
-from transom.network.resolver import Resolver, families, limit, parse_resolv_conf, preferred, steps, suffix, turns
+from transom.network.resolver import Resolver, families, limit, limited, parse_resolv_conf, preferred, steps, suffix, turns
 
 POD = DnsConfig(("10.96.0.10",), ("ns.svc.cluster.local", "svc.cluster.local", "cluster.local"), ("ndots:5",))
 
@@ -193,3 +193,26 @@ def test_an_answer_that_does_not_fit_is_fetched_over_a_connection() -> None:
         return found
 
     assert len(asyncio.run(main())) == 100
+
+
+def test_limits_that_end_together_all_end() -> None:
+    """The outer one must not be taken for the inner one, which would go on with the next server."""
+
+    async def main() -> None:
+        clock, tries = VirtualClock(), []
+
+        async def ask() -> None:
+            for _ in range(3):
+                tries.append(clock.monotonic())
+                try:
+                    await limited(clock, 1, asyncio.Event().wait())
+                except TimeoutError:
+                    continue
+
+        task = asyncio.create_task(limited(clock, 1, ask()))
+        await clock.run_for(10)
+        with pytest.raises(TimeoutError):
+            await task
+        assert tries == [tries[0]]
+
+    asyncio.run(main())

@@ -359,7 +359,8 @@ async def limited(clock: Clock, seconds: float, coming: Awaitable[T]) -> T:
     try:
         return await task
     except asyncio.CancelledError:
-        if expired:
+        current = asyncio.current_task()
+        if expired and (current is None or not current.cancelling()):  # whoever waits for us may have given up as well
             raise TimeoutError("no answer in time") from None
         task.cancel()
         raise

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urljoin, urlsplit
 
+from transom.network import resolver
 from transom.runtime.sim.program_api import ProgramContext
 
 T = TypeVar("T")
@@ -18,24 +19,7 @@ async def limited(context: ProgramContext, seconds: float | None, coroutine: Cor
     """TimeoutError when it takes longer, by the container's clock."""
     if not seconds:
         return await coroutine
-    task = asyncio.get_running_loop().create_task(coroutine)
-    expired = False
-
-    def expire() -> None:
-        nonlocal expired
-        expired = True
-        task.cancel()
-
-    timer = context.clock.call_later(seconds, expire)
-    try:
-        return await task
-    except asyncio.CancelledError:
-        if expired:
-            raise TimeoutError from None
-        task.cancel()
-        raise
-    finally:
-        timer.cancel()
+    return await resolver.limited(context.clock, seconds, coroutine)
 
 
 class Fetched(NamedTuple):
