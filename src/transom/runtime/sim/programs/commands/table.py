@@ -56,7 +56,7 @@ _WITH_PROGRAM = {
     "python": frozenset(("curl", "wget", "ps", "free", "top")),
     "node": frozenset(("curl", "wget", "ps", "free", "top")),
     "perl": frozenset(("curl", "wget")),
-    "agnhost": frozenset(("curl", "dig", "host", "ip", "nc")),
+    "agnhost": frozenset(("curl", "dig", "getent", "host", "ip", "nc")),
 }
 _NOT_IN_BUSYBOX = frozenset(["curl", "dig", "gawk", "getent", "host", "mawk", "ncat", "netcat", "redis-cli", "tini"])
 
