@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +29,32 @@ nodes:
 - {name: windows-2, os: windows, build: 20348, runtime: containerd}
 """
 AGNHOST = "k8s.gcr.io/e2e-test-images/agnhost:2.21"
+Object = dict[str, Any]
+
+
+def pod(name: str, node: str, labels: dict[str, str] | None = None, **spec: Any) -> Object:
+    """A server on this node, by default agnhost."""
+    ports = [{"name": "http", "containerPort": 8080}]
+    container = {"name": "c", "image": AGNHOST, "args": ["netexec"], "ports": ports, **spec.pop("container", {})}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels or {}}, "spec": {
+        "nodeName": node, "terminationGracePeriodSeconds": 0, "containers": [container], **spec,
+    }}  # fmt: skip
+
+
+def crowd(name: str, node: str, replicas: int, labels: dict[str, str]) -> Object:
+    """A Deployment of such servers."""
+    one = pod(name, node, {"deployment": name, **labels})
+    template = {"metadata": {"labels": one["metadata"]["labels"]}, "spec": one["spec"]}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": {
+        "replicas": replicas, "selector": {"matchLabels": {"deployment": name}}, "template": template,
+    }}  # fmt: skip
+
+
+def service(name: str, selector: dict[str, str] | None = None, **spec: Any) -> Object:
+    """On port 80, for servers on port 8080."""
+    ports = [{"name": "http", "port": 80, "targetPort": 8080}]
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name},
+            "spec": {"ports": ports, **({"selector": selector} if selector else {}), **spec}}  # fmt: skip
 
 
 def eventually(look: Callable[[], T], wanted: Callable[[T], Any] = bool) -> T:
@@ -62,16 +89,19 @@ class Net:
     def __call__(self, *args: str, **more: Any) -> str:
         return self.kubectl("--namespace", self.namespace, *args, **more).stdout
 
-    def apply(self, *manifests: str | dict[str, Any]) -> None:
-        """All of them in one go; dicts are objects."""
-        text = "\n---\n".join(m if isinstance(m, str) else json.dumps(m) for m in manifests)
-        self("apply", "--filename", "-", stdin=text)
+    def apply(self, *objects: Object) -> None:
+        """All of them in one go."""
+        self("apply", "--filename", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
 
     def object(self, *what: str) -> Any:
         return json.loads(self("get", *what, "--output", "json"))
 
     def ready(self, *what: str) -> None:
         self("wait", "--for=condition=Ready", f"--timeout={PATIENCE:.0f}s", *(what or ("pods", "--all")), timeout=PATIENCE + 30)
+
+    def rolled_out(self, *deployments: str) -> None:
+        for name in deployments:
+            self("rollout", "status", f"deployment/{name}", f"--timeout={PATIENCE:.0f}s", timeout=PATIENCE + 30)
 
     def ip(self, pod: str) -> str:
         return str(self.object("pod", pod)["status"]["podIP"])
@@ -87,6 +117,12 @@ class Net:
         answers = [line.rpartition("|") for line in said.splitlines()]
         assert len(answers) == len(urls), said
         return [text if code == "200" else "" for text, _, code in answers]
+
+    def connect(self, pod: str, target: str) -> str:
+        """REFUSED, TIMEOUT or the like, "" when somebody takes the connection."""
+        command = ("/agnhost", "connect", "--timeout=1s", target)
+        done = self.kubectl("--namespace", self.namespace, "exec", pod, "--", *command, check=False)
+        return done.stderr.split("\n")[0].strip() if done.returncode else ""
 
     def datagram(self, pod: str, target: str, said: str = "hostname") -> str:
         """The answer to a datagram; "" when none comes back. `pod` serves as the sender itself."""
@@ -137,7 +173,7 @@ def net(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Net]:
 @pytest.fixture
 def space(net: Net, request: pytest.FixtureRequest) -> Iterator[Net]:
     """A namespace for one test."""
-    name = request.node.originalname.replace("_", "-")[:60].strip("-")
+    name = f"{request.node.originalname.removeprefix('test_').replace('_', '-')[:50].strip('-')}-{secrets.token_hex(3)}"
     net("create", "namespace", name)
     yield net.at(name)
     net("delete", "namespace", name, "--wait=false")
