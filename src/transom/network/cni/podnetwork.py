@@ -112,7 +112,7 @@ class CniPodNetwork:
 
     # ---- sandboxes ----
 
-    async def add(self, sandbox: SandboxNetwork) -> list[str]:
+    async def add(self, sandbox: SandboxNetwork, wishes: Mapping[str, str] | None = None) -> list[str]:
         network = self.network()
         problem = self._problem(network)
         if problem or isinstance(network, str):
@@ -124,7 +124,7 @@ class CniPodNetwork:
         self._open_ports(sandbox)
         try:
             netns = self._namespace(sandbox.sandbox)
-            runtime = Runtime(sandbox.sandbox, netns, "eth0", _args(sandbox), capabilities)
+            runtime = Runtime(sandbox.sandbox, netns, "eth0", {**_args(sandbox), **(wishes or {})}, capabilities)
             self._sandboxes[sandbox.sandbox] = network, runtime
             return self._attach(network, runtime)
         except (CniError, HnsError, OSError) as error:
@@ -141,6 +141,15 @@ class CniPodNetwork:
         else:
             result = results.to_current(self._runner.add(network, runtime), network.version)
         return [ip["address"].split("/")[0] for ip in result.get("ips") or ()]
+
+    async def restore(self, sandbox: SandboxNetwork, addresses: Sequence[str]) -> list[str]:
+        """A sandbox that outlived the process which gave it these addresses: it gets them again."""
+        network = self.network()
+        if isinstance(network, str):
+            raise NetworkFailure(self._problem(network))
+        gone = Runtime(sandbox.sandbox, "", "eth0", _args(sandbox), self._capabilities(sandbox))
+        self._delete(network, gone)  # whatever is written down for it on the node's disk
+        return await self.add(sandbox, {"IP": addresses[0]} if addresses else {})
 
     async def remove(self, sandbox: str) -> None:
         if self.fault and sandbox in self._sandboxes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import itertools
+import os
 import threading
 from collections.abc import Iterable, Mapping
 
@@ -47,17 +48,29 @@ class Applier:
         self._lock = threading.Lock()
         self._numbers = itertools.count(2)
         self.problems: list[str] = []  # of the last time
+        self.adopted: dict[str, str] = {}  # stack -> path of a namespace that is to be its own, since processes are in it
 
     def namespace(self, stack: str, visitor: Visitor) -> Namespace:
         """Makes it when it is not there. Only in the visitor's thread, which may be another than the applier's."""
         with self._lock:
             made = self._made.get(stack)
             if made is None:
-                made = self._made[stack] = Made(visitor.create(), self._numbers)
+                made = self._made[stack] = Made(self._found(stack, visitor) or visitor.create(), self._numbers)
                 for path, value in _SYSCTLS.items():
                     _write(path, value)
                 netlink.send([netlink.set_up(1, "lo")])
         return made.namespace
+
+    def _found(self, stack: str, visitor: Visitor) -> Namespace | None:
+        path = self.adopted.pop(stack, "")
+        if not path:
+            return None
+        try:
+            found = Namespace(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        except OSError:  # its processes have ended meanwhile
+            return None
+        visitor.enter(found)
+        return found
 
     def apply(self, changes: Mapping[str, Plan | None]) -> list[str]:
         """New plans by stack, None for a stack that is gone. The answer says what could not be done."""

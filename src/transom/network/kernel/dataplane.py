@@ -100,6 +100,10 @@ class KernelDataplane:
         await self._caught_up()
         return await asyncio.wrap_future(self._doorman.submit(partial(self._applier.namespace, stack, self._doorman)))
 
+    def adopt(self, stack: str, path: str) -> None:
+        """The stack, which is not there yet, gets this namespace: that of processes which outlived the one before us."""
+        self._applier.adopted[stack] = path
+
     async def close(self) -> None:
         """Takes everything away. Sockets that were handed out keep working only as far as their own namespace."""
         if self._closed:
