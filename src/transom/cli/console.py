@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from transom.cluster.config import DEFAULT_NAME, RELEASES
+from transom.cluster.engines import ENGINES
 from transom.cluster.netconfig import DATAPLANES, MODES
 
 if TYPE_CHECKING:
@@ -98,7 +99,8 @@ def _node_options(parser: argparse.ArgumentParser) -> None:
         "--taint-windows", action="store_true", help="give Windows nodes the taint os=windows:NoSchedule"
     )
     nodes.add_argument(
-        "--runtime", choices=("sim", "auto"), metavar="ENGINE", help="what runs containers: sim (default), auto"
+        "--runtime", choices=ENGINES, metavar="ENGINE",
+        help="what runs containers: sim (default); oci, real processes by runc and Wine, which needs root; auto, the best here",
     )
     nodes.add_argument(
         "--network", choices=MODES, metavar="MODE",
@@ -107,6 +109,10 @@ def _node_options(parser: argparse.ArgumentParser) -> None:
     nodes.add_argument(
         "--dataplane", choices=DATAPLANES, metavar="PLANE",
         help="what carries packets: model (default), or kernel, namespaces of this machine, which needs root",
+    )
+    nodes.add_argument(
+        "--dual-stack", action="store_true", default=None,
+        help="addresses of IPv4 and IPv6 for nodes, pods and services; see docs/dual-stack.md",
     )
     parser.add_argument(
         "--warn-windows", action=argparse.BooleanOptionalAction,
@@ -136,7 +142,8 @@ def wanted(args: argparse.Namespace) -> Wanted:
     protection = Protection(args.audit_policy, args.audit_log, args.no_audit, args.encrypt, args.encryption_key_file)
     return Wanted(args.name, args.port, args.release, args.nodes, args.kubeconfig, protection, args.feature_gates,
                   WantedNodes(args.linux, args.windows, args.build, args.taint_windows, args.config),
-                  Windows(args.warn_windows, args.reject_windows), WantedNetwork(args.network, args.dataplane))
+                  Windows(args.warn_windows, args.reject_windows),
+                  WantedNetwork(args.network, args.dataplane, args.dual_stack), args.runtime)
 
 
 def port(text: str) -> int:

@@ -23,6 +23,7 @@ EXAMPLES = """\
   transom up --linux 3 --windows 1 --build 20348
   transom up --taint-windows              Linux manifests need no node selector then
   transom up --config cluster.yaml        each node in detail, see docs/nodes.md
+  transom up --dual-stack --build 19041   IPv4 and IPv6, on Windows nodes that can have both
   transom up --name blue --port 7443
   transom up --kubeconfig /tmp/kubeconfig --no-nodes
   transom up --reject-windows WIN-STO-*   refuse pods for Windows with volumes that Windows cannot mount
@@ -72,7 +73,8 @@ def _nodes(config: ClusterConfig) -> None:
     ]
     late = [n["name"] for n in found if not n["ready"] and n["state"] != "stopped"]
     told = " and ".join(f"{count} {text}" for count, text in kinds if count)
-    print(f"{len(found)} nodes, {told}, on the simulated runtime:" if found else "no nodes; add some: transom node add NAME")
+    engine = "on the simulated runtime" if config.engine == "sim" else "with real containers"
+    print(f"{len(found)} nodes, {told}, {engine}:" if found else "no nodes; add some: transom node add NAME")
     for node in found[:8]:
         system = f"Windows 10.0.{node['build']}" if node["build"] else "Linux"
         print(f"  {node['name']:<16}{system:<20}{node['cpus']} CPUs, {node['memory']:<8}{node['runtime']}")

@@ -32,6 +32,7 @@ RELEASES = {
 }
 DEFAULT_RELEASE = "1.20"
 
+_TAKEN = ("images", "wine")  # folders beside those of clusters
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -41,7 +42,7 @@ class ClusterConfig:
     bind: str = "127.0.0.1"
     port: int = 0  # 0 until the first start has picked a free one
     release: str = DEFAULT_RELEASE
-    service_cidr: str = "10.96.0.0/16"
+    service_cidr: str = "10.96.0.0/16"  # of ranges there are two with dual stack, one of each family, with a comma
     node_ports: tuple[int, int] = (30000, 32767)
     pod_cidr: str = DEFAULT_POD_CIDR  # each node gets a /24 of it
     node_cidr: str = "172.20.0.0/16"  # addresses of nodes, known to the modelled network alone
@@ -52,6 +53,7 @@ class ClusterConfig:
     encryption_key_file: str = ""
     encrypt: bool = False  # Secrets on disk; with a key file and without this they are decrypted again
     feature_gates: tuple[str, ...] = ()  # "Name=true", as Kubernetes' flag has them
+    engine: str = "sim"  # what runs containers: sim, oci (real ones), auto
     images: str = ""  # a catalogue of images beside our own
     warn_windows: bool = True  # of pods that use what Windows cannot do
     reject_windows: tuple[str, ...] = ()  # records whose pods are refused
@@ -106,7 +108,7 @@ def clusters_dir() -> Path:
 
 
 def check_name(name: str) -> str:
-    if not _NAME.fullmatch(name):
+    if not _NAME.fullmatch(name) or name in _TAKEN:
         raise ClusterError(
             f"{name!r} cannot be the name of a cluster",
             "use lower case letters, digits and dashes, at most 63 of them, for example --name blue",

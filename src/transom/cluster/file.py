@@ -13,7 +13,7 @@ from transom.cluster.windows import Windows, from_file
 
 API_VERSION, KIND = "transom.dev/v1", "Cluster"
 _FIELDS = {"apiVersion": str, "kind": str, "release": str, "featureGates": dict, "nodes": list, "scheduler": dict,
-           "images": str, "windows": dict, "network": dict, "podCIDR": str, "serviceCIDR": str}  # fmt: skip
+           "images": str, "engine": str, "windows": dict, "network": dict, "podCIDR": str, "serviceCIDR": str}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,7 @@ class ClusterFile:
     scheduler: dict[str, Any] | None = None  # a KubeSchedulerConfiguration
     windows: Windows = field(default_factory=Windows)
     images: Path | None = None  # a catalogue of images beside ours
+    engine: str | None = None
     network: Mapping[str, Any] = field(default_factory=dict)  # by the names of NetworkSettings
     pod_cidr: str | None = None
     service_cidr: str | None = None
@@ -76,6 +77,7 @@ def _checked(path: Path, content: dict[str, Any]) -> ClusterFile:
         windows=from_file(content.get("windows") or {}),
         network=netconfig.from_file(content.get("network") or {}),
         images=None if images is None else (path.parent / images).absolute(),
+        engine=content.get("engine"),
         pod_cidr=content.get("podCIDR"),
         service_cidr=content.get("serviceCIDR"),
     )

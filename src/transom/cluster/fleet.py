@@ -23,6 +23,7 @@ from transom.client.informer import Informer
 from transom.client.resources import NODES
 from transom.cluster import nodes as specs
 from transom.cluster.config import ClusterConfig
+from transom.cluster.engines import Engines, choose
 from transom.cluster.errors import ClusterError
 from transom.cluster.netconfig import OUTSIDE_NAME
 from transom.cluster.network import ClusterNetwork
@@ -72,7 +73,7 @@ class Machine:
 
     __slots__ = ("close", "host", "kubelet", "listener", "network", "runtime", "spec", "task")
 
-    def __init__(self, spec: NodeSpec, host: Any, runtime: SimRuntime, network: NodeNet) -> None:
+    def __init__(self, spec: NodeSpec, host: Any, runtime: Any, network: NodeNet) -> None:
         self.spec = spec
         self.host = host
         self.runtime = runtime
@@ -125,6 +126,9 @@ class Fleet:
         self.dataplane = dataplane
         self._rng = random.SystemRandom()
         self._catalogue = catalogue(config.images)
+        nodes = list(nodes)
+        self._chosen = choose(config, nodes)
+        self._engines = Engines(config, api.clock, dataplane) if "oci" in self._chosen else None
         self._machines: dict[str, Machine] = {}
         self._tasks: asyncio.TaskGroup | None = None
         viewer = self._client("system:transom:nodes", ("system:masters", "system:authenticated"))
@@ -180,6 +184,8 @@ class Fleet:
             self._tasks = None
             for machine in self._machines.values():
                 self._forget_kubelet(machine)
+            if self._engines is not None:
+                await self._engines.close()
 
     async def _publish(self) -> Callable[[], None]:
         """Where the service `kubernetes` leads: the first node, which is the control plane's."""
@@ -217,6 +223,9 @@ class Fleet:
         name = machine.spec.name
 
         async def life() -> None:
+            if self._engines is not None and not isinstance(machine.runtime, SimRuntime):
+                await self._nodes.synced()  # containers that are found again need their node's range of addresses
+                await machine.runtime.start()
             kubelet, events = self._kubelet(machine)
             machine.kubelet = kubelet
             address = self.ip(machine.spec)
@@ -338,8 +347,11 @@ class Fleet:
 
     def _make(self, spec: NodeSpec) -> Machine:
         hardware = Hardware(cpus=spec.cpus, memory=parse(spec.memory).value(), disk=parse(spec.disk).value())
+        engines = self._engines if (self._chosen.windows if spec.windows else self._chosen.linux) == "oci" else None
         host: Any
-        if spec.windows:
+        if engines is not None:
+            host = engines.host(spec, hardware)
+        elif spec.windows:
             host = WindowsHost(spec.name, self._api.clock, hardware, build=builds.BUILDS[spec.build], seed=self._config.name)
         else:
             host = LinuxHost(spec.name, self._api.clock, hardware, seed=self._config.name)
@@ -347,6 +359,8 @@ class Fleet:
         network = self.network.node(spec, host, address, specs.kubelet_version(self._config, spec))
         if not spec.stopped:
             network.boot()
+        if engines is not None:
+            return Machine(spec, host, engines.runtime(spec, host, network), network)
         runtime = SimRuntime(
             host, self._api.clock, random.Random(self._rng.getrandbits(64)), network.pods, self.dataplane,
             "docker" if spec.runtime == "docker" else "containerd", spec.runtime_version, self._catalogue,

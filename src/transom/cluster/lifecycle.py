@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from transom.cluster import config as configs
-from transom.cluster import daemon, kubeconfig, netconfig, nodes, protection, windows
+from transom.cluster import daemon, engines, families, kubeconfig, netconfig, nodes, protection, windows
 from transom.cluster.config import RELEASES, ClusterConfig
 from transom.cluster.errors import ClusterError
 from transom.cluster.features import gates
@@ -70,12 +70,13 @@ class Wanted:
     machines: WantedNodes = field(default_factory=WantedNodes)
     windows: Windows = field(default_factory=Windows)
     network: WantedNetwork = field(default_factory=WantedNetwork)
+    engine: str | None = None
 
 
 def up(wanted: Wanted, tell: Tell) -> ClusterConfig:
     """Starts the cluster in the background; returns when it is ready and its context is in the kubeconfig."""
     target = wanted.kubeconfig or kubeconfig.default_path()
-    lock, config, sockets, pki = _prepare(wanted, str(target))
+    lock, config, sockets, pki = _prepare(wanted, str(target), tell)
 
     def serve(report: Callable[[str], None]) -> None:
         from transom.cluster.run import run
@@ -104,7 +105,7 @@ def foreground(wanted: Wanted, tell: Tell) -> None:
     from transom.kit import logs
 
     target = wanted.kubeconfig
-    lock, config, sockets, pki = _prepare(wanted, str(target or ""))
+    lock, config, sockets, pki = _prepare(wanted, str(target or ""), tell)
     entries = kubeconfig.entries(config, pki)
     write_atomic(config.own_kubeconfig, kubeconfig.render(entries), 0o600)
     if target is not None:
@@ -121,11 +122,12 @@ def foreground(wanted: Wanted, tell: Tell) -> None:
 
 
 def _prepare(
-    wanted: Wanted, kubeconfig_file: str
+    wanted: Wanted, kubeconfig_file: str, tell: Tell
 ) -> tuple[daemon.Lock, ClusterConfig, list[socket.socket], ClusterPki]:
     from transom.cluster.run import open_sockets
 
-    config = configs.load(wanted.name) or ClusterConfig(name=configs.check_name(wanted.name))
+    before = configs.load(wanted.name)
+    config = before or ClusterConfig(name=configs.check_name(wanted.name))
     file = _cluster_file(wanted)
     release = wanted.release or file.release
     if release is not None:
@@ -144,13 +146,19 @@ def _prepare(
         config, kubeconfig=kubeconfig_file, pod_cidr=file.pod_cidr or config.pod_cidr,
         service_cidr=file.service_cidr or config.service_cidr, images=str(file.images or config.images),
     )
+    config = _engine(config, wanted.engine or file.engine)
     config = windows.choose(config, wanted.windows, file.windows)
     config = replace(config, network=netconfig.choose(config.network, wanted.network, file.network))
+    config = families.choose(config)
+    _keeps_families(before, config)
     machines = _machines(config, wanted.machines, file)
-    if machines is not None and len(machines) > _SMALL and config.pod_cidr == configs.DEFAULT_POD_CIDR:
+    large = machines is not None and len(machines) > _SMALL
+    if large and config.pod_cidr == configs.DEFAULT_POD_CIDR:
         config = replace(config, pod_cidr=LARGE_POD_CIDR)
+    config = families.fill(config, large=large)
     if not config.no_nodes:
-        _check_network(config, machines)
+        config = _check_engine(config, machines, tell)
+        _check_network(config, machines, tell)
     lock = daemon.Lock(config)
     try:
         config = protection.choose(config, wanted.protection)
@@ -191,13 +199,39 @@ def _machines(config: ClusterConfig, wanted: WantedNodes, file: ClusterFile) -> 
     return None
 
 
-def _check_network(config: ClusterConfig, machines: list[nodes.NodeSpec] | None) -> None:
+def _keeps_families(before: ClusterConfig | None, config: ClusterConfig) -> None:
+    """A node keeps the ranges that it got when it joined."""
+    if before is not None and before.network.dual_stack != config.network.dual_stack:
+        made, wanted = ("one family", "both families")[:: 1 if config.network.dual_stack else -1]
+        raise ClusterError(f"cluster {config.name!r} was made for {made} of addresses",
+                           f"for one of {wanted}, delete it first (transom delete), or choose another name (--name)")
+
+
+def _engine(config: ClusterConfig, wanted: str | None) -> ClusterConfig:
+    if wanted is not None and wanted not in engines.ENGINES:
+        raise ClusterError(f"unknown runtime {wanted!r}", f"choose one of {', '.join(engines.ENGINES)}")
+    return config if wanted is None else replace(config, engine=wanted)
+
+
+def _check_engine(config: ClusterConfig, machines: list[nodes.NodeSpec] | None, tell: Tell) -> ClusterConfig:
+    """Real containers need the kernel's data plane."""
+    chosen = engines.choose(config, machines if machines is not None else nodes.load(config) or [])
+    for note in chosen.notes:
+        tell(note)
+    if "oci" in chosen and config.network.dataplane != "kernel":
+        return replace(config, network=replace(config.network, dataplane="kernel"))
+    return config
+
+
+def _check_network(config: ClusterConfig, machines: list[nodes.NodeSpec] | None, tell: Tell) -> None:
     """The usual network fits everything, and needs no look at what the others need."""
     wanted = machines if machines is not None else nodes.load(config) or []
-    if config.network != NetworkSettings() or any(node.network_mode for node in wanted):
+    four = families.of(config.pod_cidr, 4) and families.of(config.service_cidr, 4)
+    if config.network != NetworkSettings() or not four or any(node.network_mode for node in wanted):
         from transom.cluster import netcheck
 
-        netcheck.check(config, wanted)
+        for warning in netcheck.check(config, wanted):
+            tell(f"note: {warning}")
 
 
 def _save_scheduler(config: ClusterConfig, content: dict[str, Any]) -> None:
@@ -282,6 +316,7 @@ def down(name: str, tell: Tell) -> tuple[ClusterConfig, bool]:
 def delete(name: str, tell: Tell) -> ClusterConfig:
     """Stops the cluster and removes everything it has."""
     config, _ = down(name, tell)
+    engines.clear(config)
     shutil.rmtree(config.state)
     return config
 

@@ -1,0 +1,193 @@
+"""What runs containers: the simulation, or real processes (runc for Linux, Wine for Windows) where this machine can.
+
+Real containers live on the kernel data plane, below one monitor for the cluster, from one store of images for the machine.
+They outlive this process: who comes after it finds them (`start`); a cluster that is taken down ends them, one that is
+deleted leaves nothing of them behind (`clear`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from transom.cluster.config import ClusterConfig, clusters_dir
+from transom.cluster.errors import ClusterError
+from transom.cluster.nodes import NodeSpec
+
+if TYPE_CHECKING:
+    from transom.cluster.nodenet import NodeNet
+    from transom.hosts.api import Hardware
+    from transom.kit.clock import Clock
+    from transom.network.api import Dataplane, SandboxNetwork
+    from transom.runtime.native.runtime import NativeRuntime
+
+log = logging.getLogger("transom.cluster")
+
+ENGINES = ("sim", "oci", "auto")
+_CONTAINERS, _MACHINES = "containers", "machines"
+
+
+def store_folder() -> Path:
+    """The images of all clusters of this user."""
+    return clusters_dir() / "images"
+
+
+class Chosen(NamedTuple):
+    """What runs the containers of nodes, by operating system: "sim" or "oci"; and why not the other."""
+
+    linux: str
+    windows: str
+    notes: tuple[str, ...] = ()
+
+
+def choose(config: ClusterConfig, nodes: Iterable[NodeSpec]) -> Chosen:
+    """Raises ClusterError when real containers were asked for and cannot be had."""
+    if config.engine == "sim":
+        return Chosen("sim", "sim")
+    problems = {"linux": _no_containers(), "windows": _no_containers() or _no_wine()}
+    used = {node.os for node in nodes}
+    if config.engine == "oci":
+        for os in sorted(used):
+            if problems[os]:
+                raise ClusterError(
+                    f"real containers cannot run on {os} nodes here: {problems[os]}",
+                    "use --runtime auto for the best there is, or --runtime sim",
+                )
+        return Chosen("oci", "oci")
+    notes = tuple(f"{os} nodes are simulated: {problems[os]}" for os in sorted(used) if problems[os])
+    linux, windows = ("sim" if problems[os] else "oci" for os in ("linux", "windows"))
+    return Chosen(linux, windows, notes)
+
+
+def _no_containers() -> str:
+    from transom.network.kernel import namespaces
+    from transom.runtime.native import runc
+
+    return namespaces.missing() or runc.find()[1]
+
+
+def _no_wine() -> str:
+    from transom.runtime.wine import installation
+
+    return "" if installation.find() is not None else "Wine (package wine64) is not installed"
+
+
+class Engines:
+    """Makes the real runtimes of one cluster's nodes."""
+
+    def __init__(self, config: ClusterConfig, clock: Clock, dataplane: Dataplane) -> None:
+        from transom.runtime.images.service import ImageService
+        from transom.runtime.native.client import Monitor
+
+        self._config = config
+        self._clock = clock
+        self._dataplane: Any = dataplane  # the kernel's: it has namespaces
+        self.monitor = Monitor(config.state / _CONTAINERS)
+        self.images = ImageService(store_folder())
+        self._wine: dict[int, Any] = {}
+
+    def host(self, spec: NodeSpec, hardware: Hardware) -> Any:
+        from transom.hosts.realhost import RealLinuxHost, RealWindowsHost
+        from transom.windows import builds
+
+        folder = self._config.state / _MACHINES / spec.name
+        if spec.windows:
+            return RealWindowsHost(
+                spec.name, self._clock, folder, hardware, build=builds.BUILDS[spec.build], seed=self._config.name
+            )
+        return RealLinuxHost(spec.name, self._clock, folder, hardware, seed=self._config.name)
+
+    def runtime(self, spec: NodeSpec, host: Any, network: NodeNet) -> NativeRuntime:
+        from transom.runtime.native.core import Wiring
+        from transom.runtime.native.runtime import NativeRuntime
+        from transom.runtime.native.store import NodeImages
+
+        pods = _Pods(network, self._dataplane)
+        return NativeRuntime(
+            host, self._clock, self.monitor, self._platform(spec),
+            NodeImages(self.images, f"{self._config.name}/{spec.name}", spec.os, spec.build),
+            Wiring(pods, pods.paths.__getitem__, lambda: pods.node, pods.adopt),
+            f"/transom/{self._config.name}",
+        )
+
+    def _platform(self, spec: NodeSpec) -> Any:
+        if not spec.windows:
+            from transom.runtime.oci.platform import LinuxPlatform
+
+            return LinuxPlatform()
+        from transom.runtime.wine.platform import WinePlatform
+
+        found = self._wine.get(spec.build)
+        if found is None:
+            found = self._wine[spec.build] = WinePlatform(
+                clusters_dir() / "wine", build=spec.build, engine="docker" if spec.runtime == "docker" else "containerd"
+            )
+        return found
+
+    async def close(self) -> None:
+        """The cluster is taken down: containers end, what they wrote stays until the cluster is deleted."""
+        await self.monitor.shutdown()
+
+
+class _Pods:
+    """A node's pod network, with the path of each sandbox's namespace for whoever puts processes into it."""
+
+    def __init__(self, network: NodeNet, dataplane: Any) -> None:
+        self._network = network
+        self._dataplane = dataplane
+        self.paths: dict[str, str] = {}
+        self.node = ""
+
+    def ready(self) -> str:
+        return self._network.pods.ready()
+
+    async def add(self, sandbox: SandboxNetwork) -> list[str]:
+        return await self._with_path(sandbox.sandbox, await self._network.pods.add(sandbox))
+
+    async def adopt(self, sandbox: SandboxNetwork, addresses: tuple[str, ...], namespace: str) -> None:
+        from transom.network.api import NetworkFailure
+
+        self._dataplane.adopt(self._stack(sandbox.sandbox), namespace)
+        try:
+            await self._with_path(sandbox.sandbox, await self._network.pods.restore(sandbox, addresses))
+        except NetworkFailure as problem:
+            log.warning("pod %s/%s has lost its network: %s", sandbox.namespace, sandbox.pod, problem)
+
+    async def remove(self, sandbox: str) -> None:
+        self.paths.pop(sandbox, None)
+        await self._network.pods.remove(sandbox)
+
+    async def _with_path(self, sandbox: str, addresses: list[str]) -> list[str]:
+        self.paths[sandbox] = (await self._dataplane.namespace(self._stack(sandbox))).path
+        self.node = (await self._dataplane.namespace(self._network.spec.name)).path
+        return addresses
+
+    def _stack(self, sandbox: str) -> str:
+        return f"{self._network.spec.name}/{sandbox}"
+
+
+def clear(config: ClusterConfig) -> None:
+    """Of a cluster that does not run: processes, mounts and control groups that are left, and its hold on images."""
+    state = config.state
+    if not (state / _CONTAINERS).exists() and not (state / _MACHINES).exists():
+        return
+    import asyncio
+
+    from transom.hosts import mounting
+    from transom.runtime.images.service import ImageService
+    from transom.runtime.native import cgroups
+    from transom.runtime.native.client import Monitor
+
+    asyncio.run(Monitor(state / _CONTAINERS).shutdown())
+    for mount in reversed(mounting.mounts(str(state.resolve()))):
+        mounting.unmount(mount.point)
+    if cgroups.writable():
+        cgroups.remove_surely(f"/transom/{config.name}")
+    with contextlib.suppress(OSError):
+        ImageService(store_folder()).release_all(f"{config.name}/")
+    for name in (_CONTAINERS, _MACHINES):
+        shutil.rmtree(state / name, ignore_errors=True)
