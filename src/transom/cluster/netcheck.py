@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from transom.cluster import families
 from transom.cluster.config import ClusterConfig
 from transom.cluster.errors import ClusterError
 from transom.cluster.features import gates
-from transom.cluster.nodes import NodeSpec
+from transom.cluster.nodes import NodeSpec, has_ipv6
 from transom.network import modes
 from transom.network.cni.windows import DEFAULT_RELEASE
 from transom.windows import builds, releases
@@ -26,7 +27,13 @@ def check(config: ClusterConfig, nodes: Iterable[NodeSpec]) -> list[str]:
     for problem in problems:
         if problem.severity == "error":
             raise ClusterError(f"{problem.text} ({problem.id})", problem.remedy)
-    return [f"{problem.text} ({problem.id})" for problem in problems if problem.severity == "warning"]
+    if not (families.of(config.pod_cidr, 4) and families.of(config.service_cidr, 4)):
+        raise ClusterError("pods and services of IPv6 alone are not supported", "use IPv4, or both: --dual-stack")
+    found = [f"{problem.text} ({problem.id})" for problem in problems if problem.severity == "warning"]
+    return found + [
+        f"{node.name}: its pods stay with IPv4: Docker has no namespaces of HNS, which sdnbridge needs for two addresses"
+        for node in nodes if node.windows and node.runtime == "docker" and has_ipv6(config, node)
+    ]
 
 
 def plan_of(config: ClusterConfig, nodes: Iterable[NodeSpec]) -> modes.Plan:
@@ -41,7 +48,8 @@ def plan_of(config: ClusterConfig, nodes: Iterable[NodeSpec]) -> modes.Plan:
                            builds.BUILDS[node.build].ubr if node.build else None)
             for node in nodes
         ),
-        backend=settings.backend, pod_cidrs=(config.pod_cidr,), service_cidrs=(config.service_cidr,),
+        backend=settings.backend, pod_cidrs=families.split(config.pod_cidr),
+        service_cidrs=families.split(config.service_cidr),
         dual_stack=settings.dual_stack, cni_version=settings.cni_version, flannel_version=settings.flannel_version,
         plugins_release="1.0" if containerd else DEFAULT_RELEASE,
         gates=frozenset(name for name, on in known.items() if on), off=frozenset(n for n, on in known.items() if not on),

@@ -19,7 +19,7 @@ DATAPLANES = ("model", "kernel")
 PROXY_MODES = ("kernelspace", "userspace")
 # Mode -> the plugin that makes it, where nobody says another.
 USUAL_PLUGINS = {"l2bridge": "flannel", "overlay": "flannel", "l2tunnel": "azure", "transparent": "ovn", "nat": "nat"}
-PLUGINS = ("flannel", "win-bridge", "azure", "ovn", "nat")
+PLUGINS = ("flannel", "win-bridge", "sdnbridge", "azure", "ovn", "nat")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,7 @@ class WantedNetwork(NamedTuple):
 
     mode: str | None = None
     dataplane: str | None = None
+    dual_stack: bool | None = None
 
 
 _FILE: Mapping[str, tuple[str, Any]] = {

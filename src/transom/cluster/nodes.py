@@ -91,7 +91,7 @@ def settle(config: ClusterConfig, nodes: Iterable[NodeSpec], taken: Iterable[int
                 free += 1
             node = replace(node, number=free)
             used.add(free)
-        runtime = node.runtime or ("docker" if node.windows else "containerd")
+        runtime = node.runtime or _usual_runtime(config, node)
         old = node.windows and runtime == "docker" and _facts(config, node).docker == "18.09"
         version = node.runtime_version or (_OLD_DOCKER if old else RUNTIMES[runtime])
         out.append(replace(
@@ -101,6 +101,24 @@ def settle(config: ClusterConfig, nodes: Iterable[NodeSpec], taken: Iterable[int
     if len(out) > _MOST_NODES:
         raise ClusterError(f"{len(out)} nodes are more than the {_MOST_NODES} a cluster can have")
     return out
+
+
+def _usual_runtime(config: ClusterConfig, node: NodeSpec) -> str:
+    """Docker on Windows, but where pods are to have two addresses: the plugin that gives them needs what containerd has."""
+    if not node.windows or (has_ipv6(config, node) and "containerd" in _facts(config, node).runtimes()):
+        return "containerd"
+    return "docker"
+
+
+def has_ipv6(config: ClusterConfig, node: NodeSpec) -> bool:
+    """Whether the node has addresses of IPv6, too."""
+    if not config.network.dual_stack or not node.windows:
+        return config.network.dual_stack
+    from transom.network import modes
+
+    build = node.build or DEFAULT_BUILD
+    plan = modes.NodePlan(node.name, "windows", build, builds.BUILDS[build].ubr)
+    return modes.has_ipv6(config.network.mode, plan, releases.parse(kubelet_version(config, node)))
 
 
 def _check(config: ClusterConfig, node: NodeSpec) -> None:

@@ -147,6 +147,14 @@ class Problem:
         return f"{self.node}: {self.message}" if self.node else self.message
 
 
+def has_ipv6(mode: str, node: NodePlan, release: Release) -> bool:
+    """Whether a node and its pods can have addresses of IPv6 beside those of IPv4."""
+    if node.os == "linux":
+        return True
+    target = Target(release, node.build, None, mode, frozenset(), node.revision)  # type: ignore[arg-type]
+    return mode == "l2bridge" and not any(holds(RECORDS[id], target) for id in ("WIN-NET-014", "WIN-NET-015"))
+
+
 def check(plan: Plan) -> list[Problem]:
     """What does not fit, errors first. An error means that the cluster cannot have this network; what a warning tells of
     does not work; an info is worth knowing."""
@@ -283,8 +291,12 @@ def _families(plan: Plan) -> Iterator[Problem]:
         yield _cite("WIN-NET-014", "warning")
     else:
         yield from _limits(plan, "WIN-NET-015", "warning")
+        if plan.plugin in _ONE_ADDRESS:
+            words = f"{plan.plugin} gives pods one address: those of Windows nodes stay with IPv4"
+            yield _cite(_DUAL_STACK, "warning", message=words, remedy="Leave the plugin out, or use sdnbridge.")
 
 
+_ONE_ADDRESS: Final = ("win-bridge", "azure")
 _DUAL_STACK: Final = next(r.id for r in RECORDS.values() if "DS-01" in r.checklist)
 
 
