@@ -145,8 +145,14 @@ def _set_element_orders(out: Map, patch: Map, type: Node) -> None:
         element, strategy, merge_key = _list_field(type, key)
         _check_order(changes, order, merge_key)
         if key in out and key in patch:
-            merge = strategy == "merge"
-            merged = _merge_list(original, changes, element, merge_key, False) if merge else changes
+            if strategy != "merge":
+                merged = changes
+            elif (whole := _merge_whole(original, changes, order, element, merge_key)) is not None:
+                out[key] = whole
+                del patch[key]
+                continue
+            else:
+                merged = _merge_list(original, changes, element, merge_key, False)
         elif key in out or key in patch:
             merged = original if key in out else changes
         else:
@@ -154,6 +160,33 @@ def _set_element_orders(out: Map, patch: Map, type: Node) -> None:
         maps = _element_kind(original, changes) is dict
         out[key] = _in_order(merged, order, original, merge_key, maps)
         patch.pop(key, None)
+
+
+def _merge_whole(
+    original: list[Any], changes: list[Any], order: list[Any], element: Node, merge_key: str
+) -> list[Any] | None:
+    """The usual case, in one go: maps with names that are told apart, changed or added, and an order of all of them. None
+    where anything is different."""
+    if not original and not changes:
+        return None
+    merged: dict[str, Map] = {}
+    for item in original:
+        name = item.get(merge_key) if item.__class__ is dict else None
+        if name.__class__ is not str or name in merged:
+            return None
+        merged[name] = item
+    for item in changes:
+        name = item.get(merge_key) if item.__class__ is dict and _DIRECTIVE not in item else None
+        if name.__class__ is not str:
+            return None
+        merged[name] = _merge_map(merged[name], item, element) if name in merged else item
+    out: list[Any] = []
+    for item in order:
+        name = item.get(merge_key) if item.__class__ is dict and _DIRECTIVE not in item else None
+        if name.__class__ is not str or name not in merged:
+            return None
+        out.append(merged.pop(name))
+    return None if merged else out
 
 
 def _check_order(changes: list[Any], order: list[Any], merge_key: str) -> None:
