@@ -53,16 +53,23 @@ def test_set_element_order(live: str, order: str, patch: list[str] | None, want:
     assert names(strategic_merge(containers(*live), {"spec": spec}, POD)) == want
 
 
-NAMED = st.fixed_dictionaries({"name": st.sampled_from([*"abc", 1, None])}, optional={
-    "image": st.sampled_from(["x", None]), "$patch": st.sampled_from(["delete", "replace", "merge"]),
-})  # fmt: skip
+PLAIN = st.builds(lambda name, image: {"name": name, "image": image}, st.sampled_from("abc"), st.sampled_from(["x", None]))
+ODD = st.sampled_from([{}, "a", {"name": 1}, {"name": "a", "$patch": "delete"}, {"$patch": "replace"}, {"name": ["a"]}])
 
 
-@given(st.lists(st.sampled_from("abc")), st.lists(NAMED | st.just({}) | st.just("a"), max_size=4),
-       st.lists(st.sampled_from([{"name": n} for n in "abc"] + [{}, "a", {"name": ["a"]}]), max_size=4))  # fmt: skip
-def test_lists_whose_order_is_told_are_merged_as_any_others(live: list[str], patch: list[Any], order: list[Any]) -> None:
+@st.composite
+def ordered_patches(draw: st.DrawFn) -> tuple[list[str], dict[str, Any]]:
+    live = draw(st.lists(st.sampled_from("abc"), unique=draw(st.booleans())))
+    patch = draw(st.lists(PLAIN, max_size=3)) + draw(st.lists(ODD, max_size=1))
+    named = sorted({*live, *(p["name"] for p in patch if isinstance(p, dict) and isinstance(p.get("name"), str))})
+    order: list[Any] = [{"name": n} for n in draw(st.permutations(named))] + draw(st.lists(ODD, max_size=1))
+    return live, {"$setElementOrder/containers": order, "containers": patch}
+
+
+@given(ordered_patches())
+def test_lists_whose_order_is_told_are_merged_as_any_others(case: tuple[list[str], dict[str, Any]]) -> None:
     """The short way of merging gives what the long way gives, refusals as well."""
-    spec = {"$setElementOrder/containers": order, "containers": patch}
+    live, spec = case
 
     def outcome() -> Any:
         try:
