@@ -70,10 +70,10 @@ class Posix:
         return ("sh", "-c", f"exit {code}")
 
     def stay(self) -> Command:
-        return ("sh", "-c", "trap 'exit 0' TERM; while true; do sleep 0.05; done")
+        return ("sh", "-c", "trap 'exit 0' TERM; echo ready; while true; do sleep 0.05; done")
 
     def insist(self) -> Command:
-        return ("sh", "-c", "trap '' TERM; while true; do sleep 0.05; done")
+        return ("sh", "-c", "trap '' TERM; echo ready; while true; do sleep 0.05; done")
 
     def repeat(self) -> Command:
         return ("cat",)
@@ -185,6 +185,11 @@ class Bench:
     async def ended(self, container: str) -> Container:
         await self.until(lambda: self.state(container).state == "exited")
         return self.state(container)
+
+    async def ready(self, container: str) -> None:
+        """One that stays has begun to."""
+        if not self.windows:
+            await self.until(lambda: self.said(container) == ["ready"])
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Looks again whenever something happens."""

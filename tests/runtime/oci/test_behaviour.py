@@ -85,9 +85,7 @@ def test_what_it_says_is_in_its_log(bench: Play) -> None:
 def test_it_is_asked_to_leave(bench: Play) -> None:
     async def scenario(b: Bench) -> None:
         made = await b.run(b.programs.stay())
-        if not b.windows:  # the trap is set
-            await b.until(lambda: True)
-            await asyncio.sleep(0.2)
+        await b.ready(made)
         await b.runtime.stop_container(made, 20)
         ended = b.state(made)
         assert ended.state == "exited"
@@ -104,7 +102,7 @@ def test_it_is_made_to_leave(bench: Play) -> None:
             await b.runtime.stop_container(made, 0)
             assert b.state(made).exit_code != 0
             return
-        await asyncio.sleep(0.2)
+        await b.ready(made)
         await b.runtime.stop_container(made, 0.3)
         assert (b.state(made).exit_code, b.state(made).reason) == (137, "Error")
         removed = await b.run(b.programs.insist(), b.state(made).sandbox_id)
