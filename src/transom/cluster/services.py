@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from transom.client.api import Client, is_already_exists, is_conflict
+from transom.client.api import Client, is_conflict, is_not_found
 from transom.client.informer import InformerFactory
 from transom.client.resources import CONFIG_MAPS, ENDPOINT_SLICES, ENDPOINTS, SERVICES
 from transom.cluster.config import ClusterConfig
@@ -108,18 +108,19 @@ class NameServer:
 async def _ensure(client: Client, resource: Any, obj: dict[str, Any]) -> None:
     meta = obj["metadata"]
     try:
-        await client.create(resource, meta["namespace"], obj)
-    except ApiError as problem:
-        if not is_already_exists(problem):
-            raise
         current = await client.get(resource, meta["namespace"], meta["name"])
-        wanted = {k: v for k, v in obj.items() if k not in ("metadata", "apiVersion", "kind", "spec")}
-        if any(current.get(k) != v for k, v in wanted.items()):
-            try:
-                await client.update(resource, {**current, **wanted})
-            except ApiError as again:
-                if not is_conflict(again):
-                    raise
+    except ApiError as problem:
+        if not is_not_found(problem):
+            raise
+        await client.create(resource, meta["namespace"], obj)
+        return
+    wanted = {k: v for k, v in obj.items() if k not in ("metadata", "apiVersion", "kind", "spec")}
+    if any(current.get(k) != v for k, v in wanted.items()):
+        try:
+            await client.update(resource, {**current, **wanted})
+        except ApiError as problem:
+            if not is_conflict(problem):
+                raise
 
 
 async def _join(near: socket.socket, real: tuple[str, int]) -> None:
