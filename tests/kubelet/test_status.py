@@ -24,7 +24,7 @@ class NoProbes:
     startup = readiness
 
 
-AROUND = Surroundings("192.168.0.1", "containerd", NoProbes(), lambda c: "last words" if c.exit_code == 5 else "")
+AROUND = Surroundings(("192.168.0.1", "fd00::1"), "containerd", NoProbes(), lambda c: "last words" if c.exit_code == 5 else "")
 UP = [Sandbox("s", SandboxConfig("p", "n", "u"), "ready", 1.0, ips=("10.0.0.1", "fd00::1"))]
 
 
@@ -133,7 +133,7 @@ def test_containers_that_are_lost(deleted: bool, containers: Any, state: str, la
 
 def test_the_address_of_a_pod_on_the_hosts_network() -> None:
     found = status(pod(hostNetwork=True), sandboxes=[])
-    assert (found["podIP"], found["podIPs"]) == ("192.168.0.1", [{"ip": "192.168.0.1"}])
+    assert (found["podIP"], found["podIPs"]) == ("192.168.0.1", [{"ip": "192.168.0.1"}, {"ip": "fd00::1"}])
 
 
 # ---- patches -----------------------------------------------------------------------------------------------------

@@ -47,6 +47,7 @@ class KubeletConfig:
     cgroups_per_qos: bool = True
     enforce_node_allocatable: tuple[str, ...] = ("pods",)
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
+    secondary_node_ip: str = ""  # the second one of --node-ip, of the other family
     windows_priorityclass: str = DEFAULT_PRIORITY_CLASS
     allowed_unsafe_sysctls: tuple[str, ...] = ()
     serialize_image_pulls: bool = True
@@ -66,6 +67,10 @@ class KubeletConfig:
     port: int = 10250
     anonymous_auth: bool = False
     make_iptables_util_chains: bool = True
+
+    @property
+    def node_ips(self) -> tuple[str, ...]:
+        return tuple(filter(None, (self.node_ip, self.secondary_node_ip)))
 
     @property
     def release(self) -> tuple[int, int]:

@@ -76,7 +76,7 @@ class ContainerBuilder:
         env = self._env
         uid, name = pod["metadata"]["uid"], container["name"]
         target = self._target(uid, container)
-        pod_ips = (env.config.node_ip,) if pod["spec"].get("hostNetwork") else sandbox.ips
+        pod_ips = env.config.node_ips if pod["spec"].get("hostNetwork") else sandbox.ips
         hostname, domain = hostsfile.hostname_and_domain(pod, env.config.cluster_domain, _CONTAINER)
         hostsfile.kernel_hostname(pod, hostname, domain, _CONTAINER)
         volumes = self._volumes.of(uid)

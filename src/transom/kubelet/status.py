@@ -37,7 +37,7 @@ class Probes(Protocol):
 class Surroundings(NamedTuple):
     """What a status needs beside the pod. `message` gives the text that a container that has ended left behind."""
 
-    host_ip: str
+    host_ips: tuple[str, ...]
     runtime: str  # the scheme of container ids
     probes: Probes
     message: Callable[[Container], str]
@@ -62,11 +62,11 @@ def generate(
     conditions.append(ready_condition(spec, conditions, containers, phase))
     conditions.append(_containers_ready(spec, containers, phase, "ContainersReady"))
     conditions.append({"type": "PodScheduled", "status": "True"})
-    if around.host_ip:
-        out["hostIP"] = around.host_ip
+    if around.host_ips:
+        out["hostIP"] = around.host_ips[0]
         if is_host_network(pod) and "podIP" not in out:
-            out["podIP"] = around.host_ip
-            out["podIPs"] = [{"ip": around.host_ip}]
+            out["podIP"] = around.host_ips[0]
+            out["podIPs"] = [{"ip": address} for address in around.host_ips]
     return out
 
 

@@ -57,7 +57,7 @@ class PodSync:
         self._starter = starter
         self._end = terminator
         self._around = status.Surroundings(
-            env.config.node_ip, env.runtime.version.name, parts.prober, terminator.last_words
+            env.config.node_ips, env.runtime.version.name, parts.prober, terminator.last_words
         )
 
     async def __call__(self, worker: Worker) -> Outcome:

@@ -142,7 +142,8 @@ class NodeStatus:
             config = self._config
             self._fixed = {
                 "addresses": [
-                    {"type": "InternalIP", "address": config.node_ip}, {"type": "Hostname", "address": config.node_name}
+                    *({"type": "InternalIP", "address": address} for address in config.node_ips),
+                    {"type": "Hostname", "address": config.node_name},
                 ],
                 "daemonEndpoints": {"kubeletEndpoint": {"Port": config.port}},
                 "nodeInfo": self._rules.node_info(identity, self._runtime.version, config),
