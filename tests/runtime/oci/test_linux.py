@@ -199,8 +199,8 @@ def test_processes_of_a_pod(oci: Play) -> None:
         said = await b.output(("ps", "-o", "pid,args"), shared, **linux(pid_namespace="pod"))
         assert not any("sleep 1000" in line for line in said), "nobody else ends what it has started"
         node = await b.sandbox("uid-3", linux=LinuxSandbox(host_pid=True, host_ipc=True))
-        (name,) = await b.output(("readlink", "/proc/1/ns/pid"), node, **linux(pid_namespace="node", privileged=True))
-        assert name == os.readlink("/proc/1/ns/pid")
+        (name,) = await b.output(("readlink", "/proc/self/ns/pid"), node, **linux(pid_namespace="node"))
+        assert name == os.readlink("/proc/self/ns/pid")
         (ipc,) = await b.output(("readlink", "/proc/self/ns/ipc"), node, **linux(pid_namespace="node"))
         assert ipc == os.readlink("/proc/self/ns/ipc")
 
