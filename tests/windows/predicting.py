@@ -9,11 +9,10 @@ An entry is for one limit. It says what a plain pod gets that meets the limit:
 
 and what is seen of it:
 
-- `finds`: the id that lint tells, where lint cannot tell this limit from that one; `also`: what it tells beside it
+- `also`: what lint tells beside it
 - `reason`, `says`: of the event or state that tells of a failure, where the record leaves it open
 - `asks`: commands (of cmd) whose answers are the same with the field and without it
 - `sees`: a function of test_predictions_of_pods.py that looks closer
-- `quiet`: why whoever creates it gets no warning
 """
 
 from __future__ import annotations
@@ -122,14 +121,14 @@ class Prediction:
 
     @property
     def foreseen(self) -> list[str]:
-        return sorted({self.entry.get("finds") or self.id, *(self.entry.get("also") or ())})
+        return sorted({self.id, *(self.entry.get("also") or ())})
 
     @property
     def warned(self) -> bool:
         """Whether who creates the pod is told."""
-        limit = LIMITS[self.entry.get("finds") or self.id]
+        limit = self.limit
         told = limit.severity in ("error", "warning") or (limit.severity == "info" and limit.effect in ("ignored", "rejected"))
-        return seen_in_objects(limit) and told and "quiet" not in self.entry
+        return seen_in_objects(limit) and told
 
     @property
     def reason(self) -> str:

@@ -95,7 +95,7 @@ async def _compare(node: TryNode, prediction: Prediction, met: Any, other: Any) 
         return
     assert status == 201, message
     if not prediction.nodes["features"]:  # of which an API server does not know
-        foreseen = {prediction.entry.get("finds") or prediction.id} if prediction.warned else set()
+        foreseen = {prediction.id} if prediction.warned else set()
         assert set(warned) - set(prediction.entry.get("also") or ()) == foreseen and other[2] == [], (warned, other)
     pod, plain = await node.pod(prediction.name()), await node.pod(prediction.name(meets=False))
     assert _runs(plain), await _texts(node, plain)

@@ -273,6 +273,8 @@ def _of_checks(pod: Subject) -> Iterator[Advice]:
         limits = _BY_CHECK[name]
         for shown in check(pod):
             for limit in limits:
+                if shown.limit not in ("", limit.id):
+                    continue
                 if any(holds(limit, target) and not condition(limit, target) for target, _ in pod.groups):
                     yield Advice(limit, shown.steps, shown.message, shown.remedy or limit.remedy)
                     break

@@ -18,6 +18,8 @@ from transom.windows.targeting import RuntimeClasses, Steps, Verdict, containers
 _ROOT: Final = "containeradministrator"
 _SINGLE_FILES: Final = ("configMap", "downwardAPI", "projected")
 _HYPERV: Final = ("hyperv", "hypervisor")
+_OF_LISTS: Final = ("mcr.microsoft.com/",)  # registries whose tags all are lists of images by platform
+_DOES_NOT_START, _NOT_FOR_DOCKER, _NOT_FOR_CONTAINERD = "WIN-OS-004", "WIN-OS-005", "WIN-OS-006"
 
 
 class Subject(NamedTuple):
@@ -37,6 +39,7 @@ class Shown(NamedTuple):
     message: str
     remedy: str = ""
     nodes: tuple[str, ...] = ()
+    limit: str = ""  # which one of those with this check, if the check knows
 
 
 def images(spec: Mapping[str, Any], os: str) -> list[tuple[Steps, str]]:
@@ -81,7 +84,20 @@ def image_build(pod: Subject) -> Iterator[Shown]:
         wrong = [group for group in known if not _runs(group.target, build)]
         if len(wrong) == len(pod.groups):
             nodes = tuple(name for group in wrong for name in group.nodes)
-            yield Shown(steps, _of_another_build(image, build, [group.target for group in wrong]), nodes=nodes)
+            ids = {_met(image, build, group.target) for group in wrong}
+            message = _of_another_build(image, build, [group.target for group in wrong])
+            yield Shown(steps, message, nodes=nodes, limit=ids.pop() if len(ids) == 1 else _DOES_NOT_START)
+
+
+def _met(image: str, build: Build, target: Target) -> str:
+    """What becomes of an image of another build: a list of images is looked through when it is pulled, where Docker takes
+    older builds too; a single image is pulled in any case."""
+    if image.startswith(_OF_LISTS):
+        if target.runtime == "containerd":
+            return _NOT_FOR_CONTAINERD
+        if target.runtime == "docker" and build.number > (target.build or 0):
+            return _NOT_FOR_DOCKER
+    return _DOES_NOT_START
 
 
 def _apart(tagged: list[tuple[Steps, str, Build]]) -> Iterator[Shown]:

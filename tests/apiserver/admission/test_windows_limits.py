@@ -224,7 +224,7 @@ def test_the_nodes_there_are_now_decide() -> None:
         newer = node("win-2", build=20348, runtime="containerd://1.4.4")
         await api.ok("POST", "/api/v1/nodes", {"metadata": newer["metadata"]})
         await api.ok("PATCH", "/api/v1/nodes/win-2/status", newer, media=MERGE)
-        assert await ids(api, pod("b", **made)) == ["WIN-POD-003", "WIN-OS-004"]
+        assert await ids(api, pod("b", **made)) == ["WIN-POD-003", "WIN-OS-006"]
 
     cluster(body)
 
@@ -242,7 +242,7 @@ def test_a_selector_narrows_the_nodes() -> None:
 @pytest.mark.parametrize(("expected", "made"), [
     (["WIN-POD-001"], {"nodeSelector": WINDOWS, "image": IIS, "initContainers": [{"name": "i", "image": "busybox"}]}),
     (["WIN-OS-007"], {"nodeSelector": WINDOWS, "image": "nginx:1.19"}),
-    (["WIN-OS-004"], {"nodeSelector": WINDOWS, "image": "mcr.microsoft.com/windows/nanoserver:ltsc2022"}),
+    (["WIN-OS-005"], {"nodeSelector": WINDOWS, "image": "mcr.microsoft.com/windows/nanoserver:ltsc2022"}),
     (["WIN-POD-010"], {"image": IIS}),
     (["WIN-CTR-005"], {"nodeSelector": WINDOWS, "container": {"env": [{"name": "A"}, {"name": "a"}]}}),
     (["WIN-STO-003"], {

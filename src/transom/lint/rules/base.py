@@ -29,6 +29,9 @@ def of_pods(check: Check, *, windows: bool = True) -> Callable[[Scene], Iterator
         for workload in scene.windows if windows else scene.workloads:
             subject = Subject(workload.spec, workload.verdict, workload.groups, scene.runtime_classes)
             for shown in check(subject):
-                yield Found(workload.obj, workload.steps + shown.steps, shown.message, remedy=shown.remedy, nodes=shown.nodes)
+                yield Found(
+                    workload.obj, workload.steps + shown.steps, shown.message, remedy=shown.remedy, nodes=shown.nodes,
+                    limit=shown.limit,
+                )
 
     return find

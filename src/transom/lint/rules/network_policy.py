@@ -19,9 +19,10 @@ def find(scene: Scene) -> Iterator[Found]:
 RULE = Rule("network-policy", find, Limit(
     id="WIN-LINT-009",
     title="NetworkPolicies are not enforced by every plugin on Windows",
-    statement="The reference plugins win-bridge and win-overlay, alone or under flannel, let all traffic pass.",
+    statement="The reference plugins win-bridge and win-overlay, alone or under flannel, let all traffic pass, unless an agent "
+    "beside them enforces policies, as in a cluster of Transom.",
     effect="ignored",
-    remedy="Use a plugin that enforces policies on Windows nodes, such as ovn-kubernetes, Calico or Antrea.",
+    remedy="Use a plugin or agent that enforces policies on Windows nodes, such as ovn-kubernetes, Calico or Antrea.",
     checklist=("NET-32",),
     networks=("l2bridge", "overlay"),
     severity="warning",
