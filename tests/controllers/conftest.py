@@ -34,13 +34,15 @@ class Plane:
     """`client` is the administrator's."""
 
     def __init__(
-        self, clock: VirtualClock, controllers: Sequence[str], table: Sequence[Row], settings: Settings | None = None
+        self, clock: VirtualClock, controllers: Sequence[str], table: Sequence[Row], settings: Settings | None = None,
+        dual_stack: bool = True,
     ) -> None:
         self.clock = clock
         self.rng = random.Random(7)
         self.api = build(ServerOptions(
             store=MemoryStore(clock), clock=clock, rng=self.rng,
-            feature_gates={"IPv6DualStack": True, "TTLAfterFinished": True},
+            feature_gates={"IPv6DualStack": dual_stack, "TTLAfterFinished": True},
+            service_cidr="10.96.0.0/16" + (",fd00:10:96::/112" if dual_stack else ""),
         ))
         self.client = InProcessClient(self.api, User("admin", ("system:masters", "system:authenticated")))
         self._selection = controllers, table
@@ -82,9 +84,10 @@ class Plane:
 
 @asynccontextmanager
 async def control_plane(
-    controllers: Sequence[str] = ("*",), table: Sequence[Row] = CONTROLLERS, settings: Settings | None = None
+    controllers: Sequence[str] = ("*",), table: Sequence[Row] = CONTROLLERS, settings: Settings | None = None,
+    dual_stack: bool = True,
 ) -> AsyncIterator[Plane]:
-    plane = Plane(VirtualClock(), controllers, table, settings)
+    plane = Plane(VirtualClock(), controllers, table, settings, dual_stack)
     await plane.api.start()
     plane.start_controllers()
     try:
@@ -99,9 +102,12 @@ async def control_plane(
 def play() -> Callable[..., None]:
     """Runs a scenario with some controllers: play(scenario, "namespace")."""
 
-    def run(scenario: Callable[[Plane], Any], *controllers: str, settings: Settings | None = None) -> None:
+    def run(
+        scenario: Callable[[Plane], Any], *controllers: str, settings: Settings | None = None, dual_stack: bool = True
+    ) -> None:
         async def main() -> None:
-            async with asyncio.timeout(30), control_plane(controllers or ("*",), settings=settings) as plane:
+            made = control_plane(controllers or ("*",), settings=settings, dual_stack=dual_stack)
+            async with asyncio.timeout(30), made as plane:
                 await scenario(plane)
 
         asyncio.run(main())

@@ -41,7 +41,8 @@ async def add_pod(plane: Plane, name: str, ip: str, ready: bool = True, node: st
     await plane.client.create(PODS, NS, {
         "metadata": {"name": name, "labels": {"app": "s"}}, "spec": {"containers": containers, "nodeName": node, **spec}})
     condition = {"type": "Ready", "status": "True" if ready else "False", "lastTransitionTime": "2020-01-02T03:04:06Z"}
-    status = {"phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}], "conditions": [condition]}
+    status = {"phase": "Running", "podIP": ip.split(",")[0], "podIPs": [{"ip": one} for one in ip.split(",")],
+              "conditions": [condition]}
     await plane.client.patch(PODS, NS, name, {"status": status}, subresource="status")
 
 
@@ -139,6 +140,27 @@ def test_headless_with_names_and_unready_addresses(play: Play) -> None:
         assert shown(await slices(plane)) == [("IPv4", [("10.0.0.1", True)]), ("IPv6", [])]
         labels = (await plane.get(ENDPOINTS, NS, "s"))["metadata"]["labels"]
         assert labels == {"own": "x", "service.kubernetes.io/headless": ""}
+
+    play(scenario, *BOTH, dual_stack=False)  # without families all are looked for
+
+
+def test_both_families(play: Play) -> None:
+    """Endpoints have one family, slices both; a pod that has one address only is in one kind of slices."""
+
+    async def scenario(plane: Plane) -> None:
+        await begin(plane)
+        await add_pod(plane, "a", "10.0.0.1,fd00::1")
+        await add_pod(plane, "b", "10.0.0.2")
+        four, six = [("10.0.0.1", True), ("10.0.0.2", True)], [("fd00::1", True)]
+        await add_service(plane, "four")
+        await add_service(plane, "six", ipFamilies=["IPv6"])
+        await add_service(plane, "both", ipFamilyPolicy="RequireDualStack", ipFamilies=["IPv6", "IPv4"])
+        await plane.settle(3)
+        assert shown(await slices(plane, "four")) == [("IPv4", four)]
+        assert shown(await slices(plane, "six")) == [("IPv6", six)]
+        assert shown(await slices(plane, "both")) == [("IPv4", four), ("IPv6", six)]
+        assert await addresses(plane, "four") == [(["10.0.0.1", "10.0.0.2"], [], [8080])]
+        assert await addresses(plane, "both") == await addresses(plane, "six") == [(["fd00::1"], [], [8080])]
 
     play(scenario, *BOTH)
 

@@ -76,3 +76,19 @@ def test_without_a_pool_services_wait(play: Play) -> None:
         assert found["status"] == {"loadBalancer": {}} and "finalizers" not in found["metadata"]
 
     play(scenario, "service")
+
+
+def test_an_address_of_each_family(play: Play) -> None:
+    async def scenario(plane: Plane) -> None:
+        families: Any = {"ipFamilyPolicy": "RequireDualStack", "ipFamilies": ["IPv6", "IPv4"]}
+        await service(plane, "both", loadBalancerIP="127.100.0.2", **families)
+        await service(plane, "six", ipFamilies=["IPv6"])
+        await service(plane, "four")
+        assert await address(plane, "both") == ["2001:2::1", "127.100.0.2"]
+        assert await address(plane, "six") == ["2001:2::2"]
+        assert await address(plane, "four") == ["127.100.0.1"]
+        await plane.client.patch(SERVICES, NS, "both", {"spec": {"ipFamilyPolicy": "SingleStack"}}, MERGE_PATCH)
+        await plane.settle(1)
+        assert await address(plane, "both") == ["2001:2::1"]
+
+    play(scenario, "service", settings=Settings(load_balancers="127.100.0.0/30,2001:2::/112"))

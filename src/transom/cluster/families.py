@@ -4,7 +4,6 @@ families has where nobody says it, and what does not go together.
 
 from __future__ import annotations
 
-import ipaddress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -72,6 +71,8 @@ def _with(ranges: str, other: str) -> str:
 
 
 def _check(config: ClusterConfig, name: str) -> None:
+    import ipaddress
+
     field, text = _FIELDS[name], getattr(config, name)
     networks = []
     for part in split(text):

@@ -51,8 +51,8 @@ class Manager:
 
 def settings_of(wanted: Manager, authority: str, clock: Clock) -> Settings:
     """`authority` is what this process knows the API server by; pods do the same unless a file says otherwise."""
-    if wanted.load_balancer_cidr:
-        _network(wanted.load_balancer_cidr, "--load-balancer-cidr")
+    for text in filter(None, wanted.load_balancer_cidr.split(",")):
+        _network(text, "--load-balancer-cidr")
     pods = _pod_networks(wanted)
     mask_ipv4, mask_ipv6 = _masks(wanted, pods)
     for network in pods:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from transom.cluster.config import ClusterConfig
+from transom.cluster.families import split
 from transom.kit import pki as kit
 from transom.kit.files import sync_directory, write_atomic
 
@@ -112,9 +113,9 @@ def ensure(config: ClusterConfig) -> ClusterPki:
 def _server_names(config: ClusterConfig) -> list[str]:
     import ipaddress
 
-    service_ip = str(ipaddress.ip_network(config.service_cidr)[1])
+    service_ips = [str(ipaddress.ip_network(cidr)[1]) for cidr in split(config.service_cidr)]
     names = ["kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
-             "localhost", "127.0.0.1", "::1", service_ip]  # fmt: skip
+             "localhost", "127.0.0.1", "::1", *service_ips]  # fmt: skip
     if config.bind not in (*names, "0.0.0.0", "::"):
         names.append(config.bind)
     return names

@@ -16,6 +16,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from transom.cluster import families
 from transom.cluster.config import ClusterConfig
 from transom.cluster.errors import ClusterError
 from transom.cluster.features import gates
@@ -259,6 +260,6 @@ def _controllers(api: ApiServer, config: ClusterConfig, pki: ClusterPki) -> Cont
     settings = Settings(root_ca=pki.ca.read_text(), sign=signer.sign, sign_certificate=sign_certificate)
     if not config.no_nodes:
         # Without nodes of our own there is nobody to use either; who brings nodes brings what they need.
-        settings = replace(settings, pod_cidrs=(config.pod_cidr,), service_cidrs=(config.service_cidr,),
-                           load_balancers=config.load_balancer_cidr)
+        settings = replace(settings, pod_cidrs=families.split(config.pod_cidr),
+                           service_cidrs=families.split(config.service_cidr), load_balancers=config.load_balancer_cidr)
     return ControllerManager(client, api.clock, random.SystemRandom(), settings, controllers=_CONTROLLERS)

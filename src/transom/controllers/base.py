@@ -51,7 +51,8 @@ class Settings:
     service_cidrs: Sequence[str] = ()  # which nodes must not get, should they lie in the former
     node_cidr_mask: int = 24
     node_cidr_mask_ipv6: int = 64
-    load_balancers: str = ""  # range that services of this type get an address from; none: they wait for somebody else
+    # Range that services of this type get an address from, or one of each family with a comma; none: they wait for somebody.
+    load_balancers: str = ""
     provisioners: Mapping[str, Provisioner] = field(default_factory=dict)  # of volumes, in this process, by name
 
 

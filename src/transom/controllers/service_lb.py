@@ -1,7 +1,7 @@
 """Load balancers inside the cluster: services of this type get an address of a pool.
 
-There is no cloud here, so the pool is a range of loopback addresses: what a service announces reaches this machine and
-nothing else, whatever network the machine is in. Without a pool this controller is not run, and such services wait for
+There is no cloud here, so the pool is a range that leads nowhere but to the cluster itself, whatever network the machine is
+in; with dual stack one of each family, and a service gets an address of each of its families. Without a pool this controller is not run, and such services wait for
 somebody else, as they do in a cluster without a cloud provider.
 """
 
@@ -27,7 +27,7 @@ _EXCLUDED_LABELS = ("node-role.kubernetes.io/master", "node.kubernetes.io/exclud
 _FIELDS = (
     ("loadBalancerSourceRanges", "LoadBalancerSourceRanges"), ("ports", ""), ("sessionAffinity", ""),
     ("sessionAffinityConfig", ""), ("loadBalancerIP", "LoadbalancerIP"), ("externalIPs", ""),
-    ("externalTrafficPolicy", "ExternalTrafficPolicy"), ("healthCheckNodePort", "HealthCheckNodePort"),
+    ("externalTrafficPolicy", "ExternalTrafficPolicy"), ("healthCheckNodePort", "HealthCheckNodePort"), ("ipFamilies", ""),
 )
 
 
@@ -38,12 +38,13 @@ class NoAddress(Exception):
 class LoadBalancers:
     def __init__(self, env: Env) -> None:
         self._client = env.client
-        self._pool = ipaddress.ip_network(env.settings.load_balancers)
+        pools = [ipaddress.ip_network(text.strip()) for text in env.settings.load_balancers.split(",")]
+        self._pools = {f"IPv{pool.version}": pool for pool in pools}
         self._events = env.recorder("service-controller")
         self._queue: WorkQueue[str] = WorkQueue(
             env.clock, ControllerLimiter(env.clock, _FIRST_RETRY, _LONGEST_RETRY), name="service"
         )
-        self._given: dict[str, str] = {}  # service -> address, until the informer shows it
+        self._given: dict[str, list[str]] = {}  # service -> addresses, until the informer shows them
         self._hosts: set[str] = set()
         self._services = env.informers(SERVICES)
         self._nodes = env.informers(NODES)
@@ -133,13 +134,14 @@ class LoadBalancers:
         if not self._hosts:
             self._warn_no_hosts(service)
         try:
-            address = self._address(key, service)
+            addresses = [self._address(key, service, family) for family in self._families(service)]
         except NoAddress as problem:
             raise NoAddress(f"failed to ensure load balancer: {problem}") from problem
-        self._given[key] = address
+        self._given[key] = addresses
         self._tell(service, "EnsuredLoadBalancer", "Ensured load balancer")
-        if _addresses(service) != [address]:
-            await self._patch(service, {"status": {"loadBalancer": {"ingress": [{"ip": address}]}}})
+        if _addresses(service) != addresses:
+            ingress = [{"ip": address} for address in addresses]
+            await self._patch(service, {"status": {"loadBalancer": {"ingress": ingress}}})
 
     async def _clean_up(self, key: str, service: Object) -> None:
         if key in self._given or _addresses(service):
@@ -160,22 +162,28 @@ class LoadBalancers:
             SERVICES, meta["namespace"], meta["name"], body, MERGE_PATCH, subresource="status"
         )
 
-    def _address(self, key: str, service: Object) -> str:
+    def _families(self, service: Object) -> list[str]:
+        """Those of the service that there are pools for; where it does not say, or has no other, the usual one."""
+        wanted = (service.get("spec") or {}).get("ipFamilies") or ()
+        return [family for family in wanted if family in self._pools] or [next(iter(self._pools))]
+
+    def _address(self, key: str, service: Object, family: str) -> str:
         """The one it has, the one it wants, or the first that is free."""
+        pool = self._pools[family]
         taken = {address for other in self._services.list() if key_of(other) != key for address in _addresses(other)}
-        taken |= {address for other, address in self._given.items() if other != key}
+        taken |= {address for other, addresses in self._given.items() if other != key for address in addresses}
         wanted = (service.get("spec") or {}).get("loadBalancerIP")
-        if wanted:
-            if wanted in taken or ipaddress.ip_address(wanted) not in self._pool:
-                raise NoAddress(f"the address {wanted} is not free in {self._pool}")
+        if wanted and (len(self._pools) == 1 or (":" in wanted) == (family == "IPv6")):
+            if wanted in taken or ipaddress.ip_address(wanted) not in pool:
+                raise NoAddress(f"the address {wanted} is not free in {pool}")
             return str(wanted)
-        for held in (*_addresses(service), self._given.get(key, "")):
-            if held and held not in taken and ipaddress.ip_address(held) in self._pool:
+        for held in (*_addresses(service), *self._given.get(key, ())):
+            if held not in taken and ipaddress.ip_address(held) in pool:
                 return held
-        for free in self._pool.hosts():
+        for free in pool.hosts():
             if str(free) not in taken:
                 return str(free)
-        raise NoAddress(f"no address of {self._pool} is free")
+        raise NoAddress(f"no address of {pool} is free")
 
     def _tell(self, service: Object, reason: str, message: str) -> None:
         self._events.event(service, NORMAL, reason, message)
