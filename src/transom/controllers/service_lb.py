@@ -1,8 +1,8 @@
 """Load balancers inside the cluster: services of this type get an address of a pool.
 
 There is no cloud here, so the pool is a range that leads nowhere but to the cluster itself, whatever network the machine is
-in; with dual stack one of each family, and a service gets an address of each of its families. Without a pool this controller is not run, and such services wait for
-somebody else, as they do in a cluster without a cloud provider.
+in; with dual stack one of each family, and a service gets an address of each of its families. Without a pool this controller
+is not run, and such services wait for somebody else, as they do in a cluster without a cloud provider.
 """
 
 from __future__ import annotations
