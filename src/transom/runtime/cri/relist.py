@@ -160,6 +160,8 @@ class Relist:
 
     def _forget(self, container: Container, uid: str) -> None:
         del self._containers[container.id]
+        if container.state == "running":
+            self._tell("died", uid, container.id)
         self._tell("removed", uid, container.id)
 
     def _tell(self, kind: Happened, uid: str, identity: str) -> None:

@@ -45,7 +45,6 @@ from transom.runtime.native import cgroups
 
 log = logging.getLogger("transom.runtime.cri")
 
-_LOOK: Final = 1.0
 _HEALTH: Final = 5.0
 _COUNT: Final = 10.0
 _UNREACHABLE: Final = "ContainerRuntimeUnreachable"
@@ -53,7 +52,7 @@ _UNREACHABLE: Final = "ContainerRuntimeUnreachable"
 
 class CriRuntime:
     """`start` it first. `files` are the node's, where they lie in a folder of the machine; `dial` opens connections to the
-    runtime's streaming server, where plain TCP does not lead there."""
+    runtime's streaming server, where plain TCP does not lead there. Every `period` seconds it looks for news."""
 
     def __init__(
         self,
@@ -62,12 +61,14 @@ class CriRuntime:
         *,
         files: NodeFiles | None = None,
         dial: Dial | None = None,
+        period: float = 1.0,
         patience: float = PATIENCE,
     ) -> None:
         self._clock = clock
         self._client = Client(endpoint, patience)
         self._paths = Paths(files)
         self._dial = dial
+        self._period = period
         self._known = Relist(self._client, self._paths)
         self._images = ImageList(self._client)
         self._statistics = Statistics(self._client, clock)
@@ -77,11 +78,15 @@ class CriRuntime:
 
     async def start(self) -> None:
         """Meets the runtime and learns what it has. Raises RuntimeFailure when it is not there."""
+        await self.refresh()
+        for period, function in ((self._period, self._look), (_HEALTH, self._check), (_COUNT, self._statistics.look)):
+            self._spawn(self._repeat(period, function))
+
+    async def refresh(self) -> None:
+        """Everything that is kept in memory, now."""
         await self._check()
         await self._known.look()
-        await self._count()
-        for period, function in ((_LOOK, self._look), (_HEALTH, self._check), (_COUNT, self._count)):
-            self._spawn(self._repeat(period, function))
+        await self._statistics.look()
 
     async def close(self) -> None:
         """Sandboxes and containers stay."""
@@ -114,9 +119,6 @@ class CriRuntime:
         self._status = inward.status(answer)
         self._systemd = inward.has_systemd_groups(answer)
         await self._images.look()
-
-    async def _count(self) -> None:
-        await self._statistics.look()
 
     def _unreachable(self, failure: RuntimeFailure) -> None:
         if failure.code in ("Unavailable", "DeadlineExceeded"):
@@ -151,7 +153,7 @@ class CriRuntime:
 
     async def remove_sandbox(self, sandbox_id: str) -> None:
         known = self._known.sandbox(sandbox_id)
-        await self._call_if_there("StopPodSandbox", {"pod_sandbox_id": sandbox_id})
+        await self.stop_sandbox(sandbox_id)
         await self._call_if_there("RemovePodSandbox", {"pod_sandbox_id": sandbox_id})
         await self._known.look_at_sandbox(sandbox_id)
         if known is not None:

@@ -6,13 +6,16 @@ wants them gets the last.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Awaitable, Callable, Sequence
 
 from transom.kit.clock import Clock
 from transom.runtime.api import ContainerStats, Filesystem, RuntimeFailure, SandboxStats
 from transom.runtime.cri import inward
 from transom.runtime.cri.client import Client
 from transom.runtime.cri.codec import Message
+
+log = logging.getLogger("transom.runtime.cri")
 
 
 class Statistics:
@@ -28,27 +31,34 @@ class Statistics:
         return tuple(self._containers.values())
 
     async def look(self) -> None:
-        """Raises RuntimeFailure."""
-        client, before = self._client, self._containers
-        answer = await client.call("ListContainerStats")
+        """RuntimeFailure when the runtime does not answer; what it cannot count stays as it was."""
+        await self._some(self._look_at_containers)
+        if self._client.api != "v1alpha2":  # which has no such call
+            await self._some(self._look_at_sandboxes)
+        await self._some(self._look_at_images)
+
+    async def _some(self, part: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await part()
+        except RuntimeFailure as failure:
+            if failure.code in ("Unavailable", "DeadlineExceeded"):
+                raise
+            log.debug("the container runtime does not count: %s", failure)
+
+    async def _look_at_containers(self) -> None:
+        answer, before = await self._client.call("ListContainerStats"), self._containers
         rows = (inward.container_stats(each, before.get(_identity(each))) for each in answer.get("stats") or ())
         self._containers = {row.id: row for row in rows}
-        now = self._clock.time()
-        found = (inward.sandbox_stats(each, now) for each in (await self._of_sandboxes()).get("stats") or ())
-        self.sandboxes = [row for row in found if row is not None]
-        disks = (await client.call("ImageFsInfo")).get("image_filesystems") or [None]
-        self.images = inward.filesystem(disks[0])
 
-    async def _of_sandboxes(self) -> Message:
-        """The old interface has none, and some runtimes of the new one do not count them."""
-        if self._client.api == "v1alpha2":
-            return {}
-        try:
-            return await self._client.call("ListPodSandboxStats")
-        except RuntimeFailure as failure:
-            if failure.code == "Unimplemented":
-                return {}
-            raise
+    async def _look_at_sandboxes(self) -> None:
+        """Containerd 1.6 answers for all or none: one sandbox without a control group of its own spoils it."""
+        answer, now = await self._client.call("ListPodSandboxStats"), self._clock.time()
+        found = (inward.sandbox_stats(each, now) for each in answer.get("stats") or ())
+        self.sandboxes = [row for row in found if row is not None]
+
+    async def _look_at_images(self) -> None:
+        disks = (await self._client.call("ImageFsInfo")).get("image_filesystems")
+        self.images = inward.filesystem(disks[0] if disks else None)
 
 
 def _identity(message: Message) -> str:

@@ -23,6 +23,7 @@ from transom.runtime.api import Output, RuntimeFailure
 
 log = logging.getLogger("transom.runtime.cri")
 
+_KILLED: Final = 137  # what a client that has gone would have seen
 _LONGEST_REFUSAL: Final = 64 * 1024
 # How long a port has to be refused. SPDY has no word for a connection that stands, and the runtime, which is on this
 # machine, tells of one that does not within a few milliseconds.
@@ -110,7 +111,7 @@ class StreamProcess:
         return code if self._ended is None else await self._ended()
 
     def close(self) -> None:
-        self._finish(channels.internal_error("the client has gone"))
+        self._finish(channels.exit_status(_KILLED, ""))
 
     def _react(self, event: remotecommand.Event) -> None:
         match event:

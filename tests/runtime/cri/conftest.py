@@ -1,0 +1,60 @@
+"""A containerd for the session where there can be one, and a node's runtime on it for each test."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from tests.runtime.behaviour import Bench, Posix
+from tests.runtime.cri import containerd as containerds
+from tests.runtime.cri.containerd import Containerd
+from tests.runtime.tablenet import TableDataplane, TableNetwork
+
+from transom.hosts.realhost import RealLinuxHost
+from transom.kit.clock import RealClock
+from transom.runtime.cri.runtime import CriRuntime
+
+Scenario = Callable[[Bench], Awaitable[None]]
+
+
+@pytest.fixture(scope="session")
+def containerd() -> Iterator[Containerd]:
+    why = containerds.unavailable()
+    if why:
+        pytest.skip(why)
+    with containerds.running() as made:
+        yield made
+
+
+@asynccontextmanager
+async def benched(containerd: Containerd, folder: Path) -> AsyncIterator[Bench]:
+    """Whatever happens, no sandbox stays."""
+    host = RealLinuxHost("node1", RealClock(), folder / "node1")
+    runtime = CriRuntime(RealClock(), containerd.endpoint, files=host.files, dial=containerd.dial, period=0.1, patience=20)
+    network = TableNetwork(TableDataplane(), "192.168.0.1", "10.88.0.0/24")  # nobody asks it: containerd has its own
+    try:
+        await runtime.start()
+        yield Bench("cri", runtime, host, Posix(), "busybox", "/var/log/pods/ns_web_uid-1", network, folder=folder)
+    finally:
+        for sandbox in runtime.sandboxes():
+            await runtime.remove_sandbox(sandbox.id)
+        await runtime.close()
+        host.destroy()
+
+
+@pytest.fixture
+def bench(containerd: Containerd, tmp_path: Path) -> Callable[[Scenario], None]:
+    """Plays a scenario on a real containerd."""
+
+    def play(scenario: Scenario) -> None:
+        async def main() -> None:
+            async with asyncio.timeout(60), benched(containerd, tmp_path) as made:
+                made.runtime.subscribe(made.heard)
+                await scenario(made)
+
+        asyncio.run(main())
+
+    return play
