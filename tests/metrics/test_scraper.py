@@ -45,15 +45,16 @@ def play(scenario: Callable[[VirtualClock, Kubelets, MetricsScraper], Any], *nam
 
 def test_nodes_are_asked_in_turn_over_the_interval() -> None:
     async def scenario(clock: VirtualClock, kubelets: Kubelets, scraper: MetricsScraper) -> None:
-        await clock.run_for(29.9)
-        assert kubelets.asked == [(0, "a"), (5, "b"), (10, "c"), (15, "a"), (20, "b"), (25, "c")]
+        await clock.run_for(7.4)
+        turns = [0, 5 / 4, 10 / 4, 15 / 4, 5, 25 / 4]
+        assert [(round(time, 6), name) for time, name in kubelets.asked] == list(zip(turns, "abcdab", strict=True))
         assert scraper.node("c") is not None
         pod = scraper.pod("c", "d", "on-c")
         assert pod is not None
-        assert pod.containers["c"].cpu == 6
+        assert pod.containers["c"].cpu == 3
         assert scraper.pod("a", "d", "on-c") is None
 
-    play(scenario, "c", "a", "b")
+    play(scenario, "c", "a", "d", "b")
 
 
 def test_a_thousand_nodes_are_asked_in_groups() -> None:
@@ -88,15 +89,15 @@ def test_no_samples_of_nodes_that_fail_or_are_gone() -> None:
 
 def test_a_node_that_hangs_is_asked_once_and_given_up() -> None:
     async def scenario(clock: VirtualClock, kubelets: Kubelets, scraper: MetricsScraper) -> None:
-        await clock.run_for(14)
+        await clock.run_for(4)
         kubelets.faults["a"] = lambda: asyncio.get_running_loop().create_future()
-        await clock.run_for(10)  # asked at 15
+        await clock.run_for(10)  # asked at 5
         assert scraper.node("a") is not None  # it may still answer
         await clock.run_for(2)
         assert scraper.node("a") is None
         del kubelets.faults["a"]
-        await clock.run_for(10)
-        assert [time for time, _ in kubelets.asked] == [0, 15, 30]
+        await clock.run_for(12)
+        assert [time for time, _ in kubelets.asked] == [0, 5, 15, 25]  # given up after ten seconds, each time
         assert scraper.node("a") is not None
 
     play(scenario, "a")
