@@ -13,6 +13,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 
 SERVERS = ("lin", "win", "core")  # Linux, and two builds of Windows with their own runtimes
 CLIENTS = ("lin-friend", "win-friend", "lin-stranger", "win-stranger")
+SERVER_PLACES: list[str] = []  # their addresses, once they have some
 ON = {"lin": "linux-1", "win": "windows-1", "core": "windows-2"}
 
 
@@ -40,6 +41,7 @@ def yard(net: Net) -> Iterator[Net]:
     street.apply(pod("lin-friend", "control-plane", {"role": "friend"}), pod("win-friend", "windows-1", {"role": "friend"}))
     yard.ready()
     street.ready()
+    SERVER_PLACES[:] = [f"{yard.ip(name)}:8080" for name in SERVERS]
     eventually(lambda: reached(yard, services=True), lambda found: all(found.values()))
     yield yard
     for name in ("yard", "street"):
@@ -50,11 +52,9 @@ def reached(yard: Net, *, street: bool = False, services: bool = False) -> dict[
     """Which clients reach which servers, by their addresses or through services."""
     space = yard.at("street") if street else yard
     clients = ("lin-friend", "win-friend") if street else CLIENTS
-    if services:
-        urls = [f"to-{server}.yard.svc.cluster.local/hostname" for server in SERVERS]
-    else:
-        urls = [f"{yard.ip(server)}:8080/hostname" for server in SERVERS]
-    rows = at_once(*(lambda client=client: space.fetch(client, *urls) for client in clients))
+    places = [f"to-{server}.yard.svc.cluster.local" for server in SERVERS] if services else SERVER_PLACES
+    urls = [f"{place}/hostname" for place in places]
+    rows = at_once(*(lambda client=client: space.fetch(client, *urls, patience=0.5) for client in clients))
     return {f"{client} {server}": bool(answer) for client, row in zip(clients, rows, strict=True)
             for server, answer in zip(SERVERS, row, strict=True)}  # fmt: skip
 
