@@ -209,7 +209,7 @@ class Storage:
                 raise self._exists(res, meta["name"], problem.current) from None
             if attributes.on_accept is not None:
                 attributes.on_accept()
-            return await asyncio.shield(pending)
+            return await pending  # whoever stops waiting does not stop the write: the store sees to that
         except BaseException:
             if undo is not None:
                 undo()
@@ -347,7 +347,7 @@ class Storage:
             meta["resourceVersion"] = old["metadata"]["resourceVersion"]
             if may_go(res, new) and old["metadata"].get("deletionTimestamp"):
                 if not ctx.dry_run:
-                    await asyncio.shield(self.store.delete(key, expected=current.mod_revision))
+                    await self.store.delete(key, expected=current.mod_revision)
                     await self._deleted(strategy, new)
                 return Record(key, encode_value(new, custom=res.custom), current.create_revision, current.mod_revision)
             stored = await res.ops.stored(new)
@@ -362,7 +362,7 @@ class Storage:
             pending = self._put(res, key, stored, current.mod_revision, strategy.ttl)
             if attributes.on_accept is not None:
                 attributes.on_accept()
-            record = await asyncio.shield(pending)
+            record = await pending
         except BaseException:
             if undo is not None:
                 undo()
@@ -431,7 +431,7 @@ class Storage:
             if not changed:
                 return marked, False
             stored = await res.ops.stored(marked)
-            record = await asyncio.shield(self._put(res, key, stored, current.mod_revision, strategy.ttl))
+            record = await self._put(res, key, stored, current.mod_revision, strategy.ttl)
             return res.ops.load((await self.readable(res, record)).value), False
         if changed:  # a grace period of nothing: watchers see the mark, then the end
             marking = self._put(res, key, marked, current.mod_revision, strategy.ttl)
@@ -440,7 +440,7 @@ class Storage:
             removal = self.store.delete(key, expected=accepted.mod_revision)
             await asyncio.shield(asyncio.gather(marking, removal))
         else:
-            await asyncio.shield(self.store.delete(key, expected=current.mod_revision))
+            await self.store.delete(key, expected=current.mod_revision)
         await self._deleted(strategy, old)
         return marked, True
 

@@ -194,8 +194,12 @@ async def patch_(
         if res.custom and (patched.get("kind") != res.gvk.kind or patched.get("apiVersion") != res.api_version):
             why = f'no kind "{patched.get("kind")}" is registered for version "{patched.get("apiVersion")}"'
             raise patch.undecodable(media, request.body, patched, why, res.ops.schema)
+        # A status update keeps the stored spec whatever comes; a patch that leaves it alone need not make it anew.
+        spec = live.get("spec") if info.subresource == "status" and res.identity else None
+        if patched.get("spec") is not spec:
+            spec = None
         try:
-            new = _complete(ctx, res, patched, level)
+            new = _complete(ctx, res, patched, level, spec)
         except codec.DecodeError as problem:
             raise patch.undecodable(media, request.body, patched, problem.base, res.ops.schema) from None
         check_name(new, info)
@@ -209,8 +213,10 @@ async def patch_(
     return answer(ctx, res, record, form, request, 201 if created else 200)
 
 
-def _complete(ctx: Context, res: Resource, obj: Object, level: str) -> Object:
-    """A patched object is decoded and defaulted like a body."""
+def _complete(ctx: Context, res: Resource, obj: Object, level: str, spec: Object | None = None) -> Object:
+    """A patched object is decoded and defaulted like a body; `spec` is one that needs no decoding."""
+    if spec is not None:
+        obj = {**obj, "spec": None}
     if level == "Ignore" and obj.get("kind") == res.gvk.kind and obj.get("apiVersion") == res.api_version:
         new = res.ops.normalise(obj)
     else:
@@ -218,6 +224,8 @@ def _complete(ctx: Context, res: Resource, obj: Object, level: str) -> Object:
         report_problems(ctx, level, decoded, res)
         new = decoded.obj
     new.setdefault("metadata", {})
+    if spec is not None:
+        new["spec"] = spec
     res.ops.default(new)
     return new
 

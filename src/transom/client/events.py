@@ -63,13 +63,22 @@ class _Told(NamedTuple):
 
 
 class _Similar:
-    """Texts of one reason, and when the last came."""
+    """Texts of one reason, the oldest first, and when the last came. Nearly always there is one."""
 
-    __slots__ = ("last", "texts")
+    __slots__ = ("_texts", "last")
 
     def __init__(self) -> None:
-        self.texts: dict[str, None] = {}
+        self._texts: tuple[str, ...] = ()
         self.last = float("-inf")
+
+    def add(self, text: str) -> int:
+        """How many different ones there are now."""
+        if text not in self._texts:
+            self._texts += (text,)
+        return len(self._texts)
+
+    def drop_first(self) -> None:
+        self._texts = self._texts[1:]
 
 
 def reference(obj: Object, field_path: str = "") -> Object:
@@ -103,31 +112,32 @@ class Correlator:
 
     def correlate(self, event: Object) -> tuple[Object, Object | None] | None:
         """The event, and the patch of an earlier one when there is one; None when it is too much."""
-        event, key = self._combine(event)
+        about = _about(event)
+        event, key = self._combine(event, about)
         event, patch = self._count(event, key)
-        bucket = self._spam.get(_about(event))
+        bucket = self._spam.get(about)
         if bucket is None:
             bucket = TokenBucket(self._clock, _SPAM_QPS, _SPAM_BURST)
-            self._spam.put(_about(event), bucket)
+            self._spam.put(about, bucket)
         return (event, patch) if bucket.allow() else None
 
-    def _combine(self, event: Object) -> tuple[Object, Hashable]:
+    def _combine(self, event: Object, about: tuple[str, ...]) -> tuple[Object, Hashable]:
         now = self._clock.time()
-        key = (*_about(event), event["type"], event["reason"])
+        key = (about, event["type"], event["reason"])
+        message = event["message"]
         similar = self._similar.get(key)
         if similar is None or now - similar.last > _SIMILAR_SECONDS:
             similar = _Similar()
             self._similar.put(key, similar)
-        similar.texts[event["message"]] = None
         similar.last = now
-        if len(similar.texts) < _SIMILAR:
-            return event, _exactly(event)
-        del similar.texts[next(iter(similar.texts))]
+        if similar.add(message) < _SIMILAR:
+            return event, _exactly(event, about)
+        similar.drop_first()
         meta = event["metadata"]
         combined = {
             **event,
             "metadata": {"name": meta["name"], "namespace": meta["namespace"]},
-            "message": "(combined from similar events): " + event["message"],
+            "message": "(combined from similar events): " + message,
             "firstTimestamp": rfc3339(now), "lastTimestamp": rfc3339(now), "count": 1,
         }
         return combined, key
@@ -144,7 +154,7 @@ class Correlator:
 
     def written(self, event: Object) -> None:
         """The event as the server has it."""
-        self._remember(event, _exactly(event))
+        self._remember(event, _exactly(event, _about(event)))
 
     def _remember(self, event: Object, key: Hashable) -> None:
         self._told.put(key, _Told(event.get("count", 0), event.get("firstTimestamp") or "", event["metadata"]["name"]))
@@ -152,14 +162,13 @@ class Correlator:
 
 def _about(event: Object) -> tuple[str, ...]:
     """Who speaks about which object."""
-    source, about = event["source"], event["involvedObject"]
-    return (source.get("component", ""), source.get("host", ""),
-            *(about.get(k, "") for k in ("kind", "namespace", "name", "uid", "apiVersion")))
+    source, about = event["source"].get, event["involvedObject"].get
+    return (source("component", ""), source("host", ""), about("kind", ""), about("namespace", ""), about("name", ""),
+            about("uid", ""), about("apiVersion", ""))
 
 
-def _exactly(event: Object) -> tuple[str, ...]:
-    return (*_about(event), event["involvedObject"].get("fieldPath", ""), event["type"], event["reason"],
-            event.get("message", ""))
+def _exactly(event: Object, about: tuple[str, ...]) -> Hashable:
+    return (about, event["involvedObject"].get("fieldPath", ""), event["type"], event["reason"], event.get("message", ""))
 
 
 class EventRecorder:
@@ -203,7 +212,9 @@ class EventRecorder:
         event, patch = wanted
         for attempt in range(TRIES):
             try:
-                self._correlator.written(await self._write(event, patch))
+                written = await self._write(event, patch)
+                if patch is not None:  # a new one is as it was remembered when it was made
+                    self._correlator.written(written)
                 return
             except ApiError as problem:
                 if not is_already_exists(problem):

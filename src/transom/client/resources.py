@@ -34,15 +34,11 @@ class GroupVersionResource(NamedTuple):
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
         """Where the API server serves it."""
-        parts = ["/apis/" + self.group if self.group else "/api", self.version]
-        if self.namespaced and namespace:
-            parts += ["namespaces", namespace]
-        parts.append(self.plural)
+        top = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        path = f"{top}/namespaces/{namespace}/{self.plural}" if self.namespaced and namespace else f"{top}/{self.plural}"
         if name:
-            parts.append(name)
-        if subresource:
-            parts.append(subresource)
-        return "/".join(parts)
+            path += "/" + name
+        return f"{path}/{subresource}" if subresource else path
 
     def __str__(self) -> str:
         return f"{self.plural}.{self.group}" if self.group else self.plural

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from transom.machinery import schema
-from transom.machinery.fieldset import FieldSet, InvalidFields, difference, from_fields_v1, union
+from transom.machinery.fieldset import MEMBER, FieldSet, InvalidFields, difference, from_fields_v1, union
 from transom.machinery.kinds import GVK
 from transom.machinery.typed import GRANULAR, Node, Unmanageable, node_of, zero
 from transom.machinery.typedvalue import compare, everything, reconcile
@@ -22,6 +22,7 @@ Type = schema.Type | Node
 # (object, apiVersion) -> the object in that version, None when the version is not served any more.
 Convert = Callable[[Object, str], Object | None]
 
+_NO_FIELDS: dict[str, Node] = {}
 MAX_UPDATE_MANAGERS = 10
 ANCIENT = "ancient-changes"
 UNKNOWN = "unknown"
@@ -220,24 +221,26 @@ def changes(old: Object, new: Object, node: Node) -> tuple[FieldSet, FieldSet]:
     """(fields added or modified, fields removed) between two objects, without those nobody owns."""
     changed: FieldSet = {}
     removed: FieldSet = {}
+    fields = node.fields or _NO_FIELDS
     for key, value in new.items():
         if key == "apiVersion" or key == "kind":
             continue
-        before = old.get(key)
-        child = node.child(key)
+        child = fields.get(key) or node.additional
         if child is None:
             raise Unmanageable(f".{key}: field not declared in schema")
-        name = child.fkey or "f:" + key
         if key == "metadata" and child.map == GRANULAR:
-            before, value = _owned_metadata(before), _owned_metadata(value)
+            before, value = _owned_metadata(old.get(key)), _owned_metadata(value)
             if before == value or (not before and not value):
                 continue
         elif key not in old:
-            changed[name] = everything(value, child)
+            changed[child.fkey or "f:" + key] = MEMBER if child.leaf else everything(value, child)
             continue
-        elif before is value or before == value:
-            continue
-        now, gone = compare(before, value, child)
+        else:
+            before = old[key]
+            if before is value or before == value:
+                continue
+        now, gone = (MEMBER, None) if child.leaf else compare(before, value, child)
+        name = child.fkey or "f:" + key
         if now is not None:
             changed[name] = now
         if gone is not None:

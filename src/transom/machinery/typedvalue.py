@@ -80,10 +80,33 @@ def _list_errors(value: list[Any], node: Node, path: str) -> list[str]:
 
 
 def _check(value: Any, node: Node) -> None:
-    if node.fragile:
+    if node.fragile and not _fits(value, node):
         problem = validate(value, node)
         if problem:
             raise Unmanageable(problem)
+
+
+def _fits(value: Any, node: Node) -> bool:
+    """Whether there is nothing that `validate` would say, found out without its texts."""
+    if value is None:
+        return True
+    kind = value.__class__
+    if kind is dict and node.map:
+        for key, item in value.items():
+            child = node.child(key)
+            if child is None or not _fits(item, child):
+                return False
+        return True
+    if kind is list and node.list:
+        element = node.element
+        assert element is not None
+        if node.list != ATOMIC:
+            try:
+                _by_name(value, node)
+            except Unmanageable:
+                return False
+        return all(_fits(item, element) for item in value)
+    return bool(node.scalar) and not _scalar_error(value, node.scalar)
 
 
 # Comparing

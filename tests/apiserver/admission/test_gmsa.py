@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -29,6 +30,8 @@ def cluster(body: Callable[[Api], Awaitable[None]], *, defined: bool = True, spe
     async def prepared(api: Api) -> None:
         if defined:
             await gmsa.ensure(InProcessClient(api.server, SERVER_USER))
+            for _ in range(10):  # turns of the loop after which it is served
+                await asyncio.sleep(0)
         if defined and specs:
             await api.ok("POST", SPECS, {
                 "apiVersion": "windows.k8s.io/v1", "kind": "GMSACredentialSpec", "metadata": {"name": "web"},
