@@ -114,6 +114,8 @@ class Net:
     def fetch(self, pod: str, *urls: str, patience: float = 1) -> list[str]:
         """What a pod gets from each address; "" where it gets nothing."""
         said = self.exec(pod, "curl", "-s", "-m", f"{patience:g}", "-w", "|%{http_code}\\n", *(f"http://{url}" for url in urls))
+        if not said:  # nothing could be run there
+            return [""] * len(urls)
         answers = [line.rpartition("|") for line in said.splitlines()]
         assert len(answers) == len(urls), said
         return [text if code == "200" else "" for text, _, code in answers]
