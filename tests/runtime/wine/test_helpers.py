@@ -14,7 +14,7 @@ from transom.runtime.wine.helpers import Helper
 
 # Where the built ones, their sums and their sources are.
 _KINDS: list[tuple[Path, Path, Mapping[str, Helper]]] = [
-    (helpers.BUILT, helpers.FOLDER, helpers.HELPERS),
+    (helpers.BUILT, helpers.FOLDER, {**helpers.HELPERS, **helpers.PROGRAMS}),
     (probe.FOLDER, probe.FOLDER, {"probe.exe": probe.PROBE}),
 ]
 _ALL = [(built, sources, helper) for built, sources, found in _KINDS for helper in found.values()]

@@ -54,6 +54,7 @@ def test_a_program_that_is_not_there(box: Make) -> None:
         f'rpc error: code = Unknown desc = failed to start containerd task "{made.id}": hcs::System::CreateProcess {made.id}: '
         "The system cannot find the file specified.: unknown"
     )
+    assert box("probe", "exit", "7", working_dir="C:/App").create().start().result()[0] == 7  # beside it
     with pytest.raises(CannotStart, match="The directory name is invalid"):
         box("cmd", "/c", "ver", working_dir="C:\\nowhere").create().start()
 
@@ -207,6 +208,9 @@ def test_names_are_looked_up_by_windows_rule(box: Make) -> None:
         assert made.exec(PROBE, "lookup", "WEB-0")[1] == "127.0.0.1\n"
         made.exec(PROBE, "lookup", "a.b")
         made.exec(PROBE, "lookup", "single")
+        made.exec("cmd", "/c", r"echo 10.9.8.7 db db.example>> C:\Windows\System32\drivers\etc\hosts")
+        for name in ("db", "db.example"):
+            assert made.exec(PROBE, "lookup", name)[1] == "10.9.8.7\n"
     assert asked == ["a.b", "single.ns.svc.cluster.local", "single"]
 
 

@@ -34,4 +34,5 @@ def find(config: ContainerConfig, image: Mapping[str, Any], layers: Iterable[Pat
 
 
 def unix_id(user: User) -> int:
-    return 0 if user.administrator else USER_ID
+    """Who is not root here has one number only, which is 0 in containers."""
+    return 0 if user.administrator or os.geteuid() != 0 else USER_ID

@@ -96,7 +96,7 @@ def make_prefix(at: Path, owner: int, request: ContainerRequest) -> None:
     for letter in sorted(letters - {"c"}):
         (at / drives.folder(letter)).mkdir(parents=True)
         (at / "dosdevices" / f"{letter}:").symlink_to(f"../{drives.folder(letter)}")
-    for path in (at, at / "dosdevices", *at.glob("*.reg")):
+    for path in (at, at / "dosdevices", *at.glob("*.reg")) if owner else ():
         os.chown(path, owner, owner)
 
 

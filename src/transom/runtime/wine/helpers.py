@@ -68,6 +68,15 @@ HELPERS: Final[Mapping[str, Helper]] = {
 }  # fmt: skip
 
 
+# Programs to run in containers, built and shipped in the same way.
+PROGRAMS: Final[Mapping[str, Helper]] = {
+    "winweb.exe": Helper(
+        "winweb.exe", ("winweb.c",), _WINDOWS, _WINDOWS_FLAGS, ("-lkernel32", "-lntdll", "-lmsvcrt", "-lws2_32"),
+        "the demo needs the network to fetch its web server for Windows",
+    ),
+}  # fmt: skip
+
+
 def source_hash(helper: Helper, folder: Path = FOLDER) -> str:
     """Of everything that decides what is built, but the compiler's version."""
     digest = hashlib.sha256(" ".join((helper.compiler, *helper.flags, *helper.libraries)).encode())
@@ -158,4 +167,4 @@ def rebuild(target: Path, helpers: Iterable[Helper], folder: Path) -> None:
 
 
 if __name__ == "__main__":  # for whoever has changed a source
-    rebuild(BUILT, HELPERS.values(), FOLDER)
+    rebuild(BUILT, (*HELPERS.values(), *PROGRAMS.values()), FOLDER)

@@ -27,7 +27,8 @@ class State(NamedTuple):
 def make_folder(prefix: Path, owner: int) -> None:
     folder = prefix / _FOLDER
     folder.mkdir(mode=0o700)
-    os.chown(folder, owner, owner)
+    if owner:
+        os.chown(folder, owner, owner)
 
 
 def inside(name: str) -> str:
@@ -39,7 +40,8 @@ def write(prefix: Path, name: str, owner: int, *, cwd: str, command: str, env: M
     fields = (cwd, command, *(f"{key}={value}" for key, value in env.items()))
     path = prefix / _FOLDER / f"{name}.job"
     path.write_bytes("".join(f"{_clean(field)}\0" for field in fields).encode("utf-8", "replace"))
-    os.chown(path, owner, owner)
+    if owner:
+        os.chown(path, owner, owner)
 
 
 def _clean(field: str) -> str:

@@ -30,8 +30,8 @@ _PATIENCE: Final = 30.0  # for Wine to start the program
 _SHUTDOWN_TIMEOUT: Final = 5.0  # WaitToKillServiceTimeout, which docker heeds and containerd does not
 _DEFAULT_DIRECTORY: Final = "C:\\"
 _ALWAYS_MISSING: Final = (
-    "PowerShell is a stub of Wine's that does nothing",
-    "the registry hives of image layers are not applied",
+    "PowerShell, tasklist, systeminfo, netsh, icacls, findstr and schtasks are stubs of Wine's that do nothing",
+    "the registry hives of image layers are not applied: what a Dockerfile has done to the registry is not there",
     "programs see all processors and all memory of the machine, whatever their limits",
     "a memory limit holds for each process, not for all of a container together",
     "32-bit programs do not run unless Wine's 32-bit part is installed",
@@ -66,7 +66,8 @@ class WinePlatform:
         return ""
 
     def missing(self) -> list[str]:
-        return [*self._helpers.missing(), *_ALWAYS_MISSING]
+        rootless = [] if os.geteuid() == 0 else ["without root every account of a container may do everything in it"]
+        return [*self._helpers.missing(), *rootless, *_ALWAYS_MISSING]
 
     async def prepare(self) -> template.Template:
         """Makes the template if there is none; costs nothing else."""
@@ -193,7 +194,8 @@ class WinePlatform:
             raise texts.cannot_exec(request.id, exec_id, texts.BAD_LOGON)
         folders = environment.search_path(self._environment(request, user))
         seen = Path(f"/proc/{container.pid}/root{jobs.PREFIX}")  # with its volumes
-        if not command or not drives.find_program(seen, command[0], folders, _directory(request)):
+        known = os.access(seen, os.R_OK)  # not to those who are not root
+        if not command or (known and not drives.find_program(seen, command[0], folders, _directory(request))):
             raise texts.cannot_exec(request.id, exec_id, texts.NOT_FOUND)
         args = self._command(request, user, commandline.join(command), exec_id, wine)
         return self._process(request, user, args, wine)

@@ -196,7 +196,7 @@ def _fill(drive: Path) -> None:
         if entry.name != "Public":
             shutil.rmtree(entry)
     for name, owner in _PROFILES.items():
-        make_profile(users / name, owner)
+        make_profile(users / name, owner if os.geteuid() == 0 else 0)
     (drive / SYSTEM32 / "drivers" / "etc" / "hosts").write_text(_HOSTS, newline="\r\n")
     (drive / "windows" / "temp").chmod(0o1777)
     (drive / "ProgramData").chmod(0o1777)

@@ -4,10 +4,10 @@
  * `localhost` and the container's own name need no hosts file.
  */
 #define _GNU_SOURCE
-#include <arpa/inet.h>
 #include <dlfcn.h>
 #include <netdb.h>
-#include <stdio.h>
+#include <netinet/in.h>
+#include <resolv.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,21 +17,11 @@
 typedef int get_address(const char *, const char *, const struct addrinfo *, struct addrinfo **);
 typedef int get_host(const char *, struct hostent *, char *, size_t, struct hostent **, int *);
 
-static int numeric(const char *name)
+/* Of this thread: without the flag only names without a dot get a suffix. */
+static void no_suffix_after_dots(void)
 {
-    unsigned char address[16];
-    return strchr(name, ':') || inet_aton(name, (struct in_addr *)address);
-}
-
-/* The name with its dot at the end, in `complete`, or the name itself. */
-static const char *absolute(const char *name, char *complete)
-{
-    size_t length = name ? strlen(name) : 0;
-    if (!length || length >= LONGEST || name[length - 1] == '.' || !strchr(name, '.') || numeric(name))
-        return name;
-    memcpy(complete, name, length);
-    strcpy(complete + length, ".");
-    return complete;
+    if (_res.options & RES_INIT || res_init() == 0)
+        _res.options &= ~RES_DNSRCH;
 }
 
 /* The address of a name that is known without asking, or NULL. TRANSOM_ADDRESS is the container's. */
@@ -51,19 +41,14 @@ static const char *own(const char *name, int family)
 int getaddrinfo(const char *name, const char *service, const struct addrinfo *hints, struct addrinfo **result)
 {
     static get_address *next;
-    char complete[LONGEST + 2];
     if (!next)
         next = (get_address *)dlsym(RTLD_NEXT, "getaddrinfo");
-    if (hints && hints->ai_flags & AI_NUMERICHOST)
-        return next(name, service, hints, result);
+    no_suffix_after_dots();
     const char *address = own(name, hints ? hints->ai_family : AF_UNSPEC);
-    int failure = next(address ? address : absolute(name, complete), service, hints, result);
-    char *canonical = failure ? NULL : (*result)->ai_canonname;
-    if (canonical && address) {
-        free(canonical);
+    int failure = next(address ? address : name, service, hints, result);
+    if (address && !failure && (*result)->ai_canonname) {
+        free((*result)->ai_canonname);
         (*result)->ai_canonname = strdup(name);
-    } else if (canonical && *canonical && canonical[strlen(canonical) - 1] == '.') {
-        canonical[strlen(canonical) - 1] = 0;
     }
     return failure;
 }
@@ -71,11 +56,11 @@ int getaddrinfo(const char *name, const char *service, const struct addrinfo *hi
 int gethostbyname_r(const char *name, struct hostent *host, char *buffer, size_t size, struct hostent **result, int *failure)
 {
     static get_host *next;
-    char complete[LONGEST + 2];
     if (!next)
         next = (get_host *)dlsym(RTLD_NEXT, "gethostbyname_r");
+    no_suffix_after_dots();
     const char *address = own(name, AF_INET);
-    int error = next(address ? address : absolute(name, complete), host, buffer, size, result, failure);
+    int error = next(address ? address : name, host, buffer, size, result, failure);
     if (address && !error && *result)
         host->h_name = (char *)name;
     return error;

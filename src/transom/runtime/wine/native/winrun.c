@@ -150,6 +150,10 @@ static DWORD run(const WCHAR *path)
     }
     WCHAR *command = next_field(directory);
     become(next_field(command));
+    if (*directory && !SetCurrentDirectoryW(directory)) { /* programs are also looked for there */
+        report(status, "error", ERROR_DIRECTORY);
+        return CANNOT_RUN;
+    }
 
     STARTUPINFOW start = {.cb = sizeof start, .dwFlags = STARTF_USESTDHANDLES};
     PROCESS_INFORMATION child;
@@ -170,7 +174,7 @@ static DWORD run(const WCHAR *path)
     SetConsoleCtrlHandler(ignore, TRUE);
     SetErrorMode(SEM_FAILCRITICALERRORS | SEM_NOGPFAULTERRORBOX);
 
-    if (!CreateProcessW(NULL, command, NULL, NULL, TRUE, CREATE_SUSPENDED, NULL, *directory ? directory : NULL, &start, &child)) {
+    if (!CreateProcessW(NULL, command, NULL, NULL, TRUE, CREATE_SUSPENDED, NULL, NULL, &start, &child)) {
         report(status, "error", GetLastError());
         return CANNOT_RUN;
     }
