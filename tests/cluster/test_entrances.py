@@ -30,7 +30,8 @@ def test_a_node_that_serves_is_the_way() -> None:
     outside = Fabric().add("external", "external", "linux")
     outside.add_link(Link("eth0", "ethernet"))
     outside.add_address("eth0", "203.0.113.10/32")
-    tracker, nodes = Tracker(), {"a": "172.20.0.2", "b": "172.20.0.3"}
+    outside.add_address("eth0", "2001:db8::10/128")
+    tracker, nodes = Tracker(), {"a": ("172.20.0.2",), "b": ("172.20.0.3", "fd00:20::3")}
     entrances = Entrances(outside, tracker, lambda: nodes)
 
     def ways() -> dict[str, str]:
@@ -40,6 +41,9 @@ def test_a_node_that_serves_is_the_way() -> None:
     tracker.put_service(service("any", "198.51.100.1", "203.0.113.10", "172.20.0.3", ingress="198.18.0.1"))
     tracker.put_service(service("local", "198.51.100.2", policy="Local"))
     assert ways() == {"198.51.100.1": "172.20.0.2", "198.18.0.1": "172.20.0.2"}  # hosts keep what is theirs
+    tracker.put_service(service("six", ingress="2001:2::1") | {"spec": {**service("six")["spec"], "clusterIP": "fd00::1"}})
+    assert ways().pop("2001:2::1") == "fd00:20::3", "the first node that has an address of that family"
+    tracker.remove_service(service("six"))
     tracker.put_slice(endpoints("local", "b"))
     assert ways()["198.51.100.2"] == "172.20.0.3"
     tracker.put_slice(endpoints("local", "a"))

@@ -7,7 +7,7 @@ router, has a route for each: by way of a node that would serve it. What happens
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from transom.network.stacks import Stack
 from transom.proxy.tracker import Tracker
@@ -16,7 +16,7 @@ from transom.proxy.tracker import Tracker
 class Entrances:
     """`nodes` are the names and addresses of the nodes that run, best first."""
 
-    def __init__(self, outside: Stack, tracker: Tracker, nodes: Callable[[], Mapping[str, str]]) -> None:
+    def __init__(self, outside: Stack, tracker: Tracker, nodes: Callable[[], Mapping[str, Sequence[str]]]) -> None:
         self._outside = outside
         self._link = next(link.name for link in outside.links.values() if link.kind != "loopback")
         self._tracker = tracker
@@ -39,8 +39,9 @@ class Entrances:
                 self._outside.replace_route(_alone(address), self._link, node)
         self._routes = wanted
 
-    def _wanted(self, nodes: Mapping[str, str]) -> dict[str, str]:
+    def _wanted(self, nodes: Mapping[str, Sequence[str]]) -> dict[str, str]:
         wanted: dict[str, str] = {}
+        own = {*self._outside.addresses(), *(address for held in nodes.values() for address in held)}
         for name, port in self._tracker.service_ports.items():
             addresses = (*port.ingress_ips, *port.external_ips)
             if not addresses:
@@ -48,10 +49,10 @@ class Entrances:
             usable = nodes
             if port.external_local:
                 serving = {e.node for e in self._tracker.endpoints.get(name, ()) if e.ready}
-                usable = {node: address for node, address in nodes.items() if node in serving}
+                usable = {node: held for node, held in nodes.items() if node in serving}
             for address in addresses:
-                via = next((a for a in usable.values() if (":" in a) == (":" in address)), "")
-                if via and address not in self._outside.addresses() and address not in nodes.values():
+                via = next((a for held in usable.values() for a in held if (":" in a) == (":" in address)), "")
+                if via and address not in own:
                     wanted.setdefault(address, via)
         return wanted
 

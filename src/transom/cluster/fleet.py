@@ -21,6 +21,7 @@ from transom.client.api import STRATEGIC_PATCH, is_not_found
 from transom.client.events import EventRecorder
 from transom.client.informer import Informer
 from transom.client.resources import NODES
+from transom.cluster import families
 from transom.cluster import nodes as specs
 from transom.cluster.config import ClusterConfig
 from transom.cluster.engines import Engines, choose
@@ -50,7 +51,7 @@ from transom.network.cni.flanneld import CONDITION
 from transom.network.stacks import Fabric
 from transom.runtime.sim.catalogue import Catalogue, CatalogueError, catalogue_with
 from transom.runtime.sim.engine import SimRuntime, default_pause_image
-from transom.windows import builds
+from transom.windows import builds, releases
 
 if TYPE_CHECKING:
     from transom.apiserver.server import ApiServer
@@ -61,6 +62,7 @@ log = logging.getLogger("transom.cluster")
 
 KUBELET_PORT = 10250
 _LISTENERS = 16  # clusters up to this size have a port of this machine for each kubelet
+_TWO_ADDRESSES = (1, 20)  # since then a kubelet takes one of each family
 _RESTRICTED = ("node-role.kubernetes.io/", "node-restriction.kubernetes.io/")
 
 
@@ -162,9 +164,14 @@ class Fleet:
         return name in self._ready
 
     def ip(self, spec: NodeSpec) -> str:
+        return self.ips(spec)[0]
+
+    def ips(self, spec: NodeSpec) -> tuple[str, ...]:
+        """One of each family that the node has, IPv4 first."""
         import ipaddress
 
-        return str(ipaddress.ip_network(self._config.node_cidr)[spec.number + 1])
+        ranges = families.split(self._config.node_cidr)[: 2 if specs.has_ipv6(self._config, spec) else 1]
+        return tuple(str(ipaddress.ip_network(text)[spec.number + 1]) for text in ranges)
 
     # ---- life ----------------------------------------------------------------------------------------------------
 
@@ -228,15 +235,18 @@ class Fleet:
                 await machine.runtime.start()
             kubelet, events = self._kubelet(machine)
             machine.kubelet = kubelet
-            address = self.ip(machine.spec)
-            close = self.dataplane.listen(address, KUBELET_PORT, lambda sock: self._accepted(kubelet, sock))
+            closing = [
+                self.dataplane.listen(address, KUBELET_PORT, lambda sock: self._accepted(kubelet, sock))
+                for address in self.ips(machine.spec)
+            ]
             try:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(events.run())
                     group.create_task(kubelet.run(machine.listener.dup() if machine.listener is not None else None))
                     group.create_task(self._roles(machine))
             finally:
-                close()
+                for close in closing:
+                    close()
                 machine.kubelet = None
 
         machine.task = self._tasks.create_task(self._supervise(f"kubelet of {name}", life))
@@ -355,8 +365,8 @@ class Fleet:
             host = WindowsHost(spec.name, self._api.clock, hardware, build=builds.BUILDS[spec.build], seed=self._config.name)
         else:
             host = LinuxHost(spec.name, self._api.clock, hardware, seed=self._config.name)
-        address = self.ip(spec)
-        network = self.network.node(spec, host, address, specs.kubelet_version(self._config, spec))
+        addresses = self.ips(spec)
+        network = self.network.node(spec, host, addresses, specs.kubelet_version(self._config, spec))
         if not spec.stopped:
             network.boot()
         if engines is not None:
@@ -364,7 +374,7 @@ class Fleet:
         runtime = SimRuntime(
             host, self._api.clock, random.Random(self._rng.getrandbits(64)), network.pods, self.dataplane,
             "docker" if spec.runtime == "docker" else "containerd", spec.runtime_version, self._catalogue,
-            sandbox_image=self._pause_image(spec), addresses=(address,),
+            sandbox_image=self._pause_image(spec), addresses=addresses,
             hyperv_gate=spec.feature_gates.get("HyperVContainer", False),
         )
         return Machine(spec, host, runtime, network)
@@ -379,9 +389,10 @@ class Fleet:
         client = self._client(f"system:node:{spec.name}", ("system:nodes", "system:authenticated"), agent)
         rng = random.Random(self._rng.getrandbits(64))
         events = EventRecorder(client, "kubelet", machine.host.clock, rng, host=spec.name)
-        address = self.ip(spec)
+        addresses = self.ips(spec)
+        address = addresses[0]
         env = Env(
-            config=self._settings(spec, version, address),
+            config=self._settings(spec, version, addresses),
             os=_rules(spec),
             client=client, clock=machine.host.clock, rng=rng, events=events, host=machine.host, runtime=machine.runtime,
             services=_Services(self.network.services),
@@ -390,19 +401,20 @@ class Fleet:
         )
         static = RealFolder(spec.static_pods) if spec.static_pods else None
         try:
-            kubelet = Kubelet(env, tls=lambda: self._tls(spec, address), static=static)
+            kubelet = Kubelet(env, tls=lambda: self._tls(spec, addresses), static=static)
         except BadConfiguration as problem:
             raise ClusterError(f"the kubelet of {spec.name} refuses to start: {problem}") from problem
         if machine.listener is None and len(self._machines) <= _LISTENERS:
             machine.listener = socket.create_server(("127.0.0.1", 0))
         return kubelet, events
 
-    def _settings(self, spec: NodeSpec, version: str, address: str) -> KubeletConfig:
+    def _settings(self, spec: NodeSpec, version: str, addresses: tuple[str, ...]) -> KubeletConfig:
         import ipaddress
 
-        dns = str(ipaddress.ip_network(self._config.service_cidr)[10])
+        dns = str(ipaddress.ip_network(families.of(self._config.service_cidr, 4))[10])
+        second = addresses[1] if len(addresses) > 1 and releases.parse(version) >= _TWO_ADDRESSES else ""
         return _rules(spec).as_guided(KubeletConfig(
-            node_name=spec.name, node_ip=address, version=version, max_pods=spec.max_pods,
+            node_name=spec.name, node_ip=addresses[0], secondary_node_ip=second, version=version, max_pods=spec.max_pods,
             node_labels={k: v for k, v in spec.labels.items() if not k.startswith(_RESTRICTED)},
             register_with_taints=spec.taints, cluster_dns=(dns,), kube_reserved=spec.kube_reserved,
             system_reserved=spec.system_reserved, eviction_hard=spec.eviction_hard, eviction_soft=spec.eviction_soft,
@@ -411,7 +423,7 @@ class Fleet:
             windows_priorityclass=spec.priority_class or DEFAULT_PRIORITY_CLASS,
         ))
 
-    def _tls(self, spec: NodeSpec, address: str) -> ssl.SSLContext:
+    def _tls(self, spec: NodeSpec, addresses: tuple[str, ...]) -> ssl.SSLContext:
         from transom.http import server_context
         from transom.kit import pki as kit
 
@@ -421,7 +433,7 @@ class Fleet:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             authority = kit.load(self._pki.ca, self._pki.ca_key)
             kit.save(kit.issue_server(authority, f"system:node:{spec.name}", [spec.name, "localhost"],
-                                      [address, "127.0.0.1"]), certificate, key)  # fmt: skip
+                                      [*addresses, "127.0.0.1"]), certificate, key)  # fmt: skip
         return server_context(certificate, key, self._pki.ca)
 
     def _seen(self, node: Object) -> None:
@@ -429,7 +441,7 @@ class Fleet:
         machine = self._machines.get(name)
         if machine is None:
             return
-        cidr = (node.get("spec") or {}).get("podCIDR")
+        cidr = ",".join((node.get("spec") or {}).get("podCIDRs") or ())
         if cidr and machine.network.pods.cidr != cidr:
             machine.network.pods.use(cidr)
             if machine.kubelet is not None:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from transom.cluster.errors import ClusterError
 
 OUTSIDE = "203.0.113.10"  # the host that stands for the Internet
+OUTSIDE6 = "2001:db8::10"  # its other address, with dual stack
 OUTSIDE_NAME = "www.example.com"
 API_PORT = 6443  # of the API server on the control plane's node
 MODES = ("l2bridge", "l2tunnel", "overlay", "transparent", "nat")

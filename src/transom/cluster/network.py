@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from transom.client.informer import InformerFactory
 from transom.client.resources import ENDPOINT_SLICES, ENDPOINTS, NAMESPACES, NETWORK_POLICIES, PODS, SERVICES
+from transom.cluster import families
 from transom.cluster.config import ClusterConfig
 from transom.cluster.entrances import Entrances
 from transom.cluster.errors import ClusterError
-from transom.cluster.netconfig import OUTSIDE
+from transom.cluster.netconfig import OUTSIDE, OUTSIDE6
 from transom.cluster.nodenet import NodeNet, Ranges, Shared
 from transom.cluster.nodes import NodeSpec
 from transom.cluster.relay import OutgoingRelay, Relay
@@ -37,18 +38,24 @@ _DEBOUNCE = 0.02
 def ranges_of(config: ClusterConfig) -> Ranges:
     import ipaddress
 
-    dns = str(ipaddress.ip_network(config.service_cidr)[10])
-    return Ranges(config.node_cidr, config.pod_cidr, config.service_cidr, dns)
+    nodes, pods, services = (families.of(text, 4) for text in (config.node_cidr, config.pod_cidr, config.service_cidr))
+    dns = str(ipaddress.ip_network(services)[10])
+    six = (families.of(text, 6) for text in (config.node_cidr, config.pod_cidr, config.service_cidr))
+    return Ranges(nodes, pods, services, dns, *(six if config.network.dual_stack else ()))
 
 
 def make_fabric(ranges: Ranges) -> Fabric:
     """The underlay and the host outside, which is the gateway of the nodes' segment, too."""
-    fabric = Fabric(ranges.nodes)
+    fabric = Fabric(ranges.nodes, ranges.nodes6)
     outside = fabric.add("external", "external", "linux")
     outside.add_link(Link("eth0", "ethernet", mac=stable_mac("external", "eth0")))
     outside.add_address("eth0", ranges.with_length(ranges.gateway))
     outside.add_address("eth0", f"{OUTSIDE}/32")
     outside.replace_route("0.0.0.0/0", "eth0")
+    if ranges.nodes6:
+        outside.add_address("eth0", ranges.with_length(ranges.gateway6))
+        outside.add_address("eth0", f"{OUTSIDE6}/128")
+        outside.replace_route("::/0", "eth0")
     return fabric
 
 
@@ -82,14 +89,15 @@ class ClusterNetwork:
         self._follow()
         self.relay = None
         if config.network.relay:
-            self.relay = Relay(dataplane, self.services, OUTSIDE, self._node_addresses, on_loopback=config.on_loopback)
+            outside = (OUTSIDE, OUTSIDE6) if config.network.dual_stack else (OUTSIDE,)
+            self.relay = Relay(dataplane, self.services, outside, self._node_addresses, on_loopback=config.on_loopback)
         self._entrances = Entrances(fabric.stacks["external"], self.shared.slices, self._running)
         self.outgoing = OutgoingRelay(dataplane, fabric.stacks["external"])
 
     # ---- nodes ---------------------------------------------------------------------------------------------------
 
-    def node(self, spec: NodeSpec, host: Any, address: str, release: str) -> NodeNet:
-        found = self._nodes[spec.name] = NodeNet(spec, host, address, release, self.shared)
+    def node(self, spec: NodeSpec, host: Any, addresses: tuple[str, ...], release: str) -> NodeNet:
+        found = self._nodes[spec.name] = NodeNet(spec, host, addresses, release, self.shared)
         return found
 
     def forget(self, name: str) -> None:
@@ -98,13 +106,13 @@ class ClusterNetwork:
             found.halt()
             self.shared.leases.remove(name)
 
-    def _running(self) -> dict[str, str]:
+    def _running(self) -> dict[str, tuple[str, ...]]:
         """Names and addresses; Linux first: their node ports answer whoever asks."""
         running = [node for name, node in self._nodes.items() if name in self.fabric.stacks]
-        return {node.spec.name: node.address for node in sorted(running, key=lambda node: node.spec.windows)}
+        return {node.spec.name: node.addresses for node in sorted(running, key=lambda node: node.spec.windows)}
 
     def _node_addresses(self) -> list[str]:
-        return list(self._running().values())
+        return [address for addresses in self._running().values() for address in addresses]
 
     def proxy_problem(self, name: str) -> str:
         """Why the kube-proxy of a node does not work, "" when it does."""

@@ -38,6 +38,7 @@ from transom.proxy.policy.agent import PolicyAgent
 from transom.proxy.policy.index import PolicyIndex
 from transom.proxy.tracker import Tracker
 from transom.proxy.userspace.proxier import INTERFACE, UserspaceProxier
+from transom.proxy.winkernel.dualstack import DualStackProxier
 from transom.proxy.winkernel.options import Options as WinkernelOptions
 from transom.proxy.winkernel.proxier import WinkernelProxier
 from transom.windows import releases
@@ -55,19 +56,26 @@ class Proxier(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Ranges:
-    """Addresses of a cluster."""
+    """Addresses of a cluster; those of IPv6 are there with dual stack."""
 
     nodes: str
     pods: str
     services: str
     dns: str
+    nodes6: str = ""
+    pods6: str = ""
+    services6: str = ""
 
     @property
     def gateway(self) -> str:
         return str(ipaddress.ip_network(self.nodes)[1])
 
+    @property
+    def gateway6(self) -> str:
+        return str(ipaddress.ip_network(self.nodes6)[1])
+
     def with_length(self, address: str) -> str:
-        return f"{address}/{ipaddress.ip_network(self.nodes).prefixlen}"
+        return f"{address}/{ipaddress.ip_network(self.nodes6 if ':' in address else self.nodes).prefixlen}"
 
 
 class Shared:
@@ -89,15 +97,15 @@ class Shared:
 
 
 class NodeNet:
-    def __init__(self, spec: NodeSpec, host: Any, address: str, release: str, shared: Shared) -> None:
+    def __init__(self, spec: NodeSpec, host: Any, addresses: tuple[str, ...], release: str, shared: Shared) -> None:
         self.spec = spec
-        self.address = address
+        self.address, self.address6 = (*addresses, "")[:2]
         self.annotations: dict[str, str] = {}  # that flannel wants on the Node
         self._host = host
         self._shared = shared
         self._release = releases.parse(release)
         self._stops: list[Callable[[], object]] = []
-        self._started = ""  # the range of addresses that the agents have been started with
+        self._started = ""  # the ranges of addresses that the agents have been started with
         hns = self._hns() if spec.windows else None
         self._machine = Machine(
             host.files, _nowhere(spec), shared.fabric, hns, "windows" if spec.windows else "linux",
@@ -137,6 +145,10 @@ class NodeNet:
             stack.add_link(Link("eth0", "ethernet", mac=stable_mac(name, "eth0")))
             stack.add_address("eth0", shared.ranges.with_length(self.address))
             stack.replace_route("0.0.0.0/0", "eth0", shared.ranges.gateway)
+        if self.address6:
+            link = winhost.management_link(stack)
+            stack.add_address(link, shared.ranges.with_length(self.address6))
+            stack.replace_route("::/0", link, shared.ranges.gateway6)
         self._start_proxy(stack, hns)
         if self.pods.cidr:
             self._start_agents(self.pods.cidr)
@@ -165,40 +177,68 @@ class NodeNet:
         except (FlannelError, HnsError, CniError) as problem:
             self.pods.fault = f"cni config uninitialized: {problem}"
             log.error("the network of node %s does not start: %s", self.spec.name, problem)
-        if isinstance(self.proxier, WinkernelProxier) or self.spec.windows:
+        if self.spec.windows:
             self._start_proxy(self.stack, self._machine.hns)
+
+    @property
+    def _plugin(self) -> str:
+        """What makes this node's network. flannel gives Windows pods one address: where they can have two, sdnbridge does,
+        which needs what containerd has."""
+        chosen = self._shared.settings.chosen_plugin
+        if not self.spec.windows or chosen not in ("flannel", "sdnbridge"):
+            return chosen
+        if self.spec.runtime == "docker":
+            return "win-bridge" if chosen == "sdnbridge" else chosen
+        return "sdnbridge" if self.address6 else chosen
+
+    def _subnets(self, cidr: str) -> list[str]:
+        """Of the node's ranges, those that its pods get addresses of."""
+        both = self.address6 and (not self.spec.windows or self._plugin == "sdnbridge")
+        return cidr.split(",") if both else cidr.split(",")[:1]
 
     def _agents(self, cidr: str) -> None:
         shared, settings = self._shared, self._shared.settings
+        subnets = self._subnets(cidr)
         runtime: defaults.Runtime = "docker" if self.spec.runtime == "docker" else "containerd"
-        if settings.chosen_plugin == "flannel":
+        if self._plugin == "flannel":
             backend = modes.backend(settings.mode, settings.backend)
-            conf = flannelconf.parse(defaults.net_conf(shared.ranges.pods, _named(backend, settings.mode)))
-            agent = Flanneld(self.spec.name, self._machine, shared.leases, conf, public_ip=self.address, log=log.info)
-            agent.start([cidr])
+            conf = flannelconf.parse(
+                defaults.net_conf(shared.ranges.pods, _named(backend, settings.mode), shared.ranges.pods6)
+            )
+            agent = Flanneld(
+                self.spec.name, self._machine, shared.leases, conf, public_ip=self.address, public_ip6=self.address6,
+                log=log.info,
+            )
+            agent.start(subnets)
             self._stops.append(agent.stop)
             self.annotations = agent.annotations()
             if agent.lease is not None:
                 shared.leases.put(agent.lease)
         else:
-            self._routed(cidr)
-        content = self._configuration(cidr, runtime)
+            self._routed(subnets)
+        content = self._configuration(subnets, runtime)
         file = defaults.place(self._machine.os, runtime)[1]
         if b'"plugins"' in content:
             file = file.rpartition(".")[0] + ".conflist"
         self._write(self.pods.directory, file, content)
 
-    def _routed(self, cidr: str) -> None:
+    def _routed(self, subnets: list[str]) -> None:
         """Where the network solution leaves routes between nodes to others."""
-        shared, hns, plugin = self._shared, self._machine.hns, self._shared.settings.chosen_plugin
+        shared, hns, plugin = self._shared, self._machine.hns, self._plugin
+        cidr, cidr6 = (*subnets, "")[:2]
         agent = RouteAgent(self.spec.name, self.stack, shared.leases)
         self._stops.append(agent.stop)
         azure_pods = hns is not None and plugin == "azure"
-        shared.leases.put(Lease(self.spec.name, str(self._card_addresses()) if azure_pods else cidr, self.address))
+        shared.leases.put(Lease(
+            self.spec.name, str(self._card_addresses()) if azure_pods else cidr, self.address, subnet6=cidr6,
+            public_ip6=self.address6 if cidr6 else "",
+        ))  # fmt: skip
         if hns is None:
             self.stack.set_table(masquerade.flannel(4, shared.ranges.pods, cidr))
-        elif plugin == "win-bridge":
-            setup.l2bridge(hns, _BRIDGE, [cidr])
+            if cidr6:
+                self.stack.set_table(masquerade.flannel(6, shared.ranges.pods6, cidr6))
+        elif plugin in ("win-bridge", "sdnbridge"):
+            setup.l2bridge(hns, _BRIDGE, subnets)
         elif plugin == "ovn":
             setup.transparent(hns, _OVN_NETWORK, cidr)
         elif plugin == "azure":
@@ -213,11 +253,12 @@ class NodeNet:
         nodes = ipaddress.IPv4Network(self._shared.ranges.nodes)
         return ipaddress.IPv4Network((int(nodes[nodes.num_addresses // 2]) + 256 * self.spec.number, 24))
 
-    def _configuration(self, cidr: str, runtime: defaults.Runtime) -> bytes:
+    def _configuration(self, subnets: list[str], runtime: defaults.Runtime) -> bytes:
         settings, ranges = self._shared.settings, self._shared.ranges
-        plugin = settings.chosen_plugin
+        plugin = self._plugin
         if not self.spec.windows:
-            return defaults.linux() if plugin == "flannel" else _bridge(cidr)
+            return defaults.linux() if plugin == "flannel" else _bridge(subnets)
+        six = len(subnets) > 1
         exceptions = [ranges.pods, ranges.services, *settings.exceptions]
         if plugin == "azure":
             mode = "tunnel" if settings.mode == "l2tunnel" else "bridge"
@@ -226,13 +267,18 @@ class NodeNet:
             found = ovn.conflist()
         else:
             written = defaults.windows(
-                "overlay" if settings.mode == "overlay" else "l2bridge", clusters=[ranges.pods, *settings.exceptions],
-                services=[ranges.services], management=[ranges.nodes], node_ip=self.address, dns=[ranges.dns], runtime=runtime,
+                "overlay" if settings.mode == "overlay" else "l2bridge",
+                clusters=[ranges.pods, *([ranges.pods6] if six else ()), *settings.exceptions],
+                services=[ranges.services, *([ranges.services6] if six else ())],
+                management=[ranges.nodes, *([ranges.nodes6] if six else ())],
+                node_ip=self.address, node_ip6=self.address6 if six else "", dns=[ranges.dns], runtime=runtime,
             )  # fmt: skip
             found = orjson.loads(written)
-            if plugin == "win-bridge":
+            if plugin == "sdnbridge":
+                found = defaults.sdnbridge(subnets, found["delegate"]["policies"], found["delegate"]["dns"])
+            elif plugin == "win-bridge":
                 found = {**found["delegate"], **{k: v for k, v in found.items() if k not in ("delegate", "type")},
-                         "ipam": {"type": "host-local", "subnet": cidr}}  # fmt: skip
+                         "ipam": {"type": "host-local", "subnet": subnets[0]}}  # fmt: skip
         if settings.cni_version:
             found["cniVersion"] = settings.cni_version
         return orjson.dumps(found, option=orjson.OPT_INDENT_2)
@@ -250,7 +296,7 @@ class NodeNet:
         if hns is None:
             self.proxier = NftablesProxier(
                 shared.slices, hostname, stack,
-                NftablesOptions(cluster_cidrs=(shared.ranges.pods,), node_ips=(self.address,)),
+                NftablesOptions(cluster_cidrs=_given(shared.ranges.pods, shared.ranges.pods6), node_ips=self.addresses),
             )
             self._health = self._service_health()
         elif settings.proxy_mode == "userspace":
@@ -267,30 +313,40 @@ class NodeNet:
         if settings.policy and self.policy is None:
             self.policy = PolicyAgent(shared.policies, self.spec.name, stack)
 
-    def _winkernel(self, hns: Hns, hostname: str) -> WinkernelProxier:
+    def _winkernel(self, hns: Hns, hostname: str) -> WinkernelProxier | DualStackProxier:
         shared, settings = self._shared, self._shared.settings
         network = {"overlay": defaults.OVERLAY_NAME, "transparent": _OVN_NETWORK}.get(settings.mode, _BRIDGE)
         if settings.chosen_plugin == "azure":
             network = _AZURE_NETWORK
         vip = ""
         if settings.mode == "overlay":
-            vip = source_vip(self._machine, network, self._started)
-        gates = {**self.spec.feature_gates, **({"WinDSR": True} if settings.dsr else {})}
+            vip = source_vip(self._machine, network, self._started.split(",")[0])
+        dual = self.spec.feature_gates.get("IPv6DualStack", bool(self.address6))
+        gates = {**self.spec.feature_gates, **({"WinDSR": True} if settings.dsr else {}), "IPv6DualStack": dual}
         options = WinkernelOptions(
             network_name=network, source_vip=vip, enable_dsr=settings.dsr, gates=gates, release=self._release,
-            node_ip=self.address if hostname == self.spec.name else "", cluster_cidr=shared.ranges.pods,
+            node_ip=self.address if hostname == self.spec.name else "",
+            cluster_cidr=",".join(_given(shared.ranges.pods, shared.ranges.pods6)),
         )  # fmt: skip
         health = self._service_health()
         tracker = shared.slices if options.slices else shared.endpoints
+        if dual:
+            both = DualStackProxier(tracker, hostname, hns, options, shared.clock, health=health)
+            self._stops.append(both.close)
+            return both
         proxier = WinkernelProxier(tracker, hostname, hns, options, shared.clock, health=health)
         proxier.start()  # on overlay networks it waits a while before it goes on, from now
         self._stops.append(proxier.close)
         return proxier
 
     def _service_health(self) -> ServiceHealth:
-        health = ServiceHealth(self.spec.name, self._shared.dataplane, lambda: (self.address,))
+        health = ServiceHealth(self.spec.name, self._shared.dataplane, lambda: self.addresses)
         self._stops.append(health.close)
         return health
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        return _given(self.address, self.address6)
 
     @property
     def wants_endpoints(self) -> bool:
@@ -323,12 +379,16 @@ def _named(backend: dict[str, Any], mode: str) -> dict[str, Any]:
     return {"Name": defaults.OVERLAY_NAME if mode == "overlay" else defaults.BRIDGE_NAME, **backend}
 
 
-def _bridge(cidr: str) -> bytes:
+def _given(*texts: str) -> tuple[str, ...]:
+    return tuple(text for text in texts if text)
+
+
+def _bridge(subnets: list[str]) -> bytes:
     """Linux nodes beside Windows nodes whose plugin has no Linux half here."""
     return orjson.dumps({
         "name": _BRIDGE, "cniVersion": "0.3.1", "plugins": [
             {"type": "bridge", "bridge": "cni0", "isDefaultGateway": True, "hairpinMode": True,
-             "ipam": {"type": "host-local", "ranges": [[{"subnet": cidr}]]}},
+             "ipam": {"type": "host-local", "ranges": [[{"subnet": subnet}] for subnet in subnets]}},
             {"type": "portmap", "capabilities": {"portMappings": True}},
         ],
     }, option=orjson.OPT_INDENT_2)  # fmt: skip

@@ -22,7 +22,7 @@ from transom.network.stacks import Stack
 
 log = logging.getLogger("transom.relay")
 
-_LOOPBACK = "127.0.0.1"
+_LOOPBACK, _LOOPBACK6 = "127.0.0.1", "::1"
 _CHUNK = 65536
 _LARGEST = 65535
 _STAGGER = 0.1  # before another node is tried beside one that has not answered
@@ -45,6 +45,7 @@ class _Wanted(NamedTuple):
     address: str  # "": of any node
     number: int
     node_port: int = 0  # that a load balancer hands on to
+    ipv6: bool = False  # node ports answer at addresses of that family only
 
 
 def wanted(service: Object) -> list[_Wanted]:
@@ -60,21 +61,21 @@ def wanted(service: Object) -> list[_Wanted]:
             continue
         name = port.get("name") or str(port["port"])
         behind = int(port.get("nodePort") or 0)
-        ways += [_Wanted(key, name, protocol, address, int(port["port"]), behind) for address in addresses]
+        ways += [_Wanted(key, name, protocol, address, int(port["port"]), behind, ":" in address) for address in addresses]
         if port.get("nodePort") and spec.get("type") in ("NodePort", "LoadBalancer"):
-            ways.append(_Wanted(key, name, protocol, "", int(port["nodePort"])))
+            ways.append(_Wanted(key, name, protocol, "", int(port["nodePort"]), ipv6=":" in spec.get("clusterIP", "")))
     return ways
 
 
 class Relay:
-    """`source` is an address of the host outside; `nodes` are the addresses that node ports may be asked at."""
+    """`sources` are addresses of the host outside, one of a family; `nodes` those that node ports may be asked at."""
 
     def __init__(
-        self, dataplane: Dataplane, services: Informer, source: str, nodes: Callable[[], Sequence[str]],
+        self, dataplane: Dataplane, services: Informer, sources: Sequence[str], nodes: Callable[[], Sequence[str]],
         changed: Callable[[], None] = lambda: None, on_loopback: Callable[[str], str] = lambda _address: _LOOPBACK,
     ) -> None:  # fmt: skip
         self._dataplane = dataplane
-        self._source = source
+        self._sources = {":" in source: source for source in sources}
         self._nodes = nodes
         self._changed = changed
         self._on_loopback = on_loopback  # the address that stands for a load balancer's
@@ -117,9 +118,11 @@ class Relay:
     def _listen(self, way: _Wanted) -> tuple[str, Callable[[], None]]:
         loop = asyncio.get_running_loop()
         kind = socket.SOCK_STREAM if way.protocol == "TCP" else socket.SOCK_DGRAM
-        server = _bound(kind, self._on_loopback(way.address) if way.address else _LOOPBACK, way.number)
-        host, port = server.getsockname()
-        name = f"{host}:{port}"
+        # Of IPv6 this machine has one loopback address.
+        near = _LOOPBACK if not way.address else _LOOPBACK6 if ":" in way.address else self._on_loopback(way.address)
+        server = _bound(kind, near, way.number)
+        host, port = server.getsockname()[:2]
+        name = f"{_host(host)}:{port}"
         if kind == socket.SOCK_DGRAM:
             loop.add_reader(server, self._datagrams, server, way)
         else:
@@ -141,8 +144,11 @@ class Relay:
     async def _dial(self, way: _Wanted) -> socket.socket:
         port = way.node_port or way.number
         if way.address and not way.node_port:
-            return await self._dataplane.connect(way.address, way.number, self._source)
-        return await _first(lambda node: self._dataplane.connect(node, port, self._source), self._nodes())
+            return await self._dataplane.connect(way.address, way.number, self._sources[way.ipv6])
+        return await _first(lambda node: self._dataplane.connect(node, port, self._sources[way.ipv6]), self._nodes_for(way))
+
+    def _nodes_for(self, way: _Wanted) -> list[str]:
+        return [node for node in self._nodes() if (":" in node) == way.ipv6]
 
     def _datagrams(self, server: socket.socket, way: _Wanted) -> None:
         with contextlib.suppress(OSError):
@@ -151,10 +157,10 @@ class Relay:
 
     async def _answer(self, server: socket.socket, sender: Any, way: _Wanted, payload: bytes) -> None:
         direct = bool(way.address) and not way.node_port
-        for address in (way.address,) if direct else self._nodes():
+        for address in (way.address,) if direct else self._nodes_for(way):
             try:
                 reply = await self._dataplane.ask(address, way.number if direct else way.node_port or way.number, payload,
-                                                  self._source)  # fmt: skip
+                                                  self._sources[way.ipv6])  # fmt: skip
             except OSError:
                 continue
             if server.fileno() >= 0:
@@ -293,8 +299,9 @@ def _unneeded(task: asyncio.Task[socket.socket]) -> None:
 
 def _bound(kind: socket.SocketKind, address: str, port: int) -> socket.socket:
     """On the same port as inside when this machine has it free and lets us."""
-    for place in dict.fromkeys(((address, port), (_LOOPBACK, port), (_LOOPBACK, 0))):
-        server = socket.socket(socket.AF_INET, kind)
+    spare = address if address == _LOOPBACK6 else _LOOPBACK
+    for place in dict.fromkeys(((address, port), (spare, port), (spare, 0), (_LOOPBACK, 0))):
+        server = socket.socket(socket.AF_INET6 if ":" in place[0] else socket.AF_INET, kind)
         server.setblocking(False)
         try:
             if kind == socket.SOCK_STREAM:
@@ -302,7 +309,7 @@ def _bound(kind: socket.SocketKind, address: str, port: int) -> socket.socket:
             server.bind(place)
         except OSError:
             server.close()
-            if not place[1]:
+            if place == (_LOOPBACK, 0):
                 raise
         else:
             return server

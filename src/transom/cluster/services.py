@@ -11,8 +11,9 @@ from typing import Any
 from transom.client.api import Client, is_conflict, is_not_found
 from transom.client.informer import InformerFactory
 from transom.client.resources import CONFIG_MAPS, ENDPOINT_SLICES, ENDPOINTS, SERVICES
+from transom.cluster import families
 from transom.cluster.config import ClusterConfig
-from transom.cluster.netconfig import API_PORT, OUTSIDE, OUTSIDE_NAME
+from transom.cluster.netconfig import API_PORT, OUTSIDE, OUTSIDE6, OUTSIDE_NAME
 from transom.kit.clock import Clock
 from transom.machinery.errors import ApiError
 from transom.network.api import Dataplane
@@ -73,9 +74,11 @@ class NameServer:
         self._dataplane = dataplane
         self._address = address
         self._node = node
-        self._cluster_ip = objects.cluster_ip(config.service_cidr)
+        # As kubeadm has it, the service is of one family also where there are two: it answers for both.
+        self._cluster_ip = objects.cluster_ip(families.of(config.service_cidr, 4))
+        outside = (OUTSIDE, OUTSIDE6) if config.network.dual_stack else (OUTSIDE,)
         self._settings = Settings(
-            upstreams=config.network.upstreams, stub_domains=config.network.stub_domains, hosts={OUTSIDE_NAME: (OUTSIDE,)}
+            upstreams=config.network.upstreams, stub_domains=config.network.stub_domains, hosts={OUTSIDE_NAME: outside}
         )
         zone = Zone(now=clock.time)
         self._feed = Feed(zone, informers)

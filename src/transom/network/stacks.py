@@ -203,8 +203,9 @@ def _ladder(routes: dict[Network, Route]) -> list[tuple[int, int, dict[int, Rout
 class Fabric:
     """All stacks of one cluster, by name and by address; the underlay joins nodes and the outside in one segment."""
 
-    def __init__(self, underlay: str = "") -> None:
+    def __init__(self, underlay: str = "", underlay6: str = "") -> None:
         self.underlay = underlay  # the nodes' range of addresses
+        self.underlay6 = underlay6  # and that of the other family, which no pod has addresses of
         self.stacks: dict[str, Stack] = {}
         self._owners: dict[str, list[Stack]] = {}  # address -> stacks that have it; two when one has leaked
         self._held: dict[str, list[str]] = {}

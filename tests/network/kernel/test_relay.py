@@ -89,7 +89,7 @@ async def call(place: str, data: bytes) -> bytes:
 
 def started(plane: Any, nodes: list[str]) -> tuple[Relay, Services]:
     services = Services()
-    return Relay(plane, services, OUTSIDE, lambda: nodes), services  # type: ignore[arg-type]
+    return Relay(plane, services, (OUTSIDE,), lambda: nodes), services  # type: ignore[arg-type]
 
 
 def run(body: Callable[[], Awaitable[None]]) -> None:

@@ -6,6 +6,7 @@ services and the node itself are reached by way of the host (ROUTE with NeedEnca
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -45,6 +46,7 @@ def windows(
     services: Sequence[str],
     management: Sequence[str],
     node_ip: str,
+    node_ip6: str = "",
     dns: Sequence[str],
     domain: str = "cluster.local",
     runtime: Runtime = "docker",
@@ -55,7 +57,8 @@ def windows(
     network of its own to except."""
     bridge = mode == "l2bridge"
     exceptions = [*clusters, *services, *(management if bridge else ())]
-    routes = [*services, *([f"{node_ip}/32"] if bridge and node_ip else [])]
+    nodes = [f"{ip}/{128 if ':' in ip else 32}" for ip in (node_ip, node_ip6) if ip and bridge]
+    routes = [*services, *nodes]
     newer = runtime == "containerd"
     policies = [_outbound(exceptions, newer), *(_route(prefix, newer) for prefix in routes)]
     if newer and not bridge:
@@ -75,6 +78,25 @@ def windows(
         "capabilities": {"portMappings": True, "dns": True},
         "delegate": delegate,
     })  # fmt: skip
+
+
+def sdnbridge(subnets: Sequence[str], policies: Sequence[Mapping[str, Any]], dns: Mapping[str, Any]) -> dict[str, Any]:
+    """For containerd on Windows, where pods are to have an address of each subnet: one, or one of each family. The gateway is
+    the host's endpoint, the third address; the one before it is the network's own."""
+    networks = [ipaddress.ip_network(subnet) for subnet in subnets]
+    return {
+        "cniVersion": "0.3.0",
+        "name": BRIDGE_NAME,
+        "type": "sdnbridge",
+        "capabilities": {"portMappings": True, "dns": True},
+        "dns": dict(dns),
+        "ipam": {
+            "type": "host-local",
+            "ranges": [[{"subnet": str(n), "rangeStart": str(n[3]), "gateway": str(n[2])}] for n in networks],
+        },
+        "optionalFlags": {"localRoutedPortMapping": True, "allowAclPortMapping": True, "enableDualStack": len(networks) > 1},
+        "AdditionalArgs": [dict(policy) for policy in policies],
+    }  # fmt: skip
 
 
 def net_conf(network: str, backend: Mapping[str, Any], network6: str = "") -> bytes:

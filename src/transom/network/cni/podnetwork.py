@@ -72,7 +72,7 @@ class CniPodNetwork:
         self.cidr = ""
 
     def use(self, cidr: str) -> None:
-        """The node's share of the cluster's range, once it is known."""
+        """The node's share of the cluster's range, once it is known; with dual stack of both, with a comma."""
         self.cidr = cidr
         if self._start is not None:
             self._start(cidr)
@@ -239,7 +239,7 @@ class CniPodNetwork:
         if limits:
             given["bandwidth"] = limits
         if self.cidr:
-            given["ipRanges"] = [[{"subnet": self.cidr}]]
+            given["ipRanges"] = [[{"subnet": cidr}] for cidr in self.cidr.split(",")]
         dns = {key: list(value) for key, value in zip(("servers", "searches", "options"), sandbox.dns, strict=True) if value}
         if dns and (self.machine.os == "windows" or not self._docker):
             given["dns"] = dns

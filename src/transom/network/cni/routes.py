@@ -31,10 +31,14 @@ class RouteAgent:
         self._at = len(self._leases.steps)
         wanted = {node: lease for node, lease in self._leases.by_node.items() if node != self._node and lease.subnet}
         link = winhost.management_link(self._stack)
+        six = any(address.version == 6 for address in self._stack.links[link].addresses) if link else False
         for node, lease in self._known.items():
             if wanted.get(node) != lease:
-                self._stack.delete_route(lease.subnet)
+                for subnet in filter(None, (lease.subnet, lease.subnet6)):
+                    self._stack.delete_route(subnet)
         for node, lease in wanted.items():
             if self._known.get(node) != lease:
                 self._stack.replace_route(lease.subnet, link, lease.public_ip)
+                if lease.subnet6 and six:
+                    self._stack.replace_route(lease.subnet6, link, lease.public_ip6)
         self._known = wanted

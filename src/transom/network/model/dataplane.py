@@ -141,7 +141,8 @@ class ModelDataplane:
         origin = self._origin(source)
         if origin is None:
             return Walk("dropped", reason="no-route", explanation="there is no machine with that address")
-        sent = Packet(source, address, protocol, self._rng.randint(*EPHEMERAL), port)
+        own = source if (":" in source) == (":" in address) else ""  # else the stack chooses one
+        sent = Packet(own, address, protocol, self._rng.randint(*EPHEMERAL), port)
         near = fast.near(self.world, origin, sent, self.listening)
         return near if near is not None else walk(self.world, sent, origin, listening=self.listening)
 

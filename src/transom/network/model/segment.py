@@ -69,7 +69,8 @@ def receive(trip: Trip, outside: Stack, packet: Packet, link: Link) -> End:
         trip.hop(outside, "Internet", f"routed to {destination}", packet)
         return End("delivered", outside, packet)
     route = outside.route(destination)
-    if route is None or not (route.via or within(destination, trip.fabric.underlay)):
+    segment = trip.fabric.underlay6 if ":" in destination else trip.fabric.underlay
+    if route is None or not (route.via or within(destination, segment)):
         return trip.drop(outside, "router", packet, "no-route", f"outside the cluster nobody has a route to {destination}")
     trip.hop(outside, "router", f"{destination} is reached via {route.via or link.name}", packet)
     return cross(trip, outside, packet, route.via or destination)
