@@ -166,7 +166,7 @@ class Bench:
         image = fields.pop("image", self.image)
         reference = await self.runtime.pull_image(image)
         number = next(_names)
-        fields = {"name": f"c{number}", "attempt": 0, "log_path": f"{number}.log", **fields}
+        fields = {"name": f"c{number}", "attempt": 0, "log_path": f"{os.getpid()}-{number}.log", **fields}
         return await self.runtime.create_container(
             sandbox, ContainerConfig(image=image, image_ref=reference, command=tuple(command), **fields)
         )
@@ -193,18 +193,14 @@ class Bench:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Looks again whenever something happens."""
-        async with asyncio.timeout(PATIENCE):
-            while not condition():
-                news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-                self._news.append(news)
-                await asyncio.wait([news], timeout=0.02)
+        await until(condition, self._news)
 
     def heard(self, event: Event) -> None:
         self.events.append(event)
-        news, self._news = self._news, []
-        for waiter in news:
+        for waiter in self._news:
             if not waiter.done():
                 waiter.set_result(None)
+        self._news.clear()
 
     def records(self, container: str) -> list[tuple[str, str, str]]:
         """Of its log: stream, tag and text of each."""
@@ -228,6 +224,16 @@ class Bench:
         said: list[tuple[str, bytes]] = []
         process = await self.runtime.exec(container, command, lambda stream, data: said.append((stream, data)), **how)
         return process, said
+
+
+async def until(condition: Callable[[], bool], news: list[asyncio.Future[None]] | None = None) -> None:
+    """Looks again and again, at once when somebody completes what it puts into `news`."""
+    async with asyncio.timeout(PATIENCE):
+        while not condition():
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            if news is not None:
+                news.append(waiter)
+            await asyncio.wait([waiter], timeout=0.02)
 
 
 # ---- kinds -----------------------------------------------------------------------------------------------------------
@@ -287,7 +293,7 @@ async def native(
     folder: Path, host: RealHost, platform: Platform, images: FakeImages
 ) -> AsyncIterator[tuple[NativeRuntime, TableNetwork, str]]:
     """Whatever happens, nothing stays on this machine."""
-    network = TableNetwork(TableDataplane(), "192.168.0.1", "10.244.1.0/24")
+    network = table()
     cgroup = f"/transom-test/{os.getpid()}-{next(_names)}"
     monitor = Monitor(folder / "native")
     runtime = NativeRuntime(host, RealClock(), monitor, platform, images, Wiring(network), cgroup)
@@ -301,6 +307,18 @@ async def native(
             await destroy_cluster(folder / "native", cgroup)
         finally:
             host.destroy()
+
+
+async def started(folder: Path, cgroup: str, images: FakeImages) -> tuple[RealHost, NativeRuntime, TableNetwork, Monitor]:
+    """One that finds what another process has left there. Whoever calls clears it away."""
+    host, network, monitor = RealLinuxHost("node1", RealClock(), folder / "node1"), table(), Monitor(folder / "native")
+    runtime = NativeRuntime(host, RealClock(), monitor, LinuxPlatform(), images, Wiring(network), cgroup)
+    await runtime.start()
+    return host, runtime, network, monitor
+
+
+def table() -> TableNetwork:
+    return TableNetwork(TableDataplane(), "192.168.0.1", "10.244.1.0/24")
 
 
 KINDS: dict[str, Callable[[Path], Any]] = {"sim": sim, "oci": oci, "wine": wine}

@@ -1,0 +1,118 @@
+"""A real kubelet on real containers."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from tests.runtime import behaviour
+from tests.runtime.oci.realnode import RealNode, real_node, status
+
+Play = Callable[[Callable[[RealNode], Awaitable[None]]], None]
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Play:
+    why = behaviour.unavailable("oci")
+    if why:
+        pytest.skip(why)
+
+    def play(scenario: Callable[[RealNode], Awaitable[None]]) -> None:
+        async def main() -> None:
+            async with asyncio.timeout(100), real_node("oci", tmp_path) as made:
+                await scenario(made)
+
+        asyncio.run(main())
+
+    return play
+
+
+def running(pod: dict) -> bool:
+    return "running" in (status(pod).get("state") or {})
+
+
+def test_a_pod(node: Play) -> None:
+    async def scenario(n: RealNode) -> None:
+        await n.create("web", "sh", "-c", "echo $HOSTNAME; cat /etc/hosts | tail -1; cat /cm/*; echo; sleep 1000", container={
+            "env": [{"name": "WHERE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
+            "volumeMounts": [{"name": "v", "mountPath": "/v"}, {"name": "cm", "mountPath": "/cm"}],
+            "readinessProbe": {"exec": {"command": ["sh", "-c", "test -e /v/ready"]}, "periodSeconds": 1},
+            "resources": {"limits": {"cpu": "500m", "memory": "64Mi"}},
+        }, volumes=[{"name": "v", "emptyDir": {}}, {"name": "cm", "downwardAPI": {"items": [
+            {"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}]}}])  # fmt: skip
+        pod = await n.until("web", running)
+        identity = status(pod)["containerID"].removeprefix("containerd://")
+        ip = pod["status"]["podIP"]
+        await n.bench.until(lambda: len(n.bench.said(identity)) == 3)
+        assert n.bench.said(identity) == ["web", f"{ip}\tweb", "web"]
+        assert status(pod)["ready"] is False
+        done = await n.bench.runtime.exec_sync(identity, ("sh", "-c", "touch /v/ready; echo $WHERE"))
+        assert done.stdout == b"node1\n"
+        await n.until("web", lambda pod: status(pod)["ready"])
+        await n.delete("web")
+        await n.gone("web")
+        assert n.bench.runtime.sandboxes() == []
+
+    node(scenario)
+
+
+def test_a_pod_that_ends_and_one_that_crashes(node: Play) -> None:
+    async def scenario(n: RealNode) -> None:
+        await n.create("job", "sh", "-c", "echo 'the result' > /dev/termination-log", restartPolicy="Never")
+        pod = await n.until("job", lambda pod: pod["status"].get("phase") == "Succeeded")
+        ended = status(pod)["state"]["terminated"]
+        assert (ended["exitCode"], ended["reason"], ended["message"]) == (0, "Completed", "the result\n")
+        await n.create("crash", "sh", "-c", "exit 9")
+        pod = await n.until("crash", lambda pod: status(pod).get("restartCount", 0) >= 1)
+        assert status(pod)["lastState"]["terminated"]["exitCode"] == 9
+        await n.create("hungry", "sh", "-c", "x=0123456789abcdef; while true; do x=$x$x; done", restartPolicy="Never",
+                       container={"resources": {"limits": {"memory": "16Mi"}}})  # fmt: skip
+        pod = await n.until("hungry", lambda pod: pod["status"].get("phase") == "Failed")
+        assert status(pod)["state"]["terminated"]["reason"] == "OOMKilled"
+        await n.create("wrong", "nothing")
+        broken = ("RunContainerError", "CrashLoopBackOff")
+        await n.until("wrong", lambda pod: ((status(pod).get("state") or {}).get("waiting") or {}).get("reason") in broken)
+        assert any("executable file not found in $PATH: unknown" in event["message"] for event in await n.events())
+
+    node(scenario)
+
+
+def test_the_kubelet_comes_back(node: Play) -> None:
+    async def scenario(n: RealNode) -> None:
+        await n.create("web", "sleep", "1000")
+        before = status(await n.until("web", running))
+        await n.stop_kubelet()
+        await n.start_kubelet()
+        await n.create("another", "sleep", "1000")
+        await n.until("another", running)
+        after = status(await n.pod("web"))
+        assert (after["containerID"], after["restartCount"]) == (before["containerID"], 0)
+
+    node(scenario)
+
+
+def test_the_machine_is_switched_off(node: Play) -> None:
+    async def scenario(n: RealNode) -> None:
+        await n.create("web", "sleep", "1000")
+        before = status(await n.until("web", running))
+        n.bench.host.reboot()
+        after = await n.until("web", lambda pod: running(pod) and status(pod)["containerID"] != before["containerID"])
+        assert status(after)["restartCount"] == 1
+
+    node(scenario)
+
+
+def test_it_is_quick(node: Play) -> None:
+    async def scenario(n: RealNode) -> None:
+        times = []
+        for i in range(5):
+            start = time.monotonic()
+            await n.create(f"p{i}", "sleep", "1000")
+            await n.until(f"p{i}", running)
+            times.append(time.monotonic() - start)
+        assert min(times) < 1.0, times
+
+    node(scenario)
