@@ -62,7 +62,8 @@ _NETWORK = """
 {{"cniVersion": "0.4.0", "name": "test", "plugins": [{{"type": "bridge", "bridge": "test0", "isGateway": true,
   "ipam": {{"type": "host-local", "dataDir": "{0}/ipam", "ranges": [[{{"subnet": "10.88.0.0/24"}}]]}}}}]}}
 """
-# It comes back when it is killed, unless it is to stay away. /run and /var/lib have what containerd, runc and CNI write to fixed places.
+# It comes back when it is killed, unless it is to stay away. To /run and /var/lib containerd, runc and CNI write whatever
+# they are told.
 _INIT = """
 mount -t tmpfs tmpfs /run && mount -t tmpfs tmpfs /var/lib && busybox ip link set lo up && mkdir /run/netns || exit 1
 while :; do [ -e {0}/away ] && busybox sleep 0.05 || containerd --config {0}/config.toml; done
@@ -178,8 +179,7 @@ def running() -> Iterator[Containerd]:
         process.kill()  # and with it all that is in its namespaces
         process.wait()
         for name in _groups() - before:
-            cgroups.wait_empty(f"{_GROUP}/{name}")
-            cgroups.remove(f"{_GROUP}/{name}")
+            cgroups.remove_surely(f"{_GROUP}/{name}")
         if not before:
             cgroups.remove_empty([_GROUP])
         shutil.rmtree(folder, ignore_errors=True)

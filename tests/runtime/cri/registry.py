@@ -21,7 +21,7 @@ BUSYBOX = Path("/bin/busybox")
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _CONFIG = "application/vnd.oci.image.config.v1+json"
 _LAYER = "application/vnd.oci.image.layer.v1.tar+gzip"
-_APPLETS = "cat echo false head hostname httpd id ip ls mkdir nc ps sh sleep stty touch true tty wc".split()
+_APPLETS = ("cat", "echo", "head", "hostname", "httpd", "id", "nc", "sh", "sleep", "stty", "touch", "tty")
 _PASSWD = b"root:x:0:0:root:/root:/bin/sh\nuser:x:1000:1000::/home:/bin/sh\n"
 
 

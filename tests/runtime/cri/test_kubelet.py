@@ -42,7 +42,7 @@ POD: Object = {
         "containers": [
             {
                 "name": "server", "image": "busybox",
-                "command": ["sh", "-c", "echo serving; trap 'exit 0' TERM; httpd -p 80 -h /shared; while :; do sleep 0.1; done"],
+                "command": ["sh", "-c", "echo serving; trap 'exit 0' TERM; httpd -h /shared; while :; do sleep 0.1; done"],
                 "volumeMounts": [{"name": "shared", "mountPath": "/shared", "readOnly": True}],
                 "readinessProbe": {"httpGet": {"port": 80}, "periodSeconds": 1},
                 "lifecycle": {"preStop": {"exec": {"command": ["sh", "-c", "echo bye > /dev/termination-log"]}}},
@@ -66,9 +66,11 @@ class NoServices:
 
 async def _until(condition: Callable[[], Awaitable[Any]]) -> Any:
     async with asyncio.timeout(30):
-        while not (found := await condition()):
+        while True:
+            found = await condition()
+            if found:
+                return found
             await asyncio.sleep(0.05)
-        return found
 
 
 def test_a_pod(containerd: Containerd, tmp_path: Path) -> None:
