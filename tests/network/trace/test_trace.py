@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 import xml.etree.ElementTree as ET
 from typing import Any
 
@@ -15,7 +14,6 @@ from transom.network.trace import matrix, picture
 from transom.network.trace.inventory import TraceError
 from transom.network.trace.places import split
 from transom.network.trace.report import Report, lines, verdict_lines
-from transom.network.trace.run import trace
 from transom.windows.limits import LIMITS
 
 VIP = "10.96.0.20"
@@ -337,19 +335,3 @@ def test_the_picture_is_a_picture() -> None:
     assert len(arrows) == len(results)
     colours = {arrow.get("stroke") for arrow in arrows}
     assert {"#1a7f37", "#cf222e"} <= colours
-
-
-def test_a_trace_is_quick() -> None:
-    cluster = peopled()
-    known = inventory(cluster)
-
-    async def timed() -> float:
-        await trace(cluster.world, known, "w1", "web")
-        best = 1.0
-        for _ in range(10):
-            started = time.perf_counter()
-            await trace(cluster.world, known, "w1", "web")
-            best = min(best, time.perf_counter() - started)
-        return best
-
-    assert asyncio.run(timed()) < 0.01

