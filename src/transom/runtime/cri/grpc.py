@@ -26,6 +26,7 @@ LARGEST: Final = 16 * 1024 * 1024  # an answer, as kubelets have it
 _PREFIX: Final = 5
 _WINDOW: Final = 1 << 20
 _CANCEL: Final = 8
+_FRAME_HEAD, _FRAME_TYPE, _SETTINGS = 9, 3, 4  # the first frame of a server has its settings
 
 Connect = Callable[[Callable[[], asyncio.Protocol]], Awaitable[Any]]
 """Makes a connection with such a protocol, and answers it. Raises OSError."""
@@ -53,6 +54,8 @@ class Connection(asyncio.Protocol):
         self._transport: Any = None
         self._calls: dict[int, _Call] = {}
         self._room: list[asyncio.Future[None]] = []
+        self._first: bytes | None = b""  # of what the server has said, until that is known to be HTTP/2
+        self._lost = "transport is closing"
         self.usable = True  # takes further calls
 
     async def call(self, path: str, message: bytes, seconds: float = 0) -> bytes:
@@ -70,7 +73,7 @@ class Connection(asyncio.Protocol):
             self._room.append(waiter)
             await waiter
         if not self.usable:
-            raise RuntimeFailure("Unavailable", "transport is closing")
+            raise RuntimeFailure("Unavailable", self._lost)
         stream = h2.get_next_available_stream_id()
         headers = [
             (":method", "POST"), (":scheme", "http"), (":path", path), (":authority", "localhost"), ("te", "trailers"),
@@ -106,13 +109,18 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         from h2.exceptions import ProtocolError
 
+        if self._first is not None:
+            self._first += data
+            if len(self._first) < _FRAME_HEAD:
+                return
+            data, self._first = self._first, None
+            if data[_FRAME_TYPE] != _SETTINGS:
+                self._break(f"the server does not speak HTTP/2: {data[:40]!r}")
+                return
         try:
             events = self._h2.receive_data(data)
         except ProtocolError as problem:
-            self.usable = False
-            self._fail_all("Unavailable", f"connection error: {problem}")
-            self._flush()
-            self._transport.close()
+            self._break(f"connection error: {problem}")
             return
         for event in events:
             handler = _HANDLERS.get(type(event).__name__)
@@ -120,9 +128,16 @@ class Connection(asyncio.Protocol):
                 handler(self, event)
         self._flush()
 
+    def _break(self, why: str) -> None:
+        self.usable = False
+        self._lost = why
+        self._fail_all("Unavailable", why)
+        self._flush()
+        self._transport.close()
+
     def connection_lost(self, exc: Exception | None) -> None:
         self.usable = False
-        self._fail_all("Unavailable", "transport is closing")
+        self._fail_all("Unavailable", self._lost)
 
     # ---- events of h2
 
@@ -200,12 +215,18 @@ class Connection(asyncio.Protocol):
 
     def _feed(self, stream: int, call: _Call) -> None:
         """As much of a request as the server has room for."""
-        while call.left:
-            room = min(self._h2.local_flow_control_window(stream), self._h2.max_outbound_frame_size, len(call.left))
-            if room <= 0:
-                return
-            piece, call.left = call.left[:room], call.left[room:]
-            self._h2.send_data(stream, bytes(piece), end_stream=not call.left)
+        from h2.exceptions import StreamClosedError
+
+        h2 = self._h2
+        try:
+            while call.left:
+                room = min(h2.local_flow_control_window(stream), h2.max_outbound_frame_size, len(call.left))
+                if room <= 0:
+                    return
+                piece, call.left = call.left[:room], call.left[room:]
+                h2.send_data(stream, bytes(piece), end_stream=not call.left)
+        except StreamClosedError:
+            call.left = call.left[:0]  # the event that says so is still to be handled
 
     def _reset(self, stream: int) -> None:
         from h2.exceptions import ProtocolError
