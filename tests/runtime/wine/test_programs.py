@@ -34,6 +34,10 @@ def test_a_crash_ends_with_its_exception_and_without_a_debugger(box: Make) -> No
     assert (code & 0xFFFFFFFF, out) == (0xC0000005, "")
 
 
+def test_what_go_programs_need(box: Make) -> None:
+    assert box(PROBE, "random").create().start().result()[0] == 0
+
+
 def test_arguments_arrive_as_they_were(box: Make) -> None:
     words = ["plain", "with space", "", 'quo"te', "back\\slash", "end\\", "end space\\", 'a\\"b', "tab\there", "ü €", "%OS%"]
     _, out, _ = box(PROBE, "args", *words).create().start().result()

@@ -146,3 +146,18 @@ def test_a_terminal(play: Play) -> None:
 
 def _plain(said: list[tuple[str, bytes]]) -> bytes:
     return re.sub(rb"\x1b\[[0-9;?]*[A-Za-z]", b"\n", b"".join(data for _, data in said))
+
+
+def test_a_container_that_is_a_terminal(play: Play) -> None:
+    async def scenario(b: Bench) -> None:
+        made = await b.run(("cmd",), stdin=True, tty=True)
+        said: list[tuple[str, bytes]] = []
+        client = await b.runtime.attach(made, lambda stream, data: said.append((stream, data)), stdin=True, tty=True)
+        client.resize(120, 40)
+        await b.until(lambda: rb"C:\>" in _plain(said) + b.host.files.read(b.state(made).log_path))
+        client.write(b"echo one^two\r")
+        await b.until(lambda: b"\nonetwo" in _plain(said).replace(b"\r", b"\n"))
+        client.write(b"exit 300\r")
+        assert (await b.ended(made)).exit_code == 300
+
+    play(scenario)

@@ -22,6 +22,7 @@ from transom.hosts.windows.accounts import User
 from transom.network.api import DnsConfig
 from transom.runtime.api import Mount
 from transom.runtime.native.platform import ContainerRequest, Spec
+from transom.runtime.oci import seccomp
 from transom.runtime.wine import accounts, drives, jobs
 from transom.runtime.wine.helpers import Helpers
 from transom.runtime.wine.installation import Installation, unix_environment
@@ -213,6 +214,7 @@ def specification(installation: Installation, request: ContainerRequest, at: Pla
         "linux": {
             "namespaces": [*({"type": kind} for kind in ("pid", "mount", "uts", "ipc")), *network],
             "resources": {},
+            "seccomp": seccomp.default(process["capabilities"]["bounding"]),
             "maskedPaths": list(_MASKED),
             "readonlyPaths": list(_READ_ONLY),
         },

@@ -125,6 +125,10 @@ class Helpers:
         return digest.hexdigest()[:12]
 
 
+def program(name: str, cache: Path) -> Path | None:
+    return _shipped(PROGRAMS[name], BUILT) or _built(PROGRAMS[name], cache)
+
+
 def _shipped(helper: Helper, folder: Path) -> Path | None:
     path = folder / helper.name
     return path if path.is_file() else None

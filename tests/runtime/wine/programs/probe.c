@@ -3,6 +3,7 @@
  * exit CODE        ends with it, all 32 bits
  * args ...         prints each argument on a line
  * repeat           everything that comes in goes out
+ * random           asks bcryptprimitives.dll for random bytes, as programs made by Go do
  * crash            writes to address 0
  * commit           allocates and touches memory until there is no more; the exit code says how many MiB it got
  * wait HOW         prints "ready" and waits; on a console control event: `end` prints it and ends with 42 a little later,
@@ -150,6 +151,17 @@ static DWORD talk(const WCHAR *pipe, const WCHAR *text)
     return 0;
 }
 
+static DWORD random(void)
+{
+    BYTE bytes[32] = {0}, any = 0;
+    BOOL(WINAPI * prng)(PBYTE, SIZE_T) = (void *)GetProcAddress(LoadLibraryW(L"bcryptprimitives.dll"), "ProcessPrng");
+    if (!prng || !prng(bytes, sizeof bytes))
+        return 1;
+    for (unsigned i = 0; i < sizeof bytes; i++)
+        any |= bytes[i];
+    return !any;
+}
+
 static DWORD repeat(void)
 {
     char buffer[1024];
@@ -202,6 +214,8 @@ static DWORD run(int count, WCHAR **arguments)
     WSAStartup(MAKEWORD(2, 2), &sockets);
     if (equal(what, L"exit"))
         return read_number(first);
+    if (equal(what, L"random"))
+        return random();
     if (equal(what, L"repeat"))
         return repeat();
     if (equal(what, L"commit"))
