@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from transom.client.api import is_not_found
 from transom.client.resources import ENDPOINT_SLICES, ENDPOINTS, NETWORK_POLICIES, NODES, PODS
 from transom.cluster.errors import ClusterError
+from transom.cluster.netconfig import OUTSIDE6
 from transom.kit import dnswire as wire
 from transom.kit.clock import Clock
 from transom.machinery.errors import ApiError
@@ -80,8 +81,8 @@ class Tracing:
     async def _matrix(self, drawn: bool) -> dict[str, Any]:
         found = {PODS: (await self._client.list(PODS)).items, NODES: (await self._client.list(NODES)).items}
         inventory = self._inventory(found)
-        results = await matrix.run(self._world, inventory, matrix.cast(inventory))
         settings = self._network.shared.settings
+        results = await matrix.run(self._world, inventory, matrix.cast(inventory, OUTSIDE6 if settings.dual_stack else ""))
         title = f"Network flows with Windows nodes, {settings.mode} ({settings.chosen_plugin})"
         out: dict[str, Any] = {"title": title, "mode": settings.mode, "flows": [r.document() for r in results]}
         return {**out, "svg": picture.svg(results, title)} if drawn else out
@@ -184,16 +185,22 @@ class Tracing:
     async def _lookup(self, name: str) -> Names:
         if self._respond is None:
             return Names((), "no DNS server runs")
-        try:
-            question = wire.query(1, wire.name(name), wire.A)
-        except ValueError:
-            return Names((), "no domain name")
-        reply = await self._respond(question, "")
-        if reply is None:
-            return Names((), "no answer")
-        message = wire.parse(reply)
-        addresses = tuple(addresses_in(message))
-        return Names(addresses, _RCODES.get(message.rcode, "no address"))
+        found: list[str] = []
+        says = "no answer"
+        for kind in (wire.A, wire.AAAA):
+            try:
+                question = wire.query(1, wire.name(name), kind)
+            except ValueError:
+                return Names((), "no domain name")
+            reply = await self._respond(question, "")
+            if reply is None:
+                return Names((), "no answer")
+            message = wire.parse(reply)
+            found += addresses_in(message)
+            says = _RCODES.get(message.rcode, "no address")
+            if message.rcode:
+                break
+        return Names(tuple(found), says)
 
 
 def _as_slice(subset: Object) -> Object:

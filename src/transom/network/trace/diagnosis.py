@@ -142,12 +142,13 @@ def asked(case: Case) -> _Asked | None:
 
 
 def _backends(case: Case, service: Object) -> list[tuple[str, str]]:
-    """Address and node of the ready endpoints."""
-    meta = service["metadata"]
+    """Address and node of the ready endpoints, of the family that was asked for."""
+    meta, six = service["metadata"], ":" in case.packet.destination
     found = {
         address: node
         for one in case.inventory.slices(meta["namespace"], meta["name"])
         for address, node in ready_endpoints(one)
+        if (":" in address) == six
     }
     return list(found.items())
 
@@ -194,8 +195,11 @@ def _no_balancer(case: Case) -> Finding | None:
         return Finding("WIN-SVC-012", f"externalTrafficPolicy of {wanted.name} is Local, and {node.name} runs none of its pods")
     if external and (wanted.service["metadata"].get("annotations") or {}).get("preserve-destination") == "true" and not here:
         return Finding("WIN-SVC-012", f"{wanted.name} preserves destinations, and {node.name} runs none of its pods")
-    if ":" in case.packet.destination:
-        return _ipv6(case)
+    families: list[str] = wanted.service["spec"].get("ipFamilies") or []
+    second = len(families) > 1 and (":" in case.packet.destination) != (families[0] == "IPv6")
+    if second and holds(LIMITS["WIN-SVC-016"], case.inventory.target(node.name)):
+        return Finding("WIN-SVC-016", f"{wanted.name} has two families; kube-proxy of {node.name} reads Endpoints, which have "
+                       f"addresses of the first one alone ({families[0]})")  # fmt: skip
     return Finding("", f"{node.name} has no load balancer for {wanted.name}: kube-proxy has not made one",
                    "See the log of kube-proxy on the node, and transom hns NODE loadbalancers.")  # fmt: skip
 
@@ -288,13 +292,29 @@ def _vnis(case: Case, *nodes: str) -> set[int]:
 
 
 def _ipv6(case: Case) -> Finding | None:
+    """Windows without addresses of IPv6."""
     if ":" not in case.packet.destination or case.origin.os != "windows":
         return None
-    target = case.inventory.target(case.origin.node)
-    for id in ("WIN-NET-013", "WIN-NET-014", "WIN-NET-015", "WIN-NET-016"):
+    return _no_ipv6(case.inventory, case.origin)
+
+
+def _no_ipv6(inventory: Inventory, stack: Stack) -> Finding | None:
+    own = stack.addresses()
+    if any(":" in address for address in own):
+        return None if any(":" not in address for address in own) else Finding("WIN-NET-016")
+    target = inventory.target(stack.node)
+    why = f"{inventory.name(stack)} has no address of IPv6"
+    for id in ("WIN-NET-013", "WIN-NET-014", "WIN-NET-015"):
         if holds(LIMITS[id], target):
-            return Finding(id)
-    return None
+            return Finding(id, why)
+    return Finding("", why, "It takes a cluster with --dual-stack, and containerd on the node (SUP-SVC-012).")
+
+
+def explain_family(report: Report, inventory: Inventory, stack: Stack) -> None:
+    """A name that has addresses of another family alone."""
+    found = _no_ipv6(inventory, stack) if stack.os == "windows" else None
+    remedy = "Use a service of the other family, or of both (ipFamilyPolicy: PreferDualStack)."
+    _apply(report, Finding(found.limit if found is not None else "", "", "" if found is not None and found.limit else remedy))
 
 
 def _policy(case: Case) -> Finding | None:
@@ -376,8 +396,8 @@ def _unknown(case: Case) -> Finding | None:
 
 
 _RULES: Final[tuple[Rule, ...]] = (
-    _policy, _node_and_vip, _ping, _no_endpoints, _no_balancer, _outside_to_pod, _overlay_and_node, _between_nodes, _exceptions,
-    _ipv6, _loopback, _nobody, _gone, _unknown,
+    _policy, _node_and_vip, _ping, _ipv6, _no_endpoints, _no_balancer, _outside_to_pod, _overlay_and_node, _between_nodes,
+    _exceptions, _loopback, _nobody, _gone, _unknown,
 )  # fmt: skip
 
 

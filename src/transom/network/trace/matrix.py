@@ -38,6 +38,11 @@ class Cast:
     node_port: str = ""
     balanced: str = ""  # an address of a load balancer, with its port
     outside_name: str = ""
+    pod6: str = ""  # a Windows pod with an address of IPv6
+    linux6: str = ""  # addresses of IPv6: of a Linux pod,
+    address6: str = ""  # of that Windows pod,
+    vip6: str = ""  # of a service that has no other,
+    outside6: str = ""  # and of the outside
     domain: str = "cluster.local"
     addresses: Mapping[str, str] = field(default_factory=dict)  # of pods
 
@@ -115,6 +120,13 @@ FLOWS: Final = (
     Flow("SVC-08", "Pod to its node's NodePort", True, lambda c: (c.pod, _ported(c.here, c)), _NODE_PORT),
     Flow("SVC-10", "Outside to the load balancer", True, lambda c: ("external", c.balanced), "a LoadBalancer's address"),
 )
+# For clusters with dual stack alone.
+FLOWS_OF_IPV6: Final = (
+    Flow("DS-01", "Windows pod to Linux pod, IPv6", True, lambda c: (c.pod6, c.linux6), "pods with IPv6"),
+    Flow("DS-01", "Linux pod to Windows pod, IPv6", True, lambda c: (c.linux_pod, c.address6), "pods with IPv6"),
+    Flow("DS-01", "Pod to outside by address, IPv6", True, lambda c: (c.pod6, c.outside6), "an address outside"),
+    Flow("IP6-02", "Pod to service of IPv6", True, lambda c: (c.pod6, c.vip6), "a service of IPv6 alone"),
+)
 
 
 async def run(world: World, inventory: Inventory, cast: Cast) -> list[Result]:
@@ -122,7 +134,8 @@ async def run(world: World, inventory: Inventory, cast: Cast) -> list[Result]:
     heard = inventory.listening
     inventory.listening = _network_only(world)
     try:
-        return [await _try(world, inventory, flow, cast) for flow in FLOWS]
+        flows = (*FLOWS, *FLOWS_OF_IPV6) if cast.linux6 or cast.address6 else FLOWS
+        return [await _try(world, inventory, flow, cast) for flow in flows]
     finally:
         inventory.listening = heard
 
@@ -149,8 +162,8 @@ async def _try(world: World, inventory: Inventory, flow: Flow, cast: Cast) -> Re
     return Result(flow.id, flow.title, origin, target, flow.protocol, flow.says, works, why, found.limit, found.address)
 
 
-def cast(inventory: Inventory) -> Cast:
-    """From what runs in the cluster."""
+def cast(inventory: Inventory, outside6: str = "") -> Cast:
+    """From what runs in the cluster; `outside6` is an address of IPv6 outside of it."""
     systems = {n["metadata"]["name"]: (n["metadata"].get("labels") or {}).get(_OS, "") for n in inventory.nodes()}
     running = [p for p in inventory.pods() if _runs(p)]
     windows = [p for p in running if systems.get(p["spec"].get("nodeName", "")) == "windows"]
@@ -169,18 +182,33 @@ def cast(inventory: Inventory) -> Cast:
     }  # fmt: skip
     texts = {role: f"pod/{_key(pod)}" for role, pod in chosen.items() if pod is not None}
     addresses = {texts[role]: pod["status"]["podIP"] for role, pod in chosen.items() if pod is not None}
+    able = next((pod for pod in windows if _ipv6(pod)), None)
     return Cast(
         here=here, elsewhere=other, linux=_other(systems, "linux", ""), service=named,
         same=same["metadata"]["name"] if (same := _service(inventory, first, own=True)) is not None else "",
         vip=f"{cluster_ips(service)[0]}:{_port(service)}" if service is not None else "",
         node_port=_node_port(inventory), balanced=_balanced(inventory), outside_name=inventory.outside_name,
         domain=inventory.domain, addresses=addresses, **texts,
+        pod6=f"pod/{_key(able)}" if able is not None else "", address6=_ipv6(able) if able is not None else "",
+        linux6=_ipv6(linux[0]) if linux else "", vip6=_vip6(inventory), outside6=outside6,
     )  # fmt: skip
 
 
 def _runs(pod: Object) -> bool:
     status = pod.get("status") or {}
     return status.get("phase") == "Running" and bool(status.get("podIP"))
+
+
+def _ipv6(pod: Object) -> str:
+    return next((ip["ip"] for ip in pod["status"].get("podIPs") or () if ":" in ip["ip"]), "")
+
+
+def _vip6(inventory: Inventory) -> str:
+    for service in inventory.services():
+        found = cluster_ips(service)
+        if len(found) == 1 and ":" in found[0] and any(_tcp(service)) and _served(inventory, service):
+            return f"[{found[0]}]:{_port(service)}"
+    return ""
 
 
 def _key(found: Object) -> str:
@@ -199,6 +227,11 @@ def _port(service: Object) -> int:
     return int(next(iter(_tcp(service)))["port"])
 
 
+def _first_ipv4(service: Object) -> bool:
+    found = cluster_ips(service)
+    return bool(found) and ":" not in found[0]
+
+
 def _served(inventory: Inventory, service: Object) -> bool:
     meta = service["metadata"]
     return any(one.get("endpoints") for one in inventory.slices(meta["namespace"], meta["name"]))
@@ -207,7 +240,7 @@ def _served(inventory: Inventory, service: Object) -> bool:
 def _service(inventory: Inventory, pod: Object | None, *, own: bool = False) -> Object | None:
     """One with an address, a TCP port and endpoints; of the pod's namespace if there is one."""
     space = pod["metadata"]["namespace"] if pod is not None else ""
-    fitting = [s for s in inventory.services() if cluster_ips(s) and any(_tcp(s)) and _served(inventory, s)]
+    fitting = [s for s in inventory.services() if _first_ipv4(s) and any(_tcp(s)) and _served(inventory, s)]
     near = [s for s in fitting if s["metadata"]["namespace"] == space]
     usual = sorted(near if own else near or fitting, key=lambda s: s["metadata"]["name"] == "kubernetes")
     return usual[0] if usual else None
@@ -218,13 +251,13 @@ def _node_port(inventory: Inventory) -> str:
     found = [
         (s["spec"].get("externalTrafficPolicy") == "Local", p["nodePort"])
         for s in inventory.services() for p in _tcp(s)
-        if p.get("nodePort") and _served(inventory, s)
+        if p.get("nodePort") and _first_ipv4(s) and _served(inventory, s)
     ]  # fmt: skip
     return str(min(found)[1]) if found else ""
 
 
 def _balanced(inventory: Inventory) -> str:
     for service in inventory.services():
-        if ingress_ips(service) and any(_tcp(service)):
+        if ingress_ips(service) and _first_ipv4(service) and any(_tcp(service)):
             return f"{ingress_ips(service)[0]}:{_port(service)}"
     return ""

@@ -102,7 +102,7 @@ def _external(text: str, fabric: Fabric) -> Place:
     stack = next((s for s in fabric.stacks.values() if s.role == "external"), None)
     if stack is None:
         raise TraceError("this network has no outside")
-    addresses = sorted(stack.addresses(), key=lambda a: within(a, fabric.underlay))
+    addresses = sorted(stack.addresses(), key=lambda a: within(a, fabric.underlay) or within(a, fabric.underlay6))
     return Place("external", text, tuple(addresses), stack)
 
 

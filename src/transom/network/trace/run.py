@@ -152,13 +152,22 @@ async def _resolve(world: World, inventory: Inventory, start: Place, end: Place,
     asking = Packet(stack.addresses()[0], server, "udp", 0, _DNS_PORT)
     if server and not await _reached(world, inventory, start, stack, server, report):
         return None
+    mine = {family(address) for address in stack.addresses()}
+    other = ""
     for step in steps(end.text, dns, stack.os):
         answer = await inventory.lookup(step.name)
-        says = ", ".join(answer.addresses) or answer.says
+        # A resolver asks for addresses of the families that its machine has.
+        usable = tuple(address for address in answer.addresses if family(address) in mine)
+        other = other or ("" if usable else next(iter(answer.addresses), ""))
+        says = ", ".join(usable) or ("no address" if answer.addresses else answer.says)
         report.hops.append(Hop(here, "resolver", f"{step.name}: {says} ({step.why})", asking))
-        if answer.addresses:
-            return _behind(replace(end, addresses=answer.addresses), inventory)
+        if usable:
+            return _behind(replace(end, addresses=usable), inventory)
     report.verdict, report.reason = "unresolved", "unknown-name"
+    if other:
+        report.explanation = f"{end.text} has {other}, and the pod has no address of that family"
+        diagnosis.explain_family(report, inventory, stack)
+        return None
     report.explanation = f"DNS knows no address for {end.text}, as the pod asks for it"
     await diagnosis.explain_name(report, inventory, end.text, dns, stack.os)
     return None
