@@ -164,12 +164,10 @@ def _tell_images(service: ImageService, identities: list[str], verb: str, args: 
 
 
 def _import(service: ImageService, args: argparse.Namespace) -> None:
-    from transom.runtime.images.importer import import_folder
+    from transom.runtime.images.importer import import_image
     from transom.runtime.images.making import Options
     from transom.runtime.images.platforms import of_node
-    from transom.runtime.images.reference import parse
 
-    name = str(parse(args.image))
     platform = of_node(args.os, 0, args.arch)
     options = Options(
         os=args.os, architecture=platform.architecture, variant=platform.variant,
@@ -178,10 +176,7 @@ def _import(service: ImageService, args: argparse.Namespace) -> None:
         ports=tuple(args.expose), labels=tuple(_split(pair) for pair in _pairs("--label", args.label)),
         created=_now(),
     )  # fmt: skip
-    with service.store.busy_here():
-        manifest = import_folder(service.store, args.folder, options, keep_owners=args.keep_owners)
-        service.store.unpack_here(service.store.parse(manifest))
-        identity = service.store.register(manifest, [(name, manifest)], local=True)
+    identity = import_image(service.store, args.folder, args.image, options, keep_owners=args.keep_owners)
     _tell_images(service, [identity], "imported", args)
 
 

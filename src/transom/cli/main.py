@@ -20,6 +20,7 @@ VERBS = {
     "delete": "stop a cluster and remove all it has",
     "status": "show whether a cluster runs, where, and what is in it",
     "node": "list, add, stop, start, reboot, cordon or delete nodes",
+    "demo": "run a web server on Linux and one on Windows that call each other",
     "ps": "show the containers on all nodes",
     "trace": "follow a packet through the cluster's network, and say why it does not arrive",
     "image": "list, import, load, save, pull or remove images for real containers",

@@ -10,6 +10,7 @@ from pathlib import Path
 from transom.runtime.images import making
 from transom.runtime.images.making import Options
 from transom.runtime.images.model import ImageError
+from transom.runtime.images.reference import parse
 from transom.runtime.images.store import Store
 
 
@@ -29,6 +30,15 @@ def import_folder(store: Store, folder: Path, options: Options, *, keep_owners: 
 
     layer = making.write_layer(store.content, fill)
     return making.write_image(store.content, options._replace(comment=options.comment or "imported folder"), [layer])
+
+
+def import_image(store: Store, folder: Path, name: str, options: Options, *, keep_owners: bool = False) -> str:
+    """The same under a name, unpacked for containers; the image's id. Blocking. Raises ImageNameError."""
+    reference = str(parse(name))
+    with store.busy_here():
+        manifest = import_folder(store, folder, options, keep_owners=keep_owners)
+        store.unpack_here(store.parse(manifest))
+        return store.register(manifest, [(reference, manifest)], local=True)
 
 
 def _add(tar: tarfile.TarFile, folder: Path, prefix: str, keep_owners: bool, links: dict[tuple[int, int], str]) -> None:

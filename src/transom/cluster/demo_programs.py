@@ -1,0 +1,186 @@
+r"""What the demo runs on a node of each kind, as objects.
+
+Real Linux containers: busybox's httpd with a script. Real Windows containers: nginx.exe from the Python package index, whose
+pages include what the other server says; without a network our own small server. Simulated ones: Kubernetes' test server,
+which asks others on request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from transom.cluster.demo_images import BuiltImage, nginx_image, own_image
+
+NAMESPACE = "demo"
+_OTHER = {"linux": "windows", "windows": "linux"}
+_TOLERATED = ("node-role.kubernetes.io/master", "node-role.kubernetes.io/control-plane", "os")
+_SIMULATED = "k8s.gcr.io/e2e-test-images/agnhost:2.21"
+
+Object = dict[str, Any]
+Tell = Callable[[str], None]
+
+
+class Site(NamedTuple):
+    """The web server of one operating system."""
+
+    os: str
+    program: str  # for people
+    container: Object
+    files: Mapping[str, Mapping[str, str]] = {}  # by ConfigMap; mounted as the container says
+    hello: str = "/hello"  # says in a line who answers
+    page: str = "/"  # shows that, and what the other one says
+    shows: str = ""  # is in the page when the other one has answered
+    hosts: tuple[str, ...] = ()  # the nodes that it fits, if not all of its system
+
+
+def choose(nodes: Sequence[Mapping[str, Any]], tell: Tell, *, fetch: bool) -> list[Site]:
+    """A server for each operating system of these nodes."""
+    linux, windows = ([node for node in nodes if node["os"] == os] for os in ("linux", "windows"))
+    sites = [*([_linux(linux)] if linux else ()), *([_windows(windows, tell, fetch)] if windows else ())]
+    if len(sites) == 1:
+        tell(f"there are {sites[0].os} nodes only: the server on the other system is left out")
+    by_os = {site.os: site for site in sites}
+    return [_introduced(site, by_os.get(_OTHER[site.os])) for site in sites]
+
+
+def _introduced(site: Site, other: Site | None) -> Site:
+    """Knows whom to ask, and what will be in the answer: names of pods begin with their Deployment's."""
+    if other is None:
+        return site._replace(page=site.hello, shows=f"{site.os}-")
+    asked = f"{other.os}{other.hello}"
+    page = site.page.replace("@HOST@", other.os).replace("@PATH@", other.hello.lstrip("/"))
+    files = {name: {key: text.replace("@OTHER@", asked) for key, text in content.items()}
+             for name, content in site.files.items()}  # fmt: skip
+    container = {**site.container}
+    if "args" in container:
+        container["args"] = [word.replace("@OTHER@", asked) for word in container["args"]]
+    return site._replace(page=page, files=files, container=container, shows=f"{other.os}-")
+
+
+# ---- servers ---------------------------------------------------------------------------------------------------------
+
+
+def _simulated(os: str) -> Site:
+    container = {"image": _SIMULATED, "args": ["netexec", "--http-port=80"]}
+    page = "/dial?host=@HOST@&port=80&protocol=http&request=@PATH@"
+    return Site(os, "agnhost, simulated", container, hello="/hostname", page=page)
+
+
+_START = """\
+echo "hello from $(hostname), a web server on Linux" > /www/hello
+httpd -f -v -p 80 -h /www &
+trap 'echo told to end: bye; kill $!' TERM
+wait
+"""
+_LINUX_PAGE = """\
+#!/bin/sh
+printf 'Content-Type: text/html; charset=utf-8\\r\\n\\r\\n'
+echo '<!DOCTYPE html><title>Linux</title>'
+echo '<h1>Linux</h1>'
+echo "<p>$(cat /www/hello)</p>"
+echo '<p>http://@OTHER@ says:</p>'
+echo "<pre>$(timeout 5 wget -q -O - http://@OTHER@ 2>&1)</pre>"
+"""
+
+
+def _linux(nodes: Sequence[Mapping[str, Any]]) -> Site:
+    if _is_simulated(nodes):
+        return _simulated("linux")
+    container = {
+        "image": "busybox", "imagePullPolicy": "IfNotPresent", "command": ["sh", "-c", _START],
+        "volumeMounts": [{"name": "linux-pages", "mountPath": "/www/cgi-bin"}],
+    }  # fmt: skip
+    return Site("linux", "busybox httpd", container, {"linux-pages": {"index.cgi": _LINUX_PAGE}})
+
+
+_NGINX_CONF = """\
+daemon off;
+error_log stderr notice;
+events {}
+http {
+  access_log off;
+  server {
+    listen 80;
+    location / { ssi on; default_type text/html; charset utf-8; root html; }
+    location = /hello { default_type text/plain; return 200 "hello from $hostname, nginx/$nginx_version on Windows\\n"; }
+    location = /other { internal; proxy_pass http://@OTHER@; proxy_connect_timeout 2s; proxy_read_timeout 5s; }
+  }
+}
+"""
+_NGINX_PAGE = """\
+<!DOCTYPE html><title>Windows</title>
+<h1>Windows</h1>
+<p>hello from <!--#echo var="hostname" -->, nginx/<!--#echo var="nginx_version" --> on Windows</p>
+<p>http://@OTHER@ says:</p>
+<pre><!--#include virtual="/other" --></pre>
+"""
+
+
+def _windows(nodes: Sequence[Mapping[str, Any]], tell: Tell, fetch: bool) -> Site:
+    if _is_simulated(nodes):
+        return _simulated("windows")
+    build = int(nodes[0]["build"])
+    fitting = tuple(node["name"] for node in nodes if node["build"] == build)
+    hosts = fitting if len(fitting) < len(nodes) else ()
+    image = nginx_image(build, tell) if fetch else None
+    if image is None:
+        image = own_image(build)
+        return Site("windows", image.program, _container(image) | {"args": ["serve", "80", "@OTHER@"]}, hosts=hosts)
+    container = _container(image) | {"volumeMounts": [
+        {"name": "windows-conf", "mountPath": "C:\\nginx\\conf"}, {"name": "windows-pages", "mountPath": "C:\\nginx\\html"},
+    ]}  # fmt: skip
+    files = {"windows-conf": {"nginx.conf": _NGINX_CONF}, "windows-pages": {"index.html": _NGINX_PAGE}}
+    return Site("windows", image.program, container, files, hosts=hosts)
+
+
+def _container(image: BuiltImage) -> Object:
+    return {"image": image.name, "imagePullPolicy": "Never"}
+
+
+def _is_simulated(nodes: Iterable[Mapping[str, Any]]) -> bool:
+    return any(node["runtime"].endswith("sim") for node in nodes)
+
+
+# ---- objects ---------------------------------------------------------------------------------------------------------
+
+
+def objects(sites: Sequence[Site]) -> list[Object]:
+    """In the order in which they are to be made: names first, so that servers find each other when they start."""
+    labels = {"app.kubernetes.io/part-of": "transom-demo"}
+    made = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE, "labels": labels}}]
+    made += [_service(site.os) for site in sites]
+    made += [_config_map(name, content) for site in sites for name, content in site.files.items()]
+    return made + [_deployment(site) for site in sites]
+
+
+def _service(os: str) -> Object:
+    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": os, "namespace": NAMESPACE}, "spec": {
+        "type": "NodePort", "selector": {"app": os}, "ports": [{"name": "http", "port": 80, "targetPort": 80}],
+    }}  # fmt: skip
+
+
+def _config_map(name: str, content: Mapping[str, str]) -> Object:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": NAMESPACE}, "data": dict(content)}
+
+
+def _deployment(site: Site) -> Object:
+    labels = {"app": site.os}
+    container = {
+        "name": "web", "ports": [{"name": "http", "containerPort": 80}],
+        "readinessProbe": {"httpGet": {"path": site.hello, "port": "http"}, "periodSeconds": 1}, **site.container,
+    }  # fmt: skip
+    spec: Object = {
+        "nodeSelector": {"kubernetes.io/os": site.os},
+        "tolerations": [{"key": key, "operator": "Exists", "effect": "NoSchedule"} for key in _TOLERATED],
+        "terminationGracePeriodSeconds": 5,
+        "containers": [container],
+        "volumes": [{"name": name, "configMap": {"name": name, "defaultMode": 0o755}} for name in site.files],
+    }
+    if site.hosts:
+        wanted = {"key": "kubernetes.io/hostname", "operator": "In", "values": list(site.hosts)}
+        terms = {"nodeSelectorTerms": [{"matchExpressions": [wanted]}]}
+        spec["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": site.os, "namespace": NAMESPACE}, "spec": {
+        "replicas": 1, "selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": spec},
+    }}  # fmt: skip
