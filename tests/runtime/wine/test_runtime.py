@@ -161,3 +161,13 @@ def test_a_container_that_is_a_terminal(play: Play) -> None:
         assert (await b.ended(made)).exit_code == 300
 
     play(scenario)
+
+
+def test_users_may_write_to_volumes_of_the_node(play: Play) -> None:
+    async def scenario(b: Bench) -> None:
+        path, inside = b.volume("data")
+        made = await b.run(("cmd", "/c", rf"echo kept> {inside}\x"), mounts=(Mount(inside, path),))
+        assert (await b.ended(made)).exit_code == 0
+        assert b.host.files.read(rf"{path}\x") == b"kept\r\n"
+
+    play(scenario)
