@@ -163,6 +163,7 @@ def ip(process: Process) -> int:
     words = [argument for argument in process.argv[1:] if not argument.startswith("-")]
     what = words[0] if words else ""
     address = context.ips[0] if context.ips else "127.0.0.1"
+    six = next((found for found in context.ips if ":" in found), "")
     if what.startswith("a"):
         process.write(
             "1: lo: <LOOPBACK,UP,LOWER_UP> mtu 65536 qdisc noqueue state UNKNOWN qlen 1000\n"
@@ -173,6 +174,13 @@ def ip(process: Process) -> int:
             f"{address.rpartition('.')[0]}.255 scope global eth0\n"
             "       valid_lft forever preferred_lft forever\n"
         )
+        if six:
+            process.write(f"    inet6 {six}/64 scope global\n       valid_lft forever preferred_lft forever\n")
+        return 0
+    if what.startswith("r") and "-6" in process.argv:
+        if six:
+            net = ipaddress.ip_interface(f"{six}/64").network
+            process.write(f"{net} dev eth0  metric 256\ndefault via {net[1]} dev eth0  metric 1024\n")
         return 0
     if what.startswith("r"):
         net = address.rpartition(".")[0]
@@ -199,10 +207,11 @@ def mac_address(address: str) -> str:
 
 def ifconfig(process: Process) -> int:
     address = process.context.ips[0] if process.context.ips else "127.0.0.1"
+    six = "".join(f"          inet6 addr: {found}/64 Scope:Global\n" for found in process.context.ips if ":" in found)
     process.write(
         f"eth0      Link encap:Ethernet  HWaddr {mac_address(address).upper()}\n          inet "
         f"addr:{address}  Bcast:{address.rpartition('.')[0]}.255  "
-        "Mask:255.255.255.0\n          UP BROADCAST RUNNING MULTICAST  MTU:1450  Metric:1\n\n"
+        f"Mask:255.255.255.0\n{six}          UP BROADCAST RUNNING MULTICAST  MTU:1450  Metric:1\n\n"
         "lo        Link encap:Local Loopback\n          inet addr:127.0.0.1  Mask:255.0.0.0\n          "
         "UP LOOPBACK RUNNING  MTU:65536  Metric:1\n\n"
     )
