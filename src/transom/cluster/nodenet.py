@@ -277,8 +277,10 @@ class NodeNet:
             if plugin == "sdnbridge":
                 found = defaults.sdnbridge(subnets, found["delegate"]["policies"], found["delegate"]["dns"])
             elif plugin == "win-bridge":
+                # The bridge has the first two addresses: host-local knows of one of them only.
+                start = str(ipaddress.ip_network(subnets[0])[3])
                 found = {**found["delegate"], **{k: v for k, v in found.items() if k not in ("delegate", "type")},
-                         "ipam": {"type": "host-local", "subnet": subnets[0]}}  # fmt: skip
+                         "ipam": {"type": "host-local", "subnet": subnets[0], "rangeStart": start}}  # fmt: skip
         if settings.cni_version:
             found["cniVersion"] = settings.cni_version
         return orjson.dumps(found, option=orjson.OPT_INDENT_2)
