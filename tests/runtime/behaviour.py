@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import pytest
+import uvloop
 from tests.runtime.native.images import BUSYBOX, FakeImages
 from tests.runtime.tablenet import TableDataplane, TableNetwork
 
@@ -331,4 +332,4 @@ def play(kind: str, folder: Path, scenario: Callable[[Bench], Awaitable[None]]) 
             await scenario(bench)
             end()
 
-    asyncio.run(main())
+    uvloop.run(main())

@@ -65,7 +65,8 @@ class FakeImages:
         return found.id
 
     def find(self, image: str) -> FakeImage | None:
-        return self.known.get(image.removesuffix(":latest")) or next((found for found in self.known.values() if found.id == image), None)
+        named = self.known.get(image.removesuffix(":latest"))
+        return named or next((found for found in self.known.values() if found.id == image), None)
 
     def view(self, image: str) -> Image | None:
         found = self.find(image)

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+import uvloop
 from tests.runtime import behaviour
 from tests.runtime.oci.realnode import RealNode, real_node, status
 
@@ -25,7 +26,7 @@ def node(tmp_path: Path) -> Play:
             async with asyncio.timeout(100), real_node("oci", tmp_path) as made:
                 await scenario(made)
 
-        asyncio.run(main())
+        uvloop.run(main())
 
     return play
 

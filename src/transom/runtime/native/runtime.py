@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -152,14 +153,18 @@ class NativeRuntime:
             sandboxes.lost(core, sandbox)
 
     def _rebooted(self) -> None:
+        """Nobody is to find a sandbox ready whose containers have just ended."""
         core = self._core
+        for sandbox in core.sandboxes.values():
+            if sandbox.state == "ready":
+                sandbox.state = "notready"
+                sandbox.save()
+            core.monitor.tell("kill", id=sandbox.id, number=signal.SIGKILL)
         for c in core.containers.values():
             if c.state == "running":
                 c.rebooted = True
-                core.monitor.tell("kill", id=c.id, number=9, everybody=True)
-                core.monitor.tell("kill", id=c.id, number=9)
-        for sandbox in core.sandboxes.values():
-            core.monitor.tell("kill", id=sandbox.id, number=9)
+                core.monitor.tell("kill", id=c.id, number=signal.SIGKILL, everybody=True)
+                core.monitor.tell("kill", id=c.id, number=signal.SIGKILL)
 
     def _use(self) -> Use:
         return stats.of_node(self._core)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import os
+import resource
 import signal
 import socket
 import sys
@@ -66,6 +67,8 @@ def _detach() -> None:
     libc.prctl(_SET_NAME, b"transom-monitor", 0, 0, 0)
     if libc.prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # each container has a few of them
     try:
         with open("/proc/self/oom_score_adj", "w") as file:
             file.write(_LEAST_LIKELY)
