@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from transom.cli import console
+from transom.cluster.config import DEFAULT_NAME
 
 if TYPE_CHECKING:
     from transom.cluster.config import ClusterConfig
@@ -24,6 +25,7 @@ EXAMPLES = """\
   transom up --taint-windows              Linux manifests need no node selector then
   transom up --config cluster.yaml        each node in detail, see docs/nodes.md
   transom up --dual-stack --build 19041   IPv4 and IPv6, on Windows nodes that can have both
+  transom up --runtime auto               real containers where this machine can: runc, and Wine for Windows
   transom up --name blue --port 7443
   transom up --kubeconfig /tmp/kubeconfig --no-nodes
   transom up --reject-windows WIN-STO-*   refuse pods for Windows with volumes that Windows cannot mount
@@ -73,8 +75,7 @@ def _nodes(config: ClusterConfig) -> None:
     ]
     late = [n["name"] for n in found if not n["ready"] and n["state"] != "stopped"]
     told = " and ".join(f"{count} {text}" for count, text in kinds if count)
-    engine = "on the simulated runtime" if config.engine == "sim" else "with real containers"
-    print(f"{len(found)} nodes, {told}, {engine}:" if found else "no nodes; add some: transom node add NAME")
+    print(f"{len(found)} nodes, {told}, {_engine(found)}:" if found else "no nodes; add some: transom node add NAME")
     for node in found[:8]:
         system = f"Windows 10.0.{node['build']}" if node["build"] else "Linux"
         print(f"  {node['name']:<16}{system:<20}{node['cpus']} CPUs, {node['memory']:<8}{node['runtime']}")
@@ -92,10 +93,42 @@ def _nodes(config: ClusterConfig) -> None:
     _reach(lifecycle.status(config))
     print("\nTry:")
     print("  kubectl get nodes --output wide")
-    print("  kubectl run web --image=mcr.microsoft.com/windows/servercore/iis:windowsservercore-ltsc2019 \\")
-    print("""    --overrides '{"spec":{"nodeSelector":{"kubernetes.io/os":"windows"}}}'""")
-    print("  kubectl exec web -- cmd /c ver")
+    print("  transom demo" + ("" if config.name == DEFAULT_NAME else f" --name {config.name}"))
+    _windows(next((n for n in found if n["build"]), None))
     print("  transom ps")
     if untainted:
         print("\nThe Windows nodes have no taint: as in Kubernetes, a Linux pod without a node selector may land on one and"
               "\nfail there. With `transom up --taint-windows` Linux manifests need no change.")
+
+
+def _is_real(node: dict[str, Any]) -> bool:
+    return not node["runtime"].endswith("-sim")
+
+
+def _engine(found: list[dict[str, Any]]) -> str:
+    simulated = sorted({n["os"].capitalize() for n in found if not _is_real(n)})
+    if not simulated:
+        return "with real containers"
+    if not any(_is_real(n) for n in found):
+        return "on the simulated runtime"
+    return f"with real containers, but simulated ones on {simulated[0]}"
+
+
+def _windows(node: dict[str, Any] | None) -> None:
+    """A Windows container to begin with."""
+    from transom.cluster import engines
+    from transom.windows import builds
+
+    if node is None:
+        return
+    build = builds.BUILDS[node["build"]]
+    if _is_real(node):
+        tag = build.release if builds.of_tag(build.release) == build else build.full_version
+        image, command = f"nanoserver:{tag}", " --command -- ping -n 3600 127.0.0.1"
+    else:
+        image, command = "servercore/iis:windowsservercore-ltsc2019", ""
+    print(f"  kubectl run web --image=mcr.microsoft.com/windows/{image} \\")
+    print(f"""    --overrides '{{"spec":{{"nodeSelector":{{"kubernetes.io/os":"windows"}}}}}}'{command}""")
+    print("  kubectl exec web -- cmd /c ver")
+    if _is_real(node) and engines.template_missing():
+        print("\nWine's template is being made, once for this machine: the first Windows container waits for it, some 15 s.")

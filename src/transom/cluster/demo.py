@@ -18,6 +18,7 @@ from transom.cluster.errors import ClusterError
 
 _LOOK_AGAIN = 0.1
 _PAGE_SECONDS = 6.0
+_HOPELESS = ("ErrImagePull", "ErrImageNeverPull", "ImagePullBackOff", "InvalidImageName")
 _MERGE = "application/merge-patch+json"
 _PATHS = {
     "Namespace": "/api/v1/namespaces",
@@ -52,7 +53,7 @@ def deploy(config: ClusterConfig, tell: Tell, *, fetch: bool, seconds: float) ->
     for said in _progress(api, sites):
         if said:
             tell(said)
-        if time.monotonic() > end:
+        if time.monotonic() > end or any(f": {reason}" in said for reason in _HOPELESS):
             raise ClusterError("the demo does not get ready: " + "; ".join(_states(api).values()),
                                f"see kubectl --namespace {NAMESPACE} describe pods")  # fmt: skip
         time.sleep(_LOOK_AGAIN)

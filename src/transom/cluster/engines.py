@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("transom.cluster")
 
 ENGINES = ("sim", "oci", "auto")
-_CONTAINERS, _MACHINES = "containers", "machines"
+_CONTAINERS, _MACHINES = "containers", "machines"  # in the folder of a cluster
+_WINE = "wine"
 
 
 def store_folder() -> Path:
@@ -74,6 +75,11 @@ def _no_wine() -> str:
     from transom.runtime.wine import installation
 
     return "" if installation.find() is not None else "Wine (package wine64) is not installed"
+
+
+def template_missing() -> bool:
+    """Whether the first Windows container of this machine has to wait for Wine's template."""
+    return not any((clusters_dir() / _WINE).glob("template-*"))
 
 
 class Engines:
@@ -124,9 +130,19 @@ class Engines:
         found = self._wine.get(spec.build)
         if found is None:
             found = self._wine[spec.build] = WinePlatform(
-                clusters_dir() / "wine", build=spec.build, engine="docker" if spec.runtime == "docker" else "containerd"
+                clusters_dir() / _WINE, build=spec.build, engine="docker" if spec.runtime == "docker" else "containerd"
             )
         return found
+
+    async def prepare(self) -> None:
+        """What the first container of a kind would have to wait for, made before somebody wants one."""
+        from transom.runtime.api import RuntimeFailure
+
+        for platform in self._wine.values():
+            try:
+                await platform.prepare()
+            except RuntimeFailure as problem:
+                log.error("Windows containers cannot run: %s", problem.description)
 
     async def close(self) -> None:
         """The cluster is taken down: containers end, what they wrote stays until the cluster is deleted."""

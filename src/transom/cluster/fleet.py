@@ -183,6 +183,8 @@ class Fleet:
                 group.create_task(self._nodes.run())
                 group.create_task(self.network.run())
                 group.create_task(self._supervise("name server", self._name_server))
+                if self._engines is not None:
+                    group.create_task(self._engines.prepare())
                 for machine in self._machines.values():
                     if not machine.spec.stopped:
                         self._start(machine)
