@@ -1,0 +1,542 @@
+"""What the runtime is asked, what becomes of its answers, and when anybody hears of it: against a fake one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.runtime.cri.fakecri import FakeCri, running
+from tests.runtime.cri.fakegrpc import Refusal
+
+from transom.hosts.realfiles import RealFiles
+from transom.kit.clock import VirtualClock
+from transom.network.api import DnsConfig, PortMapping
+from transom.runtime.api import (
+    Auth,
+    ContainerConfig,
+    CpuUsage,
+    Event,
+    Filesystem,
+    Interface,
+    LinuxContainer,
+    LinuxResources,
+    LinuxSandbox,
+    Mount,
+    RuntimeFailure,
+    RuntimeStatus,
+    SandboxConfig,
+    WindowsContainer,
+    WindowsResources,
+)
+from transom.runtime.cri.codec import Message
+from transom.runtime.cri.runtime import CriRuntime
+
+Scenario = Callable[[CriRuntime, FakeCri, VirtualClock], Awaitable[None]]
+SANDBOX = SandboxConfig("web", "ns", "uid-1", labels={"a": "b"}, log_directory="/var/log/pods/x")
+CONTAINER = ContainerConfig("c", 0, "busybox", "sha256:1", log_path="c/0.log")
+
+
+def play(folder: Path, scenario: Scenario, fake: FakeCri | None = None, **options: Any) -> None:
+    async def main() -> None:
+        clock, runtime_of = VirtualClock(), fake or FakeCri()
+        async with asyncio.timeout(20), running(runtime_of, folder, clock, **options) as runtime:
+            await scenario(runtime, runtime_of, clock)
+
+    asyncio.run(main())
+
+
+async def pass_time(clock: VirtualClock, seconds: float) -> None:
+    """Real input and output happens between the ticks."""
+    for _ in range(round(seconds / 0.5)):
+        clock.advance(0.5)
+        await asyncio.sleep(0.01)
+
+
+# ---- what is asked ---------------------------------------------------------------------------------------------------
+
+
+def test_a_sandbox_as_it_is_asked_for(tmp_path: Path) -> None:
+    config = replace(
+        SANDBOX, attempt=2, hostname="web-0", dns=DnsConfig(("10.0.0.10",), ("svc",), ("ndots:5",)),
+        ports=(PortMapping(80, 8080, "UDP", "1.2.3.4"),), annotations={"c": "d"},
+        linux=LinuxSandbox(
+            host_network=True, share_processes=True, host_ipc=True, privileged=True, run_as_user=0, run_as_group=7,
+            supplemental_groups=(1, 2), sysctls={"x": "1"}, selinux={"level": "s0"}, seccomp="runtime/default",
+            cgroup_parent="/kubepods/burstable/poduid-1",
+        ),
+    )  # fmt: skip
+
+    async def scenario(runtime: CriRuntime, fake: FakeCri, clock: VirtualClock) -> None:
+        await runtime.run_sandbox(config, "kata")
+        assert fake.last("RunPodSandbox") == {
+            "config": {
+                "metadata": {"name": "web", "uid": "uid-1", "namespace": "ns", "attempt": 2},
+                "hostname": "web-0",
+                "log_directory": "/var/log/pods/x",
+                "dns_config": {"servers": ["10.0.0.10"], "searches": ["svc"], "options": ["ndots:5"]},
+                "port_mappings": [{"protocol": 1, "container_port": 80, "host_port": 8080, "host_ip": "1.2.3.4"}],
+                "labels": {"a": "b"},
+                "annotations": {"c": "d"},
+                "linux": {
+                    "cgroup_parent": "/kubepods/burstable/poduid-1",
+                    "security_context": {
+                        "namespace_options": {"network": 2, "ipc": 2},
+                        "selinux_options": {"level": "s0"},
+                        "run_as_user": {},
+                        "run_as_group": {"value": 7},
+                        "supplemental_groups": [1, 2],
+                        "privileged": True,
+                        "seccomp_profile_path": "runtime/default",
+                        "seccomp": {},
+                    },
+                    "sysctls": {"x": "1"},
+                },
+            },
+            "runtime_handler": "kata",
+        }
+        (found,) = runtime.sandboxes()
+        assert replace(found.config, linux=replace(found.config.linux, selinux={"level": "s0"})) == config
+        assert found.ips == ()  # the node's network
+
+    play(tmp_path, scenario)
+
+
+def test_containers_as_they_are_asked_for(tmp_path: Path) -> None:
+    linux = LinuxContainer(
+        resources=LinuxResources(100000, 50000, 512, 1 << 20, -998, {"3MB": 0, "5MB": 5}), privileged=True,
+        run_as_user_name="www", run_as_group=3, supplemental_groups=(9,), add_capabilities=("A",), drop_capabilities=("B",),
+        read_only_root=True, no_new_privileges=True, seccomp="localhost//var/lib/kubelet/seccomp/x.json",
+        apparmor="localhost/mine", masked_paths=("/m",), read_only_paths=("/r",), pid_namespace="target", target_id="t",
+    )  # fmt: skip
+    config = replace(
+        CONTAINER, attempt=1, command=("a",), args=("b",), working_dir="/w", env=(("A", "b"),), devices=("/dev/x:/dev/y:r",),
+        mounts=(Mount("/in", "/out", True, "bidirectional", True),), stdin=True, stdin_once=True, tty=True, linux=linux,
+        labels={"a": "b"}, annotations={"c": "d"},
+    )  # fmt: skip
+
+    async def scenario(runtime: CriRuntime, fake: FakeCri, clock: VirtualClock) -> None:
+        sandbox = await runtime.run_sandbox(replace(SANDBOX, linux=LinuxSandbox(host_ipc=True)))
+        await runtime.create_container(sandbox, config)
+        asked = fake.last("CreateContainer")
+        assert asked["sandbox_config"] == fake.last("RunPodSandbox")["config"]
+        assert asked["config"] == {
+            "metadata": {"name": "c", "attempt": 1},
+            "image": {"image": "sha256:1"},
+            "command": ["a"],
+            "args": ["b"],
+            "working_dir": "/w",
+            "envs": [{"key": "A", "value": "b"}],
+            "mounts": [
+                {"container_path": "/in", "host_path": "/out", "readonly": True, "selinux_relabel": True, "propagation": 2}
+            ],
+            "devices": [{"container_path": "/dev/y", "host_path": "/dev/x", "permissions": "r"}],
+            "labels": {"a": "b"},
+            "annotations": {"c": "d"},
+            "log_path": "c/0.log",
+            "stdin": True,
+            "stdin_once": True,
+            "tty": True,
+            "linux": {
+                "resources": {
+                    "cpu_period": 100000, "cpu_quota": 50000, "cpu_shares": 512, "memory_limit_in_bytes": 1 << 20,
+                    "oom_score_adj": -998, "hugepage_limits": [{"page_size": "5MB", "limit": 5}],
+                },
+                "security_context": {
+                    "capabilities": {"add_capabilities": ["A"], "drop_capabilities": ["B"]},
+                    "privileged": True,
+                    "namespace_options": {"pid": 3, "ipc": 2, "target_id": "t"},
+                    "run_as_username": "www",
+                    "run_as_group": {"value": 3},
+                    "readonly_rootfs": True,
+                    "supplemental_groups": [9],
+                    "no_new_privs": True,
+                    "masked_paths": ["/m"],
+                    "readonly_paths": ["/r"],
+                    "seccomp_profile_path": "localhost//var/lib/kubelet/seccomp/x.json",
+                    "seccomp": {"profile_type": 2, "localhost_ref": "/var/lib/kubelet/seccomp/x.json"},
+                    "apparmor_profile": "localhost/mine",
+                    "apparmor": {"profile_type": 2, "localhost_ref": "mine"},
+                },
+            },
+        }  # fmt: skip
+        windows = WindowsContainer(WindowsResources(1, 2, 3, 4), r"NT AUTHORITY\SYSTEM", "{}")
+        await runtime.create_container(sandbox, replace(CONTAINER, windows=windows))
+        asked = fake.last("CreateContainer")["config"]
+        assert "linux" not in asked
+        assert asked["windows"] == {
+            "resources": {"cpu_shares": 1, "cpu_count": 2, "cpu_maximum": 3, "memory_limit_in_bytes": 4},
+            "security_context": {"run_as_username": r"NT AUTHORITY\SYSTEM", "credential_spec": "{}"},
+        }
+
+    play(tmp_path, scenario)
+
+
+def test_paths_of_a_node_in_a_folder(tmp_path: Path) -> None:
+    files = RealFiles(tmp_path / "node")
+    files.mkdir("/var/log/pods/x")
+
+    async def scenario(runtime: CriRuntime, fake: FakeCri, clock: VirtualClock) -> None:
+        sandbox = await runtime.run_sandbox(SANDBOX)
+        made = await runtime.create_container(sandbox, replace(CONTAINER, mounts=(Mount("/in", "/new/folder"),)))
+        assert fake.last("RunPodSandbox")["config"]["log_directory"] == f"{tmp_path}/node/var/log/pods/x"
+        assert fake.last("CreateContainer")["config"]["mounts"][0]["host_path"] == f"{tmp_path}/node/new/folder"
+        assert files.stat("/new/folder").kind == "directory"
+        found = runtime.container(made)
+        assert found is not None
+        assert (found.log_path, found.mounts) == ("/var/log/pods/x/c/0.log", (Mount("/in", "/new/folder"),))
+        assert runtime.sandboxes()[0].config.log_directory == "/var/log/pods/x"
+        files.write("/file", b"")
+        with pytest.raises(RuntimeFailure, match="failed to resolve '/file/x': not a directory"):
+            await runtime.create_container(sandbox, replace(CONTAINER, mounts=(Mount("/in", "/file/x"),)))
+
+    play(tmp_path, scenario, files=files)
+
+
+def test_control_groups_of_systemd(tmp_path: Path) -> None:
+    fake = FakeCri()
+    runc = {"options": {"SystemdCgroup": True}}
+    fake.config = {"containerd": {"defaultRuntimeName": "runc", "runtimes": {"runc": runc}}}
+
+    async def scenario(runtime: CriRuntime, fake: FakeCri, clock: VirtualClock) -> None:
+        await runtime.run_sandbox(replace(SANDBOX, linux=LinuxSandbox(cgroup_parent="/kubepods/burstable/poda-b")))
+        parent = fake.last("RunPodSandbox")["config"]["linux"]["cgroup_parent"]
+        assert parent == "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-poda_b.slice"
+
+    play(tmp_path, scenario, fake)
+
+
+def test_commands_and_patience(tmp_path: Path) -> None:
+    async def scenario(runtime: CriRuntime, fake: FakeCri, clock: VirtualClock) -> None:
+        fake.answers["ExecSync"] = lambda request: {"stdout": b"out", "exit_code": 3}
+        assert await runtime.exec_sync("c", ["a", "b"], 1.2) == (b"out", b"", 3)
+        assert fake.last("ExecSync") == {"container_id": "c", "cmd": ["a", "b"], "timeout": 2}
+        assert fake.server.headers[-1]["grpc-timeout"] == "122000m"
+        await runtime.exec_sync("c", ["a"])
+        assert "grpc-timeout" not in fake.server.headers[-1]
+
+        def late(request: Message) -> Message:
+            raise Refusal("Unknown", "failed to exec in container: timeout 2s exceeded: context deadline exceeded")
+
+        fake.answers["ExecSync"] = late
+        with pytest.raises(RuntimeFailure) as failure:
+            await runtime.exec_sync("c", ["a", "b"], 1.2)
+        assert failure.value.code == "DeadlineExceeded"
+        made = await runtime.create_container(await runtime.run_sandbox(SANDBOX), CONTAINER)
+        assert fake.server.headers[-1]["grpc-timeout"] == "120000m"
+        await runtime.stop_container(made, 29.5)
+        assert fake.last("StopContainer") == {"container_id": made, "timeout": 30}
+        await runtime.stop_container("nobody", 1)
+        await runtime.remove_container("nobody")
+        await runtime.stop_sandbox("nobody")
+        await runtime.remove_sandbox("nobody")
+
+    play(tmp_path, scenario)
+
+
+# ---- news ------------------------------------------------------------------------------------------------------------
+
+
+def test_what_happens_by_itself_is_heard_of(tmp_path: Path) -> None:
+    async def scenario(runtime: CriRuntime, fake: FakeCri, clock: VirtualClock) -> None:
+        heard: list[Event] = []
+        end = runtime.subscribe(heard.append)
+        sandbox = await runtime.run_sandbox(SANDBOX)
+        made = await runtime.create_container(sandbox, CONTAINER)
+        await runtime.start_container(made)
+        assert heard == [Event("sandbox", "uid-1", sandbox), Event("started", "uid-1", made)]
+        heard.clear()
+        await pass_time(clock, 3)
+        assert heard == []
+        before = fake.counted()
+        await pass_time(clock, 2)
+        now = fake.counted() - before
+        assert (now["ListContainers"], now["ContainerStatus"], now["PodSandboxStatus"]) == (2, 0, 0)
+
+        fake.end(made, 5)
+        await pass_time(clock, 1.5)
+        assert heard == [Event("died", "uid-1", made)]
+        found = runtime.container(made)
+        assert found is not None
+        assert (found.state, found.exit_code, found.finished_at) == ("exited", 5, 9.0)
+        heard.clear()
+        fake.sandboxes[sandbox].update(state=1)
+        await pass_time(clock, 1.5)
+        assert heard == [Event("sandbox", "uid-1", sandbox)]
+        heard.clear()
+        del fake.containers[made], fake.sandboxes[sandbox]
+        await pass_time(clock, 1.5)
+        assert heard == [Event("removed", "uid-1", made), Event("removed", "uid-1", sandbox)]
+        assert (runtime.sandboxes(), runtime.containers(), runtime.container(made)) == ([], [], None)
+        end()
+        heard.clear()
+        await runtime.run_sandbox(SANDBOX)
+        assert heard == []
+
+    play(tmp_path, scenario)
+
+
+def test_a_container_that_comes_and_goes_between_two_looks(tmp_path: Path) -> None:
+    async def scenario(runtime: CriRuntime, fake: FakeCri, clock: VirtualClock) -> None:
+        heard: list[Event] = []
+        sandbox = await runtime.run_sandbox(SANDBOX)
+        made = await runtime.create_container(sandbox, CONTAINER)
+        await runtime.start_container(made)
+        runtime.subscribe(heard.append)
+        del fake.containers[made]  # it ended, too, which nobody has seen
+        fake._CreateContainer({"pod_sandbox_id": sandbox, "config": {"image": {"image": "x"}}, "sandbox_config": {}})
+        fake.end("c3", 1)
+        await pass_time(clock, 1.5)
+        assert heard == [Event("died", "uid-1", "c3"), Event("died", "uid-1", made), Event("removed", "uid-1", made)]
+
+    play(tmp_path, scenario)
+
+
+def test_a_look_that_fails_in_part(tmp_path: Path) -> None:
+    async def scenario(runtime: CriRuntime, fake: FakeCri, clock: VirtualClock) -> None:
+        sandbox = await runtime.run_sandbox(SANDBOX)
+        made = await runtime.create_container(sandbox, CONTAINER)
+        other = await runtime.create_container(sandbox, CONTAINER)
+        fake.end(made), fake.end(other)
+        whole = fake._ContainerStatus
+
+        def partly(request: Message) -> Message:
+            if request["container_id"] == made:
+                raise Refusal("Unknown", "not now")
+            return whole(request)
+
+        fake.answers["ContainerStatus"] = partly
+        await pass_time(clock, 1.5)
+        assert [c.state for c in runtime.containers()] == ["exited", "created"]
+        fake.answers.clear()
+        await pass_time(clock, 1.5)
+        assert [c.state for c in runtime.containers()] == ["exited", "exited"]
+
+    play(tmp_path, scenario)
+
+
+def test_an_old_answer_does_not_replace_a_newer_one(tmp_path: Path) -> None:
+    """A list is on its way while a container is stopped."""
+
+    async def scenario(runtime: CriRuntime, fake: FakeCri, clock: VirtualClock) -> None:
+        heard: list[Event] = []
+        made = await runtime.create_container(await runtime.run_sandbox(SANDBOX), CONTAINER)
+        await runtime.start_container(made)
+        runtime.subscribe(heard.append)
+        serve, listed, go_on = fake.server.handler, asyncio.Event(), asyncio.Event()
+
+        async def slow_list(path: str, message: bytes) -> bytes:
+            answer = await serve(path, message)
+            if path.endswith("/ListContainers"):
+                listed.set()
+                await go_on.wait()
+            return answer
+
+        fake.server.handler = slow_list
+        clock.advance(1)
+        await listed.wait()
+        stopping = asyncio.create_task(runtime.stop_container(made, 1))
+        await asyncio.sleep(0.02)
+        go_on.set()
+        await stopping
+        assert heard == [Event("died", "uid-1", made)]
+
+    play(tmp_path, scenario)
+
+
+def test_what_was_there_before(tmp_path: Path) -> None:
+    fake = FakeCri()
+
+    async def first(runtime: CriRuntime, fake: FakeCri, clock: VirtualClock) -> None:
+        sandbox = await runtime.run_sandbox(replace(SANDBOX, linux=LinuxSandbox(run_as_user=5)))
+        await runtime.start_container(await runtime.create_container(sandbox, CONTAINER))
+
+    async def second(runtime: CriRuntime, fake: FakeCri, clock: VirtualClock) -> None:
+        (sandbox,) = runtime.sandboxes("uid-1")
+        assert (sandbox.config, sandbox.ips) == (replace(SANDBOX, linux=LinuxSandbox(run_as_user=5)), ("10.0.0.1", "fd00::1"))
+        assert [(c.state, c.sandbox_id) for c in runtime.containers("uid-1")] == [("running", sandbox.id)]
+        await runtime.create_container(sandbox.id, CONTAINER)
+        assert fake.last("CreateContainer")["sandbox_config"] == fake.sandboxes[sandbox.id]["config"]
+
+    async def third(runtime: CriRuntime, fake: FakeCri, clock: VirtualClock) -> None:
+        (sandbox,) = runtime.sandboxes("uid-1")
+        told = sandbox.config
+        assert (told.name, told.namespace, told.uid, told.labels, told.linux.run_as_user) == (
+            "web", "ns", "uid-1", {"a": "b"}, None
+        )  # fmt: skip
+
+    play(tmp_path, first, fake)
+    play(tmp_path, second, fake)
+    fake.tells_configuration = False  # as runtimes other than containerd
+    play(tmp_path, third, fake)
+
+
+# ---- state -----------------------------------------------------------------------------------------------------------
+
+
+def test_conditions(tmp_path: Path) -> None:
+    async def scenario(runtime: CriRuntime, fake: FakeCri, clock: VirtualClock) -> None:
+        assert runtime.status() == RuntimeStatus()
+        assert runtime.version == ("containerd", "1.4.13")
+        no_network = {"type": "NetworkReady", "reason": "NetworkPluginNotReady", "message": "cni plugin not initialized"}
+        fake.conditions[1] = no_network
+        await pass_time(clock, 5.5)
+        assert runtime.status() == RuntimeStatus("", "", "NetworkPluginNotReady", "cni plugin not initialized")
+        fake.conditions.clear()
+        await pass_time(clock, 5.5)
+        assert runtime.status().runtime_reason == "Unknown"
+
+    play(tmp_path, scenario)
+
+
+def test_it_is_away_for_a_while(tmp_path: Path) -> None:
+    async def scenario(runtime: CriRuntime, fake: FakeCri, clock: VirtualClock) -> None:
+        await runtime.run_sandbox(SANDBOX)
+
+        def away(request: Message) -> Message:
+            raise Refusal("Unavailable", "transport is closing")
+
+        fake.answers["ListPodSandbox"] = away
+        await pass_time(clock, 1.5)
+        assert runtime.status() == RuntimeStatus(
+            "ContainerRuntimeUnreachable", "rpc error: code = Unavailable desc = transport is closing"
+        )
+        assert len(runtime.sandboxes()) == 1
+        fake.answers.clear()
+        fake.server.drop()
+        await pass_time(clock, 1.5)
+        assert runtime.status() == RuntimeStatus()
+
+    play(tmp_path, scenario)
+
+
+def test_it_is_not_there(tmp_path: Path) -> None:
+    async def main() -> None:
+        runtime = CriRuntime(VirtualClock(), f"unix://{tmp_path}/nothing")
+        with pytest.raises(RuntimeFailure, match="Error while dialing dial unix"):
+            await runtime.start()
+        await runtime.close()
+
+    asyncio.run(main())
+
+
+def test_logs(tmp_path: Path) -> None:
+    files = RealFiles(tmp_path / "node")
+    files.mkdir("/var/log/pods/x/c")
+
+    async def scenario(runtime: CriRuntime, fake: FakeCri, clock: VirtualClock) -> None:
+        made = await runtime.create_container(await runtime.run_sandbox(SANDBOX), CONTAINER)
+        with pytest.raises(RuntimeFailure, match="container is not running"):
+            runtime.reopen_log(made)
+        await runtime.start_container(made)
+        runtime.reopen_log(made)
+        await pass_time(clock, 0.5)
+        assert fake.last("ReopenContainerLog") == {"container_id": made}
+        path = "/var/log/pods/x/c/0.log"
+        changes: list[int] = []
+        end = runtime.watch_log(made, lambda: changes.append(1))
+        clock.advance(1)
+        assert changes == []
+        files.write(path, b"one\n")
+        clock.advance(1)
+        assert len(changes) == 1
+        files.append(path, b"two\n")
+        clock.advance(1)
+        assert len(changes) == 2
+        files.rename(path, f"{path}.1")
+        files.write(path, b"one\ntwo\n")  # as long as it was, but another
+        clock.advance(1)
+        assert len(changes) == 3
+        end()
+        files.append(path, b"three\n")
+        clock.advance(1)
+        assert len(changes) == 3
+        for call in (lambda: runtime.reopen_log("nobody"), lambda: runtime.watch_log("nobody", print)):
+            with pytest.raises(RuntimeFailure, match='an error occurred when try to find container "nobody": not found'):
+                call()
+
+    play(tmp_path, scenario, files=files)
+
+
+def test_images(tmp_path: Path) -> None:
+    fake = FakeCri()
+    one, two = "sha256:" + "1" * 64, "sha256:" + "2" * 64
+    fake.images = [
+        {"id": one, "repo_tags": ["docker.io/library/nginx:1.19"], "repo_digests": [f"docker.io/library/nginx@{two}"],
+         "size": 7, "uid": {"value": 0}},
+        {"id": two, "username": "www", "size": 1 << 40},
+    ]  # fmt: skip
+
+    async def scenario(runtime: CriRuntime, fake: FakeCri, clock: VirtualClock) -> None:
+        nginx, other = runtime.images()
+        assert (nginx.uid, nginx.username, nginx.size) == (0, "", 7)
+        assert (other.uid, other.username, other.size) == (None, "www", 1 << 40)
+        for name in ("nginx:1.19", "docker.io/library/nginx:1.19", f"nginx@{two}", f"nginx:1@{two}", one, "1" * 64):
+            assert runtime.image(name) == nginx, name
+        assert runtime.image("nginx") is runtime.image("No Name") is None
+        pulled = await runtime.pull_image("x/y:1", Auth("u", "p", "s"), SANDBOX)
+        assert fake.last("PullImage")["auth"] == {"username": "u", "password": "p", "server_address": "s"}
+        assert fake.last("PullImage")["sandbox_config"]["metadata"]["uid"] == "uid-1"
+        assert [h for h in fake.server.headers if h[":path"].endswith("PullImage") and "grpc-timeout" in h] == []
+        found = runtime.image(pulled)
+        assert found is not None
+        assert found.tags == ("x/y:1",)
+        await runtime.remove_image(pulled)
+        assert runtime.image(pulled) is None
+        await runtime.pull_image("x/y:1")
+        assert "auth" not in fake.last("PullImage")
+
+    play(tmp_path, scenario, fake)
+
+
+def test_numbers(tmp_path: Path) -> None:
+    async def scenario(runtime: CriRuntime, fake: FakeCri, clock: VirtualClock) -> None:
+        sandbox = await runtime.run_sandbox(SANDBOX)
+        made = await runtime.create_container(sandbox, CONTAINER)
+        await runtime.start_container(made)
+        samples = iter([(100, 10**9), (102, 10**9 + 5 * 10**8)])
+
+        def stats(request: Message) -> Message:
+            seconds, used = next(samples)
+            cpu = {"timestamp": seconds * 10**9, "usage_core_nano_seconds": {"value": used}}
+            memory = {"working_set_bytes": {"value": 5}, "usage_bytes": {"value": 6}, "rss_bytes": {"value": 4}}
+            layer = {"fs_id": {"mountpoint": "/var/lib/c"}, "used_bytes": {"value": 3}, "inodes_used": {"value": 2}}
+            attributes = {"id": made, "metadata": {"name": "c"}, "labels": {"a": "b"}}
+            other = {"attributes": {"id": "stranger"}}
+            row = {"attributes": attributes, "cpu": cpu, "memory": memory, "writable_layer": layer}
+            return {"stats": [row, other]}
+
+        def of_sandboxes(request: Message) -> Message:
+            eth0 = {"name": "eth0", "rx_bytes": {"value": 1}, "tx_bytes": {"value": 2}, "rx_errors": {}, "tx_errors": {}}
+            network = {"default_interface": eth0, "interfaces": [{"name": "net1"}]}
+            return {"stats": [{"attributes": {"id": sandbox}, "linux": {"network": network}}]}
+
+        fake.answers |= {
+            "ListContainerStats": stats, "ListPodSandboxStats": of_sandboxes,
+            "ImageFsInfo": lambda request: {"image_filesystems": [{"fs_id": {"mountpoint": "/i"}, "used_bytes": {"value": 9}}]},
+        }  # fmt: skip
+        await runtime.refresh()
+        (row,) = runtime.container_stats()
+        assert row.cpu == CpuUsage(10**9, None)
+        await runtime.refresh()
+        (row,) = runtime.container_stats("uid-1")
+        assert row.cpu == CpuUsage(10**9 + 5 * 10**8, 25 * 10**7)
+        assert (row.id, row.name, row.labels, row.working_set, row.usage, row.rss) == (made, "c", {"a": "b"}, 5, 6, 4)
+        assert row.writable_layer == Filesystem("/var/lib/c", 3, 2)
+        (network,) = runtime.sandbox_stats("uid-1")
+        assert network == (sandbox, clock.time(), (Interface("eth0", 1, 2, 0, 0), Interface("net1", 0, 0)))
+        assert runtime.image_filesystem() == Filesystem("/i", 9, 0)
+
+        def cannot(request: Message) -> Message:
+            raise Refusal("Unknown", "failed to get cgroup metrics")
+
+        fake.answers["ListPodSandboxStats"] = fake.answers["ListContainerStats"] = cannot
+        await runtime.refresh()
+        assert (len(runtime.sandbox_stats()), runtime.status()) == (1, RuntimeStatus())
+        await runtime.stop_sandbox(sandbox)
+        assert runtime.sandbox_stats() == runtime.container_stats() == []
+
+    play(tmp_path, scenario)
