@@ -12,6 +12,7 @@ import subprocess
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -44,13 +45,16 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def wine(cache: Path) -> WinePlatform:
+def wine(cache: Path) -> Iterator[WinePlatform]:
     why = unavailable()
     if why:
         pytest.skip(why)
     platform = WinePlatform(cache)
     asyncio.run(platform.prepare())
-    return platform
+    yield platform
+    for group in Path("/sys/fs/cgroup").glob(f"**/{_CGROUP}"):
+        with suppress(OSError):  # of another run
+            group.rmdir()
 
 
 class Host:
