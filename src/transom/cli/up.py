@@ -65,7 +65,7 @@ def _reach(report: dict[str, Any]) -> None:
 
 def _nodes(config: ClusterConfig) -> None:
     """What there is and what to try, for somebody who sees it for the first time."""
-    from transom.cluster import lifecycle, nodes
+    from transom.cluster import engines, lifecycle, nodes
     from transom.windows import releases
 
     found = lifecycle.control(config)("GET", "/transom/nodes")["items"]
@@ -94,8 +94,12 @@ def _nodes(config: ClusterConfig) -> None:
     print("\nTry:")
     print("  kubectl get nodes --output wide")
     print("  transom demo" + ("" if config.name == DEFAULT_NAME else f" --name {config.name}"))
-    _windows(next((n for n in found if n["build"]), None))
+    windows = next((n for n in found if n["build"]), None)
+    if windows is not None:
+        _windows(windows)
     print("  transom ps")
+    if windows is not None and _is_real(windows) and engines.template_missing():
+        print("\nWine's template is being made, once for this machine: the first Windows container waits for it, some 15 s.")
     if untainted:
         print("\nThe Windows nodes have no taint: as in Kubernetes, a Linux pod without a node selector may land on one and"
               "\nfail there. With `transom up --taint-windows` Linux manifests need no change.")
@@ -114,13 +118,10 @@ def _engine(found: list[dict[str, Any]]) -> str:
     return f"with real containers, but simulated ones on {simulated[0]}"
 
 
-def _windows(node: dict[str, Any] | None) -> None:
+def _windows(node: dict[str, Any]) -> None:
     """A Windows container to begin with."""
-    from transom.cluster import engines
     from transom.windows import builds
 
-    if node is None:
-        return
     build = builds.BUILDS[node["build"]]
     if _is_real(node):
         tag = build.release if builds.of_tag(build.release) == build else build.full_version
@@ -130,5 +131,3 @@ def _windows(node: dict[str, Any] | None) -> None:
     print(f"  kubectl run web --image=mcr.microsoft.com/windows/{image} \\")
     print(f"""    --overrides '{{"spec":{{"nodeSelector":{{"kubernetes.io/os":"windows"}}}}}}'{command}""")
     print("  kubectl exec web -- cmd /c ver")
-    if _is_real(node) and engines.template_missing():
-        print("\nWine's template is being made, once for this machine: the first Windows container waits for it, some 15 s.")

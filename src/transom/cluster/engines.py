@@ -145,8 +145,9 @@ class Engines:
                 log.error("Windows containers cannot run: %s", problem.description)
 
     async def close(self) -> None:
-        """The cluster is taken down: containers end, what they wrote stays until the cluster is deleted."""
+        """The cluster is taken down: containers end, what they wrote to disk stays until the cluster is deleted."""
         await self.monitor.shutdown()
+        _unmount(self._config)
 
 
 class _Pods:
@@ -186,6 +187,13 @@ class _Pods:
         return f"{self._network.spec.name}/{sandbox}"
 
 
+def _unmount(config: ClusterConfig) -> None:
+    from transom.hosts import mounting
+
+    for name in (_CONTAINERS, _MACHINES):
+        mounting.unmount_all(str(config.state / name))
+
+
 def clear(config: ClusterConfig) -> None:
     """Of a cluster that does not run: processes, mounts and control groups that are left, and its hold on images."""
     state = config.state
@@ -193,14 +201,12 @@ def clear(config: ClusterConfig) -> None:
         return
     import asyncio
 
-    from transom.hosts import mounting
     from transom.runtime.images.service import ImageService
     from transom.runtime.native import cgroups
     from transom.runtime.native.client import Monitor
 
     asyncio.run(Monitor(state / _CONTAINERS).shutdown())
-    for mount in reversed(mounting.mounts(str(state.resolve()))):
-        mounting.unmount(mount.point)
+    _unmount(config)
     if cgroups.writable():
         cgroups.remove_surely(f"/transom/{config.name}")
     with contextlib.suppress(OSError):
