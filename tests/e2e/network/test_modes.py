@@ -63,6 +63,7 @@ def test_pods_and_services(mode: tuple[Net, Mode]) -> None:
                 for url, answer in zip(urls, row, strict=True) if not answer]  # fmt: skip
 
     eventually(unanswered, lambda missing: not missing)
+    assert net("get", "events", "--field-selector=type=Warning", "--output=jsonpath={.items[*].message}") == ""
     seen: dict[str, Any] = {url: net.trace("external", url)["verdict"] for url in urls[-3:]}
     assert seen == dict.fromkeys(urls[-3:], "delivered")
 
