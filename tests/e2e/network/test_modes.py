@@ -44,7 +44,7 @@ def mode(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         yield net, wanted
 
 
-@pytest.mark.windows("NET-11", "NET-12", "NET-13", "NET-14", "NET-15")
+@pytest.mark.windows("NET-13")
 def test_pods_and_services(mode: tuple[Net, Mode]) -> None:
     net, wanted = mode
     pods = {name: net.object("pod", name)["status"]["podIP"] for name in (*PODS, "client")}
@@ -90,7 +90,7 @@ def test_nodes_and_pods_of_an_overlay(mode: tuple[Net, Mode]) -> None:
         assert other["verdict"] == "delivered"
 
 
-@pytest.mark.windows("WIN-NET-008", "WIN-NET-009", "WIN-NET-012", "WIN-NET-016")
+@pytest.mark.windows("WIN-NET-008", "WIN-NET-009", "WIN-NET-012")
 @pytest.mark.parametrize(
     ("network", "words"),
     [

@@ -70,7 +70,6 @@ def clean(yard: Net) -> Iterator[Net]:
     yard("delete", "networkpolicy", "--all")
 
 
-@pytest.mark.windows("NP-01")
 def test_deny_by_default_and_allow_by_label(clean: Net) -> None:
     clean.apply(policy("deny", {"app": "server"}, policyTypes=["Ingress"]))
     eventually(lambda: reached(clean), lambda found: only(found))

@@ -37,7 +37,6 @@ def test_pods_see_pods(net: Net) -> None:
     assert set(net.clients("host-1", *targets.values())) <= {NODES["linux-1"], net.ip("lin-1").rpartition(".")[0] + ".1"}
 
 
-@pytest.mark.windows("LB-04", "LB-05")
 def test_through_a_service_without_direct_server_return(net: Net) -> None:
     """Linux keeps the client's address. Windows puts its node's in front of what leaves the node."""
     for system in ("linux", "windows"):
@@ -54,7 +53,6 @@ def test_a_pod_that_reaches_itself_through_its_service(space: Net) -> None:
         eventually(lambda name=name: space.fetch(name, f"to-{name}/hostname"), lambda answers, name=name: answers == [name])
 
 
-@pytest.mark.windows("LB-15", "WIN-SVC-005")
 @pytest.mark.parametrize(("node", "other"), [("linux-1", "control-plane"), ("windows-1", "windows-2")])
 def test_the_external_policy_local_keeps_clients(space: Net, node: str, other: str) -> None:
     space.apply(
@@ -121,7 +119,7 @@ def direct(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Net]:
         yield found
 
 
-@pytest.mark.windows("LB-03", "LB-04")
+@pytest.mark.windows("LB-03")
 def test_with_direct_server_return_servers_see_the_pod(direct: Net) -> None:
     eventually(lambda: direct.fetch("client", *["s/hostname"] * 24), lambda answers: set(answers) == {"a", "b", "c"})
     assert set(direct.clients("client", *["s"] * 16)) == {direct.ip("client")}
