@@ -517,8 +517,8 @@ def test_csi_volumes_wait_for_a_driver_that_cannot_be_there(node: Any, version: 
         await waiting(node, "ContainerCreating")
         message, *_ = await told(node, "FailedMount")
         assert message == (
-            'MountVolume.SetUp failed for volume "v" : kubernetes.io/csi: mounter.SetUpAt failed to get CSI client: driver name '
-            "disk.example.com not found in the list of registered CSI drivers"
+            'MountVolume.SetUp failed for volume "v" : kubernetes.io/csi: mounter.SetUpAt failed to get CSI client: '
+            "driver name disk.example.com not found in the list of registered CSI drivers"
         )
 
     node("windows", scenario, version=version)
