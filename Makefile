@@ -1,4 +1,4 @@
-# make up     a cluster to try things on
+# make up     a cluster to try things on, and a demo in it
 # make test   everything CI runs: linters, types, layers, tests
 PYTHON ?= python3
 BIN := .venv/bin
@@ -6,13 +6,17 @@ JOBS ?= 2
 
 .PHONY: up test lint bench simulate docs clean tools lock
 
-up: .venv/.installed
-	@$(BIN)/transom status >/dev/null 2>&1 || $(BIN)/transom up
+# Real containers where this machine can run them; what that takes is installed beside transom, by root and where there is apt.
+up:
+	@$(MAKE) --question .venv/.installed >/dev/null 2>&1 && exec .ci/tools up; \
+	.ci/tools up & tools=$$!; $(MAKE) --no-print-directory .venv/.installed; code=$$?; wait $$tools; exit $$code
+	@$(BIN)/transom status >/dev/null 2>&1 || $(BIN)/transom up --runtime auto
 	@if command -v kubectl >/dev/null; then \
 		kubectl --context transom get nodes --output wide; \
 	else \
 		$(BIN)/transom status; \
 	fi
+	@$(BIN)/transom demo || echo "the cluster works all the same; try again with: $(BIN)/transom demo"
 
 test: .venv/.installed-dev tools lint
 	$(BIN)/pytest -n $(JOBS)

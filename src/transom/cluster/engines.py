@@ -59,7 +59,10 @@ def choose(config: ClusterConfig, nodes: Iterable[NodeSpec]) -> Chosen:
                     "use --runtime auto for the best there is, or --runtime sim",
                 )
         return Chosen("oci", "oci")
-    notes = tuple(f"{os} nodes are simulated: {problems[os]}" for os in sorted(used) if problems[os])
+    simulated: dict[str, list[str]] = {}
+    for os in sorted(used):
+        simulated.setdefault(problems[os], []).append(os.capitalize())
+    notes = tuple(f"containers on {' and '.join(names)} are simulated: {why}" for why, names in simulated.items() if why)
     linux, windows = ("sim" if problems[os] else "oci" for os in ("linux", "windows"))
     return Chosen(linux, windows, notes)
 
