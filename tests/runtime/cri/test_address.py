@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
 
+from transom.runtime.cri import address
 from transom.runtime.cri.address import Address, AddressError, parse
 
 UNIX, PIPE = "unix:///run/containerd/containerd.sock", "npipe:////./pipe/containerd-containerd"
@@ -39,3 +43,17 @@ def test_what_is_no_endpoint(endpoint: str, platform: str, why: str) -> None:
 
 def test_an_address_is_written_as_an_endpoint() -> None:
     assert [str(parse(UNIX, "linux")), str(parse(PIPE, "win32"))] == [UNIX, PIPE]
+
+
+def test_a_pipe_is_opened_by_the_loop_of_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Loop:
+        async def create_pipe_connection(self, protocol: Any, path: str) -> tuple[None, Any]:
+            return None, (protocol, path)
+
+    async def main() -> None:
+        monkeypatch.setattr(address.asyncio, "get_running_loop", Loop)
+        made = await address.connect(parse(PIPE, "win32"), asyncio.Protocol)
+        monkeypatch.undo()
+        assert made == (asyncio.Protocol, r"\\.\pipe\containerd-containerd")
+
+    asyncio.run(main())

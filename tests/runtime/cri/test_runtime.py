@@ -347,6 +347,18 @@ def test_an_old_answer_does_not_replace_a_newer_one(tmp_path: Path) -> None:
     play(tmp_path, scenario)
 
 
+def test_a_container_that_ends_before_its_start_is_written_down(tmp_path: Path) -> None:
+    async def scenario(runtime: CriRuntime, fake: FakeCri, clock: VirtualClock) -> None:
+        made = await runtime.create_container(await runtime.run_sandbox(SANDBOX), CONTAINER)
+        fake.containers[made].update(state=2, started_at=6 * 10**9, finished_at=5 * 10**9)
+        await runtime.refresh()
+        found = runtime.container(made)
+        assert found is not None
+        assert (found.created_at, found.started_at, found.finished_at) == (2.0, 6.0, 6.0)
+
+    play(tmp_path, scenario)
+
+
 def test_what_was_there_before(tmp_path: Path) -> None:
     fake = FakeCri()
 

@@ -161,6 +161,7 @@ def sandbox(status: Message, config: SandboxConfig) -> Sandbox:
 def container(status: Message, sandbox_id: str, paths: Paths) -> Container:
     """A ContainerStatus."""
     metadata = status.get("metadata") or {}
+    started, finished = _seconds(status.get("started_at", 0)), _seconds(status.get("finished_at", 0))
     return Container(
         id=status.get("id", ""),
         sandbox_id=sandbox_id,
@@ -172,8 +173,8 @@ def container(status: Message, sandbox_id: str, paths: Paths) -> Container:
         labels=status.get("labels") or {},
         annotations=status.get("annotations") or {},
         created_at=_seconds(status.get("created_at", 0)),
-        started_at=_seconds(status.get("started_at", 0)),
-        finished_at=_seconds(status.get("finished_at", 0)),
+        started_at=started,
+        finished_at=max(started, finished) if finished else 0.0,  # a short one may end before its start is written down
         exit_code=status.get("exit_code", 0),
         reason=status.get("reason", ""),
         message=status.get("message", ""),
