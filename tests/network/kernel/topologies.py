@@ -34,8 +34,8 @@ def drawn(seed: int) -> tuple[Cluster, list[dict[str, Any]]]:
     mode: Mode = rng.choice(get_args(Mode)) if rng.random() < 0.5 else rng.choice(("l2bridge", "overlay"))
     cluster = make_cluster(
         mode, rng.randint(1, 2), rng.randint(1, 2), dsr=rng.random() < 0.5, build=rng.choice((17763, 19042)),
-        loopback_dsr=rng.random() < 0.3 and mode != "nat", host_route=rng.random() < 0.7,
-        flannel_routes=rng.random() < 0.95, seed=seed,
+        loopback_dsr=rng.random() < 0.3, host_route=rng.random() < 0.7,
+        flannel_routes=rng.random() < 0.85, seed=seed,
     )  # fmt: skip
     if rng.random() < 0.2:
         cluster.exceptions = ("10.244.0.0/16",)

@@ -115,8 +115,11 @@ def test_nat_networks_are_not_reached_from_other_machines() -> None:
     assert cluster.walk("w1", "w2").outcome == cluster.walk("windows-1", "w1").outcome == "delivered"
     for origin, target in (("w1", "w3"), ("l1", "w1"), ("external", "w1")):
         assert cluster.walk(origin, target).outcome == "dropped"
-    ping = cluster.walk("w1", OUTSIDE, protocol="icmp")
-    assert ping.outcome == "delivered" and ping.packet is not None and ping.packet.source == cluster.ip("windows-1")
+    for changed in (cluster, peopled("nat", loopback_dsr=True)):  # a rule for loopback alone leaves WinNAT in force
+        for protocol in ("tcp", "icmp"):
+            found = changed.walk("w1", OUTSIDE, protocol=protocol)
+            assert found.outcome == "delivered" and found.packet is not None, story(found)
+            assert found.packet.source == cluster.ip("windows-1")
 
 
 @pytest.mark.windows("FLOW-08", "FLOW-09", "SUP-NET-026", "SUP-NET-027")
@@ -321,6 +324,16 @@ def test_a_service_without_endpoints_is_refused_on_linux_and_lost_on_windows() -
     cluster.service("web", VIP, [])
     assert cluster.walk("l1", VIP).outcome == "refused"
     assert cluster.walk("w1", VIP).outcome == "dropped"
+
+
+def test_a_refusal_has_to_find_back() -> None:
+    """A Windows pod asks a Linux node, which knows of no way to pods: neither an answer nor a refusal arrives."""
+    for routes, outcome in ((True, "refused"), (False, "dropped")):
+        cluster = peopled(flannel_routes=routes)
+        cluster.service("empty", VIP, [], kind="NodePort", node_port=30080)
+        found = cluster.walk("w1", cluster.ip("linux-1"), 30080)
+        assert (found.outcome, found.reason) == (outcome, "rejected" if routes else "reply-lost"), story(found)
+
 
 
 # ---- rules, ends, laws -------------------------------------------------------------------------------------------------

@@ -280,7 +280,7 @@ def _sources(table: Table, node: Node, marks: Mapping[str, int], version: int) -
     groups: dict[tuple[str, tuple[OutboundNat, ...] | None], set[tuple[str, ...]]] = {}
     for place in node.places:
         nats = tuple(nat for nat in place.port.nats if not nat.destinations)
-        of_itself = place.net.type in ("NAT", "Transparent") and not place.port.nats
+        of_itself = place.net.type in ("NAT", "Transparent") and not nats
         address = place.port.address(version)
         if address and (nats or of_itself):
             groups.setdefault((place.net.id, None if of_itself else nats), set()).add((address,))

@@ -177,14 +177,14 @@ class Crossing:
         if self.is_local(destination) or self.entry.status & {"snat", "preserve"}:
             return
         virtual = ""
-        if net.type in ("NAT", "Transparent") and not port.nats:
+        rules = [nat for nat in port.nats if not nat.destinations]
+        if net.type in ("NAT", "Transparent") and not rules:
             # WinNAT translates all that leaves its network, OVN all that leaves its logical ones: ICMP too.
             logical = logical_prefixes(self.node) if net.type == "Transparent" else ()
             if net.contains(destination) or any(within(destination, prefix) for prefix in logical):
                 return
         else:
             near = self.switch.at(net, destination)
-            rules = [nat for nat in port.nats if not nat.destinations]
             if not rules or (near is not None and not near.remote):
                 return
             if not all(nat.concerns(destination) for nat in rules):
@@ -199,5 +199,5 @@ class Crossing:
         source = virtual or node_address(self.node, family(destination))
         self.flows.translate_source(self.entry, source)
         self._follow()
-        by = "OutBoundNAT" if port.nats else "WinNAT" if net.type == "NAT" else "OVN"
+        by = "OutBoundNAT" if rules else "WinNAT" if net.type == "NAT" else "OVN"
         self.hop("vSwitch port", f"{by}: source becomes {source}")

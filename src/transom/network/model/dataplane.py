@@ -83,7 +83,7 @@ class ModelDataplane:
         when nobody says anything."""
         for delay in (*_RETRIES, 0.0):
             found = self._walk(address, port, source, "tcp")
-            if found.outcome == "dropped" and self._is_told(found, source):
+            if found.outcome == "dropped" and found.facts.get("told"):
                 if found.reason == "no-neighbour":  # it has been asked for three times, a second each
                     await self._clock.sleep(_NEIGHBOUR_SECONDS)
                     found = self._walk(address, port, source, "tcp")
@@ -95,19 +95,12 @@ class ModelDataplane:
                 await self._clock.sleep(delay)
         raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
 
-    def _is_told(self, found: Walk, source: str) -> bool:
-        """Stacks tell their own programs, and Linux tells others too; a switch of Windows drops without a word."""
-        if found.reason not in ("no-route", "no-neighbour"):
-            return False
-        stack = self.fabric.stacks.get(found.stack)
-        return stack is None or stack.os == "linux" or stack is self._origin(source)
-
     async def ask(
         self, address: str, port: int, payload: bytes, source: str = "", timeout: float = 5.0  # noqa: ASYNC109
     ) -> bytes:
         """One datagram there, one back."""
         found = self._walk(address, port, source, "udp")
-        if found.outcome == "dropped" and self._is_told(found, source):
+        if found.outcome == "dropped" and found.facts.get("told"):
             if found.reason == "no-neighbour":
                 await self._clock.sleep(_NEIGHBOUR_SECONDS)
             raise OSError(errno.EHOSTUNREACH, os.strerror(errno.EHOSTUNREACH))
@@ -140,7 +133,7 @@ class ModelDataplane:
     def _walk(self, address: str, port: int, source: str, protocol: Protocol) -> Walk:
         origin = self._origin(source)
         if origin is None:
-            return Walk("dropped", reason="no-route", explanation="there is no machine with that address")
+            return Walk("dropped", reason="no-route", explanation="there is no machine with that address", facts={"told": True})
         own = source if (":" in source) == (":" in address) else ""  # else the stack chooses one
         sent = Packet(own, address, protocol, self._rng.randint(*EPHEMERAL), port)
         near = fast.near(self.world, origin, sent, self.listening)

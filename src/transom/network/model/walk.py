@@ -14,6 +14,7 @@ from transom.network.stacks import Stack
 Listening = Callable[[Stack, str, int, str], bool]
 """Whether somebody in the stack takes what comes to an address and port by a protocol."""
 EPHEMERAL = (32768, 60999)
+_TOLD = ("no-route", "no-neighbour")  # what Linux says to others; Windows' switch drops without a word
 
 
 def everybody(_stack: Stack, _address: str, _port: int, _protocol: str) -> bool:
@@ -39,6 +40,8 @@ def walk(
     at = end.stack.name if end.stack is not None else ""
     out = Walk(end.outcome, hops or [], end.packet, at, end.reason, end.explanation, facts=trip.facts)
     if end.outcome == "dropped":
+        if end.reason in _TOLD and end.stack is not None:
+            out.facts["told"] = end.stack is origin or (end.stack.os == "linux" and _finds_back(trip, end, origin))
         return out
     there = end.stack
     assert there is not None
@@ -48,20 +51,30 @@ def walk(
         if packet.protocol != "icmp" and not listening(there, address, port, packet.protocol):
             out.outcome, out.reason = "refused", "no-listener"
             out.explanation = f"nobody listens at {address} port {port}"
-    if end.outcome == "refused":
-        return out  # by a rule on the way, which answers for the destination: the answer goes back as one that is known
+    # A rule on the way that refuses answers for the destination: its answer, too, has to find back.
     return _answer(trip, out, packet, end, origin)
+
+
+def _finds_back(trip: Trip, end: End, origin: Stack) -> bool:
+    """Whether what a stack on the way says about a packet gets to who sent it."""
+    assert end.stack is not None
+    trip.hops, trip.facts, trip.left = None, {}, 64
+    back = trip.send(end.stack, _turned(end.packet))
+    return back.outcome == "delivered" and back.stack is origin
+
+
+def _turned(packet: Packet) -> Packet:
+    return Packet(packet.destination, packet.source, packet.protocol, packet.destination_port, packet.source_port)
 
 
 def _answer(trip: Trip, out: Walk, packet: Packet, end: End, origin: Stack) -> Walk:
     """An answer, be it a refusal, that does not come back is as good as none."""
-    arrived, there = end.packet, end.stack
+    there = end.stack
     assert there is not None
     forth, trip.left = trip.hops, 64
     if forth is not None:
         trip.hops = []
-    answer = Packet(arrived.destination, arrived.source, arrived.protocol, arrived.destination_port, arrived.source_port)
-    back = trip.send(there, answer)
+    back = trip.send(there, _turned(end.packet))
     if trip.hops is not None:
         out.facts["reply"] = trip.hops
     wanted = (packet.destination, packet.destination_port)
