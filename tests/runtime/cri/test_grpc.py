@@ -179,6 +179,16 @@ def test_a_server_that_takes_its_leave(tmp_path: Path) -> None:
     play(tmp_path, scenario)
 
 
+def test_numbers_of_calls_come_to_an_end(tmp_path: Path) -> None:
+    async def scenario(connection: Connection, server: Server) -> None:
+        connection._h2.highest_outbound_stream_id = 2**31 - 1
+        with pytest.raises(RuntimeFailure, match="Unavailable"):
+            await connection.call("/x", b"")
+        assert not connection.usable
+
+    play(tmp_path, scenario)
+
+
 def test_something_else_listens(tmp_path: Path) -> None:
     async def main() -> None:
         async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -74,14 +74,13 @@ class Connection(asyncio.Protocol):
             await waiter
         if not self.usable:
             raise RuntimeFailure("Unavailable", self._lost)
-        stream = h2.get_next_available_stream_id()
         headers = [
             (":method", "POST"), (":scheme", "http"), (":path", path), (":authority", "localhost"), ("te", "trailers"),
             ("content-type", "application/grpc"), ("user-agent", "grpc-transom"),
         ]  # fmt: skip
         if seconds:
             headers.append(("grpc-timeout", f"{min(99999999, math.ceil(seconds * 1000))}m"))
-        h2.send_headers(stream, headers)
+        stream = self._begin(headers)
         call = self._calls[stream] = _Call(message)
         self._feed(stream, call)
         self._flush()
@@ -91,6 +90,17 @@ class Connection(asyncio.Protocol):
             if self._calls.pop(stream, None) is not None:  # it was given up
                 self._reset(stream)
             self._wake()
+
+    def _begin(self, headers: list[tuple[str, str]]) -> int:
+        from h2.exceptions import ProtocolError
+
+        try:
+            stream = self._h2.get_next_available_stream_id()
+            self._h2.send_headers(stream, headers)
+        except ProtocolError as problem:  # all numbers of streams are used up, for one
+            self.usable = False
+            raise RuntimeFailure("Unavailable", f"connection error: {problem}") from problem
+        return stream
 
     def close(self) -> None:
         self.usable = False

@@ -106,13 +106,13 @@ class CriRuntime:
             try:
                 await function()
             except RuntimeFailure as failure:
-                log.debug("the container runtime does not answer: %s", failure)
-                self._unreachable(failure)
+                self._failed(failure)
 
     async def _look(self) -> None:
         await self._known.look()
         if self._status.runtime_reason == _UNREACHABLE:
             await self._check()
+            log.info("the container runtime answers again")
 
     async def _check(self) -> None:
         answer = await self._client.call("Status", {"verbose": True})
@@ -120,9 +120,13 @@ class CriRuntime:
         self._systemd = inward.has_systemd_groups(answer)
         await self._images.look()
 
-    def _unreachable(self, failure: RuntimeFailure) -> None:
-        if failure.code in ("Unavailable", "DeadlineExceeded"):
-            self._status = RuntimeStatus(_UNREACHABLE, str(failure))
+    def _failed(self, failure: RuntimeFailure) -> None:
+        if failure.code not in ("Unavailable", "DeadlineExceeded"):
+            log.debug("a look at the container runtime failed: %s", failure)
+            return
+        if self._status.runtime_reason != _UNREACHABLE:
+            log.warning("the container runtime does not answer: %s", failure)
+        self._status = RuntimeStatus(_UNREACHABLE, str(failure))
 
     @property
     def version(self) -> Version:
