@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.hosts.windows.hns.service import endpoint, made_network, network, refused, service
+
+from transom.hosts.windows.hns import HnsError, policies
 
 _WORDS = "The provided policy configuration is invalid or missing parameters. (0x803b000d)"
 _ACL = {"Action": "Block", "Direction": "Out"}
@@ -131,3 +135,41 @@ def test_subnets_have_isolation_only() -> None:
     assert _WORDS in refused(service(), "network", settings).text
     settings["Ipams"][0]["Subnets"][0]["Policies"] = [{"Type": "VLAN", "Settings": {"IsolationId": 7}}]
     assert service().create("network", settings)["Ipams"][0]["Subnets"][0]["Policies"][0]["Type"] == "VLAN"
+
+
+def _remote(number: int, via: str) -> dict[str, Any]:
+    return {"Type": "RemoteSubnetRoute", "Settings": {"DestinationPrefix": f"10.{number}.0.0/24", "ProviderAddress": via}}
+
+
+_ROUTES = st.builds(_remote, st.integers(0, 4), st.sampled_from("ab"))
+_OTHERS = st.sampled_from([{"Type": "HostRoute"}, {"Type": "VSID", "Settings": {"IsolationId": 1}},
+                           {"Type": "VSID", "Settings": {"IsolationId": 2}}])  # fmt: skip
+_SOME = st.lists(st.one_of(_ROUTES, _OTHERS), max_size=8)
+
+
+def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    if one["Type"] == other["Type"] == "RemoteSubnetRoute":
+        return bool(one["Settings"]["DestinationPrefix"] == other["Settings"]["DestinationPrefix"])
+    return one == other
+
+
+@given(_SOME, _SOME)
+def test_a_policy_that_is_there_is_replaced_or_removed_where_it_stands(
+    present: list[dict[str, Any]], given_: list[dict[str, Any]]
+) -> None:
+    """As if each were looked for from the front, which takes too long with thousands."""
+    more, fewer = list(present), list(present)
+    missing = False
+    for policy in given_:
+        at = next((at for at, other in enumerate(more) if _same(policy, other)), len(more))
+        more[at : at + 1] = [policy]
+        place = next((at for at, other in enumerate(fewer) if _same(policy, other)), None)
+        missing = missing or place is None
+        if place is not None:
+            del fewer[place]
+    assert policies.added(present, given_) == more
+    if missing:
+        with pytest.raises(HnsError):
+            policies.removed(present, given_)
+    else:
+        assert policies.removed(present, given_) == fewer

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+import orjson
+
 from transom.hosts.windows.hns import errors
 from transom.hosts.windows.hns.errors import HnsError
 from transom.hosts.windows.hns.features import require, supports
@@ -253,34 +255,33 @@ def of_type(obj: Mapping[str, Any], kind: str) -> list[dict[str, Any]]:
 _KEYS: Final = {"RemoteSubnetRoute": ("DestinationPrefix",), "SetPolicy": ("Id",)}
 
 
-def same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    if one["Type"] != other["Type"]:
-        return False
-    mine, theirs = one.get("Settings") or {}, other.get("Settings") or {}
-    keys = _KEYS.get(one["Type"])
-    if keys is None:
-        return bool(mine == theirs)
-    return all(mine.get(key) == theirs.get(key) for key in keys)
+def _same_as(policy: Mapping[str, Any]) -> Any:
+    """Policies are the same one if they have this in common. Nodes have thousands of them, so it can be looked up."""
+    kind, settings = policy["Type"], policy.get("Settings") or {}
+    keys = _KEYS.get(kind)
+    if keys is not None:
+        return (kind, *(settings.get(key) for key in keys))
+    return kind, orjson.dumps(settings, option=orjson.OPT_SORT_KEYS)
 
 
 def added(present: list[dict[str, Any]], new: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """A policy that is there already is replaced where it stands."""
     out = list(present)
+    places = {_same_as(policy): at for at, policy in reversed(list(enumerate(out)))}
     for policy in new:
-        for at, other in enumerate(out):
-            if same(policy, other):
-                out[at] = policy
-                break
-        else:
-            out.append(policy)
+        at = places.setdefault(_same_as(policy), len(out))
+        out[at : at + 1] = [policy]
     return out
 
 
 def removed(present: list[dict[str, Any]], old: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    out = list(present)
+    places: dict[Any, list[int]] = {}
+    for at in range(len(present) - 1, -1, -1):
+        places.setdefault(_same_as(present[at]), []).append(at)
+    gone = set()
     for policy in old:
-        at = next((at for at, other in enumerate(out) if same(policy, other)), None)
-        if at is None:
+        found = places.get(_same_as(policy))
+        if not found:
             raise HnsError(errors.POLICY_NOT_FOUND)
-        del out[at]
-    return out
+        gone.add(found.pop())
+    return [policy for at, policy in enumerate(present) if at not in gone]
