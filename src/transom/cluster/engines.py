@@ -44,13 +44,24 @@ class Chosen(NamedTuple):
     windows: str
     notes: tuple[str, ...] = ()
 
+    def of(self, node: NodeSpec) -> str:
+        """A node may have its own: "sim", "oci", or where a containerd listens."""
+        return node.engine or (self.windows if node.windows else self.linux)
+
 
 def choose(config: ClusterConfig, nodes: Iterable[NodeSpec]) -> Chosen:
     """Raises ClusterError when real containers were asked for and cannot be had."""
-    if config.engine == "sim":
+    nodes = list(nodes)
+    own = [node for node in nodes if node.engine == "oci"]
+    if config.engine == "sim" and not own:
         return Chosen("sim", "sim")
     problems = {"linux": _no_containers(), "windows": _no_containers() or _no_wine()}
-    used = {node.os for node in nodes}
+    for node in own:
+        if problems[node.os]:
+            raise ClusterError(f"node {node.name!r}: real containers cannot run here: {problems[node.os]}", "use engine: sim")
+    if config.engine == "sim":
+        return Chosen("sim", "sim")
+    used = {node.os for node in nodes if not node.engine}
     if config.engine == "oci":
         for os in sorted(used):
             if problems[os]:
@@ -122,6 +133,16 @@ class Engines:
             Wiring(pods, pods.paths.__getitem__, lambda: pods.node, pods.adopt),
             f"/transom/{self._config.name}",
         )
+
+    def containerd(self, host: Any, endpoint: str) -> Any:
+        """A containerd of this machine's, by way of CRI. Its pods have its own network, not the cluster's."""
+        from transom.runtime.cri.address import AddressError
+        from transom.runtime.cri.runtime import CriRuntime
+
+        try:
+            return CriRuntime(self._clock, endpoint, files=host.files)
+        except AddressError as problem:
+            raise ClusterError(f"{endpoint}: {problem}", "write it like unix:///run/containerd/containerd.sock") from problem
 
     def _platform(self, spec: NodeSpec) -> Any:
         if not spec.windows:

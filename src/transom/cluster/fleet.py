@@ -130,7 +130,8 @@ class Fleet:
         self._catalogue = catalogue(config.images)
         nodes = list(nodes)
         self._chosen = choose(config, nodes)
-        self._engines = Engines(config, api.clock, dataplane) if "oci" in self._chosen else None
+        real = any(self._chosen.of(spec) != "sim" for spec in nodes)
+        self._engines = Engines(config, api.clock, dataplane) if real else None
         self._machines: dict[str, Machine] = {}
         self._tasks: asyncio.TaskGroup | None = None
         viewer = self._client("system:transom:nodes", ("system:masters", "system:authenticated"))
@@ -359,7 +360,8 @@ class Fleet:
 
     def _make(self, spec: NodeSpec) -> Machine:
         hardware = Hardware(cpus=spec.cpus, memory=parse(spec.memory).value(), disk=parse(spec.disk).value())
-        engines = self._engines if (self._chosen.windows if spec.windows else self._chosen.linux) == "oci" else None
+        engine = self._chosen.of(spec)
+        engines = self._engines if engine != "sim" else None
         host: Any
         if engines is not None:
             host = engines.host(spec, hardware)
@@ -372,14 +374,15 @@ class Fleet:
         if not spec.stopped:
             network.boot()
         if engines is not None:
-            return Machine(spec, host, engines.runtime(spec, host, network), network)
-        runtime = SimRuntime(
+            runtime = engines.runtime(spec, host, network) if engine == "oci" else engines.containerd(host, engine)
+            return Machine(spec, host, runtime, network)
+        simulated = SimRuntime(
             host, self._api.clock, random.Random(self._rng.getrandbits(64)), network.pods, self.dataplane,
             "docker" if spec.runtime == "docker" else "containerd", spec.runtime_version, self._catalogue,
             sandbox_image=self._pause_image(spec), addresses=addresses,
             hyperv_gate=spec.feature_gates.get("HyperVContainer", False),
         )
-        return Machine(spec, host, runtime, network)
+        return Machine(spec, host, simulated, network)
 
     def _pause_image(self, spec: NodeSpec) -> str:
         return specs.pause_image(self._config, spec) or default_pause_image(spec.build)

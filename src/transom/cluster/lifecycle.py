@@ -215,10 +215,11 @@ def _engine(config: ClusterConfig, wanted: str | None) -> ClusterConfig:
 
 def _check_engine(config: ClusterConfig, machines: list[nodes.NodeSpec] | None, tell: Tell) -> ClusterConfig:
     """Real containers need the kernel's data plane."""
-    chosen = engines.choose(config, machines if machines is not None else nodes.load(config) or [])
+    wanted = machines if machines is not None else nodes.load(config) or []
+    chosen = engines.choose(config, wanted)
     for note in chosen.notes:
         tell(note)
-    if "oci" in chosen and config.network.dataplane != "kernel":
+    if any(chosen.of(node) == "oci" for node in wanted) and config.network.dataplane != "kernel":
         return replace(config, network=replace(config.network, dataplane="kernel"))
     return config
 

@@ -42,6 +42,7 @@ class NodeSpec:
     cpus: int = 4
     memory: str = "8Gi"
     disk: str = "100Gi"
+    engine: str = ""  # what runs its containers: sim, oci, the address of a containerd; "" for the cluster's
     runtime: str = ""
     runtime_version: str = ""
     kubelet_version: str = ""  # "" for the cluster's
@@ -137,6 +138,8 @@ def _check(config: ClusterConfig, node: NodeSpec) -> None:
         raise refuse("only Windows nodes have a build", "leave it out, or set os: windows")
     if node.runtime and node.runtime not in RUNTIMES:
         raise refuse(f"unknown runtime {node.runtime!r}", f"choose one of {', '.join(RUNTIMES)}")
+    if node.engine and node.engine not in ("sim", "oci") and "://" not in node.engine:
+        raise refuse(f"unknown engine {node.engine!r}", "choose sim, oci, or an address like unix:///run/containerd/containerd.sock")
     if node.network_mode and node.network_mode not in NETWORK_MODES:
         raise refuse(f"unknown network mode {node.network_mode!r}", f"choose one of {', '.join(NETWORK_MODES)}")
     if node.priority_class and node.priority_class not in PRIORITY_CLASSES:
@@ -206,7 +209,7 @@ def pause_image(config: ClusterConfig, node: NodeSpec) -> str:
 
 _FILE_FIELDS = {  # as the file spells them
     "name": "name", "os": "os", "build": "build", "cpus": "cpus", "memory": "memory", "disk": "disk",
-    "runtime": "runtime", "runtimeVersion": "runtime_version", "kubeletVersion": "kubelet_version",
+    "engine": "engine", "runtime": "runtime", "runtimeVersion": "runtime_version", "kubeletVersion": "kubelet_version",
     "networkMode": "network_mode", "labels": "labels", "taints": "taints", "kubeReserved": "kube_reserved",
     "systemReserved": "system_reserved", "evictionHard": "eviction_hard", "evictionSoft": "eviction_soft",
     "evictionSoftGracePeriod": "eviction_soft_grace_period", "featureGates": "feature_gates",

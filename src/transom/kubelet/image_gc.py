@@ -100,7 +100,9 @@ class ImageGC:
 
     def _detect(self, detected: float) -> set[str]:
         runtime, now = self._env.runtime, self._env.clock.monotonic()
-        in_use = {container.image_ref for container in runtime.containers()}
+        # A container names its image by whatever the runtime gave: an id, or the digest that it was pulled by.
+        used = {container.image_ref for container in runtime.containers()}
+        in_use = {image.id if (image := runtime.image(reference)) is not None else reference for reference in used}
         pause = runtime.image(self._env.config.pod_infra_image or self._env.os.default_pause_image())
         if pause is not None:
             in_use.add(pause.id)

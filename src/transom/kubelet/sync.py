@@ -25,7 +25,7 @@ from transom.kubelet.status_manager import StatusManager
 from transom.kubelet.termination import KillFailure, Terminator
 from transom.kubelet.workers import Outcome, Worker, Workers
 from transom.machinery.objects import Object
-from transom.runtime.api import RuntimeFailure
+from transom.runtime.api import RuntimeFailure, RuntimeStatus
 
 log = logging.getLogger("transom.kubelet")
 
@@ -71,9 +71,10 @@ class PodSync:
             return await self._delete(worker, pod)
         if self._pods.told(pod).get("phase") in TERMINAL:
             return await self._rest(worker, pod)
-        if self._env.runtime.status().runtime_reason:
+        runtime = self._env.runtime.status()
+        if runtime.runtime_reason:
             return Outcome.SOON
-        return await self._live(worker, pod)
+        return await self._live(worker, pod, runtime)
 
     def refresh(self, worker: Worker) -> None:
         """Tell what has changed while a look is under way: a probe has another result."""
@@ -92,7 +93,7 @@ class PodSync:
 
     # ---- a pod that is to run ------------------------------------------------------------------------------------
 
-    async def _live(self, worker: Worker, pod: Object) -> Outcome:
+    async def _live(self, worker: Worker, pod: Object, runtime: RuntimeStatus) -> Outcome:
         state = self._read(worker)
         if self._past_deadline(worker, pod):
             return await self._exceeded(worker, pod, state)
@@ -111,7 +112,7 @@ class PodSync:
             return Outcome.FAILED
         if now["phase"] == "Failed":
             return await self._rest(worker, pod)
-        if not is_host_network(pod) and not self._network_ready(pod):
+        if not is_host_network(pod) and not self._network_ready(pod, runtime):
             return Outcome.SOON
         if is_static(pod):
             await keep_mirror(self._env.node(), pod, self._pods.mirror_of(pod), self._parts.mirrors, self._env.clock)
@@ -134,8 +135,8 @@ class PodSync:
         worker.again = worker.again or changed
         return Outcome.OK
 
-    def _network_ready(self, pod: Object) -> bool:
-        problem = network_problem(self._env.runtime.status(), self._env.config.release)
+    def _network_ready(self, pod: Object, runtime: RuntimeStatus) -> bool:
+        problem = network_problem(runtime, self._env.config.release)
         if problem:
             self._tell(pod, WARNING, "NetworkNotReady", f"{_NETWORK}: {problem}")
         return not problem

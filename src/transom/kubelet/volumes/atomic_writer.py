@@ -7,6 +7,7 @@ the top are links through `..data`.
 from __future__ import annotations
 
 import posixpath
+import re
 import time
 
 from transom.kubelet.base import Env, VolumeFailure
@@ -14,6 +15,7 @@ from transom.kubelet.volumes.plugin import Payload, Projection
 
 _DATA = "..data"
 _MAX_NAME, _MAX_PATH = 255, 4096
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")  # nothing is wrong with these, and nearly all are
 
 
 def write(env: Env, directory: str, payload: Payload, *, empty: bool = False) -> bool:
@@ -34,13 +36,13 @@ def write(env: Env, directory: str, payload: Payload, *, empty: bool = False) ->
     files.mkdir(fresh, 0o755)
     try:
         _fill(env, fresh, clean)
-        for top in sorted({path.split("/", 1)[0] for path in clean}):
-            if empty or not _link(env, join(directory, top)):
-                files.symlink(join(_DATA, top), join(directory, top))
+        tops = sorted({path.split("/", 1)[0] for path in clean})
+        links = [(top, join(_DATA, top), 0) for top in tops if empty or not _link(env, join(directory, top))]
         if old:
+            files.fill(directory, links)
             env.os.replace_link(files, stamp, data)
         else:
-            files.symlink(stamp, data)
+            files.fill(directory, [*links, (_DATA, stamp, 0)])
     except (OSError, VolumeFailure):
         files.remove(fresh, recursive=True)
         raise
@@ -54,6 +56,8 @@ def write(env: Env, directory: str, payload: Payload, *, empty: bool = False) ->
 
 def _checked(env: Env, path: str) -> str:
     """The path with slashes, cleaned. Raises VolumeFailure."""
+    if _PLAIN.fullmatch(path):
+        return path
     if not path:
         raise VolumeFailure('invalid path: must not be empty: ""')
     if path.startswith("/"):
@@ -73,7 +77,13 @@ def _checked(env: Env, path: str) -> str:
 
 def _fill(env: Env, directory: str, payload: Payload) -> None:
     files = env.host.files
+    flat = [(path, p.data, p.mode) for path, p in payload.items() if "/" not in path and p.user is None]
+    files.fill(directory, flat)
+    if len(flat) == len(payload):
+        return
     for path, projection in payload.items():
+        if "/" not in path and projection.user is None:
+            continue
         whole = env.os.join(directory, path)
         if "/" in path:
             files.mkdir(env.os.join(directory, path.rpartition("/")[0]), 0o777)
