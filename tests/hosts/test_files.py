@@ -43,6 +43,38 @@ def test_what_is_written_is_read(any_files: FileTree) -> None:
     assert f.read("/a/new") == b"x"
 
 
+ENTRIES = st.lists(
+    st.tuples(st.sampled_from(["a", "A", "b", "n" * 300]), st.sampled_from([b"", b"x" * 5000, "a", "../b"]), st.just(0o640)),
+    max_size=4,
+)
+
+
+@pytest.mark.parametrize("style", [POSIX, WINDOWS], ids=["linux", "windows"])
+@pytest.mark.parametrize("directory", ["/d", "/link", "/none", "/file"])
+@given(ENTRIES, st.sampled_from([12 << 10, 1 << 30]))
+def test_filling_a_directory_is_writing_each(
+    style: Style, directory: str, entries: list[tuple[str, bytes | str, int]], size: int
+) -> None:
+    def outcome(at_once: bool) -> object:
+        f = files(style, size)
+        f.mkdir("/d")
+        f.write("/file", b"")
+        f.symlink("/d", "/link")
+        problem = None
+        try:
+            if at_once:
+                f.fill(directory, entries)
+            for name, content, mode in () if at_once else entries:
+                path = style.join(directory, name)
+                f.symlink(content, path) if isinstance(content, str) else f.write(path, content, mode)
+        except OSError as error:
+            problem = error.errno
+        names = f.listdir("/d")
+        return problem if entries else None, f.usage("/"), [(name, f.stat(f"/d/{name}", follow=False)) for name in names]
+
+    assert outcome(True) == outcome(False)
+
+
 @pytest.mark.parametrize(
     ("operation", "expected", "windows"),
     [

@@ -53,6 +53,9 @@ class Files(Protocol):
     def make(self, path: str, kind: Kind, mode: int = 0o600) -> None:
         """A socket, pipe or device without content."""
 
+    def fill(self, directory: str, entries: Sequence[tuple[str, bytes | str, int]]) -> None:
+        """As `write` of files (name, content, mode) and `symlink` of links (name, target) in a directory, in one go."""
+
     def usage(self, path: str) -> tuple[int, int]:
         """Bytes and inodes of a tree, links not followed."""
 

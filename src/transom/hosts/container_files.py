@@ -51,9 +51,15 @@ class LayeredFiles(FileTree):
 
     def _walk(self, path: str, *, follow: bool = True, make: int | None = None, free: bool = False) -> Place:
         if self._waiting:
-            waiting = sorted(self._waiting, key=lambda mount: len(self._style.split(mount[0])))
-            self._waiting.clear()  # before, because attaching walks too
-            tree = self.as_user(None)
-            for where, what in waiting:  # outer ones first: an inner one may be in them
-                tree._attach(where, what)
+            self._attach_waiting()
         return super()._walk(path, follow=follow, make=make, free=free)
+
+    def _seen(self, path: str) -> Node | None:
+        return None if self._waiting else super()._seen(path)
+
+    def _attach_waiting(self) -> None:
+        waiting = sorted(self._waiting, key=lambda mount: len(self._style.split(mount[0])))
+        self._waiting.clear()  # before, because attaching walks too
+        tree = self.as_user(None)
+        for where, what in waiting:  # outer ones first: an inner one may be in them
+            tree._attach(where, what)

@@ -8,7 +8,7 @@ a part of another tree, which is then the same files, not a copy. Links are foll
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from sys import intern
 from typing import Final, Self
@@ -23,6 +23,7 @@ _DIRECTORY: Final = FORMAT["directory"]
 _FILE: Final = FORMAT["file"]
 _LINK: Final = FORMAT["symlink"]
 _SOCKET: Final = FORMAT["socket"]
+_NOTHING: Final = Node("", 0, None, 0.0)
 _STICKY: Final = 0o1000  # as /tmp is: only owners take things out
 _GROWS_IN_PLACE: Final = 1024  # shorter content is replaced when it is added to, which takes less memory
 
@@ -71,7 +72,8 @@ class FileTree:
 
     def exists(self, path: str) -> bool:
         try:
-            return self._walk(path).node is not None
+            node = self._seen(path)
+            return node is not _NOTHING if node is not None else self._walk(path).node is not None
         except OSError:
             return False
 
@@ -138,6 +140,34 @@ class FileTree:
         if place.node is not None:
             raise self._style.error(errno.EEXIST, path)
         self._create(place, FORMAT[kind] | mode, {} if kind == "directory" else b"" if kind == "file" else None)
+
+    def fill(self, directory: str, entries: Sequence[tuple[str, bytes | str, int]]) -> None:
+        place = self._walk(directory)
+        style, node = self._style, place.node
+        if node is None or node.mode & GONE:
+            raise style.error(errno.ENOENT, directory)
+        if place.at.read_only:
+            raise style.error(errno.EROFS, directory)
+        self._allowed(node, WRITE | SEARCH, directory)
+        node = self._own(place, node)
+        there = self._entries(node, directory)
+        owner, now = style.created_by(self._user, node), self._now()
+        for name, content, mode in entries:
+            path = style.join(directory, name)
+            style.check_name(name, path)
+            (key,) = style.fold([name])
+            if key in there:  # by another name that is the same here
+                if type(content) is str:
+                    raise style.error(errno.EEXIST, path)
+                self.write(path, content, mode)  # type: ignore[arg-type]
+                continue
+            if not place.at.volume.take(style.blocks(content), 1):
+                raise style.error(errno.ENOSPC, path)
+            if type(content) is str:
+                there[intern(key)] = style.node(name, _LINK | 0o777, content, now, owner)
+            else:
+                there[intern(key)] = style.node(name, _FILE | mode, shared(content), now, owner)  # type: ignore[arg-type]
+        node.mtime = now
 
     def chmod(self, path: str, mode: int) -> None:
         place = self._walk(path)
@@ -286,9 +316,9 @@ class FileTree:
         names = self._style.split(path)
         for _ in range(_LINKS_FOLLOWED):
             place = self._try(path, names, follow, make, free)
-            if isinstance(place, Place):
+            if type(place) is Place:
                 return place
-            names = place
+            names = place  # type: ignore[assignment]  # the other of the two
         raise self._style.error(errno.ELOOP, path)
 
     def _try(self, path: str, names: list[str], follow: bool, make: int | None, free: bool) -> Place | list[str]:
@@ -300,6 +330,8 @@ class FileTree:
         for i, key in enumerate(keys):
             data = node.data
             if type(data) is not dict:
+                if type(data) is str:
+                    return style.follow(names[: i - 1], data) + names[i:]
                 raise style.error(errno.ENOTDIR, path)
             if user is not None and not style.may(user, node, SEARCH):
                 raise style.error(errno.EACCES, path)
@@ -321,13 +353,35 @@ class FileTree:
             while child.mode & MOUNT and (mounted := self._mounted(child, at)) is not None:
                 at, child, start = mounted, mounted.node, i + 1
             node = child
-            if type(node.data) is str and (follow or i < last):
-                return style.follow(names[:i], node.data) + names[i + 1 :]
+        if follow and type(node.data) is str:
+            return style.follow(names[:-1], node.data)
         return Place(path, at, start, keys, names[-1] if names else "", parent, node)
 
+    def _seen(self, path: str) -> Node | None:
+        """The node, or `_NOTHING`, where nothing on the way needs a second look, as a link would: so it is with most of what
+        is only read. None says nothing, `_walk` does."""
+        if self._user is not None:
+            return None
+        at = self._top
+        node = at.node
+        keys = self._style.fold(self._style.split(path))
+        for key in keys:
+            data = node.data
+            if type(data) is not dict:
+                return None
+            child = data.get(key)
+            if child is None:
+                return _NOTHING if key is keys[-1] and key != ".." and keys.count(key) == 1 else None
+            while child.mode & MOUNT and (mounted := self._mounted(child, at)) is not None:
+                at, child = mounted, mounted.node
+            node = child
+        return None if type(node.data) is str else node
+
     def _there(self, path: str, *, follow: bool = True) -> Node:
-        node = self._walk(path, follow=follow).node
+        node = self._seen(path) if follow else None
         if node is None:
+            node = self._walk(path, follow=follow).node
+        if node is None or node is _NOTHING:
             raise self._style.error(errno.ENOENT, path)
         return node
 

@@ -14,7 +14,7 @@ import errno
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -175,6 +175,14 @@ class RealFiles:
             os.mknod(place.name, FORMAT[kind] | mode, device, dir_fd=place.directory)
             _set_mode(place.directory, place.name, mode)
 
+    def fill(self, directory: str, entries: Sequence[tuple[str, bytes | str, int]]) -> None:
+        for name, content, mode in entries:
+            path = self._style.join(directory, name)
+            if isinstance(content, str):
+                self.symlink(content, path)
+            else:
+                self.write(path, content, mode)
+
     def chmod(self, path: str, mode: int) -> None:
         fd = self.open(path)
         try:
@@ -186,12 +194,13 @@ class RealFiles:
             os.close(fd)
 
     def chown(self, path: str, uid: int, gid: int) -> None:
-        """-1 leaves as it is."""
+        """-1 leaves as it is. Who is not root leaves everything: all containers are then the same user."""
         if not self._style.has_owners:
             raise self._style.error(errno.ENOTSUP, path)
         fd = self.open(path)
         try:
-            os.chown(f"/proc/self/fd/{fd}", uid, gid)
+            if os.geteuid() == 0:
+                os.chown(f"/proc/self/fd/{fd}", uid, gid)
         finally:
             os.close(fd)
 
@@ -339,7 +348,7 @@ class RealFiles:
             if fd < 0:
                 if not left:
                     return _Place(way[-1], name, None, [*names, name])
-                if make is None:
+                if make is None or ".." in left:  # there is no way back out of what is not there
                     raise self._style.error(errno.ENOENT, path, parent=True)
                 self._make_directory(way[-1], name, make, path)
                 name, fd = self._look(way[-1], name)

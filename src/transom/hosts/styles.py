@@ -37,6 +37,7 @@ class Style(Protocol):
 
     def split(self, path: str) -> list[str]: ...
     def parent(self, path: str) -> str: ...
+    def join(self, directory: str, name: str) -> str: ...
     def fold(self, names: list[str]) -> list[str]: ...
     def follow(self, directory: list[str], target: str) -> list[str]:
         """Where a link in a directory leads."""
@@ -70,10 +71,18 @@ class Posix:
     has_owners = True
 
     def split(self, path: str) -> list[str]:
-        return [name for name in path.split("/") if name and name != "."]
+        names = path.split("/")
+        if not names[0]:
+            del names[0]
+        if "" in names or "." in names:  # few paths have any
+            return [name for name in names if name and name != "."]
+        return names
 
     def parent(self, path: str) -> str:
         return posixpath.dirname(path)
+
+    def join(self, directory: str, name: str) -> str:
+        return f"{directory}/{name}"
 
     def fold(self, names: list[str]) -> list[str]:
         return names
@@ -211,6 +220,9 @@ class Windows:
 
     def parent(self, path: str) -> str:
         return ntpath.dirname(path)
+
+    def join(self, directory: str, name: str) -> str:
+        return f"{directory}\\{name}"
 
     def fold(self, names: list[str]) -> list[str]:
         return [name.lower() for name in names]
