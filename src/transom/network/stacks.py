@@ -11,6 +11,7 @@ import hashlib
 import ipaddress
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from transom.network import nft
@@ -25,6 +26,11 @@ LinkKind = Literal["loopback", "ethernet", "bridge", "veth", "vxlan", "vnic"]
 Role = Literal["node", "sandbox", "external"]
 Change = Callable[["Stack", str, str], None]
 """The stack, what kind of thing changed ("link", "address", "route", "neighbour", "table", "sysctl", "gone"), and its name."""
+
+# Reading addresses is slow, and the same few (gateways, ranges, the address of the pod at hand) are read again and again.
+_interface = lru_cache(512)(ipaddress.ip_interface)
+_network = lru_cache(512)(ipaddress.ip_network)
+_LOOPBACK = ipaddress.ip_interface("127.0.0.1/8")
 
 
 @dataclass(slots=True)
@@ -70,7 +76,7 @@ class Stack:
         self.hns = hns
         self.sandbox = sandbox
         self.forwarding = False
-        self.links: dict[str, Link] = {"lo": Link("lo", "loopback", addresses=[ipaddress.ip_interface("127.0.0.1/8")])}
+        self.links: dict[str, Link] = {"lo": Link("lo", "loopback", addresses=[_LOOPBACK])}
         self._routes: dict[Network, Route] = {}
         self._ladder: list[tuple[int, int, dict[int, Route]]] | None = None  # routes by prefix length, the longest first
         self.neighbours: dict[str, tuple[str, str]] = {}  # address -> mac, link
@@ -111,17 +117,18 @@ class Stack:
 
     def add_address(self, link: str, address: str) -> None:
         """With its prefix, which becomes a route."""
-        interface = ipaddress.ip_interface(address)
+        interface = _interface(address)
         if interface in self.links[link].addresses:
             return
         self.links[link].addresses.append(interface)
-        if interface.network.num_addresses > 1 and interface.network not in self._routes:
-            self._routes[interface.network] = Route(interface.network, link, source=str(interface.ip))
+        network = interface.network
+        if network.prefixlen < network.max_prefixlen and network not in self._routes:
+            self._routes[network] = Route(network, link, source=_plain(interface))
             self._ladder = None
         self._change(self, "address", link)
 
     def delete_address(self, link: str, address: str) -> None:
-        interface = ipaddress.ip_interface(address)
+        interface = _interface(address)
         if interface in self.links[link].addresses:
             self.links[link].addresses.remove(interface)
             found = self._routes.get(interface.network)
@@ -132,20 +139,23 @@ class Stack:
 
     def addresses(self) -> list[str]:
         """Without those of the loopback link."""
-        return [str(a.ip) for link in self.links.values() if link.kind != "loopback" for a in link.addresses]
+        return [_plain(a) for link in self.links.values() if link.addresses and link.kind != "loopback" for a in link.addresses]
 
     # ---- routes and neighbours -----------------------------------------------------------------------------------
 
     def replace_route(self, destination: str, link: str, via: str = "", *, onlink: bool = False, source: str = "") -> None:
-        network = ipaddress.ip_network(destination)
+        network = _network(destination)
         route = Route(network, link, via, onlink, source)
         if self._routes.get(network) != route:
             self._routes[network] = route
             self._ladder = None
             self._change(self, "route", destination)
 
+    def has_route(self, destination: str) -> bool:
+        return _network(destination) in self._routes
+
     def delete_route(self, destination: str) -> None:
-        if self._routes.pop(ipaddress.ip_network(destination), None) is not None:
+        if self._routes.pop(_network(destination), None) is not None:
             self._ladder = None
             self._change(self, "route", destination)
 
@@ -254,7 +264,10 @@ class Fabric:
 
     def _changed(self, stack: Stack, what: str, name: str) -> None:
         if what in ("link", "address") and stack.name in self.stacks:
-            self._index(stack)
+            link = stack.links.get(name)
+            # The other end of a pod's veth, the most frequent of all changes, has no address.
+            if what == "address" or link is None or link.addresses:
+                self._index(stack)
         for listener in self.listeners:
             listener(stack, what, name)
 
@@ -277,6 +290,11 @@ class Fabric:
             owners.remove(stack)
         if not owners:
             self._owners.pop(address, None)
+
+
+def _plain(interface: Interface) -> str:
+    """Its address; `str(interface.ip)` makes an object more."""
+    return str(interface).partition("/")[0]
 
 
 def stable_mac(*parts: str) -> str:

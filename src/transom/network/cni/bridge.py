@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import ipaddress
 from collections.abc import Mapping
 from typing import Any
 
@@ -143,17 +142,15 @@ def configure(sandbox: Stack, ifname: str, result: Result) -> None:
         sandbox.add_address(ifname, ip["address"])
         if ip.get("gateway"):
             gateways.setdefault(ip["version"], ip["gateway"])
-    there = {str(route.destination) for route in sandbox.routes()}
     for route in result.get("routes") or ():
-        if route["dst"] in there:
+        if sandbox.has_route(route["dst"]):
             continue  # the first one stays
-        there.add(route["dst"])
         via = route.get("gw") or gateways.get(results.family(route["dst"]), "")
         sandbox.replace_route(route["dst"], ifname, via)
 
 
 def _ensure_address(stack: Stack, port: Link, address: str, conf: Mapping[str, Any]) -> None:
-    wanted = ipaddress.ip_interface(address)
+    wanted = values.cidr(address)
     for held in tuple(port.addresses):
         if held == wanted:
             return

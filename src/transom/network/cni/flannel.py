@@ -94,7 +94,7 @@ def _delegated(call: Call, machine: Machine) -> tuple[dict[str, Any], bytes]:
         kept: tuple[dict[str, Any], bytes] = before[2]
         return kept
     conf = make(call.config, read_subnet(data, shown), machine.os)
-    answer = (conf, orjson.dumps(conf, option=orjson.OPT_SORT_KEYS))
+    answer = (conf, bytes(memoryview(orjson.dumps(conf, option=orjson.OPT_SORT_KEYS))))
     machine.memory[key] = (data, call.config, answer)
     return answer
 

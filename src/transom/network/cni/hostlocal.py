@@ -34,7 +34,7 @@ class Range:
     gateway: Address
 
     def has(self, address: Address) -> bool:
-        return address.version == self.subnet.version and address in self.subnet and self.first <= int(address) <= self.last
+        return address.version == self.subnet.version and self.first <= int(address) <= self.last
 
     def overlaps(self, other: Range) -> bool:
         same = self.subnet.version == other.subnet.version

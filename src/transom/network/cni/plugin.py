@@ -8,7 +8,7 @@ the configuration asks for), or raises CniError. Nothing here knows a certain pl
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from transom.network.stacks import Fabric, Stack
@@ -64,7 +64,7 @@ class Call:
     config: dict[str, Any]  # of this plugin, with name, cniVersion, runtimeConfig, prevResult. Not the plugin's to change.
 
     def with_config(self, config: dict[str, Any]) -> Call:
-        return replace(self, config=config)
+        return Call(self.command, self.container_id, self.netns, self.ifname, self.args, self.path, config)
 
 
 @dataclass(slots=True)

@@ -140,11 +140,12 @@ class Runner(NamedTuple):
             kept["capabilityArgs"] = runtime.capabilities
         kept["result"] = result
         path = self._cached(network, runtime)
+        data = bytes(memoryview(orjson.dumps(kept)))  # orjson's own bytes keep the room of their buffer
         try:
-            self.machine.files.write(path, orjson.dumps(kept), 0o600)
+            self.machine.files.write(path, data, 0o600)
         except FileNotFoundError:
             self.machine.files.mkdir(join(self.machine.os, self.cache, "results"), 0o700)
-            self.machine.files.write(path, orjson.dumps(kept), 0o600)
+            self.machine.files.write(path, data, 0o600)
 
     def _kept(self, network: NetworkList, runtime: Runtime) -> Result | None:
         try:
