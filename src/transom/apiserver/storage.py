@@ -32,6 +32,7 @@ Prepare = Callable[["Storage", Context, Object, Object], None]
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
 _DECODED_KEPT = 4096  # decoded objects kept beside their bytes, newest reads first
+_PASSING_KEPT = 256  # of those that expire (events), which are many and which hardly anybody reads here
 
 
 class Cached:
@@ -60,6 +61,7 @@ class Storage:
         self.clock = clock
         self._rng = rng
         self._decoded: deque[Cached] = deque()
+        self._passing: deque[Cached] = deque()
 
     def feature(self, gate: str, since: tuple[int, int]) -> bool:
         """Whether a feature is on: as the cluster was told, else from the release that turned it on."""
@@ -80,13 +82,14 @@ class Storage:
             self._keep_decoded(entry, res, res.ops.load(record.value))
         return entry.obj  # type: ignore[return-value]  # just set
 
-    def _keep_decoded(self, entry: Cached, res: Resource, obj: Object) -> None:
+    def _keep_decoded(self, entry: Cached, res: Resource, obj: Object, passing: bool = False) -> None:
         entry.obj = obj
         entry.lean = None
         entry.reader = res
-        self._decoded.append(entry)
-        if len(self._decoded) > _DECODED_KEPT:
-            oldest = self._decoded.popleft()
+        kept, most = (self._passing, _PASSING_KEPT) if passing else (self._decoded, _DECODED_KEPT)
+        kept.append(entry)
+        if len(kept) > most:
+            oldest = kept.popleft()
             oldest.obj = oldest.lean = None
 
     def decode_lean(self, res: Resource, record: Record) -> Object:
@@ -233,7 +236,8 @@ class Storage:
 
         pending = self.store.put(key, encode, expected=expected, ttl=ttl, cache=cached)
         if not res.custom:  # those who watch need not decode what was just encoded
-            self._keep_decoded(cached, res, {"kind": res.kind.kind, "apiVersion": res.kind.gvk().api_version, **body})
+            whole = {"kind": res.kind.kind, "apiVersion": res.kind.gvk().api_version, **body}
+            self._keep_decoded(cached, res, whole, ttl is not None)
         return pending
 
     # ---- updating ------------------------------------------------------------------------------------------------

@@ -217,6 +217,9 @@ class _Bucket:
                 watcher.sink.send(payload)
         for event in events:  # history keeps the events, not what was made of them
             event.cache = None
+            previous = event.previous
+            if previous is not None and previous.cache is not None:
+                previous.cache.fields = previous.cache.labels = None
 
     def _places(self, event: Event) -> Iterable[str]:
         """Where those may stand who can see this event: bucket, namespace, object, value of the trigger field."""
