@@ -42,9 +42,11 @@ def windows(tmp_path: Path) -> Iterator[RealFiles]:
 
 _names = st.sampled_from(["a", "b", "..", "l", "."])
 _paths = st.lists(_names, min_size=1, max_size=3).map(lambda names: "/" + "/".join(names))
-_targets = st.lists(_names, min_size=1, max_size=3).flatmap(
-    lambda names: st.sampled_from(["/".join(names), "/" + "/".join(names)])
-)
+# Upwards only at the beginning, as links are written: what mkdir makes of a way back out of nothing is nobody's business.
+_targets = st.builds(
+    lambda start, names: start + "/".join(names), st.sampled_from(["", "../", "../../", "/", "/../"]),
+    st.lists(st.sampled_from("abl"), min_size=1, max_size=2),
+)  # fmt: skip
 _operation = st.one_of(
     st.tuples(st.just("mkdir"), _paths, st.sampled_from([0o755, 0o700])),
     st.tuples(st.just("write"), _paths, st.sampled_from([b"", b"one", b"a longer one"])),

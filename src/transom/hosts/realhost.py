@@ -28,6 +28,7 @@ from transom.windows.builds import DEFAULT, Build
 
 _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 _RUN: Final = "/run"
+_RESOLV_CONF: Final = "/etc/resolv.conf"
 
 
 class Use(NamedTuple):
@@ -108,6 +109,9 @@ class RealLinuxHost(RealHost):
     ) -> None:
         super().__init__(LinuxHost(name, clock, hardware, seed=seed), folder, use)
         self._mount_run()
+        # Names are looked up as this machine does, where a pod asks for no more.
+        if os.path.exists(_RESOLV_CONF):
+            self.files.write(_RESOLV_CONF, Path(_RESOLV_CONF).read_bytes())
 
     @property
     def identity(self) -> Identity:

@@ -16,6 +16,7 @@ from transom.runtime.native.platform import Limits, Spec, Usage
 
 _ROOT: Final = "/sys/fs/cgroup"
 _LEAST_SHARES: Final = 2
+_PERIOD: Final = 100_000  # microseconds, over which a quota holds; the kernel's own choice
 
 
 class Hierarchies(NamedTuple):
@@ -86,7 +87,7 @@ def resources(limits: Limits) -> Spec:
     """As `linux.resources` of a specification."""
     cpu: Spec = {"shares": limits.cpu_shares or _LEAST_SHARES}
     if limits.cpu_quota:
-        cpu |= {"quota": limits.cpu_quota, "period": limits.cpu_period or 100_000}
+        cpu |= {"quota": limits.cpu_quota, "period": limits.cpu_period or _PERIOD}
     memory: Spec = {}
     if limits.memory:
         memory["limit"] = limits.memory
@@ -124,13 +125,18 @@ def set_shares(group: str, shares: int) -> None:
         _write(f"{_at('cpu', group)}/cpu.shares", shares)
 
 
-def set_memory(group: str, size: int) -> None:
-    """A limit for all below it."""
-    name = "memory.max" if hierarchies().version == 2 else "memory.limit_in_bytes"
-    _write(f"{_at('memory', group)}/{name}", size)
+def confine(group: str, cpus: int, memory: int) -> None:
+    """All below it together get no more than a machine of that size has, if this one has more."""
+    two = hierarchies().version == 2
+    if memory < os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"):
+        _write(f"{_at('memory', group)}/{'memory.max' if two else 'memory.limit_in_bytes'}", memory)
+    if cpus < (os.cpu_count() or 1):
+        quota = cpus * _PERIOD
+        name, value = ("cpu.max", f"{quota} {_PERIOD}") if two else ("cpu.cfs_quota_us", str(quota))
+        _write(f"{_at('cpu', group)}/{name}", value)
 
 
-def _write(path: str, value: int) -> bool:
+def _write(path: str, value: int | str) -> bool:
     """False where the group or the controller is not there: it then has the weight that everybody has."""
     try:
         with open(path, "w") as file:

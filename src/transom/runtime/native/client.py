@@ -20,6 +20,7 @@ import transom
 from transom.runtime.native.monitor.__main__ import SOCKET
 
 _STARTS = 3
+_AT_ONCE = 2 * (os.cpu_count() or 1) + 2  # runs of runc: more of them only wait for each other
 News = Callable[[dict[str, Any]], None]
 
 
@@ -36,20 +37,24 @@ class MonitorFailure(Exception):
         self.errno = number
 
 
+_AS_ROOT_OF_ITS_OWN = ("unshare", "--user", "--map-root-user", "--mount", "--")
+
+
 class Monitor:
-    def __init__(self, folder: Path, prefix: Sequence[str] = ()) -> None:
-        """`folder` has the socket. `prefix` is a command that runs another in the namespaces where containers are to be."""
+    def __init__(self, folder: Path) -> None:
+        """`folder` has the socket. Who is not root gets a monitor in namespaces where it is: it mounts, and runs runc."""
         self.folder = folder
         self.tasks: dict[str, int] = {}  # as they were when the connection was made
         self.pid = 0
-        self._prefix = tuple(prefix)
+        self._prefix = () if os.geteuid() == 0 else _AS_ROOT_OF_ITS_OWN
         self._socket: socket.socket | None = None
         self._in = bytearray()
         self._out: list[tuple[bytes, Sequence[int]]] = []
         self._number = 0
         self._waiting: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._listeners: dict[str, News] = {}
-        self._opening: asyncio.Lock = asyncio.Lock()
+        self._opening = asyncio.Lock()
+        self._working = asyncio.Semaphore(_AT_ONCE)
         self.lost: list[Callable[[], None]] = []  # called when it is gone without having been asked to
 
     # The connection
@@ -136,6 +141,11 @@ class Monitor:
         """Raises MonitorFailure and MonitorGone."""
         return await self.send(do, descriptors=descriptors, **fields)
 
+    async def work(self, do: str, **fields: Any) -> dict[str, Any]:
+        """As `ask`, for what keeps a processor busy: with others it waits for its turn."""
+        async with self._working:
+            return await self.ask(do, **fields)
+
     def send(self, do: str, *, descriptors: Sequence[int] = (), **fields: Any) -> asyncio.Future[dict[str, Any]]:
         """As `ask`, for those who may not wait: it is on its way when this returns. Descriptors may be closed then."""
         future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
@@ -195,7 +205,7 @@ class Monitor:
 
     async def run(self, *argv: str) -> str:
         """A command to its end; what it has said. Raises MonitorFailure with that when it fails."""
-        answer = await self.ask("run", argv=argv)
+        answer = await self.work("run", argv=argv)
         if answer["status"] != 0:
             raise MonitorFailure(answer["output"].strip() or f"exit status {answer['status']}", answer["status"])
         return str(answer["output"])

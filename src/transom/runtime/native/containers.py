@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 from collections.abc import Sequence
@@ -14,11 +15,13 @@ from transom.runtime.native import cgroups, commands, saved, snapshots
 from transom.runtime.native.client import MonitorFailure, MonitorGone
 from transom.runtime.native.core import Core
 from transom.runtime.native.hostmounts import CannotMount, Sources
-from transom.runtime.native.monitor.tasks import EXIT, STARTED
+from transom.runtime.native.monitor.tasks import EXIT, STARTED, birth
 from transom.runtime.native.platform import CannotStart, Spec
 from transom.runtime.native.records import ContainerRecord, KeptImage, SandboxRecord, wake, woken
 from transom.runtime.native.requests import request_of
 from transom.runtime.native.runc import LOG, PID_FILE
+
+log = logging.getLogger("transom.runtime")
 
 _LAST_SECONDS = 10.0  # for a process that was killed
 _LOST = 255
@@ -144,7 +147,9 @@ async def start(core: Core, c: ContainerRecord) -> None:
         finally:
             c.starting = False
         c.state = "running"
-        c.save()
+        _save(c)
+        if c.watchers:
+            core.monitor.tell("watch", id=c.id, on=True)
         core.emit("started", c.sandbox, c.id)
         if c.early is not None:
             _ended(core, c, c.early)
@@ -155,7 +160,7 @@ async def _launch(core: Core, c: ContainerRecord) -> None:
     try:
         log = core.host.files.real(c.log_path) if c.log_path else ""
         saved.save(c.folder / "config.json", sources.resolve(c.specification()))
-        answer = await core.monitor.ask(
+        answer = await core.monitor.work(
             "launch", id=c.id, argv=core.runc.run(c.id, c.folder, tty=c.config.tty), folder=str(c.folder), log=log,
             pid_file=str(c.folder / PID_FILE), runc_log=str(c.folder / LOG), tty=c.config.tty, stdin=c.config.stdin,
             stdin_once=c.config.stdin_once,
@@ -186,7 +191,7 @@ async def _never_ran(core: Core, c: ContainerRecord, problem: CannotStart) -> No
     c.message = problem.message
     c.started = 0.0
     c.finished = core.time()
-    c.save()
+    _save(c)
     core.emit("died", c.sandbox, c.id)
     c.burial = core.background(_bury(core, c))
 
@@ -216,12 +221,20 @@ def _ended(core: Core, c: ContainerRecord, record: dict[str, Any]) -> None:
         _set_end(c, _LOST, "Error")
     else:
         _set_end(c, code, "OOMKilled" if record.get("oom") else "Error" if code else "Completed")
-    c.save()
+    _save(c)
     c.burial = core.background(_bury(core, c))
     wake(c.waiters)
     core.emit("died", c.sandbox, c.id)
     for watcher in c.watchers:
         watcher()
+
+
+def _save(c: ContainerRecord) -> None:
+    """A full disk does not keep a container from starting or ending. Who comes later finds that in the monitor's records."""
+    try:
+        c.save()
+    except OSError as problem:
+        log.warning("the record of container %s is out of date: %s", c.id, problem)
 
 
 def _set_end(c: ContainerRecord, code: int, reason: str) -> None:
@@ -235,13 +248,21 @@ def lost(core: Core, c: ContainerRecord) -> None:
     c.pid = 0
     c.finished = core.time()
     _set_end(c, _LOST, "Error" if c.rebooted else _LOST_REASON)
-    if core.limited:
-        for pid in cgroups.members(c.group):
-            kill_process(pid)
-    c.save()
+    end_leftovers(core, c.folder, c.group)
+    _save(c)
     c.burial = core.background(_bury(core, c))
     wake(c.waiters)
     core.emit("died", c.sandbox, c.id)
+
+
+def end_leftovers(core: Core, folder: Path, group: str) -> None:
+    """Processes of one that nobody watches."""
+    begun = saved.load(folder / STARTED) or {}
+    if begun.get("ticks") and birth(begun["pid"]) == begun["ticks"]:
+        kill_process(begun["pid"])
+    if core.limited:
+        for pid in cgroups.members(group):
+            kill_process(pid)
 
 
 def kill_process(pid: int) -> bool:
@@ -262,6 +283,7 @@ async def _bury(core: Core, c: ContainerRecord) -> None:
         return  # tried again when it is removed
     if core.limited:
         cgroups.remove(c.group)
+    c.buried = True
 
 
 async def _unmount(core: Core, c: ContainerRecord) -> None:
@@ -308,7 +330,7 @@ async def remove(core: Core, c: ContainerRecord) -> None:
 
 async def _discard(core: Core, c: ContainerRecord) -> None:
     core.monitor.ignore(c.id)
-    if c.mounted or c.state != "created":
+    if not c.buried and (c.mounted or c.state != "created"):
         await _bury(core, c)
     await asyncio.to_thread(snapshots.remove_tree, c.folder)
     core.images.release(c.id)

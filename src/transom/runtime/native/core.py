@@ -60,6 +60,7 @@ class Core:
     subscribers: tuple[Callable[[Event], None], ...] = ()
     tasks: set[asyncio.Task[Any]] = field(default_factory=set)
     lowest_oom_score: int = -1000
+    confined: bool = False  # the node's control group has the size of its machine
 
     def new_id(self) -> str:
         return f"{self.rng.getrandbits(256):064x}"

@@ -93,7 +93,7 @@ class KeptImage:
 
 class ContainerRecord:
     __slots__ = (
-        "_view", "broken", "burial", "config", "cpu", "created", "early", "execs", "exit_code", "finished", "folder", "group",
+        "_view", "broken", "burial", "buried", "config", "cpu", "created", "early", "exit_code", "finished", "folder", "group",
         "id", "image", "image_name", "image_ref", "layer", "layer_at", "lock", "log_path", "message", "mounted", "pid",
         "reason", "rebooted", "sandbox", "started", "starting", "state", "waiters", "watchers",
     )  # fmt: skip
@@ -122,7 +122,7 @@ class ContainerRecord:
         self.starting = False
         self.early: dict[str, Any] | None = None  # it has ended before its start was over
         self.burial: asyncio.Task[None] | None = None
-        self.execs = 0
+        self.buried = False  # nobody but us has anything of it
         self.layer: tuple[int, int] = (4096, 1)
         self.layer_at = 0.0
         self.cpu: tuple[float, int, int | None] = (0.0, 0, None)  # when, how much, and the rate until then

@@ -16,9 +16,12 @@ PID_FILE, LOG = "pid", "runc.log"
 class Runc(NamedTuple):
     program: str
     root: Path  # where it keeps what it knows
+    rootless: bool = False
 
     def _start(self, log: Path) -> list[str]:
-        return [self.program, "--root", str(self.root), "--log", str(log), "--log-format", "json"]
+        # In a user namespace it takes itself for root, and would insist on control groups.
+        own = ["--rootless=true"] if self.rootless and self.program.endswith("runc") else []
+        return [self.program, *own, "--root", str(self.root), "--log", str(log), "--log-format", "json"]
 
     def run(self, identity: str, bundle: Path, *, tty: bool) -> list[str]:
         command = [*self._start(bundle / LOG), "run", "--detach", "--bundle", str(bundle), "--pid-file", str(bundle / PID_FILE)]

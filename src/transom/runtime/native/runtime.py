@@ -66,7 +66,7 @@ class NativeRuntime:
         folder = monitor.folder
         self._core = Core(
             host=host, clock=clock, monitor=monitor, folder=folder / host.name, group=f"{cgroup}/{host.name}",
-            platform=platform, images=images, wiring=wiring, runc=programs.Runc(program, folder / "runc"),
+            platform=platform, images=images, wiring=wiring, runc=programs.Runc(program, folder / "runc", cores.rootless()),
             limited=cgroups.writable(), rootless=cores.rootless(), lowest_oom_score=cores.lowest_oom_score(),
         )  # fmt: skip
         self._overlay: Sequence[str] | None = ()
@@ -79,7 +79,10 @@ class NativeRuntime:
     async def start(self) -> None:
         """Finds what is there: sandboxes and containers of before, running or not, and what is left of others."""
         core = self._core
-        await core.monitor.open()
+        try:
+            await core.monitor.open()
+        except OSError as problem:
+            raise RuntimeFailure("Unavailable", f"containers cannot run here: {problem.strerror or problem}") from problem
         for name in ("sandboxes", "containers"):
             (core.folder / name).mkdir(mode=0o711, parents=True, exist_ok=True)
         pause.install(core.folder.parent / "pause")

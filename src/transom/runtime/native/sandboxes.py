@@ -73,7 +73,7 @@ async def _start(core: Core, sandbox: SandboxRecord) -> None:
         spec["linux"].pop("resources")
     saved.save(sandbox.folder / "config.json", spec)
     core.monitor.listen(sandbox.id, lambda news: _news(core, sandbox, news))
-    answer = await core.monitor.ask(
+    answer = await core.monitor.work(
         "launch", id=sandbox.id, argv=core.runc.run(sandbox.id, sandbox.folder, tty=False), folder=str(sandbox.folder),
         pid_file=str(sandbox.folder / PID_FILE), runc_log=str(sandbox.folder / LOG),
         processes=cgroups.processes(f"{sandbox.group}/{sandbox.id}") if core.limited else "",
@@ -134,6 +134,9 @@ def weigh(core: Core, sandbox: SandboxRecord) -> None:
     """What a pod gets of the processors when they are busy is the sum of what its containers get."""
     if not core.limited:
         return
+    if not core.confined:  # the node's own group is there when its first sandbox is
+        cgroups.confine(core.group, core.host.hardware.cpus, core.host.hardware.memory)
+        core.confined = True
     cgroups.set_shares(sandbox.group, _shares(core, sandbox))
     above = os.path.dirname(sandbox.group)
     if above.endswith("/besteffort"):
@@ -200,14 +203,16 @@ async def _clear(core: Core, sandbox: SandboxRecord) -> None:
 
 
 async def _undo(core: Core, sandbox: SandboxRecord) -> None:
+    """What cannot be undone stays, not ready, and is tried again when it is removed."""
     try:
         await _end_pause(core, sandbox)
         if sandbox.networked:
             await core.wiring.pods.remove(sandbox.id)
-    except (RuntimeFailure, NetworkFailure, OSError) as problem:
-        sandbox.save()  # it stays, not ready, and will be tried again when it is removed
-        raise RuntimeFailure("Unknown", str(problem)) from problem
-    _forget(core, sandbox)
+            sandbox.networked = False
+        _forget(core, sandbox)
+    except (RuntimeFailure, NetworkFailure, OSError):
+        if sandbox.folder.exists():
+            sandbox.save()
 
 
 def _forget(core: Core, sandbox: SandboxRecord) -> None:
@@ -233,8 +238,7 @@ async def adopt(core: Core, sandbox: SandboxRecord) -> None:
     if alive:
         core.monitor.listen(sandbox.id, lambda news: _news(core, sandbox, news))
     if sandbox.state == "ready" and not alive:
-        sandbox.state = "notready"
-        sandbox.save()
+        lost(core, sandbox)
     elif sandbox.state == "notready" and alive:  # it was just being made, or stopped
         await _end_pause(core, sandbox)
     if sandbox.state == "ready" and sandbox.networked:
@@ -244,9 +248,7 @@ async def adopt(core: Core, sandbox: SandboxRecord) -> None:
 def lost(core: Core, sandbox: SandboxRecord) -> None:
     """Nobody watches its pause process any more."""
     sandbox.pid = 0
-    if core.limited:
-        for pid in cgroups.members(f"{sandbox.group}/{sandbox.id}"):
-            containers.kill_process(pid)
+    containers.end_leftovers(core, sandbox.folder, f"{sandbox.group}/{sandbox.id}")
     if sandbox.state == "ready":
         sandbox.state = "notready"
         sandbox.save()

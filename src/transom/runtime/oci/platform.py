@@ -44,7 +44,7 @@ class LinuxPlatform:
             found += [
                 "not root: containers run as one user, whatever they ask for",
                 "not root: containers have no network but their own loopback",
-                "not root: no devices, no privileged containers, no mounts in memory",
+                "not root: no devices, no volumes in memory, no forwarded ports, no mounts that are passed on",
             ]
         else:
             absent = [name for name in capabilities.NAMES if name not in capabilities.held()]

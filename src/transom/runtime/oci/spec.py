@@ -40,7 +40,7 @@ def specification(request: ContainerRequest, *, with_seccomp: bool, rootless: bo
     """Raises users.NoUser, capabilities.UnknownCapability, seccomp.BadProfile, BadContainer."""
     config, image = request.config, image_config(request)
     linux = config.linux or LinuxContainer()
-    user = _user(request, linux, str(image.get("User") or ""))
+    user = users.User(0, 0, ()) if rootless else _user(request, linux, str(image.get("User") or ""))
     held = capabilities.of_container(linux.add_capabilities, linux.drop_capabilities, privileged=linux.privileged)
     devices, device_rules = _devices(request, linux)
     spec: Spec = {

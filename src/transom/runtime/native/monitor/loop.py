@@ -10,6 +10,7 @@ import heapq
 import os
 import selectors
 import signal
+import sys
 import time
 from collections.abc import Callable, Sequence
 from itertools import count
@@ -71,8 +72,16 @@ class Loop:
             for key, events in self._selector.select(self._patience()):
                 # Whoever came before in this round may have closed it.
                 if self._selector.get_map().get(key.fd) is not None:
-                    key.data(events)
+                    self._do(key.data, events)
             self._run_timers()
+
+    @staticmethod
+    def _do(function: Callable[..., None], *arguments: object) -> None:
+        """Whatever goes wrong with one container, the others need this process."""
+        try:
+            function(*arguments)
+        except Exception:
+            sys.excepthook(*sys.exc_info())
 
     def _patience(self) -> float | None:
         return max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None
@@ -81,7 +90,7 @@ class Loop:
         while self._timers and self._timers[0][0] <= time.monotonic():
             function = heapq.heappop(self._timers)[2].function
             if function is not None:
-                function()
+                self._do(function)
 
     # Children
 
@@ -121,6 +130,6 @@ class Loop:
             code = code if code >= 0 else 128 - code
             done = self._children.pop(pid, None)
             if done is not None:
-                done(code)
+                self._do(done, code)
             elif self._starting:
                 self._early[pid] = code

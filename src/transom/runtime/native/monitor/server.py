@@ -23,6 +23,7 @@ import os
 import signal
 import socket
 import struct
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -30,6 +31,7 @@ from transom.hosts import mounting
 from transom.runtime.native.monitor.loop import READ, WRITE, Loop
 from transom.runtime.native.monitor.tasks import END, Launch, Task
 
+_LAST_SECONDS = 10.0  # for processes that were killed
 _LINGER = 3.0  # seconds without a client and without a container
 _BEHIND = 256 << 10  # bytes that a client has not taken yet
 _LAST_WORDS = 0.1  # seconds for the answer to what was typed last
@@ -242,11 +244,14 @@ class Server:
             task.kill(signal.SIGKILL, everybody=True)
             task.kill(signal.SIGKILL, everybody=False)
         answer()
-        connection.flush()
-        self._loop.later(0.05, self._end)
+        self._end_when_done(time.monotonic() + _LAST_SECONDS)
 
-    def _end(self) -> None:
-        self._loop.ended = True
+    def _end_when_done(self, deadline: float) -> None:
+        """How each has ended is to be on record."""
+        if (not self._tasks and not self._launching) or time.monotonic() > deadline:
+            self._loop.ended = True
+        else:
+            self._loop.later(0.01, lambda: self._end_when_done(deadline))
 
 
 _REQUESTS: dict[str, Callable[[Server, Answer, Connection, Callable[..., None]], None]] = {
@@ -369,14 +374,18 @@ class Connection:
             return False
         line = bytes(self._in[:end])
         del self._in[: end + 1]
-        request = json.loads(line)
-        number = request.get("n")
+        try:
+            request = json.loads(line)
+            number, function = request.get("n"), _REQUESTS[request["do"]]
+        except (ValueError, KeyError, AttributeError):
+            self.close()  # whoever that is speaks another language
+            return False
 
         def answer(**fields: Any) -> None:
             self.send({"n": number, **fields})
 
         try:
-            _REQUESTS[request["do"]](self._server, request, self, answer)
+            function(self._server, request, self, answer)
         except OSError as problem:
             where = f"{problem.filename}: " if problem.filename else ""
             answer(error=f"{where}{problem.strerror}", errno=problem.errno)

@@ -197,7 +197,8 @@ class Task:
             return
         self.pid = pid
         self.started = time.time()
-        _save(os.path.join(self._order["folder"], STARTED), {"pid": pid, "started": self.started})
+        record = {"pid": pid, "started": self.started, "ticks": birth(pid)}
+        _save(os.path.join(self._order["folder"], STARTED), record)
         self._replied(pid, "")
         self._loop.adopt(pid, self._exited)
 
@@ -360,6 +361,15 @@ class Task:
         self._outputs.clear()
         self._input = self._terminal = -1
         self.log.close()
+
+
+def birth(pid: int) -> int:
+    """When a process began, in the kernel's ticks: together with its number it is unique. 0: it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[19])
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 def _oom_kills(path: str) -> int:
