@@ -26,7 +26,7 @@ from transom.cluster import nodes as specs
 from transom.cluster.config import ClusterConfig
 from transom.cluster.engines import Engines, choose
 from transom.cluster.errors import ClusterError
-from transom.cluster.netconfig import OUTSIDE_NAME
+from transom.cluster.netconfig import OUTSIDE_NAME, NetworkSettings
 from transom.cluster.network import ClusterNetwork
 from transom.cluster.nodenet import NodeNet
 from transom.cluster.nodes import NodeSpec
@@ -300,6 +300,10 @@ class Fleet:
         for spec in specs_:
             if spec.name in self._machines:
                 raise ClusterError(f"there is a node {spec.name!r} already", "choose another name")
+        if self._config.network != NetworkSettings():  # the usual one fits everything
+            from transom.cluster import netcheck
+
+            netcheck.check(self._config, [*(machine.spec for machine in self._machines.values()), *specs_])
         for spec in specs_:
             machine = self._machines[spec.name] = self._make(spec)
             self._start(machine)

@@ -186,7 +186,8 @@ def _decapsulate(trip: Trip, stack: Stack, packet: Packet) -> End:
     outer = packet.outer
     assert outer is not None
     device = next((link for link in stack.links.values()
-                   if link.kind == "vxlan" and link.vni == outer.vni and (link.port or 4789) == outer.port), None)
+                   if link.kind == "vxlan" and link.vni == outer.vni and (link.port or 4789) == outer.port
+                   and link.local in ("", outer.destination)), None)
     if device is None:
         why = f"{stack.name} has no VXLAN device for VNI {outer.vni} at port {outer.port}"
         return trip.drop(stack, "VXLAN", packet, "no-vxlan", why)
