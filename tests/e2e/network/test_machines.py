@@ -84,6 +84,22 @@ def test_a_node_is_off_for_a_while(own: Net) -> None:
     eventually(lambda: answers(own), lambda found: all(found) and any(name.startswith("core-") for name in found))
 
 
+def test_a_service_restart_that_loses_networks(own: Net) -> None:
+    """Pods are cut off, and new ones cannot be made, until somebody makes the network again: a reboot does."""
+    for words in (("fault", "lose-networks-on-restart"), ("restart",), ("fault", "lose-networks-on-restart", "off")):
+        transom(own, "hns", "windows-1", *words)
+    assert own.hns("windows-1", "networks") == []
+    assert own.fetch("win-client", "s.default.svc.cluster.local/hostname") == [""]
+    own.apply(pod("unlucky", "windows-1"))
+    told = "--output=jsonpath={.items[*].message}"
+    eventually(lambda: own("get", "events", "--field-selector=involvedObject.name=unlucky", told),
+               lambda messages: "Network cbr0 not found" in messages)  # fmt: skip
+    transom(own, "node", "reboot", "windows-1")
+    own.ready("pod/unlucky")
+    eventually(lambda: own.fetch("win-client", "s/hostname"), all)
+    own("delete", "pod", "unlucky")
+
+
 def test_a_node_joins_and_leaves(own: Net) -> None:
     added = "guest"
     transom(own, "node", "add", added, "--os", "windows")
@@ -121,4 +137,3 @@ def test_many_services(own: Net) -> None:
         eventually(lambda name=name: own.fetch(name, *last), lambda found: all(found))
     assert len(own.hns("windows-1", "loadbalancers")) > MANY
     own("delete", "namespace", "many", "--wait=false")
-    eventually(lambda: len(own.hns("windows-1", "loadbalancers")), lambda number: number < 20)
