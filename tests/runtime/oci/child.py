@@ -1,6 +1,7 @@
-"""A process that starts containers and is then killed: `python -m tests.runtime.oci.child FOLDER CGROUP`.
+"""A process that starts containers and is then killed: `python -m tests.runtime.oci.child FOLDER CGROUP [churn]`.
 
-It writes one line of JSON when everything runs: the names of what it has made.
+It writes one line of JSON when everything runs: the names of what it has made. With `churn` it makes and removes pods, six
+at a time, without end, and writes a line for each.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from itertools import count
 from pathlib import Path
 
 from tests.runtime.behaviour import Bench, Posix, started
@@ -39,6 +41,28 @@ async def main(folder: Path, cgroup: str) -> None:
     await asyncio.sleep(1000)
 
 
+async def churn(folder: Path, cgroup: str) -> None:
+    images = FakeImages(folder / "images")
+    images.add("busybox", Cmd=["sh"])
+    host, runtime, network, _ = await started(folder, cgroup, images)
+    bench = Bench("oci", runtime, host, Posix(), "busybox", "/var/log/pods/ns_web_uid-1", network, images.add, folder, cgroup)
+    for sandbox in runtime.sandboxes():  # of the one before
+        assert sandbox.state in ("ready", "notready")
+
+    async def worker(number: int) -> None:
+        for i in count():
+            sandbox = await bench.sandbox(f"uid-{number}-{i}")
+            first = await bench.run(("sh", "-c", TICK), sandbox, labels={"ticks": ""})
+            await bench.run(("sh", "-c", "exit 3"), sandbox)
+            if i % 3:
+                await runtime.stop_container(first, 0)
+                await runtime.remove_sandbox(sandbox)
+            sys.stdout.write(f"{number} {i}\n")
+            sys.stdout.flush()
+
+    await asyncio.gather(*(worker(number) for number in range(6)))
+
+
 def _volume(bench: Bench) -> object:
     from transom.runtime.api import Mount
 
@@ -46,4 +70,4 @@ def _volume(bench: Bench) -> object:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), sys.argv[2]))
+    asyncio.run((churn if sys.argv[3:] else main)(Path(sys.argv[1]), sys.argv[2]))

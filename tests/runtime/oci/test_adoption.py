@@ -177,6 +177,45 @@ def test_what_was_half_made_is_cleared_away(tmp_path: Path) -> None:
     adopted(tmp_path, scenario)
 
 
+def test_killed_again_and_again_in_the_middle(tmp_path: Path) -> None:
+    cgroup = f"/transom-test/churn-{os.getpid()}"
+    command = [sys.executable, "-m", "tests.runtime.oci.child", str(tmp_path), cgroup, "churn"]
+    images = FakeImages(tmp_path / "images")
+    images.add("busybox")
+
+    async def clear() -> None:
+        _, runtime, _, monitor = await behaviour.started(tmp_path, cgroup, images)
+        try:
+            found = list(runtime.sandboxes())
+            assert any(s.state == "ready" for s in found)
+            running = [c for c in runtime.containers() if c.state == "running"]
+            for c in [c for c in running if "ticks" in c.labels][:3]:
+                assert (await runtime.exec_sync(c.id, ("echo", "alive"))).stdout == b"alive\n"
+            await asyncio.gather(*(runtime.remove_sandbox(s.id) for s in found))
+            assert (runtime.sandboxes(), runtime.containers()) == ([], [])
+            assert [p for kind in ("sandboxes", "containers") for p in (tmp_path / "native/node1" / kind).iterdir()] == []
+            mounted = [entry.point for entry in mounting.mounts(str(tmp_path / "native"))]
+            assert mounted == []
+            assert cgroups.members(cgroup) == []
+        finally:
+            runtime.close()
+            monitor.close()
+
+    try:
+        for lines in (3, 7, 5):
+            with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as child:
+                assert child.stdout is not None
+                try:
+                    said = [child.stdout.readline() for _ in range(lines)]
+                finally:
+                    child.send_signal(signal.SIGKILL)
+                assert all(said)
+        asyncio.run(clear())
+    finally:
+        asyncio.run(destroy_cluster(tmp_path / "native", cgroup))
+        RealFiles(tmp_path / "node1").destroy()
+
+
 def test_the_monitor_leaves_when_it_is_of_no_use(tmp_path: Path) -> None:
     async def main() -> None:
         monitor = Monitor(tmp_path / "native")

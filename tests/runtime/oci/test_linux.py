@@ -457,3 +457,46 @@ def test_killed_by_a_signal(oci: Play) -> None:
         assert (await b.ended(made)).exit_code == 137
 
     oci(scenario)
+
+
+def test_a_full_disk(oci: Play, tmp_path: Path) -> None:
+    async def scenario(b: Bench) -> None:
+        sandbox = await b.sandbox()
+        made = await b.run((*SHELL, "echo ready; while true; do echo line; sleep 0.01; done"), sandbox)
+        await b.until(lambda: "line" in b.said(made))
+        fill(tmp_path / "filler")
+        os.kill(b.runtime._core.containers[made].pid, 9)
+        assert (await b.ended(made)).exit_code == 137
+        with pytest.raises(RuntimeFailure, match="No space left on device"):
+            await b.run(("true",), sandbox)
+        with pytest.raises(RuntimeFailure, match="No space left on device"):
+            await b.sandbox("uid-2")
+        (tmp_path / "filler").unlink()
+        assert await b.output(("echo", "again"), sandbox) == ["again"]
+        assert len(b.runtime.containers()) == 2
+        assert len(b.runtime.sandboxes()) == 1
+
+    def fill(path: Path) -> None:
+        with path.open("wb", buffering=0) as file:
+            try:
+                while True:
+                    file.write(bytes(4096))
+            except OSError:
+                return
+
+    mounting.mount("tmpfs", str(tmp_path), "tmpfs", 0, "size=24m")
+    try:
+        oci(scenario)
+    finally:
+        mounting.unmount(str(tmp_path))
+
+
+def test_without_overlays(oci: Play) -> None:
+    async def scenario(b: Bench) -> None:
+        b.runtime._overlay = None
+        assert any("overlayfs" in line for line in b.runtime.capabilities())
+        sandbox = await b.sandbox()
+        assert await b.output((*SHELL, "echo changed > /etc/group; cat /etc/group"), sandbox) == ["changed"]
+        assert (await b.output(("cat", "/etc/group"), sandbox))[0] == "root:x:0:"
+
+    oci(scenario)

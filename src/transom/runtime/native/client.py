@@ -44,7 +44,7 @@ class Monitor:
     def __init__(self, folder: Path) -> None:
         """`folder` has the socket. Who is not root gets a monitor in namespaces where it is: it mounts, and runs runc."""
         self.folder = folder
-        self.tasks: dict[str, int] = {}  # as they were when the connection was made
+        self.tasks: dict[str, int] = {}  # those that were there when the connection was made, and still are
         self.pid = 0
         self._prefix = () if os.geteuid() == 0 else _AS_ROOT_OF_ITS_OWN
         self._socket: socket.socket | None = None
@@ -123,6 +123,8 @@ class Monitor:
 
     def _take(self, message: dict[str, Any]) -> None:
         if "news" in message:
+            if message["news"] == "exit":  # perhaps before anybody has asked for it: its record says the rest
+                self.tasks.pop(message["id"], None)
             listener = self._listeners.get(message.get("id") or message.get("key") or "")
             if listener is not None:
                 listener(message)

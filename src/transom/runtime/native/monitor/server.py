@@ -93,8 +93,12 @@ class Server:
     # Requests. Each gets a function to answer with, now or later.
 
     def hello(self, request: Answer, connection: Connection, answer: Callable[..., None]) -> None:
+        """What somebody else was just starting is there when this is answered, or is not."""
+        if self._launching:
+            self._loop.later(0.01, lambda: self.hello(request, connection, answer))
+            return
         connection.listens = True
-        answer(pid=os.getpid(), tasks={task.id: task.pid for task in self._tasks.values() if task.pid})
+        answer(pid=os.getpid(), tasks={task.id: task.pid for task in self._tasks.values()})
 
     def run(self, request: Answer, connection: Connection, answer: Callable[..., None]) -> None:
         reader, writer = os.pipe()
