@@ -12,6 +12,7 @@ Mask = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 Codes = NDArray[np.int32]
 Values = Mask | Ints
+Some = Rows | slice  # a slice costs far less than an array of one row
 
 _LOGGED = 8192
 _KEPT = 192
@@ -56,7 +57,7 @@ class RowCache:
         self._entries.clear()
         self._capacity = capacity
 
-    def get(self, key: Hashable, compute: Callable[[Rows], Values]) -> Values:
+    def get(self, key: Hashable, compute: Callable[[Some], Values]) -> Values:
         """The column of `key`; `compute` gives its values at some rows."""
         entry = self._entries.get(key)
         now = self._base + len(self._log)
@@ -67,9 +68,9 @@ class RowCache:
             return entry.values
         behind = now - entry.at
         if behind:
-            if behind == 1:
-                rows = np.array(self._log[-1:], np.intp)
-                entry.values[rows] = compute(rows)
+            if behind == 1:  # as it is after each pod that got its node
+                row = slice(self._log[-1], self._log[-1] + 1)
+                entry.values[row] = compute(row)
             elif behind * 4 > self._capacity or entry.at < self._base:
                 entry.values = compute(np.arange(self._capacity))
             else:

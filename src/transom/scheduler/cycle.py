@@ -222,8 +222,13 @@ def verdicts(cycle: Cycle, nominator: Nominator) -> Verdicts:
 def score(cycle: Cycle, rows: Rows) -> Ints:
     """The sum of all weighted scores."""
     totals = np.zeros(len(rows), np.int64)
+    same = 0  # for all rows
     for _, scores, weight in scores_by_plugin(cycle, rows):
-        totals += scores * weight
+        if isinstance(scores, int):
+            same += scores * weight
+        else:
+            totals += scores if weight == 1 else scores * weight
+    totals += same
     return totals
 
 
@@ -237,9 +242,13 @@ def scores_by_plugin(cycle: Cycle, rows: Rows) -> list[tuple[str, Ints | int, in
         normalize = getattr(plugin, "normalize", None)
         if normalize is not None:
             scores = normalize(cycle, rows, scores)
-        lowest, highest = (scores, scores) if isinstance(scores, int) else (int(scores.min()), int(scores.max()))
-        if lowest < 0 or highest > MAX_SCORE:
-            wrong = lowest if lowest < 0 else highest
+        if isinstance(scores, int):
+            wrong = scores if not 0 <= scores <= MAX_SCORE else None
+        elif scores.astype(np.uint64).max() > MAX_SCORE:  # one look for both bounds: a negative number is a large one then
+            wrong = int(scores.min()) if scores.min() < 0 else int(scores.max())
+        else:
+            wrong = None
+        if wrong is not None:
             raise SchedulingError(
                 f'applying score defaultWeights on Score plugins: plugin "{plugin.name}" returns an invalid score {wrong}, '
                 f"it should in the range of [0, {MAX_SCORE}] after normalizing"

@@ -6,7 +6,7 @@ import numpy as np
 
 from transom.machinery.objects import Object
 from transom.machinery.resourcenames import CPU, EPHEMERAL, MEMORY, is_scalar
-from transom.scheduler.arrays import Ints, Rows
+from transom.scheduler.arrays import Ints, Some
 from transom.scheduler.framework import ConfigError
 from transom.scheduler.pods import Shape
 from transom.scheduler.resources import score_request
@@ -41,7 +41,7 @@ def requests_of(shape: Shape, resources: tuple[tuple[str, int], ...]) -> tuple[i
     return found
 
 
-def amounts(snapshot: Snapshot, name: str, wanted: int, rows: Rows) -> tuple[Ints, Ints]:
+def amounts(snapshot: Snapshot, name: str, wanted: int, rows: Some) -> tuple[Ints, Ints]:
     """Allocatable, and requested with the pod."""
     if name == CPU:
         return snapshot.alloc_cpu[rows], snapshot.counted_cpu[rows] + wanted
@@ -52,5 +52,5 @@ def amounts(snapshot: Snapshot, name: str, wanted: int, rows: Rows) -> tuple[Int
     if is_scalar(name):
         has, used = snapshot.scalar(name)
         return has[rows], used[rows] + wanted
-    nothing = np.zeros(len(rows), np.int64)
+    nothing = np.zeros_like(snapshot.alloc_cpu[rows])
     return nothing, nothing

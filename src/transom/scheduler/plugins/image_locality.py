@@ -7,7 +7,7 @@ from typing import cast
 import numpy as np
 
 from transom.machinery.objects import Object
-from transom.scheduler.arrays import Ints, Rows
+from transom.scheduler.arrays import Ints, Rows, Some
 from transom.scheduler.framework import MAX_SCORE, Cycle, Handle, Score
 from transom.scheduler.snapshot import Snapshot
 
@@ -36,7 +36,7 @@ class ImageLocality:
         return cast(Ints, snapshot.static.get(key, lambda some: _scores(snapshot, names, some)))[rows]
 
 
-def _scores(snapshot: Snapshot, names: list[str], rows: Rows) -> Ints:
+def _scores(snapshot: Snapshot, names: list[str], rows: Some) -> Ints:
     sums = np.zeros(snapshot.capacity, np.int64)
     for name in names:
         for row, held in snapshot.images.holders(name).items():

@@ -126,6 +126,9 @@ class InterPodAffinity:
             raise SchedulingError(f"parsing pod: {cycle.pod.shape.terms.problem}")
         snapshot, terms, identity = cycle.snapshot, cycle.pod.shape.terms, cycle.pod.identity
         weighted: list[tuple[str, Ints, int]] = []
+        cycle.state[self.name + "/score"] = weighted
+        if not (terms.preferred or terms.avoided or snapshot.affinity or snapshot.preferred or snapshot.avoided):
+            return
         for term, sign in (*((t, 1) for t in terms.preferred), *((t, -1) for t in terms.avoided)):
             counts = snapshot.counters.counts(term.predicate, terminating=True)
             weighted.append((term.key, counts, sign * term.weight))
@@ -133,7 +136,6 @@ class InterPodAffinity:
             weighted += [(t.key, c, self._hard_weight) for t, c in _against(snapshot.affinity, identity)]
         weighted += [(t.key, c, t.weight) for t, c in _against(snapshot.preferred, identity)]
         weighted += [(t.key, c, -t.weight) for t, c in _against(snapshot.avoided, identity)]
-        cycle.state[self.name + "/score"] = weighted
 
     def score(self, cycle: Cycle, rows: Rows) -> Score:
         weighted: list[tuple[str, Ints, int]] = cycle.state[self.name + "/score"]

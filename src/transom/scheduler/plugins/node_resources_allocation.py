@@ -7,7 +7,7 @@ from typing import cast
 import numpy as np
 
 from transom.machinery.objects import Object
-from transom.scheduler.arrays import Ints, Rows
+from transom.scheduler.arrays import Ints, Rows, Some
 from transom.scheduler.framework import MAX_SCORE, Cycle, Handle, Score, check_args
 from transom.scheduler.plugins.allocation import amounts, check_weights, read_resources, requests_of
 from transom.scheduler.snapshot import Snapshot
@@ -29,8 +29,8 @@ class _Allocated:
         key = self.name, self._resources, wanted
         return cast(Ints, snapshot.usage.get(key, lambda some: self._scores(snapshot, wanted, some)))[rows]
 
-    def _scores(self, snapshot: Snapshot, wanted: tuple[int, ...], rows: Rows) -> Ints:
-        total = np.zeros(len(rows), np.int64)
+    def _scores(self, snapshot: Snapshot, wanted: tuple[int, ...], rows: Some) -> Ints:
+        total = np.zeros_like(snapshot.alloc_cpu[rows])
         for (name, weight), want in zip(self._resources, wanted, strict=True):
             has, requested = amounts(snapshot, name, want, rows)
             total += self._one(has, requested) * weight

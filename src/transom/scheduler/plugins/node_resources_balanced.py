@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from transom.machinery.objects import Object
-from transom.scheduler.arrays import Ints, Rows
+from transom.scheduler.arrays import Ints, Rows, Some
 from transom.scheduler.framework import MAX_SCORE, Cycle, Handle, Score
 from transom.scheduler.plugins.allocation import DEFAULT_RESOURCES, amounts, requests_of
 from transom.scheduler.snapshot import Snapshot
@@ -26,7 +26,7 @@ class BalancedAllocation:
         return cast(Ints, snapshot.usage.get((self.name, wanted), lambda some: _scores(snapshot, wanted, some)))[rows]
 
 
-def _scores(snapshot: Snapshot, wanted: tuple[int, ...], rows: Rows) -> Ints:
+def _scores(snapshot: Snapshot, wanted: tuple[int, ...], rows: Some) -> Ints:
     cpu, memory = (
         _fraction(*amounts(snapshot, name, want, rows)) for (name, _), want in zip(DEFAULT_RESOURCES, wanted, strict=True)
     )

@@ -9,7 +9,7 @@ import numpy as np
 from transom.machinery.objects import Object
 from transom.machinery.resourcenames import is_extended
 from transom.machinery.validation.names import is_qualified_name
-from transom.scheduler.arrays import Ints, Mask, Rows
+from transom.scheduler.arrays import Ints, Mask, Rows, Some
 from transom.scheduler.framework import ConfigError, Cycle, Handle, Verdict, Verdicts, check_args
 from transom.scheduler.resources import Requests
 from transom.scheduler.snapshot import Snapshot
@@ -51,7 +51,7 @@ class NodeResourcesFit:
     def _ignores(self, name: str) -> bool:
         return is_extended(name) and (name in self._ignored or name.split("/")[0] in self._ignored_groups)
 
-    def _fits(self, snapshot: Snapshot, asked: Requests, rows: Rows) -> Mask:
+    def _fits(self, snapshot: Snapshot, asked: Requests, rows: Some) -> Mask:
         fits: Mask = snapshot.used_pods[rows] < snapshot.alloc_pods[rows]
         for _, used, has, wanted in _compared(snapshot, asked):
             fits &= used[rows] + wanted <= has[rows]

@@ -143,21 +143,27 @@ class PodTopologySpread:
         keys = [c.key for c in constraints]
         ignored = ~_labelled(snapshot, keys, rows) if all_keys else None
         scored = rows if ignored is None else rows[~ignored]
-        eligible = _eligible(cycle, keys if all_keys else [])
-        counts, weights = [], []
+        eligible: Rows | None = None
+        counted, counts, weights = [], [], []
         for constraint in constraints:
-            codes = snapshot.labels.codes(constraint.key)
+            column = snapshot.labels.column(constraint.key)
+            if not column.values:
+                continue  # no node has the label: its constraint says the same of all, which is nothing
+            codes = column.codes
             per_row = snapshot.counters.counts(constraint.predicate, terminating=False)
             if constraint.key == HOSTNAME:
                 size = len(scored)
                 counts.append(per_row[rows])
             else:
+                if eligible is None:
+                    eligible = _eligible(cycle, keys if all_keys else [])
                 size = _domains(snapshot, constraint.key, scored)
                 inside = np.zeros(snapshot.capacity, np.int64)
                 inside[eligible] = per_row[eligible]
                 counts.append(by_domain(codes, inside)[codes[rows]])
+            counted.append(constraint)
             weights.append(math.log(size + 2))
-        return _Scoring(constraints, ignored, counts, weights)
+        return _Scoring(counted, ignored, counts, weights)
 
     def score(self, cycle: Cycle, rows: Rows) -> Score:
         state: _Scoring | None = cycle.state[self.name + "/score"]

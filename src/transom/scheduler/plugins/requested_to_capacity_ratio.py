@@ -7,7 +7,7 @@ from typing import cast
 import numpy as np
 
 from transom.machinery.objects import Object
-from transom.scheduler.arrays import Ints, Rows
+from transom.scheduler.arrays import Ints, Rows, Some
 from transom.scheduler.framework import ConfigError, Cycle, Handle, Score, check_args
 from transom.scheduler.plugins.allocation import amounts, read_resources, requests_of
 from transom.scheduler.snapshot import Snapshot
@@ -38,8 +38,9 @@ class RequestedToCapacityRatio:
         key = self._key, wanted
         return cast(Ints, snapshot.usage.get(key, lambda some: self._scores(snapshot, wanted, some)))[rows]
 
-    def _scores(self, snapshot: Snapshot, wanted: tuple[int, ...], rows: Rows) -> Ints:
-        total, weights = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
+    def _scores(self, snapshot: Snapshot, wanted: tuple[int, ...], rows: Some) -> Ints:
+        nothing = np.zeros_like(snapshot.alloc_cpu[rows])
+        total, weights = nothing, nothing.copy()
         for (name, weight), want in zip(self._resources, wanted, strict=True):
             has, requested = amounts(snapshot, name, want, rows)
             use = _FULL - np.maximum(has - requested, 0) * _FULL // np.maximum(has, 1)

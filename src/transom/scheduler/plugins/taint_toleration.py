@@ -69,6 +69,8 @@ class TaintToleration:
     def score(self, cycle: Cycle, rows: Rows) -> Score:
         """How many soft taints the pod does not tolerate."""
         sets = cycle.snapshot.taint_sets
+        if not any(t[2] == _SOFT for taints in sets for t in taints):
+            return 0
         tolerations = cycle.state[self.name]
         counts: Ints = np.array(
             [sum(t[2] == _SOFT and not tolerated(t, tolerations) for t in taints) for taints in sets], np.int64
