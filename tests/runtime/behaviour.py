@@ -31,6 +31,7 @@ from transom.runtime.native.client import Monitor
 from transom.runtime.native.core import Wiring
 from transom.runtime.native.platform import Platform
 from transom.runtime.native.runtime import NativeRuntime, destroy_cluster
+from transom.runtime.native.store import Images
 from transom.runtime.oci.platform import LinuxPlatform
 from transom.runtime.sim.engine import SimRuntime
 
@@ -291,7 +292,7 @@ async def wine(folder: Path) -> AsyncIterator[Bench]:
 
 @asynccontextmanager
 async def native(
-    folder: Path, host: RealHost, platform: Platform, images: FakeImages
+    folder: Path, host: RealHost, platform: Platform, images: Images
 ) -> AsyncIterator[tuple[NativeRuntime, TableNetwork, str]]:
     """Whatever happens, nothing stays on this machine."""
     network = table()
