@@ -60,6 +60,7 @@ def test_critical_pods_are_killed_last_and_huge_pages_are_limited() -> None:
 @pytest.mark.parametrize(("context", "user", "message"), [
     ({"runAsUser": 0}, image(), f"container's runAsUser breaks non-root policy {WHERE}"),
     ({}, image(uid=0), f"container has runAsNonRoot and image will run as root {WHERE}"),
+    ({}, image(uid=None), f"container has runAsNonRoot and image will run as root {WHERE}"),
     ({}, image(username="app"),
      f"container has runAsNonRoot and image has non-numeric user (app), cannot verify user is non-root {WHERE}"),
 ])

@@ -59,7 +59,7 @@ def root_problem(context: Mapping[str, Any], image: Image) -> str:
     user = context.get("runAsUser")
     if user is not None:
         return "container's runAsUser breaks non-root policy" if user == 0 else ""
-    if image.uid == 0:
+    if image.uid == 0 or (image.uid is None and not image.username):  # an image that names nobody means root
         return "container has runAsNonRoot and image will run as root"
     if image.uid is None and image.username:
         return f"container has runAsNonRoot and image has non-numeric user ({image.username}), cannot verify user is non-root"

@@ -7,9 +7,11 @@ import ctypes
 import os
 import signal
 import socket
+import termios
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from tty import setraw
 from typing import Any, Literal
 
 from transom.runtime.api import ExecResult, Output, RuntimeFailure
@@ -82,7 +84,10 @@ async def _start(
         for fd in theirs:
             os.close(fd)
         if console is not None:
-            command.use_terminal(await console.terminal(asked), stdin)
+            terminal = await console.terminal(asked)
+            if core.platform.os == "windows":  # where a console does what Unix leaves to the terminal
+                setraw(terminal, termios.TCSANOW)
+            command.use_terminal(terminal, stdin)
         await asked
     except (MonitorFailure, MonitorGone) as problem:
         forget()

@@ -17,6 +17,7 @@ import termios
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from tty import setraw
 from typing import Any, Protocol
 
 from transom.runtime.native.monitor.logfile import LogFile
@@ -173,6 +174,8 @@ class Task:
         self._close_console()
         if descriptors:
             self._terminal = self._input = descriptors[0]
+            if self._order.get("raw"):
+                setraw(self._terminal, termios.TCSANOW)
             self._add_output(self._terminal, "stdout", STDOUT)
             if not self._order.get("stdin"):
                 self._input = -1
