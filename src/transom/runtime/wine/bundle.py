@@ -30,6 +30,7 @@ from transom.runtime.wine.template import SYSTEM32
 
 _DRIVE_C: Final = f"{jobs.PREFIX}/drive_c"
 _PIPES: Final = "/run/pipes"
+_PRLIMIT: Final = "/usr/bin/prlimit"
 WINRUN: Final = r"C:\Windows\System32\CExecSvc.exe"
 _WINCTRL: Final = r"C:\Windows\System32\winctrl.exe"
 _TOLD_IN_TURN_MS: Final = 5000  # for each process of a container, before the next one is told of the shutdown
@@ -151,10 +152,12 @@ def destinations(snapshot: Path, mounts: Iterable[Mount]) -> list[tuple[Mount, s
 
 
 def process(
-    installation: Installation, user: User, args: Sequence[str], address: str, helpers: Helpers, *, limits: list[Spec],
+    installation: Installation, user: User, args: Sequence[str], address: str, helpers: Helpers, *, data: int,
     extra: Iterable[tuple[str, str]] = (),
 ) -> Spec:  # fmt: skip
+    """`data`: what `limits.of_process` says. runc needs more of it than a small program, so the bound is set after it."""
     number = accounts.unix_id(user)
+    by_itself = bool(data) and os.path.exists(_PRLIMIT)
     env = {**dict(extra), **installation.environment(jobs.PREFIX)}
     env |= {"HOME": jobs.PREFIX, "USER": user.name, "TERM": "xterm", "TRANSOM_ADDRESS": address}
     if helpers.get("wdns.so") is not None:
@@ -163,10 +166,10 @@ def process(
     return {
         "user": {"uid": number, "gid": number},
         "cwd": _DRIVE_C,
-        "args": list(args),
+        "args": [*((_PRLIMIT, f"--data={data}") if by_itself else ()), *args],
         "env": unix_environment(env),
         "noNewPrivileges": True,
-        "rlimits": limits,
+        "rlimits": [{"type": "RLIMIT_DATA", "soft": data, "hard": data}] if data and not by_itself else [],
         "capabilities": dict.fromkeys(("bounding", "effective", "permitted", "inheritable", "ambient"), names),
     }
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from transom.runtime.api import WindowsResources
-from transom.runtime.native.platform import Limits, Spec, Usage
+from transom.runtime.native.platform import Limits, Usage
 
 _PERIOD: Final = 100_000
 _LEAST_QUOTA: Final = 1000
@@ -34,10 +34,9 @@ def of(resources: WindowsResources, cpus: int) -> Limits:
     )
 
 
-def of_process(resources: WindowsResources) -> list[Spec]:
-    """`rlimits` of a process of a specification."""
-    most = resources.memory_limit + OWN_MEMORY
-    return [{"type": "RLIMIT_DATA", "soft": most, "hard": most}] if resources.memory_limit else []
+def of_process(resources: WindowsResources) -> int:
+    """Bytes that a process may have as data; 0 for any number."""
+    return resources.memory_limit + OWN_MEMORY if resources.memory_limit else 0
 
 
 def shown(resources: WindowsResources, counted: Usage) -> Usage:

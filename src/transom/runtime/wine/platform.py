@@ -154,7 +154,7 @@ class WinePlatform:
         if bare:  # Wine's own way for additions to the path
             extra += [("WINEPATH", value) for name, value in extra if name.lower() == "path"]
         return bundle.process(
-            wine, user, args, address, self._helpers, limits=limits.of_process(_resources(request.config)), extra=extra
+            wine, user, args, address, self._helpers, data=limits.of_process(_resources(request.config)), extra=extra
         )
 
     def _environment(self, request: ContainerRequest, user: User) -> dict[str, str]:
