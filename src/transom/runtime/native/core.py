@@ -31,11 +31,11 @@ async def _no_adoption(network: SandboxNetwork, addresses: tuple[str, ...], name
 @dataclass(frozen=True, slots=True)
 class Wiring:
     """How a sandbox comes to its network. Paths name network namespaces, "" the one of this machine (`node`), or a fresh
-    one that has only its loopback (`sandbox`)."""
+    one that has only its loopback (`sandbox`). Whoever has to make one first may answer later."""
 
     pods: PodNetwork
-    sandbox: Callable[[str], str] = lambda sandbox_id: ""
-    node: Callable[[], str] = lambda: ""
+    sandbox: Callable[[str], str | Awaitable[str]] = lambda sandbox_id: ""
+    node: Callable[[], str | Awaitable[str]] = lambda: ""
     adopt: Callable[[SandboxNetwork, tuple[str, ...], str], Awaitable[None]] = _no_adoption
 
 
@@ -52,7 +52,7 @@ class Core:
     runc: Runc
     limited: bool  # control groups work
     rootless: bool
-    texts: Texts = field(default_factory=lambda: TEXTS["containerd"])
+    texts: Texts = field(init=False)
     rng: random.Random = field(default_factory=random.SystemRandom)
     sandboxes: dict[str, SandboxRecord] = field(default_factory=dict)
     containers: dict[str, ContainerRecord] = field(default_factory=dict)
@@ -61,6 +61,9 @@ class Core:
     tasks: set[asyncio.Task[Any]] = field(default_factory=set)
     lowest_oom_score: int = -1000
     confined: bool = False  # the node's control group has the size of its machine
+
+    def __post_init__(self) -> None:
+        self.texts = TEXTS[self.platform.version.name]
 
     def new_id(self) -> str:
         return f"{self.rng.getrandbits(256):064x}"

@@ -50,7 +50,6 @@ async def run(core: Core, config: SandboxConfig, handler: str) -> SandboxRecord:
 
 
 async def _start(core: Core, sandbox: SandboxRecord) -> None:
-    network = ""
     if sandbox.plan.network:
         try:
             sandbox.ips = tuple(await core.wiring.pods.add(network_of(sandbox)))
@@ -58,9 +57,10 @@ async def _start(core: Core, sandbox: SandboxRecord) -> None:
             config = sandbox.config
             raise core.texts.sandbox_network(sandbox.id, config.namespace, config.name, str(failure)) from failure
         sandbox.networked = True
-        network = core.wiring.sandbox(sandbox.id)
+        found = core.wiring.sandbox(sandbox.id)
     else:
-        network = core.wiring.node()
+        found = core.wiring.node()
+    network = found if isinstance(found, str) else await found
     sandbox.save()
     _write_files(core, sandbox)
     await _mount_shared_memory(core, sandbox)
