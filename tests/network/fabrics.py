@@ -296,6 +296,10 @@ class Cluster:
         stack = self.stack(name)
         return self.ip(name) if name in self.nodes else OUTSIDE if name == "external" else stack.addresses()[0]
 
+    def source(self, name: str, _to: str) -> str:
+        """What a place sends from, to an address."""
+        return self.address(name)
+
     def walk(
         self, origin: str, to: str, port: int = 80, protocol: Any = "tcp", *, listening: Listening = everybody,
         record: bool = True, source_port: int = 0, **more: Any,

@@ -204,7 +204,7 @@ def _keeps_families(before: ClusterConfig | None, config: ClusterConfig) -> None
     if before is not None and before.network.dual_stack != config.network.dual_stack:
         made, wanted = ("one family", "both families")[:: 1 if config.network.dual_stack else -1]
         raise ClusterError(f"cluster {config.name!r} was made for {made} of addresses",
-                           f"for one of {wanted}, delete it first (transom delete), or choose another name (--name)")
+                           f"to have {wanted}, delete it first (transom delete), or make another one (--name)")
 
 
 def _engine(config: ClusterConfig, wanted: str | None) -> ClusterConfig:

@@ -76,7 +76,7 @@ def modelled(cluster: Cluster, servers: Servers, flow: Flow) -> set[Seen]:
     rng = random.Random(repr(flow))
     for _ in range(_TRIES):
         port = 0 if flow.protocol == "icmp" else flow.port
-        packet = Packet(cluster.address(flow.origin), flow.address, flow.protocol, rng.randint(33000, 60000), port)
+        packet = Packet(cluster.source(flow.origin, flow.address), flow.address, flow.protocol, rng.randint(33000, 60000), port)
         end = walk(cluster.world, packet, cluster.stack(flow.origin), listening=servers.listening, rng=rng)
         if end.outcome == "delivered" and end.packet is not None:
             found.add(Seen("delivered", end.stack, end.packet.source) if flow.protocol != "icmp" else Seen("delivered"))
@@ -86,7 +86,7 @@ def modelled(cluster: Cluster, servers: Servers, flow: Flow) -> set[Seen]:
 
 
 async def real(cluster: Cluster, plane: KernelDataplane, flow: Flow, patience: float = PATIENCE) -> list[Seen]:
-    source = cluster.address(flow.origin)
+    source = cluster.source(flow.origin, flow.address)
     plane.patience = patience
     return list(await asyncio.gather(*(_once(plane, flow, source, patience) for _ in range(_ASKED))))
 

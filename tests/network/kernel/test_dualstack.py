@@ -7,6 +7,8 @@ import socket
 
 import pytest
 from tests.network.fabrics import Cluster, make_cluster
+from tests.network.kernel.agreement import differences
+from tests.network.kernel.dual_topologies import drawn, flows
 
 from transom.kit.clock import RealClock
 from transom.network import winhost
@@ -76,3 +78,10 @@ def test_pods_and_nodes_reach_each_other_by_both_families() -> None:
         await plane.close()
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_both_data_planes_agree_on_ipv6(seed: int) -> None:
+    cluster = drawn(seed)
+    wrong = asyncio.run(differences(cluster, flows(cluster, seed)))
+    assert not wrong, "\n".join([f"dsr={cluster.dsr} loopback={cluster.loopback_dsr} build={cluster.build}", *wrong])

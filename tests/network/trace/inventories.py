@@ -40,7 +40,7 @@ def inventory(cluster: Cluster, *, listening: Listening = nodes_serve_kubelets, 
             if labels[2:] == ["svc"]:
                 found = named("services", labels[1], labels[0])
                 if found is not None and found["spec"]["clusterIP"] != "None":
-                    return Names((found["spec"]["clusterIP"],))
+                    return Names(tuple(sorted(found["spec"]["clusterIPs"], key=lambda ip: ":" in ip)))
                 backends = [a for s in slices(labels[1], labels[0]) for e in s["endpoints"] for a in e["addresses"]]
                 return Names(tuple(backends)) if found is not None else Names()
             if labels[2:] == ["pod"]:

@@ -7,6 +7,7 @@ import xml.etree.ElementTree as ET
 from typing import Any
 
 import pytest
+from tests.network.dual import OUTSIDE6, DualCluster
 from tests.network.fabrics import OUTSIDE, Cluster, Mode, make_cluster
 from tests.network.trace.inventories import inventory, traced
 
@@ -183,6 +184,38 @@ def test_ways_that_are_missing() -> None:
 @pytest.mark.parametrize(("mode", "limit"), [("overlay", "WIN-NET-013"), ("l2bridge", "WIN-NET-015")])
 def test_ipv6(mode: Mode, limit: str) -> None:
     check(traced(peopled(mode), "w1", "2001:db8::1"), "dropped", limit)
+
+
+@pytest.mark.windows("IP6-02", "DS-01", "WIN-SVC-016", "WIN-NET-015", "SUP-SVC-012")
+def test_both_families() -> None:
+    cluster = DualCluster("l2bridge", build=19041)
+    cluster.linux("linux-1")
+    cluster.windows("windows-1")
+    cluster.windows("windows-2")
+    for name, node in (("l1", "linux-1"), ("w1", "windows-1"), ("w3", "windows-2")):
+        cluster.pod(name, node)
+    old = cluster.stack("w3")  # as an old build leaves it
+    [link] = [link for link in old.links.values() if link.kind == "vnic"]
+    old.delete_address(link.name, next(str(a) for a in link.addresses if a.version == 6))
+    old.delete_route("::/0")
+    six, two = "fd00:96::20", ["10.96.0.30", "fd00:96::30"]
+    cluster.service("six", six, ["l1", "w1"], ipFamilies=["IPv6"], clusterIPs=[six])
+    cluster.service("two", two[0], ["l1", "w1"], ipFamilies=["IPv4", "IPv6"], clusterIPs=two)
+    for origin in ("w1", "l1"):
+        for target in ("six", "svc/six", f"[{six}]:80", "two", f"[{two[1]}]:80"):
+            check(traced(cluster, origin, target), "delivered")
+    # What kube-proxy knows where it reads Endpoints.
+    cluster.tracker.remove_slice(next(s for s in cluster.objects["slices"] if s["metadata"]["name"] == "two-6"))
+    check(traced(cluster, "w1", f"[{two[1]}]:80"), "dropped", "WIN-SVC-016")
+    assert traced(cluster, "external", "l1").document()["verdict"] == "dropped"
+    cluster.build = 17763
+    for target, verdict in (("six", "unresolved"), ("svc/six", "dropped"), (cluster.source("l1", "::"), "dropped")):
+        check(traced(cluster, "w3", target), verdict, "WIN-NET-015")
+    known = inventory(cluster)
+    rows = asyncio.run(matrix.run(cluster.world, known, matrix.cast(known, OUTSIDE6)))
+    assert {r.flow: r.works for r in rows if r.id in ("DS-01", "IP6-02")} == {
+        "Windows pod to Linux pod, IPv6": True, "Linux pod to Windows pod, IPv6": True,
+        "Pod to outside by address, IPv6": True, "Pod to service of IPv6": True}  # fmt: skip
 
 
 @pytest.mark.windows("WIN-SVC-001", "WIN-SVC-012")

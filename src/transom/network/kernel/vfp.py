@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 
 from transom.network import nft
 from transom.network.kernel import names
-from transom.network.model.addresses import family
+from transom.network.model.addresses import family, within
 from transom.network.model.switch import DSR, PRESERVE, Acl, Net, OutboundNat, Port, Switch
 from transom.network.nft import DROP, RETURN, Chain, Dnat, Field, Goto, Hook, Jump, Lookup, Match, Rule, Set, Snat, Table
 
@@ -136,7 +136,7 @@ def _table(node: Node, kept: Balancers, version: Literal[4, 6]) -> Table:
         table.sets.update(each.sets)
     _load_balancing(table, node, balanced, version)
     _sources(table, node, marks, version)
-    _access(table, node, version)
+    _access(table, node, marks, version)
     _leaving(table, node, version)
     return table
 
@@ -316,18 +316,26 @@ def _outbound(node: Node, net: Net, nats: Sequence[OutboundNat], source: str, ve
 # ---- access rules ----------------------------------------------------------------------------------------------------
 
 
-def _access(table: Table, node: Node, version: int) -> None:
-    """They decide on the first packet of a connection; who is allowed at one port may still be blocked at the other."""
+def _access(table: Table, node: Node, marks: Mapping[str, int], version: int) -> None:
+    """They decide on the first packet of a connection; who is allowed at one port may still be blocked at the other. A packet
+    with a mark is judged by the source that it will have been given when it arrives."""
     out: list[Rule] = []
     into: list[Rule] = []
     for place in node.places:
         acls = sorted((*place.net.acls, *place.port.acls), key=lambda acl: acl.priority)
         sides: tuple[tuple[bool, Field, list[Rule]], ...] = ((False, "iifname", out), (True, "oifname", into))
         for inward, field_name, rules in sides:
-            own = [rule for acl in acls if acl.inward is inward for rule in _acl(place.net, acl, version)]
+            chosen = [acl for acl in acls if acl.inward is inward]
+            own = [rule for acl in chosen for rule in _acl(place.net, acl, version)]
             if own:
                 chain = f"{'in' if inward else 'out'}-{place.device}"
                 table.chains[chain] = Chain(own)
+                for source, mark in marks.items() if inward else ():
+                    given = [rule for acl in chosen for rule in _acl(place.net, acl, version, source)]
+                    if source and given != own:
+                        named = f"{chain}-{source.replace(':', '.')}"
+                        table.chains[named] = Chain(given)
+                        own.insert(0, Rule((Goto(named),), (Match("mark", (f"{mark:#x}/{mark:#x}",)),)))
                 rules.append(Rule((Jump(chain),), (Match(field_name, (place.device,)),)))
     # Not even answers: the node has no route there.
     nowhere = Rule((DROP,), (Match("oifname", named="closed"),), "the node has no way there")
@@ -336,16 +344,18 @@ def _access(table: Table, node: Node, version: int) -> None:
     table.chains["forward"] = Chain([_ESTABLISHED, *_ways(node), *out, *into], Hook("filter", "forward", 0))
 
 
-def _acl(net: Net, acl: Acl, version: int) -> list[Rule]:
+def _acl(net: Net, acl: Acl, version: int, source: str = "") -> list[Rule]:
+    """`source` is the remote address, where that is known already."""
     local: tuple[Field, Field] = ("daddr", "dport") if acl.inward else ("saddr", "sport")
     remote: tuple[Field, Field] = ("saddr", "sport") if acl.inward else ("daddr", "dport")
     matches: list[Match] = []
     for name, texts in ((local[0], acl.local), (remote[0], acl.remote)):
         if texts:
             found = tuple(a for a in _expanded(net, texts) if family(a.partition("/")[0]) == version)
-            if not found:
+            if not found or (source and texts is acl.remote and not any(within(source, text) for text in found)):
                 return []
-            matches.append(Match(name, _distinct(found)))
+            if not source or texts is not acl.remote:
+                matches.append(Match(name, _distinct(found)))
     protocols = tuple(dict.fromkeys(_BY_NUMBER.get(number, number) for number in sorted(acl.protocols)))
     ports = ((local[1], acl.local_ports), (remote[1], acl.remote_ports))
     if any(ranges for _, ranges in ports):
