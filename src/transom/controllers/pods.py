@@ -68,7 +68,8 @@ def is_terminating(pod: Object) -> bool:
 
 def is_active(pod: Object) -> bool:
     """Neither over nor on its way out."""
-    return "deletionTimestamp" not in pod["metadata"] and phase(pod) not in _NOT_ACTIVE
+    status = pod.get("status")
+    return "deletionTimestamp" not in pod["metadata"] and (not status or status.get("phase") not in _NOT_ACTIVE)
 
 
 def concerns_owner(old: Object, new: Object) -> bool:

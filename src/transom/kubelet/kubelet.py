@@ -6,7 +6,7 @@ It keeps nothing that could not be found again: a new one on the same machine an
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from socket import socket
@@ -58,7 +58,7 @@ class Kubelet:
         volumes = VolumeManager(env, objects)
         containers, images = ContainerGC(env, self._pod, self._sources_ready), ImageGC(env)
         evictions = EvictionManager(
-            env, lambda: self.core.pods.active_pods(), self.kill_pod,
+            env, self._active_pods, self.kill_pod,
             (lambda: containers.collect(terminated_too=True), images.delete_unused), self.agent.changed,
         )
         source = StaticPods(env, static) if static is not None else static_pods.source(env)
@@ -121,6 +121,9 @@ class Kubelet:
 
     def _pod(self, uid: str) -> Object | None:
         return self.core.pods.pod_by_uid(uid)
+
+    def _active_pods(self, wanted: Callable[[Object], bool] | None = None) -> Sequence[Object]:
+        return self.core.pods.active_pods(wanted)
 
     def _sources_ready(self) -> bool:
         return self.core.is_ready

@@ -86,8 +86,11 @@ class Pods:
                     pod = self._pods[self._uids[name]]
         return self._newest(pod) if pod else None
 
-    def active_pods(self) -> Sequence[Object]:
-        return [self._newest(pod) for pod in self._pods.values() if not self.terminated(pod)]
+    def active_pods(self, wanted: Callable[[Object], bool] | None = None) -> Sequence[Object]:
+        """Those that have not ended; with `wanted` only those that it takes, by what does not change in a pod."""
+        return [
+            self._newest(pod) for pod in self._pods.values() if (wanted is None or wanted(pod)) and not self.terminated(pod)
+        ]
 
     def told(self, pod: Object) -> Object:
         """Its status as it is known here, or else to the API."""

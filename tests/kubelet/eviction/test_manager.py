@@ -31,7 +31,10 @@ class Evicted:
         self.node = node
         self.pods: dict[str, Object] = {}
         self.killed: list[tuple[str, str, int | None]] = []
-        self.manager = EvictionManager(node.env, lambda: list(self.pods.values()), self.kill, reclaim)
+        self.manager = EvictionManager(node.env, self.active, self.kill, reclaim)
+
+    def active(self, wanted: Callable[[Object], bool] | None = None) -> list[Object]:
+        return [pod for pod in self.pods.values() if wanted is None or wanted(pod)]
 
     async def kill(self, pod: Object, reason: str, message: str, grace: int | None) -> None:
         assert reason == "Evicted"
@@ -238,7 +241,7 @@ def test_housekeeping_sleeps_on_an_empty_node_and_evicts_on_a_full_one() -> None
                 rounds.append(node.clock.monotonic())
                 return observe(self)
 
-        manager = Counted(node.env, lambda: list(here.pods.values()), here.kill)
+        manager = Counted(node.env, here.active, here.kill)
         collector = ContainerGC(node.env, here.pods.get, lambda: True)
         task = asyncio.ensure_future(Housekeeping(node.env, manager, collector, ImageGC(node.env)).run())
         await node.clock.run_for(1000)

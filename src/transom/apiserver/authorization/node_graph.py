@@ -13,10 +13,11 @@ from collections.abc import Iterator, Sequence
 import orjson
 
 from transom.machinery.objects import Object
-from transom.store.api import Event, Store
+from transom.store.api import Event, Record, Store
 
 MIRROR = "kubernetes.io/config.mirror"
 Vertex = tuple[str, str, str]  # resource, namespace, name
+_ALIKE = 1024
 _VOLUME_SECRETS = ("azureFile", "cephfs", "cinder", "flexVolume", "rbd", "scaleIO", "iscsi", "storageos")
 
 
@@ -24,7 +25,8 @@ class NodeGraph:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._started = False
-        self._pods: dict[str, tuple[str, list[Vertex]]] = {}  # key of a pod -> its node, what it uses
+        self._pods: dict[str, tuple[str, tuple[Vertex, ...]]] = {}  # key of a pod -> its node, what it uses
+        self._alike: dict[tuple[Vertex, ...], tuple[Vertex, ...]] = {}  # pods of one template use the same
         self._nodes: dict[Vertex, Counter[str]] = {}  # what is used -> on which nodes, by how many pods
         self._volumes: dict[str, tuple[Vertex, list[Vertex]]] = {}  # volume -> its claim, its secrets
         self._by_secret: dict[Vertex, set[str]] = {}  # secret -> volumes
@@ -55,7 +57,7 @@ class NodeGraph:
 
     def _read(self, key: str) -> Object | None:
         record = self._store.get(key)
-        return None if record is None else orjson.loads(record.value)
+        return None if record is None else _decoded(record)
 
     # ---- keeping current -----------------------------------------------------------------------------------------
 
@@ -64,21 +66,21 @@ class NodeGraph:
         since = self._store.revision
         for prefix, apply in (("pods/", self._pod), ("persistentvolumes/", self._volume)):
             for record in self._store.list(prefix).records:
-                apply(record.key, record.value)
+                apply(record.key, record)
         self._store.watch("pods/", since, self._pods_changed)
         self._store.watch("persistentvolumes/", since, self._volumes_changed)
 
     def _pods_changed(self, events: Sequence[Event]) -> None:
         for event in events:
-            self._pod(event.key, None if event.record is None else event.record.value)
+            self._pod(event.key, event.record)
 
     def _volumes_changed(self, events: Sequence[Event]) -> None:
         for event in events:
-            self._volume(event.key, None if event.record is None else event.record.value)
+            self._volume(event.key, event.record)
 
-    def _pod(self, key: str, value: bytes | None) -> None:
-        if value is None:
-            node, used = self._pods.pop(key, ("", []))
+    def _pod(self, key: str, record: Record | None) -> None:
+        if record is None:
+            node, used = self._pods.pop(key, ("", ()))
             for vertex in used:
                 nodes = self._nodes[vertex]
                 nodes[node] -= 1
@@ -88,24 +90,27 @@ class NodeGraph:
                         del self._nodes[vertex]
             return
         # Node and references of a pod never change once it is bound, so most updates need no look inside.
-        if key in self._pods or b'"nodeName"' not in value:
+        if key in self._pods or b'"nodeName"' not in record.value:
             return
-        pod: Object = orjson.loads(value)
+        pod = _decoded(record)
         node = (pod.get("spec") or {}).get("nodeName", "")
         if not node:
             return
-        used = list(dict.fromkeys(references(pod)))
+        used = tuple(dict.fromkeys(references(pod)))
+        if len(self._alike) > _ALIKE:
+            self._alike.clear()
+        used = self._alike.setdefault(used, used)
         self._pods[key] = (node, used)
         for vertex in used:
             self._nodes.setdefault(vertex, Counter())[node] += 1
 
-    def _volume(self, key: str, value: bytes | None) -> None:
+    def _volume(self, key: str, record: Record | None) -> None:
         name = key.partition("/")[2]
         for secret in self._volumes.pop(name, (None, []))[1]:
             self._by_secret[secret].discard(name)
             if not self._by_secret[secret]:
                 del self._by_secret[secret]
-        spec = (orjson.loads(value).get("spec") or {}) if value is not None else {}
+        spec = (_decoded(record).get("spec") or {}) if record is not None else {}
         claim = spec.get("claimRef")
         if not claim:
             return
@@ -114,6 +119,12 @@ class NodeGraph:
         self._volumes[name] = (("persistentvolumeclaims", namespace, claim.get("name", "")), secrets)
         for vertex in secrets:
             self._by_secret.setdefault(vertex, set()).add(name)
+
+
+def _decoded(record: Record) -> Object:
+    """What was just written is still there in the form that it was written from."""
+    obj: Object | None = getattr(record.cache, "obj", None)
+    return obj if obj is not None else orjson.loads(record.value)
 
 
 def references(pod: Object) -> Iterator[Vertex]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
 
 from transom.client.events import WARNING
 from transom.kubelet.admission.predicates import tolerates
@@ -35,6 +36,11 @@ _CLEANUP_SECONDS, _CLEANUP_POLL = 30.0, 1.0
 _RECLAIMABLE = frozenset((NODE_FS, NODE_INODES, IMAGE_FS, IMAGE_INODES))
 
 
+class ActivePods(Protocol):
+    def __call__(self, wanted: Callable[[Object], bool] | None = None) -> Sequence[Object]:
+        """All of them, or those that `wanted` takes."""
+
+
 class EvictionManager:
     __slots__ = (
         "_active_pods", "_changed", "_conditions", "_env", "_first_seen", "_kill", "_last_seen", "_limits", "_looked_at",
@@ -42,7 +48,7 @@ class EvictionManager:
     )
 
     def __init__(
-        self, env: Env, active_pods: Callable[[], Sequence[Object]], kill: KillPod,
+        self, env: Env, active_pods: ActivePods, kill: KillPod,
         reclaim: Sequence[Callable[[], Awaitable[None]]] = (), changed: Callable[[], None] = lambda: None,
     ) -> None:
         """`reclaim`: what frees disk space, in turn. `changed` is told of other conditions at once: while the scheduler does
@@ -104,7 +110,7 @@ class EvictionManager:
         # A node that was looked at twice in one moment has nothing new to tell.
         self._starved = self._met if now > self._looked_at else []
         self._looked_at = now
-        return bool(self._starved) or any(_has_limits(pod) for pod in self._active_pods())
+        return bool(self._starved) or bool(self._active_pods(_has_limits))
 
     def _note(self, crossed: Sequence[Limit], now: float) -> None:
         self._first_seen = {limit: self._first_seen.get(limit, now) for limit in crossed}
