@@ -71,8 +71,10 @@ def running_cluster(folder: Path, *options: str) -> Iterator[Cluster]:
     running = Cluster(f"test-{secrets.token_hex(4)}", kubeconfig, env)
     done = running.transom("up", "--name", running.name, *options, check=False)
     assert done.returncode == 0, done.stderr
-    yield running
-    running.transom("delete", "--name", running.name)
+    try:
+        yield running
+    finally:
+        running.transom("delete", "--name", running.name)
 
 
 @pytest.fixture(scope="session")

@@ -78,6 +78,11 @@ def choose(config: ClusterConfig, nodes: Iterable[NodeSpec]) -> Chosen:
     return Chosen(linux, windows, notes)
 
 
+def missing() -> dict[str, str]:
+    """By operating system, why this machine cannot run real containers for it; empty where it can."""
+    return {"linux": _no_containers(), "windows": _no_containers() or _no_wine()}
+
+
 def _no_containers() -> str:
     from transom.network.kernel import namespaces
     from transom.runtime.native import runc
@@ -218,22 +223,32 @@ def _unmount(config: ClusterConfig) -> None:
         mounting.unmount_all(str(config.state / name))
 
 
+def _used(config: ClusterConfig) -> bool:
+    return (config.state / _CONTAINERS).exists() or (config.state / _MACHINES).exists()
+
+
+def end(config: ClusterConfig) -> None:
+    """The containers of a cluster whose own process was killed."""
+    if _used(config):
+        import asyncio
+
+        from transom.runtime.native.client import Monitor
+
+        asyncio.run(Monitor(config.state / _CONTAINERS).shutdown())
+        _unmount(config)
+
+
 def clear(config: ClusterConfig) -> None:
     """Of a cluster that does not run: processes, mounts and control groups that are left, and its hold on images."""
-    state = config.state
-    if not (state / _CONTAINERS).exists() and not (state / _MACHINES).exists():
+    if not _used(config):
         return
-    import asyncio
-
     from transom.runtime.images.service import ImageService
     from transom.runtime.native import cgroups
-    from transom.runtime.native.client import Monitor
 
-    asyncio.run(Monitor(state / _CONTAINERS).shutdown())
-    _unmount(config)
+    end(config)
     if cgroups.writable():
         cgroups.remove_surely(f"/transom/{config.name}")
     with contextlib.suppress(OSError):
         ImageService(store_folder()).release_all(f"{config.name}/")
     for name in (_CONTAINERS, _MACHINES):
-        shutil.rmtree(state / name, ignore_errors=True)
+        shutil.rmtree(config.state / name, ignore_errors=True)

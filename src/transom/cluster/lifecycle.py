@@ -309,6 +309,8 @@ def down(name: str, tell: Tell) -> tuple[ClusterConfig, bool]:
     """Stops the cluster and takes its context out of the kubeconfig; all its objects stay on disk."""
     config = existing(name)
     stopped = daemon.stop(config, STOP_SECONDS, tell)
+    if not stopped:
+        engines.end(config)
     if config.kubeconfig:
         kubeconfig.remove(Path(config.kubeconfig), name)
     return config, stopped
