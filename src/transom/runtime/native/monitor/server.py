@@ -175,7 +175,7 @@ class Server:
 
         def launched(pid: int, text: str) -> None:
             if not pid:
-                answer(error=text)
+                answer(error=text or "no reason given")
                 return
             if connection.closed:
                 self._kill(pid, signal.SIGKILL)

@@ -67,7 +67,7 @@ class Launch:
             except (OSError, ValueError) as problem:
                 text = f"no pid: {problem}"
         else:
-            text = _last_error(self._log) or f"exit status {status}"
+            text = _last_error(self._log)
         self._done(pid, text)  # adopts the process
         self._loop.start_ends()
 
@@ -153,7 +153,6 @@ class Task:
     def _add_output(self, fd: int, name: str, kind: int) -> None:
         os.set_blocking(fd, False)
         self._outputs[fd] = (name, kind)
-        self._loop.watch(fd, READ, lambda _: self._read(fd))
 
     def _listen_for_terminal(self) -> str:
         """A socket in the container's folder, by a path that is never too long for an address."""
@@ -194,6 +193,7 @@ class Task:
     def _launched(self, pid: int, text: str) -> None:
         self._close_console()
         if not pid:
+            text = text or self._complaint()
             self._kill_leftovers()
             self._release()
             self._replied(0, text)
@@ -204,6 +204,17 @@ class Task:
         _save(os.path.join(self._order["folder"], STARTED), record)
         self._replied(pid, "")
         self._loop.adopt(pid, self._exited)
+        self.pace()
+
+    def _complaint(self) -> str:
+        """What runc has said where the program would have, when it could not write its own log."""
+        for fd, (name, _) in self._outputs.items():
+            if name == "stderr":
+                try:
+                    return os.read(fd, _ERRORS).decode(errors="replace").strip() or "no reason given"
+                except BlockingIOError:
+                    continue
+        return "no reason given"
 
     # Output
 
