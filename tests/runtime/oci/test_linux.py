@@ -467,9 +467,9 @@ def test_a_full_disk(oci: Play, tmp_path: Path) -> None:
         fill(tmp_path / "filler")
         os.kill(b.runtime._core.containers[made].pid, 9)
         assert (await b.ended(made)).exit_code == 137
-        with pytest.raises(RuntimeFailure, match="(?i)no space left on device"):
+        with pytest.raises(RuntimeFailure, match=r"(?i)no space left on device"):
             await b.run(("true",), sandbox)
-        with pytest.raises(RuntimeFailure, match="(?i)no space left on device"):
+        with pytest.raises(RuntimeFailure, match=r"(?i)no space left on device"):
             await b.sandbox("uid-2")
         (tmp_path / "filler").unlink()
         assert await b.output(("echo", "again"), sandbox) == ["again"]
