@@ -135,7 +135,7 @@ class Engines:
         return NativeRuntime(
             host, self._clock, self.monitor, self._platform(spec),
             NodeImages(self.images, f"{self._config.name}/{spec.name}", spec.os, spec.build),
-            Wiring(pods, pods.paths.__getitem__, lambda: pods.node, pods.adopt),
+            Wiring(pods, pods.paths.__getitem__, pods.node, pods.adopt),
             f"/transom/{self._config.name}",
         )
 
@@ -186,7 +186,10 @@ class _Pods:
         self._network = network
         self._dataplane = dataplane
         self.paths: dict[str, str] = {}
-        self.node = ""
+
+    async def node(self) -> str:
+        """The node's own namespace, for pods on its network."""
+        return str((await self._dataplane.namespace(self._network.spec.name)).path)
 
     def ready(self) -> str:
         return self._network.pods.ready()
@@ -209,7 +212,6 @@ class _Pods:
 
     async def _with_path(self, sandbox: str, addresses: list[str]) -> list[str]:
         self.paths[sandbox] = (await self._dataplane.namespace(self._stack(sandbox))).path
-        self.node = (await self._dataplane.namespace(self._network.spec.name)).path
         return addresses
 
     def _stack(self, sandbox: str) -> str:
