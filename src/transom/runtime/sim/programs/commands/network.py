@@ -183,8 +183,8 @@ def ip(process: Process) -> int:
             process.write(f"{net} dev eth0  metric 256\ndefault via {net[1]} dev eth0  metric 1024\n")
         return 0
     if what.startswith("r"):
-        net = address.rpartition(".")[0]
-        process.write(f"default via {net}.1 dev eth0\n{net}.0/24 dev eth0 scope link  src {address}\n")
+        prefix = address.rpartition(".")[0]
+        process.write(f"default via {prefix}.1 dev eth0\n{prefix}.0/24 dev eth0 scope link  src {address}\n")
         return 0
     if what.startswith("l"):
         process.write(
