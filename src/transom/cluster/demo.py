@@ -48,6 +48,8 @@ def deploy(config: ClusterConfig, tell: Tell, *, fetch: bool, seconds: float) ->
     end = time.monotonic() + seconds
     api.wait_until_gone(end, tell)
     sites = choose(nodes, tell, fetch=fetch)
+    if not sites:
+        raise ClusterError("the nodes have containers that are not on the cluster's network", "add one: transom node add NAME")
     for thing in objects(sites):
         api.put(thing)
     for said in _progress(api, sites):
@@ -137,12 +139,22 @@ def _progress(api: _Api, sites: Sequence[Site]) -> Iterator[str]:
         states = _states(api)
         yield "; ".join(state for pod, state in states.items() if before.get(pod) != state)
         before = states
-        if not states or not all(state.endswith("is ready") for state in states.values()):
+        if not _rolled_out(api):
             continue
         for page in pages(api, sites):
             site = waiting.get(page.os)
             if site is not None and _opens(page.url, site):
                 del waiting[page.os]
+
+
+def _rolled_out(api: _Api) -> bool:
+    """Whether the servers are those that were asked for last."""
+    found = [(d["metadata"]["generation"], d["spec"]["replicas"], d["status"]) for d in api.get(_PATHS["Deployment"])["items"]]
+    return all(
+        status.get("observedGeneration", 0) >= generation
+        and status.get("replicas", 0) == status.get("updatedReplicas", 0) == status.get("availableReplicas", 0) == wanted
+        for generation, wanted, status in found
+    )
 
 
 def _states(api: _Api) -> dict[str, str]:

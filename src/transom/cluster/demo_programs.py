@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 from transom.cluster.demo_images import BuiltImage, nginx_image, own_image
 
 NAMESPACE = "demo"
-_OTHER = {"linux": "windows", "windows": "linux"}
 _TOLERATED = ("node-role.kubernetes.io/master", "node-role.kubernetes.io/control-plane", "os")
 _SIMULATED = "k8s.gcr.io/e2e-test-images/agnhost:2.21"
 
@@ -31,23 +30,37 @@ class Site(NamedTuple):
     hello: str = "/hello"  # says in a line who answers
     page: str = "/"  # shows that, and what the other one says
     shows: str = ""  # is in the page when the other one has answered
-    hosts: tuple[str, ...] = ()  # the nodes that it fits, if not all of its system
+    hosts: tuple[str, ...] = ()  # the nodes that it fits
 
 
 def choose(nodes: Sequence[Mapping[str, Any]], tell: Tell, *, fetch: bool) -> list[Site]:
     """A server for each operating system of these nodes."""
-    linux, windows = ([node for node in nodes if node["os"] == os] for os in ("linux", "windows"))
+    linux, windows = (_best([node for node in nodes if node["os"] == os]) for os in ("linux", "windows"))
     sites = [*([_linux(linux)] if linux else ()), *([_windows(windows, tell, fetch)] if windows else ())]
+    sites = [site._replace(hosts=_fitting(nodes, site)) for site in sites]
     if len(sites) == 1:
-        tell(f"there are {sites[0].os} nodes only: the server on the other system is left out")
-    by_os = {site.os: site for site in sites}
-    return [_introduced(site, by_os.get(_OTHER[site.os])) for site in sites]
+        tell(f"there are {sites[0].os} nodes only: the server asks itself")
+    return [_introduced(site, other) for site, other in zip(sites, reversed(sites), strict=True)]
 
 
-def _introduced(site: Site, other: Site | None) -> Site:
+def _best(nodes: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Those with real containers, of one build; else the simulated ones. What a containerd of the machine's own runs is on
+    another network."""
+    for ends in (("-oci", "-wine"), ("-sim",)):
+        found = [node for node in nodes if node["runtime"].endswith(ends)]
+        if found:
+            return [node for node in found if node["build"] == found[0]["build"] or ends == ("-sim",)]
+    return []
+
+
+def _fitting(nodes: Sequence[Mapping[str, Any]], site: Site) -> tuple[str, ...]:
+    """The nodes that a site must go to; none where any of its system will do."""
+    others = {node["name"] for node in nodes if node["os"] == site.os} - set(site.hosts)
+    return site.hosts if others else ()
+
+
+def _introduced(site: Site, other: Site) -> Site:
     """Knows whom to ask, and what will be in the answer: names of pods begin with their Deployment's."""
-    if other is None:
-        return site._replace(page=site.hello, shows=f"{site.os}-")
     asked = f"{other.os}{other.hello}"
     page = site.page.replace("@HOST@", other.os).replace("@PATH@", other.hello.lstrip("/"))
     files = {name: {key: text.replace("@OTHER@", asked) for key, text in content.items()}
@@ -61,10 +74,10 @@ def _introduced(site: Site, other: Site | None) -> Site:
 # ---- servers ---------------------------------------------------------------------------------------------------------
 
 
-def _simulated(os: str) -> Site:
+def _simulated(os: str, nodes: Sequence[Mapping[str, Any]]) -> Site:
     container = {"image": _SIMULATED, "args": ["netexec", "--http-port=80"]}
     page = "/dial?host=@HOST@&port=80&protocol=http&request=@PATH@"
-    return Site(os, "agnhost, simulated", container, hello="/hostname", page=page)
+    return Site(os, "agnhost, simulated", container, hello="/hostname", page=page, hosts=_names(nodes))
 
 
 _START = """\
@@ -86,12 +99,12 @@ echo "<pre>$(timeout 5 wget -q -O - http://@OTHER@ 2>&1)</pre>"
 
 def _linux(nodes: Sequence[Mapping[str, Any]]) -> Site:
     if _is_simulated(nodes):
-        return _simulated("linux")
+        return _simulated("linux", nodes)
     container = {
         "image": "busybox", "imagePullPolicy": "IfNotPresent", "command": ["sh", "-c", _START],
         "volumeMounts": [{"name": "linux-pages", "mountPath": "/www/cgi-bin"}],
     }  # fmt: skip
-    return Site("linux", "busybox httpd", container, {"linux-pages": {"index.cgi": _LINUX_PAGE}})
+    return Site("linux", "busybox httpd", container, {"linux-pages": {"index.cgi": _LINUX_PAGE}}, hosts=_names(nodes))
 
 
 _NGINX_CONF = """\
@@ -119,19 +132,17 @@ _NGINX_PAGE = """\
 
 def _windows(nodes: Sequence[Mapping[str, Any]], tell: Tell, fetch: bool) -> Site:
     if _is_simulated(nodes):
-        return _simulated("windows")
+        return _simulated("windows", nodes)
     build = int(nodes[0]["build"])
-    fitting = tuple(node["name"] for node in nodes if node["build"] == build)
-    hosts = fitting if len(fitting) < len(nodes) else ()
     image = nginx_image(build, tell) if fetch else None
     if image is None:
         image = own_image(build)
-        return Site("windows", image.program, _container(image) | {"args": ["serve", "80", "@OTHER@"]}, hosts=hosts)
+        return Site("windows", image.program, _container(image) | {"args": ["serve", "80", "@OTHER@"]}, hosts=_names(nodes))
     container = _container(image) | {"volumeMounts": [
         {"name": "windows-conf", "mountPath": "C:\\nginx\\conf"}, {"name": "windows-pages", "mountPath": "C:\\nginx\\html"},
     ]}  # fmt: skip
     files = {"windows-conf": {"nginx.conf": _NGINX_CONF}, "windows-pages": {"index.html": _NGINX_PAGE}}
-    return Site("windows", image.program, container, files, hosts=hosts)
+    return Site("windows", image.program, container, files, hosts=_names(nodes))
 
 
 def _container(image: BuiltImage) -> Object:
@@ -139,7 +150,11 @@ def _container(image: BuiltImage) -> Object:
 
 
 def _is_simulated(nodes: Iterable[Mapping[str, Any]]) -> bool:
-    return any(node["runtime"].endswith("sim") for node in nodes)
+    return any(node["runtime"].endswith("-sim") for node in nodes)
+
+
+def _names(nodes: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    return tuple(str(node["name"]) for node in nodes)
 
 
 # ---- objects ---------------------------------------------------------------------------------------------------------

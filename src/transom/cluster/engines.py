@@ -55,7 +55,7 @@ def choose(config: ClusterConfig, nodes: Iterable[NodeSpec]) -> Chosen:
     own = [node for node in nodes if node.engine == "oci"]
     if config.engine == "sim" and not own:
         return Chosen("sim", "sim")
-    problems = {"linux": _no_containers(), "windows": _no_containers() or _no_wine()}
+    problems = missing()
     for node in own:
         if problems[node.os]:
             raise ClusterError(f"node {node.name!r}: real containers cannot run here: {problems[node.os]}", "use engine: sim")

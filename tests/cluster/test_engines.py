@@ -1,0 +1,42 @@
+"""Which runtime nodes get, and what is said of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from transom.cluster import engines
+from transom.cluster.config import ClusterConfig
+from transom.cluster.errors import ClusterError
+from transom.cluster.nodes import NodeSpec
+
+BOTH = [NodeSpec("a"), NodeSpec("b", os="windows", build=17763)]
+
+
+@pytest.mark.parametrize(("linux", "windows", "chosen"), [
+    ("", "", engines.Chosen("oci", "oci")),
+    ("", "no Wine", engines.Chosen("oci", "sim", ("containers on Windows are simulated: no Wine",))),
+    ("not root", "not root", engines.Chosen("sim", "sim", ("containers on Linux and Windows are simulated: not root",))),
+])  # fmt: skip
+def test_the_best_there_is(monkeypatch: pytest.MonkeyPatch, linux: str, windows: str, chosen: engines.Chosen) -> None:
+    monkeypatch.setattr(engines, "missing", lambda: {"linux": linux, "windows": windows})
+    assert engines.choose(ClusterConfig(engine="auto"), BOTH) == chosen
+
+
+def test_real_ones_or_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines, "missing", lambda: {"linux": "", "windows": "no Wine"})
+    assert engines.choose(ClusterConfig(engine="oci"), BOTH[:1]) == engines.Chosen("oci", "oci")
+    with pytest.raises(ClusterError, match="cannot run on windows nodes here: no Wine"):
+        engines.choose(ClusterConfig(engine="oci"), BOTH)
+
+
+def test_nodes_that_say_what_they_want(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines, "missing", lambda: {"linux": "", "windows": "no Wine"})
+    real = NodeSpec("c", os="windows", engine="oci")
+    with pytest.raises(ClusterError, match="node 'c': real containers cannot run here: no Wine"):
+        engines.choose(ClusterConfig(), [*BOTH, real])
+    assert engines.choose(ClusterConfig(), [BOTH[1], NodeSpec("d", engine="oci")]).of(NodeSpec("d", engine="oci")) == "oci"
+
+
+def test_nothing_is_looked_for_unless_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines, "missing", None)
+    assert engines.choose(ClusterConfig(), BOTH) == engines.Chosen("sim", "sim")
