@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import ipaddress
 from typing import Final, Literal, NamedTuple
 
+from transom.network.resolver import is_address
 from transom.proxy.tracker import ServicePort
 from transom.proxy.winkernel.behaviour import Behaviour
 
@@ -51,14 +51,6 @@ def wanted(
     direct = preserve or local or (behaviour.ingress_dsr_by_flag and dsr)
     flags = base._replace(dsr=direct, use_mux=preserve, preserve_dip=preserve)
     out += [
-        Wanted("ingress", ip, service.port, preserve or local, flags) for ip in service.ingress_ips if _is_address(ip)
+        Wanted("ingress", ip, service.port, preserve or local, flags) for ip in service.ingress_ips if is_address(ip)
     ]
     return out
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True

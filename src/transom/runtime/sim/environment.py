@@ -4,33 +4,14 @@ from __future__ import annotations
 
 import ntpath
 
+from transom.hosts.windows.variables import INSTALLED
+from transom.hosts.windows.variables import PATH as WINDOWS_PATH
 from transom.runtime.api import ContainerConfig
 from transom.runtime.sim.catalogue import Spec
 from transom.runtime.sim.users import Identity
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_WINDOWS_PATH = (
-    r"C:\Windows\system32;C:\Windows;C:\Windows\System32\Wbem;C:\Windows\System32\WindowsPowerShell\v1.0\;"
-    r"C:\Users\{0}\AppData\Local\Microsoft\WindowsApps"
-)
-_WINDOWS = {
-    "ALLUSERSPROFILE": r"C:\ProgramData",
-    "CommonProgramFiles": r"C:\Program Files\Common Files",
-    "CommonProgramFiles(x86)": r"C:\Program Files (x86)\Common Files",
-    "CommonProgramW6432": r"C:\Program Files\Common Files",
-    "ComSpec": r"C:\Windows\system32\cmd.exe",
-    "OS": "Windows_NT",
-    "PATHEXT": ".COM;.EXE;.BAT;.CMD;.VBS;.VBE;.JS;.JSE;.WSF;.WSH;.MSC",
-    "PROCESSOR_ARCHITECTURE": "AMD64",
-    "ProgramData": r"C:\ProgramData",
-    "ProgramFiles": r"C:\Program Files",
-    "ProgramFiles(x86)": r"C:\Program Files (x86)",
-    "ProgramW6432": r"C:\Program Files",
-    "PUBLIC": r"C:\Users\Public",
-    "SystemDrive": "C:",
-    "SystemRoot": r"C:\Windows",
-    "windir": r"C:\Windows",
-}
+_WINDOWS_PATH = WINDOWS_PATH + r"C:\Users\{0}\AppData\Local\Microsoft\WindowsApps"
 
 
 def command_line(config: ContainerConfig, spec: Spec) -> tuple[str, ...]:
@@ -55,7 +36,7 @@ def windows(config: ContainerConfig, spec: Spec, identity: Identity, hostname: s
     """Names differ by more than case; the later one wins."""
     profile = identity.home
     env = {
-        **_WINDOWS,
+        **INSTALLED,
         "APPDATA": rf"{profile}\AppData\Roaming",
         "COMPUTERNAME": hostname.upper()[:15],
         "LOCALAPPDATA": rf"{profile}\AppData\Local",

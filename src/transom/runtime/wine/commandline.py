@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from transom.kit.argv import arguments
 from transom.runtime.api import ContainerConfig
 
 _BEFORE_QUOTE: Final = re.compile(r'(\\*)"')
@@ -32,7 +33,7 @@ def join(arguments: Iterable[str]) -> str:
 def split(line: str) -> list[str]:
     """As CommandLineToArgvW: in the program's name backslashes mean nothing, quotes only group."""
     program, rest = _program(line)
-    return [program, *_arguments(rest)] if line.strip(" \t") else []
+    return [program, *arguments(rest)] if line.strip(" \t") else []
 
 
 def of_container(config: ContainerConfig, image: Mapping[str, Any]) -> str:
@@ -62,45 +63,3 @@ def _program(line: str) -> tuple[str, str]:
         return name, rest
     end = next((i for i, c in enumerate(line) if c in " \t"), len(line))
     return line[:end].replace('"', ""), line[end:]
-
-
-def _arguments(text: str) -> list[str]:
-    found: list[str] = []
-    current: list[str] | None = None
-    quoted = False
-    i = 0
-    while i < len(text):
-        c = text[i]
-        if c in " \t" and not quoted:
-            if current is not None:
-                found.append("".join(current))
-                current = None
-            i += 1
-            continue
-        current = [] if current is None else current
-        if c == "\\":
-            end = i
-            while end < len(text) and text[end] == "\\":
-                end += 1
-            count = end - i
-            if end < len(text) and text[end] == '"':
-                current.append("\\" * (count // 2))
-                if count % 2:
-                    current.append('"')
-                    end += 1
-            else:
-                current.append("\\" * count)
-            i = end
-        elif c == '"':
-            if quoted and text[i + 1 : i + 2] == '"':  # two of them inside quotes are one
-                current.append('"')
-                i += 1
-            else:
-                quoted = not quoted
-            i += 1
-        else:
-            current.append(c)
-            i += 1
-    if current is not None:
-        found.append("".join(current))
-    return found

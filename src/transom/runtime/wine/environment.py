@@ -9,25 +9,9 @@ from typing import Final
 from transom.hosts.windows.accounts import User
 
 _SYSTEM: Final = {
-    "ALLUSERSPROFILE": r"C:\ProgramData",
-    "CommonProgramFiles": r"C:\Program Files\Common Files",
-    "CommonProgramFiles(x86)": r"C:\Program Files (x86)\Common Files",
-    "CommonProgramW6432": r"C:\Program Files\Common Files",
-    "ComSpec": r"C:\Windows\system32\cmd.exe",
+    **INSTALLED,
     "NUMBER_OF_PROCESSORS": "1",
-    "OS": "Windows_NT",
-    "Path": r"C:\Windows\system32;C:\Windows;C:\Windows\System32\Wbem;C:\Windows\System32\WindowsPowerShell\v1.0\;"
-    r"{profile}\AppData\Local\Microsoft\WindowsApps",
-    "PATHEXT": ".COM;.EXE;.BAT;.CMD;.VBS;.VBE;.JS;.JSE;.WSF;.WSH;.MSC",
-    "PROCESSOR_ARCHITECTURE": "AMD64",
-    "ProgramData": r"C:\ProgramData",
-    "ProgramFiles": r"C:\Program Files",
-    "ProgramFiles(x86)": r"C:\Program Files (x86)",
-    "ProgramW6432": r"C:\Program Files",
-    "PUBLIC": r"C:\Users\Public",
-    "SystemDrive": "C:",
-    "SystemRoot": r"C:\Windows",
-    "windir": r"C:\Windows",
+    "Path": PATH + r"{profile}\AppData\Local\Microsoft\WindowsApps",
 }
 _PER_USER: Final = {
     "APPDATA": r"{profile}\AppData\Roaming",

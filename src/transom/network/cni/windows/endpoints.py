@@ -7,7 +7,6 @@ because kubelets with docker read a pod's address by ADD. With version 2 it join
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from transom.network.cni.plugin import Call, Result
 from transom.network.cni.windows import shim
 from transom.network.cni.windows.netconf import Release
 from transom.network.cni.windows.shim import Failed, annotate
+from transom.network.resolver import is_address
 
 if TYPE_CHECKING:
     from transom.hosts.windows.hns import Hns
@@ -91,7 +91,7 @@ def _quietly(action: Callable[[], Any]) -> bool:
 def result(network: Mapping[str, Any], endpoint: Mapping[str, Any]) -> Result:
     """From objects of version 1. Lists of DNS are split texts there: an empty one holds an empty text."""
     address = endpoint.get("IPAddress", "")
-    if not _is_address(address):
+    if not is_address(address):
         raise Failed(f"IPAddress of HNSEndpoint {endpoint['Name']} isn't a valid ipv4 or ipv6 Address")
     prefix = network["Subnets"][0]["AddressPrefix"]
     dns = {
@@ -174,7 +174,7 @@ def remove_hcn(hns: Hns, name: str, release: Release) -> None:
 
 def hcn_result(network: Mapping[str, Any], endpoint: Mapping[str, Any]) -> Result:
     address = endpoint["IpConfigurations"][0]["IpAddress"]
-    if not _is_address(address):
+    if not is_address(address):
         raise Failed("[win-cni] The IPAddress of hnsEndpoint isn't a valid ipv4 or ipv6 Address.")
     known = endpoint.get("Dns") or {}
     names = (("nameservers", "ServerList"), ("search", "Search"), ("domain", "Domain"), ("options", "Options"))
@@ -195,11 +195,3 @@ def shaped(endpoint: Mapping[str, Any], address: str, prefix: str, gateway: str,
     if gateway:
         ip["gateway"] = gateway
     return {"interfaces": [{"name": endpoint["Name"], "mac": endpoint.get("MacAddress", "")}], "ips": [ip], "dns": dns}
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True

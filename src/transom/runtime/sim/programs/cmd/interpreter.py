@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from fnmatch import fnmatchcase
 from typing import Any
 
+from transom.kit.argv import arguments
 from transom.runtime.sim.programs.cmd.parser import incomplete, parse
 from transom.runtime.sim.programs.cmd.tree import Block, CmdSyntaxError, Command, For, If, Node, Pair, Redirect
 from transom.runtime.sim.programs.process import Exit, Process, connected
@@ -487,47 +488,7 @@ def _compare(left: str, operator: str, right: str, fold: bool) -> bool:
 
 
 def split_arguments(text: str) -> list[str]:
-    """As a C program's start-up code cuts its command line."""
-    out: list[str] = []
-    current: list[str] = []
-    quoted = started = False
-    position = 0
-    while position < len(text):
-        c = text[position]
-        if c == "\\":
-            end = position
-            while end < len(text) and text[end] == "\\":
-                end += 1
-            count = end - position
-            if end < len(text) and text[end] == '"':
-                current.append("\\" * (count // 2))
-                if count % 2:
-                    current.append('"')
-                    end += 1
-            else:
-                current.append("\\" * count)
-            started = True
-            position = end
-            continue
-        if c == '"':
-            if quoted and text.startswith('""', position):
-                current.append('"')
-                position += 1
-            else:
-                quoted = not quoted
-            started = True
-        elif c in " \t\r\n" and not quoted:
-            if started:
-                out.append("".join(current))
-                current.clear()
-                started = False
-        else:
-            current.append(c)
-            started = True
-        position += 1
-    if started:
-        out.append("".join(current))
-    return out
+    return arguments(text, " \t\r\n")
 
 
 _MADE: dict[str, Callable[[Interpreter], str]] = {
