@@ -33,6 +33,7 @@ _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
 _DECODED_KEPT = 4096  # decoded objects kept beside their bytes, newest reads first
 _PASSING_KEPT = 256  # of those that expire (events), which are many and which hardly anybody reads here
+_NO_LABELS: dict[str, str] = {}  # nobody changes the labels of a stored object
 
 
 class Cached:
@@ -227,7 +228,7 @@ class Storage:
     def _put(self, res: Resource, key: str, obj: Object, expected: int, ttl: float | None) -> asyncio.Future[Record]:
         meta = obj["metadata"]
         body = obj if res.custom else {k: v for k, v in obj.items() if k not in ("apiVersion", "kind")}
-        cached = Cached(meta.get("labels") or {})
+        cached = Cached(meta.get("labels") or _NO_LABELS)
 
         def encode(revision: int) -> bytes:
             meta["resourceVersion"] = str(revision)

@@ -25,6 +25,7 @@ _LINK: Final = FORMAT["symlink"]
 _SOCKET: Final = FORMAT["socket"]
 _NOTHING: Final = Node("", 0, None, 0.0)
 _STICKY: Final = 0o1000  # as /tmp is: only owners take things out
+_COMMON: Final = 32  # characters
 _GROWS_IN_PLACE: Final = 1024  # shorter content is replaced when it is added to, which takes less memory
 
 
@@ -164,9 +165,9 @@ class FileTree:
             if not place.at.volume.take(style.blocks(content), 1):
                 raise style.error(errno.ENOSPC, path)
             if type(content) is str:
-                there[intern(key)] = style.node(name, _LINK | 0o777, content, now, owner)
+                there[_kept(key)] = style.node(name, _LINK | 0o777, content, now, owner)
             else:
-                there[intern(key)] = style.node(name, _FILE | mode, shared(content), now, owner)  # type: ignore[arg-type]
+                there[_kept(key)] = style.node(name, _FILE | mode, shared(content), now, owner)  # type: ignore[arg-type]
         node.mtime = now
 
     def chmod(self, path: str, mode: int) -> None:
@@ -241,7 +242,7 @@ class FileTree:
                 node = self._copy(node, source.at.volume, new, free=False)
             node.rename(target.name)
         directory = self._own_parent(target)
-        self._entries(directory, new)[intern(target.keys[-1])] = node
+        self._entries(directory, new)[_kept(target.keys[-1])] = node
         directory.mtime = self._now()
         if there is not None and there is not source.node:
             self._drop(there, target.at.volume)
@@ -488,7 +489,7 @@ class FileTree:
         node = style.node(place.name, mode, data, now, owner)
         if not (free and place.at is self._top) and not place.at.volume.take(style.blocks(data), 1):
             raise style.error(errno.ENOSPC, place.path)
-        self._entries(parent, place.path)[intern(place.keys[-1])] = node
+        self._entries(parent, place.path)[_kept(place.keys[-1])] = node
         parent.mtime = now
         return node
 
@@ -512,7 +513,7 @@ class FileTree:
             child = entries[key]
             if child.mode & FROZEN:
                 child = self._copy(child, at.volume, place.path, free)
-                entries[intern(key)] = child
+                entries[_kept(key)] = child
             node = child
         return node
 
@@ -537,6 +538,11 @@ def _everything(node: Node) -> Iterator[Node]:
     if type(node.data) is dict:
         for child in node.data.values():
             yield from _everything(child)
+
+
+def _kept(key: str) -> str:
+    """The key for a directory. Short ones are the same in many (`volumes`, `token`), long ones (ids) are not."""
+    return intern(key) if len(key) < _COMMON else key
 
 
 def _discard(data: bytes) -> None:

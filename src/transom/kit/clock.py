@@ -139,9 +139,14 @@ def _seconds_text(seconds: int) -> str:
     return f"{t.tm_year:04d}-{t.tm_mon:02d}-{t.tm_mday:02d}T{t.tm_hour:02d}:{t.tm_min:02d}:{t.tm_sec:02d}"
 
 
+@lru_cache(maxsize=64)
+def _seconds_zulu(seconds: int) -> str:
+    return _seconds_text(seconds) + "Z"
+
+
 def rfc3339(t: float) -> str:
-    """`2020-01-02T03:04:05Z`; the fraction is cut off."""
-    return _seconds_text(int(t // 1)) + "Z"
+    """`2020-01-02T03:04:05Z`; the fraction is cut off. One text for all moments of a second: objects are full of them."""
+    return _seconds_zulu(int(t // 1))
 
 
 def rfc3339_micro(t: float) -> str:

@@ -67,6 +67,7 @@ class CniPodNetwork:
         self._start = start
         self._seen: tuple[Any, NetworkList | str] = (None, "")
         self._sandboxes: dict[str, tuple[NetworkList, Runtime]] = {}
+        self._asked: tuple[Any, Mapping[str, Any]] = (None, {})
         self._ports: dict[tuple[str, int, str], str] = {}  # protocol, port, address -> sandbox
         self.fault = ""  # while set, nothing works, and this says why
         self.cidr = ""
@@ -224,6 +225,14 @@ class CniPodNetwork:
         return path
 
     def _capabilities(self, sandbox: SandboxNetwork) -> Mapping[str, Any]:
+        """The same for most pods of a node, and kept as long as they are."""
+        limits = _bandwidth(sandbox.annotations)
+        asked = (tuple(sandbox.ports), sandbox.dns, tuple(limits.items()), self.cidr)
+        if asked != self._asked[0]:
+            self._asked = asked, self._given(sandbox, limits)
+        return self._asked[1]
+
+    def _given(self, sandbox: SandboxNetwork, limits: dict[str, int]) -> Mapping[str, Any]:
         mappings = []
         for port in sandbox.ports:
             if port.host_port > 0:
@@ -235,7 +244,6 @@ class CniPodNetwork:
         given: dict[str, Any] = {}
         if mappings or self._docker:
             given["portMappings"] = mappings
-        limits = _bandwidth(sandbox.annotations)
         if limits:
             given["bandwidth"] = limits
         if self.cidr:
