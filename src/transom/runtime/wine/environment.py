@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from transom.hosts.windows.accounts import User
+from transom.hosts.windows.variables import INSTALLED, PATH
 
 _SYSTEM: Final = {
     **INSTALLED,
