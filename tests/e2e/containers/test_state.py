@@ -11,6 +11,21 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 LINUX, WINDOWS = ("linux", "--container=web", "--"), ("windows", "--container=web", "--")
 
 
+def _seen(home: Space) -> tuple[str, str]:
+    """What each container has now."""
+    windows = home("exec", *WINDOWS, "cmd", "/c", r"type C:\settings\colour& type C:\keys\password")
+    return home("exec", *LINUX, "cat", "/settings/colour", "/keys/password"), windows
+
+
+def test_configuration_changes_while_it_is_mounted(home: Space) -> None:
+    assert _seen(home) == ("redhush", "redhush")
+    home("patch", "configmap", "settings", "--patch", '{"data": {"colour": "blue"}}')
+    home("patch", "secret", "keys", "--patch", '{"stringData": {"password": "quiet"}}')
+
+    home("annotate", "pods", "linux", "windows", "look=again")  # else kubelets look after their pods once a minute
+    home.until(lambda _: _seen(home) == ("bluequiet", "bluequiet"), "pod", "linux")
+
+
 def test_volumes_that_may_not_be_written(home: Space) -> None:
     assert "Read-only file system" in home.done("exec", *LINUX, "touch", "/keys/mine").stderr
     home.done("exec", *WINDOWS, "cmd", "/c", r"echo mine> C:\keys\mine")

@@ -69,6 +69,18 @@ def test_an_update_arrives_with_the_next_look(system: str) -> None:
     assert machine.files.readlink(volume(machine, "configmap", "c", "..data")) == after  # nothing new, nothing written
 
 
+def test_an_annotated_pod_is_looked_at_in_earnest() -> None:
+    machine = Machine()
+    store(machine)
+    wanted = with_volumes(config_map())
+    machine.run(machine.volumes.mount(wanted))
+    machine.api.put("configmaps", "conf", {"data": {"a": "new"}})
+    machine.run(machine.volumes.mount(wanted))
+    assert machine.files.read(volume(machine, "configmap", "c", "a")) != b"new"
+    machine.run(machine.volumes.mount({**wanted, "metadata": {**wanted["metadata"], "annotations": {"look": "again"}}}))
+    assert machine.files.read(volume(machine, "configmap", "c", "a")) == b"new"
+
+
 def test_pods_of_a_node_share_the_answers_but_a_new_pod_sees_what_is_new() -> None:
     machine = Machine()
     store(machine)

@@ -62,9 +62,10 @@ class _Waiting:
 
 
 class _PodVolumes:
-    __slots__ = ("kept_up", "mounted", "waiting")
+    __slots__ = ("annotations", "kept_up", "mounted", "waiting")
 
     def __init__(self) -> None:
+        self.annotations: Mapping[str, str] | None = None
         self.mounted: dict[str, Mounted] = {}
         self.kept_up: tuple[Spec, ...] = ()  # those whose content may change
         self.waiting: dict[str, _Waiting] | None = None
@@ -88,8 +89,11 @@ class VolumeManager:
             state = self._pods[uid] = _PodVolumes()
         expected, devices = claims.used_volumes(pod)
         missing = [name for name in expected if name not in state.mounted]
+        annotations = pod["metadata"].get("annotations")
+        max_age = SHARED if annotations == state.annotations else FRESH  # people annotate a pod to have it looked at now
+        state.annotations = annotations
         for spec in state.kept_up:
-            await self._attempt(pod, spec, state, SHARED)
+            await self._attempt(pod, spec, state, max_age)
         if missing:
             await self._mount_missing(pod, state, expected, devices, missing)
 
