@@ -76,6 +76,12 @@ class Storage:
             entry = record.cache = Cached()
         return entry
 
+    def superseded(self, record: Record) -> None:
+        """There is a newer one, and everybody has heard of it: whoever still reads this one decodes its bytes again."""
+        entry: Cached | None = record.cache
+        if entry is not None:
+            entry.obj = entry.lean = entry.fields = entry.labels = record.cache = None
+
     def decode(self, res: Resource, record: Record) -> Object:
         """The stored object as a dict in the storage version, a custom one in that of the resource. Shared: read only."""
         entry = self.cached(record)

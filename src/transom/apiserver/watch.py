@@ -215,11 +215,10 @@ class _Bucket:
             payload = audience.form.join(parts)
             for watcher in list(audience.members.values()):
                 watcher.sink.send(payload)
-        for event in events:  # history keeps the events, not what was made of them
+        for event in events:  # history keeps the events and their bytes, not what was made of them
             event.cache = None
-            previous = event.previous
-            if previous is not None and previous.cache is not None:
-                previous.cache.fields = previous.cache.labels = None
+            if event.previous is not None:
+                self._hub.storage.superseded(event.previous)
 
     def _places(self, event: Event) -> Iterable[str]:
         """Where those may stand who can see this event: bucket, namespace, object, value of the trigger field."""
