@@ -83,6 +83,9 @@ class _Similar:
         self._texts = self._texts[1:]
 
 
+REFERENCE = ("kind", "apiVersion", "fieldPath", "namespace", "name", "uid", "resourceVersion")
+
+
 def reference(obj: Object, field_path: str = "") -> Object:
     """What an event is about. `field_path` points into the object: `spec.containers{app}`."""
     meta = obj["metadata"]

@@ -12,7 +12,7 @@ import random
 from collections.abc import Awaitable, Callable, Hashable
 
 from transom.client.api import STRATEGIC_PATCH, Client, is_already_exists, is_not_found
-from transom.client.events import TRIES, TRY_SECONDS, Stamp, reference
+from transom.client.events import REFERENCE, TRIES, TRY_SECONDS, Stamp, reference
 from transom.client.lanes import Lanes
 from transom.client.resources import NEW_EVENTS
 from transom.kit.clock import Clock, parse_rfc3339, rfc3339_micro
@@ -42,8 +42,8 @@ class SeriesRecorder:
     def event(
         self, about: Object, kind: str, reason: str, action: str, note: str, *, related: Object | None = None
     ) -> None:
-        """Tell something about an object; `related` is another one that has to do with it."""
-        regarding = reference(about)
+        """Tell something about an object; `related` is another one that has to do with it. Both may be references."""
+        regarding = _reference(about)
         event: Object = {
             "kind": "Event", "apiVersion": "events.k8s.io/v1",
             "metadata": {
@@ -53,7 +53,7 @@ class SeriesRecorder:
             "regarding": regarding, "note": note, "type": kind,
         }
         if related is not None:
-            event["related"] = reference(related)
+            event["related"] = _reference(related)
         self._lanes.add(regarding.get("uid") or regarding["name"], event)
 
     async def run(self) -> None:
@@ -118,7 +118,11 @@ class SeriesRecorder:
         return True
 
 
+def _reference(about: Object) -> Object:
+    return reference(about) if "metadata" in about else about
+
+
 def _key(event: Object) -> Hashable:
     """Events that differ in their note only are the same."""
-    about = (tuple(sorted((event.get(k) or {}).items())) for k in ("regarding", "related"))
-    return (event["action"], event["reason"], *about)
+    regarding, related = event["regarding"].get, (event.get("related") or {}).get
+    return (event["action"], event["reason"], *map(regarding, REFERENCE), *map(related, REFERENCE))

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from transom.scheduler.arrays import Codes, Ints
-from transom.scheduler.pods import PodInfo, Predicate, Term
+from transom.scheduler.pods import Identity, PodInfo, Predicate, Term
 
 _LOGGED = 16384
 _KEPT = 256
@@ -31,7 +31,8 @@ class PodCounters:
     def __init__(self) -> None:
         self._capacity = 0
         self._pods: dict[str, dict[str, PodInfo]] = {}  # namespace -> uid -> pod
-        self._log: list[tuple[int, int, PodInfo]] = []  # +1 or -1, row, pod
+        # +1 or -1, row, whose, whether it is being deleted. Not the pod itself, which would live as long as the log.
+        self._log: list[tuple[int, int, Identity, bool]] = []
         self._base = 0
         self._counters: dict[tuple[Predicate, bool], _Counter] = {}
 
@@ -57,7 +58,7 @@ class PodCounters:
     def _note(self, delta: int, pod: PodInfo) -> None:
         if not self._counters:
             return
-        self._log.append((delta, pod.row, pod))
+        self._log.append((delta, pod.row, pod.identity, pod.terminating))
         if len(self._log) > _LOGGED:
             cut = _LOGGED // 2
             del self._log[:cut]
@@ -78,8 +79,8 @@ class PodCounters:
             return counter.counts
         if counter.at < now:
             counts = counter.counts
-            for delta, row, pod in self._log[counter.at - self._base:]:
-                if (terminating or not pod.terminating) and predicate.holds(pod.identity):
+            for delta, row, identity, ends in self._log[counter.at - self._base:]:
+                if (terminating or not ends) and predicate.holds(identity):
                     counts[row] += delta
             counter.at = now
         return counter.counts

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from transom.client.api import Client
+from transom.client.events import reference
 from transom.client.series import SeriesRecorder
 from transom.kit.clock import Clock
 from transom.machinery.objects import Object
@@ -45,7 +46,9 @@ class Announcer:
         self, regarding: Object, kind: str, reason: str, action: str, note: str, related: Object | None = None
     ) -> None:
         if len(self._queue) < _QUEUED:
-            self._queue.append(_Event(regarding, kind, reason, action, note, related))
+            # References, so that objects need not wait here with their events.
+            of = None if related is None else reference(related)
+            self._queue.append(_Event(reference(regarding), kind, reason, action, note, of))
             self._wake.set()
 
     async def run(self) -> None:
