@@ -145,8 +145,12 @@ class Monitor:
 
     async def work(self, do: str, **fields: Any) -> dict[str, Any]:
         """As `ask`, for what keeps a processor busy: with others it waits for its turn."""
-        async with self._working:
+        async with self.turn():
             return await self.ask(do, **fields)
+
+    def turn(self) -> asyncio.Semaphore:
+        """Whoever keeps a processor busy holds this: more at once would only wait for each other."""
+        return self._working
 
     def send(self, do: str, *, descriptors: Sequence[int] = (), **fields: Any) -> asyncio.Future[dict[str, Any]]:
         """As `ask`, for those who may not wait: it is on its way when this returns. Descriptors may be closed then."""

@@ -140,7 +140,8 @@ async def start(core: Core, c: ContainerRecord) -> None:
         try:
             if c.broken is not None:
                 raise c.broken
-            await _launch(core, c)
+            async with core.monitor.turn():
+                await _launch(core, c)
         except CannotStart as problem:
             await _never_ran(core, c, problem)
             raise problem.failure from problem
@@ -160,7 +161,7 @@ async def _launch(core: Core, c: ContainerRecord) -> None:
     try:
         log = core.host.files.real(c.log_path) if c.log_path else ""
         saved.save(c.folder / "config.json", sources.resolve(c.specification()))
-        answer = await core.monitor.work(
+        answer = await core.monitor.ask(
             "launch", id=c.id, argv=core.runc.run(c.id, c.folder, tty=c.config.tty), folder=str(c.folder), log=log,
             pid_file=str(c.folder / PID_FILE), runc_log=str(c.folder / LOG), tty=c.config.tty, stdin=c.config.stdin,
             stdin_once=c.config.stdin_once, raw=core.platform.os == "windows",
