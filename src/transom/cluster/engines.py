@@ -173,6 +173,19 @@ class Engines:
             except RuntimeFailure as problem:
                 log.error("Windows containers cannot run: %s", problem.description)
 
+    async def remove(self, runtime: Any, host: Any) -> None:
+        """A node is no more: neither are its containers and its files."""
+        from transom.runtime.api import RuntimeFailure
+        from transom.runtime.native.runtime import NativeRuntime
+
+        if not isinstance(runtime, NativeRuntime):
+            return
+        try:
+            await runtime.destroy()
+            host.destroy()
+        except (RuntimeFailure, OSError) as problem:  # the rest goes with the cluster
+            log.warning("something is left of node %s: %s", host.name, problem)
+
     async def close(self) -> None:
         """The cluster is taken down: containers end, what they wrote to disk stays until the cluster is deleted."""
         await self.monitor.shutdown()

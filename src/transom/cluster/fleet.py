@@ -339,6 +339,8 @@ class Fleet:
         machine = self.machine(name)
         await self.stop(name)
         self._forget_kubelet(machine)
+        if self._engines is not None:
+            await self._engines.remove(machine.runtime, machine.host)
         self.network.forget(name)
         del self._machines[name]
         self._save()

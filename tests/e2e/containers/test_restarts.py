@@ -122,6 +122,22 @@ def test_a_node_without_power(own: Cluster, space: Space) -> None:
         assert _identity(space, name)[0] != before[0]
 
 
+def test_a_node_that_is_deleted(own: Cluster, space: Space) -> None:
+    """Nothing stays of its containers and its files, so that another one may have its name."""
+    for kind, command in WAIT.items():
+        own.transom("node", "add", f"more-{kind}", "--os", kind, "--name", own.name)
+        apply(space, pod(f"on-{kind}", kind, *command, nodeName=f"more-{kind}"))
+    for kind in WAIT:
+        space.ready(f"pod/on-{kind}")
+        own.transom("node", "delete", f"more-{kind}", "--name", own.name)
+        assert f"default/on-{kind}" not in _containers(own)
+    space("delete", "pods", "on-linux", "on-windows", "--force", "--grace-period=0")
+    state = _status_folder(own)
+    assert not [mount.point for mount in mounting.mounts(state) if "/more-" in mount.point]
+    assert not [*Path(state).glob("containers/more-*"), *Path(state).glob("machines/more-*")]
+    assert not list(Path("/sys/fs/cgroup").glob(f"*/transom/{own.name}/more-*"))
+
+
 @pytest.mark.parametrize("killed", [False, True], ids=["running", "killed"])
 def test_down_and_up(own: Cluster, space: Space, killed: bool) -> None:
     """Nothing runs and nothing is mounted while it is down; everything runs again afterwards."""
