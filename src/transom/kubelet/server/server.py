@@ -16,7 +16,7 @@ from transom.http.messages import Answer, Request, Response
 from transom.http.server import HttpServer
 from transom.kubelet.base import Env
 from transom.kubelet.parts import PodView
-from transom.kubelet.server import answers, commands, container_logs, forward, hostlogs, pods, routes
+from transom.kubelet.server import answers, container_logs, hostlogs, pods, routes
 from transom.kubelet.server.answers import Failure
 from transom.kubelet.server.auth import Auth
 from transom.kubelet.server.configz import kubelet_configuration
@@ -104,6 +104,19 @@ class KubeletServer:
         except Failure as failure:
             return answers.text(failure.status, str(failure))
 
+    async def _stream(self, name: str, request: Request, rest: tuple[str, ...]) -> Answer:
+        # The protocols of streams are many modules, which a node that gets ready need not wait for.
+        from transom.kubelet.server import commands, forward
+
+        env, view = self._env, self._view
+        if name == "exec":
+            return commands.serve_exec(env, view, rest[0], rest[1], rest[-1], request)
+        if name == "attach":
+            return commands.serve_attach(env, view, rest[0], rest[1], _uid(rest, 4), rest[-1], request)
+        if name == "run":
+            return await commands.serve_run(env, view, rest[0], rest[1], rest[-1], request)
+        return forward.serve(env, view, rest[0], rest[1], _uid(rest, 3), request)
+
     async def _dispatch(self, request: Request, found: routes.Found) -> Answer:
         env, view, rest = self._env, self._view, found.rest
         match found.route.name:
@@ -115,14 +128,8 @@ class KubeletServer:
                 return pods.serve_running(env)
             case "containerLogs":
                 return container_logs.serve(env, view, rest[0], rest[1], rest[2], request.query)
-            case "exec":
-                return commands.serve_exec(env, view, rest[0], rest[1], rest[-1], request)
-            case "attach":
-                return commands.serve_attach(env, view, rest[0], rest[1], _uid(rest, 4), rest[-1], request)
-            case "run":
-                return await commands.serve_run(env, view, rest[0], rest[1], rest[-1], request)
-            case "portForward":
-                return forward.serve(env, view, rest[0], rest[1], _uid(rest, 3), request)
+            case "exec" | "attach" | "run" | "portForward" as name:
+                return await self._stream(name, request, rest)
             case "logs":
                 return hostlogs.serve(env.host.files, env.os, rest[0])
             case "configz":
