@@ -80,11 +80,16 @@ def test_attach(ns: Space, os_name: str, command: tuple[str, ...]) -> None:
     ns.until(lambda found: found["status"]["phase"] == "Succeeded", "pod/talk")
 
 
-def test_copies(home: Space, tmp_path: Path) -> None:
-    (tmp_path / "there").write_bytes(bytes(range(256)) * 1000)
-    home("cp", str(tmp_path / "there"), "linux:/tmp/copied", "--container=web")
-    home("cp", "linux:/tmp/copied", str(tmp_path / "back"), "--container=web")
-    assert (tmp_path / "back").read_bytes() == (tmp_path / "there").read_bytes()
+@pytest.mark.parametrize("name", ["linux", "windows"])
+def test_copies(home: Space, tmp_path: Path, name: str) -> None:
+    there, back = tmp_path / "there", tmp_path / "back"
+    files = {"a b": bytes(range(256)) * 1000, "d/f": b"", "d/ü": b"1", "l" * 120: b"2", f"{'m' * 90}/{'n' * 90}": b"3"}
+    for path, content in files.items():
+        (there / path).parent.mkdir(parents=True, exist_ok=True)
+        (there / path).write_bytes(content)
+    home("cp", str(there), f"{name}:/copied", "--container=web")
+    home("cp", f"{name}:/copied", str(back), "--container=web")
+    assert {str(p.relative_to(back)): p.read_bytes() for p in back.rglob("*") if p.is_file()} == files
 
 
 @pytest.mark.parametrize("name", ["linux", "windows"])

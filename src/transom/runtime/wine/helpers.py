@@ -57,6 +57,10 @@ HELPERS: Final[Mapping[str, Helper]] = {
             ("-ladvapi32", "-lkernel32"), "programs made by Go 1.20 or later do not start",
         ),
         Helper(
+            "tar.exe", ("tar.c",), _WINDOWS, _WINDOWS_FLAGS, ("-lkernel32", "-lmsvcrt"),
+            "files cannot be copied by kubectl cp",
+        ),
+        Helper(
             "init", ("init.c", "pipes.c", "pipes.h"), _LINUX, _LINUX_FLAGS, (),
             "containers are ended at once instead of being told by CTRL_SHUTDOWN_EVENT, and their registry is not saved",
         ),
