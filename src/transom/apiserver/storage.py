@@ -20,6 +20,7 @@ from transom.apiserver.allocators import ServiceAllocators
 from transom.apiserver.context import Context
 from transom.apiserver.deletion import check_preconditions, mark, may_go
 from transom.apiserver.resources import Resource
+from transom.apiserver.sharing import share
 from transom.apiserver.strategies import Strategy, base, services, strategy_for
 from transom.kit.clock import Clock, rfc3339
 from transom.machinery import errors, field, selectors
@@ -86,7 +87,9 @@ class Storage:
         """The stored object as a dict in the storage version, a custom one in that of the resource. Shared: read only."""
         entry = self.cached(record)
         if entry.obj is None or (res.custom and entry.reader is not res):
-            self._keep_decoded(entry, res, res.ops.load(record.value))
+            obj = res.ops.load(record.value)
+            share(res.kind.key, obj)
+            self._keep_decoded(entry, res, obj)
         return entry.obj  # type: ignore[return-value]  # just set
 
     def _keep_decoded(self, entry: Cached, res: Resource, obj: Object, passing: bool = False) -> None:
@@ -213,6 +216,7 @@ class Storage:
                     raise self._exists(res, meta["name"], existing)
                 return Record(key, encode_value(obj, custom=res.custom), 0, 0)
             stored = await res.ops.stored(obj)
+            share(res.kind.key, stored)
             try:
                 pending = self._put(res, key, stored, 0, strategy.ttl)
             except PreconditionFailed as problem:
