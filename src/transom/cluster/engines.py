@@ -263,6 +263,7 @@ def clear(config: ClusterConfig) -> None:
     end(config)
     if cgroups.writable():
         cgroups.remove_surely(f"/transom/{config.name}")
+        cgroups.remove_empty(["/transom"])
     with contextlib.suppress(OSError):
         ImageService(store_folder()).release_all(f"{config.name}/")
     for name in (_CONTAINERS, _MACHINES):
