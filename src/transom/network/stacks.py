@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import ipaddress
+import socket
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -27,8 +28,31 @@ Role = Literal["node", "sandbox", "external"]
 Change = Callable[["Stack", str, str], None]
 """The stack, what kind of thing changed ("link", "address", "route", "neighbour", "table", "sysctl", "gone"), and its name."""
 
-# Reading addresses is slow, and the same few (gateways, ranges, the address of the pod at hand) are read again and again.
-_interface = lru_cache(512)(ipaddress.ip_interface)
+
+
+def read_address(text: str) -> Address:
+    """As `ipaddress.ip_address`, which takes ten times as long for most."""
+    try:
+        packed = socket.inet_pton(socket.AF_INET, text)
+    except OSError:
+        return ipaddress.ip_address(text)
+    return ipaddress.IPv4Address(int.from_bytes(packed, "big"))
+
+
+def read_interface(text: str) -> Interface:
+    """As `ipaddress.ip_interface`, which takes three times as long for what most are: `10.244.3.7/24`."""
+    address, _, length = text.partition("/")
+    if length.isascii() and length.isdigit() and int(length) <= 32:
+        try:
+            packed = socket.inet_pton(socket.AF_INET, address)
+        except OSError:
+            return ipaddress.ip_interface(text)
+        return ipaddress.IPv4Interface((int.from_bytes(packed, "big"), int(length)))
+    return ipaddress.ip_interface(text)
+
+
+# The same few (gateways, ranges, the address of the pod at hand) are read again and again.
+_interface = lru_cache(512)(read_interface)
 _network = lru_cache(512)(ipaddress.ip_network)
 _LOOPBACK = ipaddress.ip_interface("127.0.0.1/8")
 

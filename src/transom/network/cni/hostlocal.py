@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from transom.network.cni import values
 from transom.network.cni.paths import fail_file, join
 from transom.network.cni.plugin import Call, CniError, Delegate, Machine, Result, fail
+from transom.network.stacks import read_address
 
 if TYPE_CHECKING:
     from transom.hosts.api import Files
@@ -302,7 +303,7 @@ class _Store:
     def _start(self, ranges: RangeSet, set_id: str) -> tuple[int, int | None]:
         """After the last one that was given out, if it still is of this set."""
         try:
-            last = ipaddress.ip_address(self._files.read(self._folder + LAST + set_id).decode())
+            last = read_address(self._files.read(self._folder + LAST + set_id).decode())
         except (OSError, ValueError):
             return 0, None
         for number, one in enumerate(ranges):

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from transom.network.cni.plugin import fail
-from transom.network.stacks import Address, Interface, Network
+from transom.network.stacks import Address, Interface, Network, read_interface
 
 
 def address(text: Any) -> Address:
@@ -30,7 +30,7 @@ def interface(text: str) -> Interface:
     if "/" not in text or not text.rsplit("/", 1)[1].isdigit():
         raise ValueError(f"invalid CIDR address: {text}")
     try:
-        return ipaddress.ip_interface(text)
+        return read_interface(text)
     except ValueError:
         raise ValueError(f"invalid CIDR address: {text}") from None
 
