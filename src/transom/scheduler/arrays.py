@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ Mask = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 Codes = NDArray[np.int32]
 Values = Mask | Ints
-Some = Rows | slice  # a slice costs far less than an array of one row
+Some = Rows | slice
 
 _LOGGED = 8192
 _KEPT = 192
@@ -57,8 +58,13 @@ class RowCache:
         self._entries.clear()
         self._capacity = capacity
 
-    def get(self, key: Hashable, compute: Callable[[Some], Values]) -> Values:
-        """The column of `key`; `compute` gives its values at some rows."""
+    @overload
+    def get(self, key: Hashable, compute: Callable[[Rows], Values]) -> Values: ...
+    @overload
+    def get(self, key: Hashable, compute: Callable[[Some], Values], *, slices: Literal[True]) -> Values: ...
+    def get(self, key: Hashable, compute: Callable[[Any], Values], *, slices: bool = False) -> Values:
+        """The column of `key`; `compute` gives its values at some rows. With `slices` one row may come as a slice, which
+        costs far less than an array."""
         entry = self._entries.get(key)
         now = self._base + len(self._log)
         if entry is None:
@@ -69,8 +75,9 @@ class RowCache:
         behind = now - entry.at
         if behind:
             if behind == 1:  # as it is after each pod that got its node
-                row = slice(self._log[-1], self._log[-1] + 1)
-                entry.values[row] = compute(row)
+                row = self._log[-1]
+                one: Some = slice(row, row + 1) if slices else np.array([row], np.intp)
+                entry.values[one] = compute(one)
             elif behind * 4 > self._capacity or entry.at < self._base:
                 entry.values = compute(np.arange(self._capacity))
             else:

@@ -33,7 +33,7 @@ class ImageLocality:
             return 0
         # How far an image is spread depends on how many nodes there are.
         key = self.name, images, len(snapshot)
-        return cast(Ints, snapshot.static.get(key, lambda some: _scores(snapshot, names, some)))[rows]
+        return cast(Ints, snapshot.static.get(key, lambda some: _scores(snapshot, names, some), slices=True))[rows]
 
 
 def _scores(snapshot: Snapshot, names: list[str], rows: Some) -> Ints:

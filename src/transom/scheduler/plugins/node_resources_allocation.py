@@ -27,7 +27,7 @@ class _Allocated:
         snapshot = cycle.snapshot
         wanted = requests_of(cycle.pod.shape, self._resources)
         key = self.name, self._resources, wanted
-        return cast(Ints, snapshot.usage.get(key, lambda some: self._scores(snapshot, wanted, some)))[rows]
+        return cast(Ints, snapshot.usage.get(key, lambda some: self._scores(snapshot, wanted, some), slices=True))[rows]
 
     def _scores(self, snapshot: Snapshot, wanted: tuple[int, ...], rows: Some) -> Ints:
         total = np.zeros_like(snapshot.alloc_cpu[rows])

@@ -23,7 +23,8 @@ class BalancedAllocation:
     def score(self, cycle: Cycle, rows: Rows) -> Score:
         snapshot = cycle.snapshot
         wanted = requests_of(cycle.pod.shape, DEFAULT_RESOURCES)
-        return cast(Ints, snapshot.usage.get((self.name, wanted), lambda some: _scores(snapshot, wanted, some)))[rows]
+        key = self.name, wanted
+        return cast(Ints, snapshot.usage.get(key, lambda some: _scores(snapshot, wanted, some), slices=True))[rows]
 
 
 def _scores(snapshot: Snapshot, wanted: tuple[int, ...], rows: Some) -> Ints:

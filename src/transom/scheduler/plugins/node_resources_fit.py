@@ -38,7 +38,7 @@ class NodeResourcesFit:
 
     def filter(self, cycle: Cycle, rows: Rows) -> Mask | None:
         snapshot, asked = cycle.snapshot, self._asked(cycle)
-        fits = snapshot.usage.get((self.name, asked), lambda some: self._fits(snapshot, asked, some))
+        fits = snapshot.usage.get((self.name, asked), lambda some: self._fits(snapshot, asked, some), slices=True)
         return cast(Mask, fits)[rows]
 
     def _asked(self, cycle: Cycle) -> Requests:
