@@ -97,7 +97,7 @@ def _is_plain(operation: tuple[Any, ...]) -> bool:
     return name in ("read", "listdir", "exists", "mkdir") or all(path.rpartition("/")[2] not in _DOTS for path in about)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150, deadline=None, derandomize=True)
 @given(st.lists(_operation.filter(_is_plain), max_size=14))
 def test_it_does_what_the_model_does(operations: list[tuple[Any, ...]]) -> None:
     model = FileTree(POSIX, blank(POSIX), Space(1 << 30, 1000), lambda: 0.0)

@@ -13,7 +13,7 @@ from tests.runtime.wine.conftest import PROBE, Make
 from transom.network.api import DnsConfig
 from transom.runtime.api import Mount, RuntimeFailure, WindowsContainer, WindowsResources
 from transom.runtime.native.platform import CannotStart
-from transom.runtime.wine.helpers import Helpers
+from transom.runtime.wine.helpers import HELPERS, Helpers
 from transom.runtime.wine.platform import WinePlatform
 
 _MIB = 1 << 20
@@ -244,6 +244,6 @@ def test_without_helpers_less_works_but_containers_run(
     with monkeypatch.context() as nothing:
         nothing.setattr("shutil.which", lambda name: None)
         helpers = Helpers(tmp_path, shipped=tmp_path)
-    assert len(helpers.missing()) == 6
+    assert len(helpers.missing()) == len(HELPERS)
     made = box("cmd", "/c", "echo %A%& exit 300", env=(("A", "b"),), platform=WinePlatform(cache, helpers=helpers))
     assert made.create().start().result()[:2] == (300 % 256, "b\r\n")
