@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from transom.cli.hns import TABLES
 from transom.cluster.errors import ClusterError
 from transom.cluster.inspect_hns import VIEWS, answer
 from transom.hosts.linux import LinuxHost
+from transom.hosts.realhost import RealWindowsHost
 from transom.hosts.windows import WindowsHost
 from transom.hosts.windows.hns import Adapter
 from transom.kit.clock import RealClock
@@ -32,7 +34,7 @@ def host() -> WindowsHost:
     return host
 
 
-def shown(host: WindowsHost, what: str) -> list[dict[str, str]]:
+def shown(host: WindowsHost | RealWindowsHost, what: str) -> list[dict[str, str]]:
     """The table that the command line prints, as rows by column."""
     head, *rows = TABLES[what](answer("windows-1", host, "GET", [what])["items"])
     return [dict(zip(head, row, strict=True)) for row in rows]
@@ -90,3 +92,9 @@ def test_other_nodes_have_none() -> None:
     with pytest.raises(ClusterError) as caught:
         answer("linux-1", LinuxHost("linux-1", RealClock()), "GET", ["networks"])
     assert caught.value.message == "node linux-1 has no host networking service: it is not a Windows node"
+
+
+def test_a_node_with_real_containers_has_one_too(tmp_path: Path) -> None:
+    host = RealWindowsHost("windows-1", RealClock(), tmp_path / "machine")
+    host.hns.set_adapters([Adapter("Ethernet", "00-15-5D-00-00-01", "172.18.0.4/16", "172.18.0.1")])
+    assert [row["NAME"] for row in shown(host, "adapters")] == ["Ethernet"]

@@ -7,7 +7,6 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from transom.cluster.errors import ClusterError
-from transom.hosts.windows import WindowsHost
 from transom.hosts.windows.hns import Hns, rest
 from transom.hosts.windows.hns.faults import SWITCHES
 
@@ -16,12 +15,12 @@ Item = dict[str, Any]
 
 def answer(node: str, host: object, method: str, parts: Sequence[str]) -> Item:
     """For a path below a node's /hns. ClusterError if the node has no such service or the path is none."""
-    if not isinstance(host, WindowsHost):
+    hns: Hns | None = getattr(host, "hns", None)
+    if hns is None:
         raise ClusterError(
             f"node {node} has no host networking service: it is not a Windows node",
             "transom node list shows which nodes are",
         )
-    hns = host.hns
     match method, list(parts):
         case "GET", [what] if what in VIEWS:
             return {"node": node, "version": "{}.{}".format(*hns.version), "items": VIEWS[what](hns)}
