@@ -27,12 +27,12 @@ def test_rolling_updates(ns: Space) -> None:
 
 def test_jobs_and_init_containers(ns: Space) -> None:
     commands = (
-        ("linux", ("sh", "-c", "echo made > /work/it"), ("cat", "/work/it")),
-        ("windows", ("cmd", "/c", r"echo made>C:\work\it"), ("cmd", "/c", r"type C:\work\it")),
+        ("linux", ("sh", "-c", "echo made > /made/it"), ("cat", "/made/it")),
+        ("windows", ("cmd", "/c", r"echo made>C:\made\it"), ("cmd", "/c", r"type C:\made\it")),
     )
     for os_name, say, wait in commands:
-        mount = {"volumeMounts": [{"name": "work", "mountPath": "/work"}]}
-        one = pod(os_name, os_name, *wait, container=mount, restartPolicy="Never", volumes=[{"name": "work", "emptyDir": {}}])
+        mount = {"volumeMounts": [{"name": "made", "mountPath": "/made"}]}
+        one = pod(os_name, os_name, *wait, container=mount, restartPolicy="Never", volumes=[{"name": "made", "emptyDir": {}}])
         maker = {**one["spec"]["containers"][0], "name": "maker", "command": list(say)}
         one["spec"]["initContainers"] = [maker]
         template = {"metadata": {}, "spec": one["spec"]}

@@ -231,7 +231,7 @@ def test_copies_are_what_an_overlay_would_show(tmp_path: Path) -> None:
 
 
 def test_a_tree_that_nobody_may_enter_is_removed(tmp_path: Path) -> None:
-    (tmp_path / "work/work/x").mkdir(parents=True)
-    (tmp_path / "work/work").chmod(0)
-    snapshots.remove_tree(tmp_path / "work")
-    assert not (tmp_path / "work").exists()
+    (tmp_path / "layer/shut/x").mkdir(parents=True)
+    (tmp_path / "layer/shut").chmod(0)
+    snapshots.remove_tree(tmp_path / "layer")
+    assert not (tmp_path / "layer").exists()
