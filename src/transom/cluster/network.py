@@ -1,13 +1,14 @@
 """The network of a running cluster: one fabric for all nodes, the informers that its agents live on, and the way outside.
 
-Everything per node is in `nodenet`. Agents (routes, service proxies, policies) are brought up to date when somebody looks at
-their node; on the kernel data plane, where nobody asks before a packet leaves, soon after every change.
+Everything per node is in `nodenet` and its two halves. Agents (routes, service proxies, policies) are brought up to date when
+somebody looks at their node; on the kernel data plane, where nobody asks before a packet leaves, soon after every change.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -85,6 +86,8 @@ class ClusterNetwork:
         self.services = self.informers(SERVICES)
         self._nodes: dict[str, NodeNet] = {}
         self._changed = asyncio.Event()
+        self._policies = self._endpoints = False  # whether they are followed
+        self._tasks: asyncio.TaskGroup | None = None
         fabric.before_look.append(self._look)
         self._follow()
         self.relay = None
@@ -97,7 +100,19 @@ class ClusterNetwork:
     # ---- nodes ---------------------------------------------------------------------------------------------------
 
     def node(self, spec: NodeSpec, host: Any, addresses: tuple[str, ...], release: str) -> NodeNet:
-        found = self._nodes[spec.name] = NodeNet(spec, host, addresses, release, self.shared)
+        """Imports come late: a cluster without Windows nodes needs nothing of theirs."""
+        found: NodeNet
+        if spec.windows:
+            from transom.cluster.nodenet_windows import WindowsNodeNet
+
+            found = WindowsNodeNet(spec, host, addresses, release, self.shared)
+        else:
+            from transom.cluster.nodenet_linux import LinuxNodeNet
+
+            found = LinuxNodeNet(spec, host, addresses, self.shared)
+        self._nodes[spec.name] = found
+        if found.wants_endpoints:
+            self._follow_endpoints()
         return found
 
     def forget(self, name: str) -> None:
@@ -132,9 +147,17 @@ class ClusterNetwork:
         shared = self.shared
         self._tie(SERVICES, self._put_service, self._remove_service)
         self._tie(ENDPOINT_SLICES, shared.slices.put_slice, shared.slices.remove_slice)
-        self._tie(ENDPOINTS, shared.endpoints.put_endpoints, shared.endpoints.remove_endpoints)
         if self._config.network.policy:
             self._tie(NETWORK_POLICIES, self._put_policy, shared.policies.remove_policy)
+
+    def _follow_endpoints(self) -> None:
+        """From the first node on whose proxy does not read slices."""
+        if not self._endpoints:
+            self._endpoints = True
+            self._tie(ENDPOINTS, self.shared.endpoints.put_endpoints, self.shared.endpoints.remove_endpoints)
+            if self._tasks is not None:
+                self.informers.start()
+                self._tasks.create_task(self._endpoints_synced())
 
     def _tie(self, resource: Any, put: Callable[[Object], object], remove: Callable[[Object], object]) -> None:
         def add(obj: Object) -> None:
@@ -165,8 +188,6 @@ class ClusterNetwork:
             self._tie(PODS, index.put_pod, index.remove_pod)
             self.informers.start()
 
-    _policies = False
-
     # ---- life ----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
@@ -178,9 +199,13 @@ class ClusterNetwork:
             log.error("pods cannot reach %s: %s", ", ".join(self._config.network.outgoing), problem)
         try:
             async with asyncio.TaskGroup() as group:
+                self._tasks = group
                 group.create_task(self._synced())
+                if self._endpoints:
+                    group.create_task(self._endpoints_synced())
                 group.create_task(self._keep_up())
         finally:
+            self._tasks = None
             await self.informers.stop()
             if self.relay is not None:
                 self.relay.close()
@@ -193,8 +218,11 @@ class ClusterNetwork:
         shared.endpoints.mark_synced("services")
         await self.informers(ENDPOINT_SLICES).synced()
         shared.slices.mark_synced("endpoints")
+        self._changed.set()
+
+    async def _endpoints_synced(self) -> None:
         await self.informers(ENDPOINTS).synced()
-        shared.endpoints.mark_synced("endpoints")
+        self.shared.endpoints.mark_synced("endpoints")
         self._changed.set()
 
     async def _keep_up(self) -> None:
@@ -202,7 +230,12 @@ class ClusterNetwork:
             await asyncio.Event().wait()
         clock = self.shared.clock
         while True:
+            # Some proxies want to go on at a certain time although nothing has changed.
+            due = min((getattr(node.proxier, "due", math.inf) for node in self._nodes.values()), default=math.inf)
+            timer = None if due == math.inf else clock.call_later(max(due - clock.monotonic(), _DEBOUNCE), self._changed.set)
             await self._changed.wait()
+            if timer is not None:
+                timer.cancel()
             await clock.sleep(_DEBOUNCE)
             self._changed.clear()
             for name in [*self._nodes, "external"]:
