@@ -108,7 +108,9 @@ class ApiServer:
             self.storage, self.resource, own_address(options.address), options.rng
         )
         self.resolve_service = options.resolve_service or self.service_endpoints
-        self.webhooks = WebhookClient(self.resolve_service, token, options.ca)
+        # Nothing on this machine routes addresses of a cluster's pods: what is behind services is reached as kubelets are.
+        self.connect = options.kubelets.connect if options.kubelets is not None else None
+        self.webhooks = WebhookClient(self.resolve_service, token, options.ca, self.connect)
         self.admission_webhooks = AdmissionWebhooks(self)
         self.admission.install(order.plugins(self))
         self.hub = Hub(self.storage, options.rng)

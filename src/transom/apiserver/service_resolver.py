@@ -1,7 +1,7 @@
 """From a service to an address that answers for it, for whatever the API server itself has to call.
 
-Nothing on this side of the cluster routes cluster addresses, so a service stands for one of its endpoints. The texts of
-failures are Kubernetes'.
+A service stands for one of its endpoints: the server is no node, so no proxy stands between the two. The texts of failures
+are Kubernetes'.
 """
 
 from __future__ import annotations

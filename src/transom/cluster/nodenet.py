@@ -66,6 +66,15 @@ class Ranges:
     def gateway6(self) -> str:
         return str(ipaddress.ip_network(self.nodes6)[1])
 
+    def have(self, host: str) -> bool:
+        """Whether it is an address of the cluster."""
+        try:
+            address = ipaddress.ip_address(host)
+        except ValueError:
+            return False
+        texts = given(self.nodes, self.pods, self.services, self.nodes6, self.pods6, self.services6)
+        return any(address in ipaddress.ip_network(text) for text in texts)
+
     def with_length(self, address: str) -> str:
         return f"{address}/{ipaddress.ip_network(self.nodes6 if ':' in address else self.nodes).prefixlen}"
 

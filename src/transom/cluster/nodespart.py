@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import random
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from transom.apiserver.kubelets.options import KubeletOptions
@@ -52,11 +52,17 @@ class NodesPart:
     def kubelets(self) -> KubeletOptions:
         """How the API server reaches kubelets and pods: through the modelled network, as whom kubelets trust."""
         pair = ClientPair(self._pki.kubelet_client_cert, self._pki.kubelet_client_key)
-        return KubeletOptions(self._connect, pair, self._pki.ca.read_bytes())
+        return KubeletOptions(self._way, pair, self._pki.ca.read_bytes())
 
-    async def _connect(self, address: str, port: int, source: str = "") -> socket.socket:
+    def _way(self, host: str, port: int) -> Awaitable[socket.socket] | None:
+        """The network of the cluster carries its own addresses; everything else is reached from this machine."""
+        from transom.cluster.network import ranges_of
+
+        return self._connect(host, port) if ranges_of(self._config).have(host) else None
+
+    async def _connect(self, address: str, port: int) -> socket.socket:
         """Who asks before the nodes are there waits for them."""
-        return await (await self._dataplane()).connect(address, port, source)
+        return await (await self._dataplane()).connect(address, port)
 
     def _dataplane(self) -> asyncio.Future[Dataplane]:
         if self._network is None:

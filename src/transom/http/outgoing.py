@@ -48,8 +48,8 @@ class Target(NamedTuple):
     tls: bool = True
 
 
-Connect = Callable[[str, int], Awaitable[socket.socket]]
-"""A host and port to a connected, non-blocking socket; OSError when there is no way."""
+Connect = Callable[[str, int], Awaitable[socket.socket] | None]
+"""A host and port to a connected, non-blocking socket; OSError when there is no way, None when plain TCP leads there."""
 
 
 class Head(NamedTuple):
@@ -329,11 +329,12 @@ async def dial(target: Target, connect: Connect | None = None) -> Outgoing:
 
 
 async def _socket(target: Target, connect: Connect | None) -> tuple[socket.socket, str]:
-    if connect is None:
+    opening = None if connect is None else connect(target.host, target.port)
+    if opening is None:
         return await _connect(target.host, target.port)
     address = join_host_port(target.host, target.port)
     try:
-        return await connect(target.host, target.port), address
+        return await opening, address
     except socket.gaierror as problem:
         raise CallError(goerrors.lookup(target.host, problem)) from problem
     except TimeoutError as problem:

@@ -71,7 +71,7 @@ class Aggregator:
         self._resource = server.resource(GROUP, "v1", "apiservices")
         self._remotes: dict[str, Remote] = {}
         self._by_version: dict[tuple[str, str], Remote] = {}
-        self._pool = Pool()
+        self._pool = Pool(server.connect)
         self._pair = server.options.front_proxy
         self._subscriptions: list[Subscription] = []
         self._watching: list[Subscription] = []  # services and endpoints, while there is any remote

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Awaitable
 
 from transom.apiserver.kubelets.locations import Location, plain_error
 from transom.apiserver.kubelets.options import KubeletOptions
@@ -33,11 +34,15 @@ class Way:
 def _patient(connect: Connect, clock: Clock) -> Connect:
     """Where no packet would come back it takes a while until that is clear."""
 
-    async def patient(host: str, port: int) -> socket.socket:
+    async def patient(opening: Awaitable[socket.socket]) -> socket.socket:
         try:
-            return await connect(host, port)
+            return await opening
         except TimeoutError:
             await clock.sleep(_DIAL_SECONDS)
             raise
 
-    return patient
+    def open_patiently(host: str, port: int) -> Awaitable[socket.socket] | None:
+        opening = connect(host, port)
+        return None if opening is None else patient(opening)
+
+    return open_patiently

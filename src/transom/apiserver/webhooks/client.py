@@ -19,7 +19,7 @@ import orjson
 from transom.apiserver.service_resolver import Resolve, Unresolved
 from transom.http import goerrors
 from transom.http.goerrors import join_host_port
-from transom.http.outgoing import CallError, Head, Outgoing, Target
+from transom.http.outgoing import CallError, Connect, Head, Outgoing, Target
 from transom.http.pool import Pool
 from transom.machinery import codec
 from transom.machinery.field import go_quote
@@ -88,12 +88,15 @@ def _clean(path: str) -> str:
 
 
 class WebhookClient:
-    def __init__(self, resolve: Resolve, own_token: str = "", own_ca: bytes = b"") -> None:
-        """`own_token` and `own_ca` are for a webhook that the API server serves itself, by the service `kubernetes`."""
+    def __init__(
+        self, resolve: Resolve, own_token: str = "", own_ca: bytes = b"", connect: Connect | None = None
+    ) -> None:
+        """`connect` is the way to services of the cluster; `own_token` and `own_ca` are for a webhook that the API server
+        serves itself, by the service `kubernetes`."""
         self._resolve = resolve
         self._own_token = own_token
         self._own_ca = own_ca
-        self._pool = Pool()
+        self._pool = Pool(connect)
 
     async def __call__(self, config: Mapping[str, Any], body: Object, within: float) -> Object:
         """One review: the decoded answer, or CallFailed. `within` is how many seconds it may take."""
