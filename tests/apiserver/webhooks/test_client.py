@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
+from collections.abc import Awaitable
 from typing import Any
 
 import orjson
@@ -97,6 +99,31 @@ def test_a_certificate_that_has_expired() -> None:
         text = await failure(endpoint.config())
         assert "x509: certificate has expired or is not yet valid: current time " in text
         assert " is after " in text
+        endpoint.stop()
+
+    run(work())
+
+
+def test_the_network_of_the_cluster_leads_to_its_own_addresses() -> None:
+    async def work() -> None:
+        endpoint = await Endpoint(lambda _review: http(200, b'{"a":1}')).start()
+        asked: list[tuple[str, int]] = []
+
+        async def enter() -> socket.socket:
+            sock = socket.create_connection(("127.0.0.1", endpoint.port))
+            sock.setblocking(False)
+            return sock
+
+        def way(host: str, port: int) -> Awaitable[socket.socket] | None:
+            asked.append((host, port))
+            return enter() if host.startswith("10.244.") else None
+
+        client = WebhookClient(lambda *_service: Address("10.244.1.7", 8443), connect=way)
+        config = endpoint.config() | {"url": None, "service": {"namespace": "ns", "name": "hook"}}
+        assert await client(config, {}, 3) == {"a": 1}
+        assert await client(endpoint.config(), {}, 3) == {"a": 1}
+        assert asked == [("10.244.1.7", 8443), ("127.0.0.1", endpoint.port)]
+        client.close()
         endpoint.stop()
 
     run(work())
