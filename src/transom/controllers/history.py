@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import orjson
+
 from transom.client.api import Client, is_already_exists
 from transom.client.resources import CONTROLLER_REVISIONS, GroupVersionResource
 from transom.controllers.ownership import controller_ref
@@ -17,8 +19,13 @@ _LONGEST_PREFIX = 223
 
 
 def patch_of(owner: Object) -> Object:
-    """What a revision keeps of its owner: a patch that puts the pod template back."""
-    return {"spec": {"template": {**(owner["spec"].get("template") or {}), "$patch": "replace"}}}
+    """What a revision keeps of its owner: a patch that puts the pod template back.
+
+    Names are in order at every level, as in Kubernetes: clients find the current revision by comparing its bytes.
+    """
+    patch = {"spec": {"template": {**(owner["spec"].get("template") or {}), "$patch": "replace"}}}
+    sorted_patch: Object = orjson.loads(orjson.dumps(patch, option=orjson.OPT_SORT_KEYS))
+    return sorted_patch
 
 
 def restored(owner: Object, revision: Object) -> Object:

@@ -1,0 +1,21 @@
+"""Revisions: the bytes of a template, by which clients find the current one."""
+
+from __future__ import annotations
+
+import orjson
+
+from transom.controllers import history
+
+
+def test_names_are_in_order_at_every_level() -> None:
+    template = {
+        "spec": {"restartPolicy": "Always", "containers": [{"name": "app", "image": "web", "env": [{"value": "b", "name": "a"}]}]},
+        "metadata": {"labels": {"b": "1", "a": "2"}, "creationTimestamp": None},
+    }
+    owner = {"metadata": {"name": "ds"}, "spec": {"template": template}}
+    assert orjson.dumps(history.patch_of(owner)) == (
+        b'{"spec":{"template":{"$patch":"replace","metadata":{"creationTimestamp":null,"labels":{"a":"2","b":"1"}},'
+        b'"spec":{"containers":[{"env":[{"name":"a","value":"b"}],"image":"web","name":"app"}],"restartPolicy":"Always"}}}}'
+    )
+    revision = {"data": history.patch_of(owner)}
+    assert history.restored(owner, revision) == owner
