@@ -265,7 +265,7 @@ class FileTree:
         node = self._own(place, node)
         root = self._style.node("", _DIRECTORY | 0o1777, {}, self._now())
         node.mode |= MOUNT
-        self._mounts[node] = Attached(root, Volume(Space(size)), self._mounts)
+        self._mounts[node] = Attached(root, Volume(Space(size, memory=True)), self._mounts)
 
     def unmount(self, path: str) -> None:
         """What was mounted there, last, is gone."""
@@ -281,6 +281,10 @@ class FileTree:
         if place.node is None:
             raise self._style.error(errno.ENOENT, path)
         return place.at is not self._top and place.node is place.at.node
+
+    def in_memory(self, path: str) -> bool:
+        """Whether it is on a tmpfs."""
+        return self._walk(path).at.volume.space.memory
 
     def drop_memory(self) -> None:
         """Every tmpfs is gone, as after a reboot."""

@@ -113,11 +113,12 @@ def freeze(node: Node) -> Node:
 
 
 class Space:
-    """A disk: how much fits, how much is taken, by whomever. `inodes` 0: they are not counted."""
+    """A disk, or memory used as one: how much fits, how much is taken, by whomever. `inodes` 0: they are not counted."""
 
-    __slots__ = ("capacity", "inodes", "inodes_used", "used")
+    __slots__ = ("capacity", "inodes", "inodes_used", "memory", "used")
 
-    def __init__(self, capacity: int, inodes: int = 0) -> None:
+    def __init__(self, capacity: int, inodes: int = 0, *, memory: bool = False) -> None:
+        self.memory = memory
         self.capacity = capacity
         self.inodes = inodes
         self.used = 0

@@ -1,7 +1,7 @@
 """Which images exist, for which platforms, and what is in them. The list is data (`catalogue.yaml`); users add files.
 
 An image that nobody listed is taken to exist, and its name tells what it is: a Windows image of a build when the name or
-tag says so, else a Linux server. Names that say that they do not exist (`*.invalid`, `nonexistent`) do not.
+tag says so, else a Linux server. Names that say that they do not exist (`*.invalid`, `nonexistent`, `:404`) do not.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from transom.windows.builds import of_tag
 
 Os = Literal["linux", "windows"]
 _WINDOWS_NAME = re.compile(r"windows|nanoserver|servercore|ltsc20\d\d|(?:^|[-_:./])(?:win|iis)(?:$|[-_:./])")
-_MISSING_NAME = re.compile(r"non-?existent|does-?not-?exist|no-?such-?(?:image|tag|repo)|^invalid$")
+_MISSING_NAME = re.compile(r"non-?existent|does-?not-?exist|no-?such-?(?:image|tag|repo)|^(?:invalid|404)$")
 _ALL_BUILDS = (17763, 18362, 18363, 19041, 19042, 20348)
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGT]?)(i?)B?", re.IGNORECASE)
 _BASE_SIZE = {"nanoserver": 260 << 20, "servercore": 5 << 30, "windows": 10 << 30}

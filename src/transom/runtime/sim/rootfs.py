@@ -92,12 +92,16 @@ _PAGES = {
 
 
 @cache
-def _with_program(windows: bool, userland: Userland, path: str, page: str) -> Node:
+def _with_program(windows: bool, userland: Userland, path: str, page: str, picture: str) -> Node:
     entries: dict[str, Entry] = {path: _EXE if windows else _ELF} if path else {}
     if page:
         from transom.runtime.sim.programs.servers.web import DEFAULT_PAGES
 
         entries[page] = File(DEFAULT_PAGES[page])
+    if picture:  # an image that serves one, and a page that names it
+        top = "C:\\" if windows else "/"
+        entries[top + picture] = File(b"\xff\xd8\xff\xe0")
+        entries[top + "data.json"] = File(f'{{\n  "image": "{picture}"\n}}\n'.encode())
     return tree(WINDOWS if windows else POSIX, entries, _base(windows, userland))
 
 
@@ -108,6 +112,7 @@ def root_of(image: ImageInfo) -> Node:
     path, page = "", _PAGES.get(image.program, "")
     if own.startswith("/") and not own.startswith(("/bin/", "/usr/bin/")) and image.program:
         path = f"C:{own}.exe".replace("/", "\\") if windows else own
-    if path or page:
-        return _with_program(windows, image.userland, path, page)
+    picture = image.options.get("picture", "")
+    if path or page or picture:
+        return _with_program(windows, image.userland, path, page, picture)
     return _base(windows, image.userland)

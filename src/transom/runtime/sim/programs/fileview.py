@@ -164,6 +164,10 @@ class FileView:
     def usage(self, path: str) -> tuple[int, int]:
         return self._files.usage(self.absolute(path))
 
+    def in_memory(self, path: str) -> bool:
+        """Whether it is on a tmpfs."""
+        return self._files.in_memory(self.absolute(path))
+
     def may(self, path: str, want: int) -> bool:
         """Whether the process may read (4), write (2) or run (1) it."""
         try:

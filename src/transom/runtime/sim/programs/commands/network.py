@@ -42,6 +42,8 @@ async def nc(process: Process) -> int:
     host, port = operands[0], int(operands[1].split("-")[0])
     context = process.context
     limit = float(options.value("w", "0")) or None
+    if "u" in options:
+        return await _nc_datagrams(process, host, port, limit)
     try:
         connection = await netclient.limited(context, limit, context.connect(host, port))
     except socket.gaierror:
@@ -63,6 +65,25 @@ async def nc(process: Process) -> int:
         connection.close()
         return 0
     await _relay(process, connection)
+    return 0
+
+
+async def _nc_datagrams(process: Process, host: str, port: int, limit: float | None) -> int:
+    """What comes in goes out, a datagram for each piece. Nobody says when the other side has no more to say: it waits for
+    `limit`, and without one for ever."""
+    context = process.context
+    try:
+        address = (await context.resolve(host))[0]
+    except socket.gaierror:
+        return process.fail(f"bad address '{host}'")
+    while chunk := await process.stdin.read():
+        try:
+            process.stdout.write(await netclient.limited(context, limit, context.ask(address, port, chunk)))
+        except ConnectionRefusedError:
+            return 1
+        except TimeoutError:
+            continue
+    await (process.sleep(limit) if limit else asyncio.Event().wait())
     return 0
 
 

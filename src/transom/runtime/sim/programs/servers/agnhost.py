@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import socket
 import ssl
@@ -14,7 +15,10 @@ from transom.runtime.sim.program_api import Program, ProgramContext
 from transom.runtime.sim.programs import netclient
 from transom.runtime.sim.programs.fileview import FileView
 from transom.runtime.sim.programs.goflags import duration, show_duration
-from transom.runtime.sim.programs.servers import agnhost_files, grpc, netexec, simple, tls, web
+from transom.runtime.sim.programs.servers import agnhost_files, gomux, grpc, netexec, simple, tls, web
+from transom.runtime.sim.programs.servers.agnhost_conversion import conversion_webhook
+from transom.runtime.sim.programs.servers.agnhost_nettest import nettest
+from transom.runtime.sim.programs.servers.agnhost_webhook import webhook
 from transom.runtime.sim.programs.servers.base import Server, why_not
 from transom.runtime.sim.programs.servers.guestbook import guestbook
 from transom.runtime.sim.programs.servers.http import Request, Response, text
@@ -73,7 +77,7 @@ def _test_webserver(context: ProgramContext) -> Program:
 
 def _serve(server: Server, port: int, handler: Callable[[Request], Response]) -> Program:
     try:
-        server.serve(port, handler)
+        server.serve(port, gomux.served(handler))
     except OSError as error:
         server.go_log(f"listen tcp :{port}: bind: {why_not(error)}")
         server.exit(1)
@@ -103,11 +107,11 @@ def _porter(context: ProgramContext) -> Program:
             def handle(request: Request, value: str = value) -> Response:
                 if as_json:
                     return text(simple.as_json({"Method": request.method, "Body": value}), kind="application/json")
-                return text(value)
+                return gomux.written(value)
 
             certificate = partial(_certificate, context, "CERT_FILE", "KEY_FILE") if prefix == "SERVE_TLS_PORT_" else None
             try:
-                server.serve(int(port), handle, certificate=certificate)
+                server.serve(int(port), gomux.served(handle), certificate=certificate)
             except OSError as error:
                 server.go_log(f'server on port "{port}" failed: listen tcp 0.0.0.0:{port}: bind: {why_not(error)}')
     return server
@@ -390,8 +394,29 @@ def _resource_consumer_controller(context: ProgramContext) -> Program:
     return server
 
 
+def _audit_proxy(context: ProgramContext) -> Program:
+    """Prints the events that an API server sends."""
+    server = Server(context)
+    server.on_signal = server.as_go
+
+    def handle(request: Request) -> Response:
+        try:
+            events = json.loads(request.body)["items"]
+        except (ValueError, KeyError, TypeError):
+            bits = " ".join(f"{byte:b}" for byte in request.body)
+            server.go_log(f"failed decoding buf: [{bits}], apiVersion: audit.k8s.io/v1")
+            return Response(500)
+        for event in events:
+            server.out(simple.as_json({"kind": "Event", "apiVersion": "audit.k8s.io/v1", **event}))
+        return Response(200)
+
+    return _serve(server, 8080, handle)
+
+
 SUB_COMMANDS: dict[str, Sub] = {
+    "audit-proxy": _audit_proxy,
     "connect": _connect,
+    "crd-conversion-webhook": conversion_webhook,
     "dns-server-list": _dns_list,
     "dns-suffix": _dns_list,
     "entrypoint-tester": _entrypoint_tester,
@@ -404,6 +429,7 @@ SUB_COMMANDS: dict[str, Sub] = {
     "logs-generator": _logs_generator,
     "mounttest": agnhost_files.mounttest,
     "netexec": netexec.netexec,
+    "nettest": nettest,
     "no-snat-test": _no_snat,
     "no-snat-test-proxy": _no_snat,
     "pause": _pause,
@@ -412,6 +438,7 @@ SUB_COMMANDS: dict[str, Sub] = {
     "resource-consumer-controller": _resource_consumer_controller,
     "serve-hostname": simple.serve_hostname,
     "test-webserver": _test_webserver,
+    "webhook": webhook,
 }
 
 
@@ -422,7 +449,7 @@ def agnhost(context: ProgramContext) -> Program:
     if sub is not None:
         return sub(context)
     server = Server(context)
-    if name in ("webhook", "crd-conversion-webhook", "audit-proxy", "nettest", "net"):
+    if name == "net":  # it is about the kernel's tables of connections, of which there are none here
         return simple.generic(context)
     if "--version" in arguments:
         server.out("app version 2.25")

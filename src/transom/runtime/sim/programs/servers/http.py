@@ -34,6 +34,8 @@ class Request(NamedTuple):
 
     @property
     def path(self) -> str:
+        if self.target.startswith("/"):  # even when it looks as if a host came first: //a
+            return unquote(self.target.partition("?")[0].partition("#")[0])
         return unquote(urlsplit(self.target).path) or "/"
 
     @property
@@ -42,7 +44,7 @@ class Request(NamedTuple):
         return {name: values[0] for name, values in self.values().items()}
 
     def values(self) -> dict[str, list[str]]:
-        found = parse_qs(urlsplit(self.target).query, keep_blank_values=True)
+        found = parse_qs(self.target.partition("?")[2].partition("#")[0], keep_blank_values=True)
         if self.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
             for name, values in parse_qs(self.body.decode("utf-8", "replace"), keep_blank_values=True).items():
                 found[name] = values + found.get(name, [])

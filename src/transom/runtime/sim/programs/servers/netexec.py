@@ -15,10 +15,10 @@ from transom.runtime.sim.program_api import Program, ProgramContext
 from transom.runtime.sim.programs import launch, netclient
 from transom.runtime.sim.programs.fileview import FileView
 from transom.runtime.sim.programs.goflags import duration, show_duration
-from transom.runtime.sim.programs.servers import tls
+from transom.runtime.sim.programs.servers import gomux, tls
 from transom.runtime.sim.programs.servers.base import Server, why_not
 from transom.runtime.sim.programs.servers.http import Request, Response, text
-from transom.runtime.sim.programs.servers.simple import as_json, flag, redirect
+from transom.runtime.sim.programs.servers.simple import as_json, flag
 
 _EPHEMERAL = (32768, 60999)
 
@@ -47,7 +47,7 @@ def netexec(context: ProgramContext) -> Program:
             return tls.nobodys()
 
     try:
-        server.serve(port, handle, certificate=certificate if names[0] else None)
+        server.serve(port, gomux.served(handle), certificate=certificate if names[0] else None)
     except OSError as error:
         server.go_log(f"listen tcp :{port}: bind: {why_not(error)}")
         server.exit(1)
@@ -122,7 +122,7 @@ class _Actions:
         self.server.go_log(f"GET /echo?msg={message}&code={code}")
         if code and not re.fullmatch(r"-?\d+", code):
             return text(f"argument 'code' must be an integer or empty, got \"{code}\"\n")
-        return text(message, int(code or 200))
+        return gomux.written(message, int(code or 200))
 
     def _exit(self, query: dict[str, str]) -> Response:
         wait_text, timeout_text, code_text = query.get("wait", ""), query.get("timeout", ""), query.get("code", "")
@@ -155,7 +155,7 @@ class _Actions:
         self.server.go_log(f"{method} /redirect?msg={location}&code={code}")
         if code and not code.isdigit():
             return text(f"argument 'code' must be an integer or empty, got \"{code}\"\n")
-        return redirect(location, int(code or 302))
+        return gomux.redirect(location, int(code or 302))
 
     async def _shell(self, command: str) -> Response:
         self.server.go_log(f"GET /shell?cmd={command}")

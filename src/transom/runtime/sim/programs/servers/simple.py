@@ -8,9 +8,9 @@ import socket
 from collections.abc import Iterable
 
 from transom.runtime.sim.program_api import Program, ProgramContext
-from transom.runtime.sim.programs.servers import grpc, tls
+from transom.runtime.sim.programs.servers import gomux, grpc, tls
 from transom.runtime.sim.programs.servers.base import Server, why_not
-from transom.runtime.sim.programs.servers.http import Request, Response, text
+from transom.runtime.sim.programs.servers.http import Handler, Request, Response, text
 
 
 async def echo_back(first: bytes, connection: socket.socket) -> None:
@@ -66,9 +66,9 @@ def generic(context: ProgramContext) -> Program:
     return server
 
 
-def _one_port(context: ProgramContext, port: int, server: Server, handler: object, signature: str = "") -> Program:
+def _one_port(context: ProgramContext, port: int, server: Server, handler: Handler, signature: str = "") -> Program:
     try:
-        server.serve(port, handler, server=signature)  # type: ignore[arg-type]
+        server.serve(port, handler, server=signature)
     except OSError as error:
         server.go_log(f"listen tcp :{port}: bind: {why_not(error)}")
         server.exit(1)
@@ -86,7 +86,7 @@ def hello_app(context: ProgramContext) -> Program:
         server.go_log(f"Serving request: {request.path}")
         return text(f"Hello, world!\nVersion: {version}\nHostname: {context.hostname}\n")
 
-    return _one_port(context, port, server, handle)
+    return _one_port(context, port, server, gomux.served(handle))
 
 
 def http_echo(context: ProgramContext) -> Program:
@@ -104,7 +104,7 @@ def http_echo(context: ProgramContext) -> Program:
             return text('{"status":"ok"}', 200, "application/json; charset=utf-8")
         return text(said + "\n")
 
-    return _one_port(context, port, server, handle)
+    return _one_port(context, port, server, gomux.served(handle))
 
 
 def echo_server(context: ProgramContext) -> Program:
@@ -184,16 +184,10 @@ def liveness(context: ProgramContext) -> Program:
         if request.path == "/started":
             return text(f"{age:.9g}s")
         if request.path == "/redirect":
-            return redirect(request.query.get("loc", ""))
+            return gomux.redirect(request.query.get("loc", ""))
         return text("404 page not found\n", 404)
 
-    return _one_port(context, 8080, server, handle)
-
-
-def redirect(location: str, code: int = 302) -> Response:
-    said = {301: "Moved Permanently", 302: "Found", 303: "See Other", 307: "Temporary Redirect", 308: "Permanent Redirect"}
-    body = f'<a href="{location}">{said.get(code, "")}</a>.\n\n'
-    return Response(code, body.encode(), (("Content-Type", "text/html; charset=utf-8"), ("Location", location)))
+    return _one_port(context, 8080, server, gomux.served(handle))
 
 
 def serve_hostname(context: ProgramContext) -> Program:
@@ -224,7 +218,7 @@ def serve_hostname(context: ProgramContext) -> Program:
         if tcp:
             server.listen(port, raw)
         else:
-            server.serve(port, handle)
+            server.serve(port, gomux.served(handle))
     except OSError as error:
         server.go_log(f"listen tcp :{port}: bind: {why_not(error)}")
         server.exit(1)

@@ -11,8 +11,8 @@ from transom.runtime.sim.programs.sh.tree import Incomplete, ShellSyntaxError
 
 
 async def run(process: Process) -> int:
-    name = process.argv[0].rpartition("/")[2].lstrip("-")
-    shell = Shell(process, name, bash=name == "bash")
+    name = process.argv[0]  # in full: its messages begin with it
+    shell = Shell(process, name, bash=name.rpartition("/")[2].lstrip("-") == "bash")
     arguments = process.argv[1:]
     text: str | None = None
     wants_text = interactive = False
@@ -46,7 +46,7 @@ async def run(process: Process) -> int:
             return 2
         text = arguments.pop(0)
         if arguments:
-            shell.zero = arguments.pop(0)
+            shell.name = shell.zero = arguments.pop(0)
     elif arguments:
         path = arguments.pop(0)
         shell.zero = path
