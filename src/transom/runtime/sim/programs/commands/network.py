@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ipaddress
 import socket
 
@@ -43,7 +44,12 @@ async def nc(process: Process) -> int:
     context = process.context
     limit = float(options.value("w", "0")) or None
     if "u" in options:
-        return await _nc_datagrams(process, host, port, limit)
+        if "z" not in options:
+            return await _nc_datagrams(process, host, port, limit)
+        code = await _nc_knock(process, host, port, limit)
+        if not code and "v" in options:
+            process.complain(f"{host} ({host}:{port}) open")
+        return code
     try:
         connection = await netclient.limited(context, limit, context.connect(host, port))
     except socket.gaierror:
@@ -65,6 +71,20 @@ async def nc(process: Process) -> int:
         connection.close()
         return 0
     await _relay(process, connection)
+    return 0
+
+
+async def _nc_knock(process: Process, host: str, port: int, limit: float | None) -> int:
+    """Whoever does not say that nobody is there is taken to be there."""
+    context = process.context
+    try:
+        address = (await context.resolve(host))[0]
+        with contextlib.suppress(TimeoutError):
+            await netclient.limited(context, limit or 1.0, context.ask(address, port, b"X"))
+    except socket.gaierror:
+        return process.fail(f"bad address '{host}'")
+    except ConnectionRefusedError:
+        return 1
     return 0
 
 

@@ -7,6 +7,7 @@ from transom.runtime.sim.programs.commands import (
     archive,
     awk,
     basic,
+    dumps,
     files,
     grep,
     http,
@@ -21,7 +22,7 @@ from transom.runtime.sim.programs.launch import Command
 
 COMMANDS: dict[str, Command] = {
     name: command
-    for table in (archive, awk, basic, files, grep, http, look, names, network, sed, system, text)
+    for table in (archive, awk, basic, dumps, files, grep, http, look, names, network, sed, system, text)
     for name, command in table.COMMANDS.items()
 }
 
@@ -30,6 +31,8 @@ _NOT_IN_GNU = frozenset(
     [
         "dig",
         "free",
+        "hd",
+        "hexdump",
         "host",
         "ifconfig",
         "ip",
@@ -48,6 +51,7 @@ _NOT_IN_GNU = frozenset(
         "uptime",
         "watch",
         "wget",
+        "xxd",
     ]
 )
 _WITH_PROGRAM = {
