@@ -159,6 +159,7 @@ def test_memory_volumes_are_seen_through_mounts() -> None:
     one, whole = host.container_files(LINUX_IMAGE), host.container_files(LINUX_IMAGE)
     one.add_mounts([Mounted("/cache", "/pods/v")])
     whole.add_mounts([Mounted("/host", "/")])
+    assert (one.in_memory("/cache"), one.in_memory("/"), whole.in_memory("/host/pods/v")) == (True, False, True)
     one.write("/cache/x", b"x" * 9000)
     assert whole.read("/host/pods/v/x") == host.files.read("/pods/v/x")
     assert host.disk().used == used

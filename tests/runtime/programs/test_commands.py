@@ -7,7 +7,7 @@ import io
 import tarfile
 
 import pytest
-from tests.runtime.programs.conftest import Box
+from tests.runtime.programs.conftest import Box, Context
 
 LINES = [
     ("printf 'b\\na\\nb\\n' | sort | uniq -c", "      1 a\n      2 b\n"),
@@ -62,6 +62,10 @@ LINES = [
     ("echo data | gzip | gunzip; mktemp -d | grep -c ^/tmp/tmp", "data\n1\n"),
     ("printf '%s\\n' one two | paste -s -d, ; echo abc | rev", "one,two\ncba\n"),
     ("test -t 0 || echo no tty; tty", "no tty\nnot a tty\n"),
+    ("printf 'a\\377' | hexdump -C", f"00000000  61 ff {' ' * 44}|a.|\n00000002\n"),
+    ("head -c 40 /dev/zero | hexdump", f"0000000{' 0000' * 8}\n*\n0000020{' 0000' * 4}{' ' * 20}\n0000028\n"),
+    ("echo hi | od -An -tx1; echo hi | od -c", " 68 69 0a\n0000000   h   i  \\n\n0000003\n"),
+    ("printf abc | xxd; printf abc | xxd -p", f"00000000: 6162 63{' ' * 34}abc\n616263\n"),
 ]
 
 
@@ -89,6 +93,19 @@ def test_output(box, line: str, expected: str) -> None:
 def test_failures(box, argv: tuple[str, ...], code: int, err: str) -> None:
     result = box.run(*argv)
     assert (result.code, result.err) == (code, err)
+
+
+def test_nc_with_datagrams(box, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def answer(context: Context, server: str, port: int, payload: bytes) -> bytes:
+        if port != 8081:
+            raise ConnectionRefusedError
+        return payload.upper()
+
+    monkeypatch.setattr(Context, "ask", answer)
+    result = box.sh("echo hi | nc -w 1 -u 10.0.0.1 8081")
+    assert (result.out, result.code, result.seconds) == ("HI\n", 0, 1.0)  # nobody says that there is no more
+    assert box.sh("echo hi | nc -w 1 -u 10.0.0.1 9").code == 1
+    assert box.run("nc", "-vuz", "-w", "1", "10.0.0.1", "8081").err == "10.0.0.1 (10.0.0.1:8081) open\n"
 
 
 def test_gnu_has_other_words() -> None:

@@ -13,6 +13,7 @@ from tests.runtime.programs.conftest import Box, Context
 
 from transom.kubelet.prober import grpchealth
 from transom.network.api import PortMapping
+from transom.runtime.sim.programs.servers import gomux
 
 Check = Callable[[Box, Context], Awaitable[None]]
 
@@ -81,6 +82,61 @@ def test_netexec(tester) -> None:
     serve(tester, agnhost("netexec", "--http-port=8080"), check)
 
 
+def test_servers_in_go_tidy_paths_and_name_what_they_serve(tester) -> None:
+    """Kubernetes' hooks ask for //path, and its proxy rewrites what is HTML."""
+    tester.env["SERVE_PORT_5000"] = '<a href="/rewriteme">test</a>'
+
+    async def tidied(box: Box, context: Context) -> None:
+        status, headers, _ = await box.http(8080, "//echo?msg=hi")
+        assert (status, headers["location"]) == (301, "/echo?msg=hi")
+        assert (await box.http(8080, "/a/../echo?msg=hi"))[0] == 301
+        assert (await box.http(8080, "/echo?msg=hi"))[1]["content-type"] == "text/plain; charset=utf-8"
+
+    async def named(box: Box, context: Context) -> None:
+        assert (await box.http(5000))[1]["content-type"] == "text/html; charset=utf-8"
+
+    serve(tester, agnhost("netexec"), tidied)
+    serve(tester, agnhost("porter"), named)
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (b"<A", "text/plain; charset=utf-8"),
+        (b" \n<!doctype html>", "text/html; charset=utf-8"),
+        (b"<?xml ?>", "text/xml; charset=utf-8"),
+        (b"\x89PNG\r\n\x1a\n", "image/png"),
+        (b"a\x00", "application/octet-stream"),
+        (b"\xc3\xa9\x1b", "text/plain; charset=utf-8"),
+    ],
+)
+def test_content_types_that_go_finds(body: bytes, kind: str) -> None:
+    assert gomux.kind_of(body) == kind
+
+
+def test_nettest_counts_who_wrote(tester) -> None:
+    async def check(box: Box, context: Context) -> None:
+        assert (await box.http(8080, "/write", "POST", b'{"Source": "prestop"}'))[2] == '{"Hostname":"box"}\n'
+        await box.http(8080, "/write", "POST", b"{}")
+        state = json.loads((await box.http(8080, "/read"))[2])
+        assert (state["Received"], state["Sent"]) == ({"prestop": 1}, None)
+        assert state["Errors"] == ["box: Got request with no source"]
+        assert (await box.http(8080, "/status"))[2] == "running"
+        await box.http(8080, "/quit")
+        assert context.code == 0
+
+    serve(tester, agnhost("nettest"), check)
+
+
+def test_audit_proxy_prints_events(tester) -> None:
+    async def check(box: Box, context: Context) -> None:
+        assert (await box.http(8080, "/", "POST", b'{"items": [{"level": "Metadata"}]}'))[0] == 200
+        assert context.output == b'{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata"}\n'
+        assert (await box.http(8080, "/", "POST", b"x"))[0] == 500
+
+    serve(tester, agnhost("audit-proxy"), check)
+
+
 def test_agnhost_small_ones(tester) -> None:
     tester.env |= {"SERVE_PORT_5000": "five", "SERVE_PORT_5001": "six"}
     tester.files.write("/tmp/index.html", b"<p>hi</p>")
@@ -131,6 +187,9 @@ def test_mounttest(tester) -> None:
         'file "/tmp/f": -rw-r-----\n'
         'owner UID of "/tmp/f": 0\nowner GID of "/tmp/f": 0\ncontent of file "/tmp/f": content\n'
     )
+    tester.files.mount_tmpfs("/tmp", 1 << 20)
+    kinds = tester.run("/agnhost", "mounttest", "--fs_type=/tmp").out + tester.run("/agnhost", "mounttest", "--fs_type=/").out
+    assert kinds == 'mount type of "/tmp": tmpfs\nmount type of "/": 61267\n'
     missing = tester.run("/agnhost", "mounttest", "--file_content=/nope")
     assert missing[::2][:2] == ('error reading file content for "/nope": open /nope: no such file or directory\n', 1)
 

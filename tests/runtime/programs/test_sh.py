@@ -128,6 +128,11 @@ def test_failures(box, script: str, code: int, err: str) -> None:
     assert (result.code, result.err) == (code, err)
 
 
+def test_messages_begin_with_the_name_it_was_called_by(box) -> None:
+    assert box.run("/bin/sh", "-c", "nope").err == "/bin/sh: nope: not found\n"
+    assert box.run("sh", "-c", "nope", "mine").err == "mine: nope: not found\n"
+
+
 def test_time_passes(box) -> None:
     result = box.sh("sleep 2; echo a; sleep 1.5")
     assert (result.out, result.code, result.seconds) == ("a\n", 0, 3.5)

@@ -34,12 +34,12 @@ def test_log_lines() -> None:
     rig.run(test)
 
 
-def test_containerd_ends_the_last_line() -> None:
+def test_containerd_leaves_the_last_line_open_too() -> None:
     async def test() -> None:
         r = rig.make(flavour="containerd")
         await r.container("say", "open end")
         r.programs[0].context.exit(0)
-        assert r.log().endswith(" stdout F open end\n")
+        assert r.log().endswith(" stdout P open end\n")
 
     rig.run(test)
 

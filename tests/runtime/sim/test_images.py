@@ -85,6 +85,8 @@ PULLS: list[tuple[str, Flavour, int, str, str]] = [
     ("linux", "docker", 0, "nonexistent-image",
      "Unknown: Error response from daemon: pull access denied for nonexistent-image, repository does not exist or may "
      "require 'docker login': denied: requested access to the resource is denied"),
+    ("linux", "docker", 0, "webserver:404",
+     "Unknown: Error response from daemon: manifest for webserver:404 not found: manifest unknown: manifest unknown"),
     ("linux", "docker", 0, "registry.invalid/app:1",
      "Unknown: Error response from daemon: Get https://registry.invalid/v2/: dial tcp: lookup registry.invalid: no such host"),
 ]  # fmt: skip

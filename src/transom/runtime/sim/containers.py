@@ -59,7 +59,7 @@ def create(core: Core, sandbox: SandboxRecord, config: ContainerConfig) -> Conta
     record.files = files.make(core.host, record, core.hostname_in(sandbox), texts, docker=core.docker)
     record.image_name = core.images.shown_name(spec, config.image)
     record.image_ref = core.images.shown_ref(spec)
-    record.log = ContainerLog(core.host.files, _log_path(core, record), core.host.clock, open_end=core.docker)
+    record.log = ContainerLog(core.host.files, _log_path(core, record), core.host.clock)
     _store_credentials(core, record)
     core.containers[identity] = record
     sandbox.containers.append(record)

@@ -20,14 +20,12 @@ def stamp(t: float) -> str:
 
 
 class ContainerLog:
-    __slots__ = ("_append", "_clock", "_end_tag", "_files", "_rest", "_size", "_watchers", "path")
+    __slots__ = ("_append", "_clock", "_files", "_rest", "_size", "_watchers", "path")
 
-    def __init__(self, files: Files, path: str, clock: Clock, *, open_end: bool) -> None:
-        """`open_end`: a last line without its end stays so, as docker has it; else the log ends it."""
+    def __init__(self, files: Files, path: str, clock: Clock) -> None:
         self._files = files
         self._clock = clock
         self.path = path
-        self._end_tag = "P" if open_end else "F"
         self._rest: dict[str, bytes] = {}
         self._watchers: tuple[Callable[[], None], ...] = ()
         self._append: Callable[[bytes], None] | None = None
@@ -54,8 +52,9 @@ class ContainerLog:
             self._put(b"".join(records))
 
     def close(self) -> None:
+        """A last line without its end stays so."""
         for stream, rest in self._rest.items():
-            self._put(f"{stamp(self._clock.time())} {stream} {self._end_tag} ".encode() + rest + b"\n")
+            self._put(f"{stamp(self._clock.time())} {stream} P ".encode() + rest + b"\n")
         self._rest.clear()
         self._append = None
 

@@ -403,15 +403,20 @@ def unescape(text: str) -> str:
             end = position + 2
             while end < len(text) and end < position + 4 and text[end] in "0123456789abcdefABCDEF":
                 end += 1
-            out.append(chr(int(text[position + 2 : end], 16)) if end > position + 2 else "\\x")
+            out.append(_byte(int(text[position + 2 : end], 16)) if end > position + 2 else "\\x")
             position = end
         elif following in "01234567":
             end = position + 1
             while end < len(text) and end < position + 5 and text[end] in "01234567":
                 end += 1
-            out.append(chr(int(text[position + 1 : end], 8) & 0xFF))
+            out.append(_byte(int(text[position + 1 : end], 8) & 0xFF))
             position = end
         else:
             out.append(c + following)
             position += 2
     return "".join(out)
+
+
+def _byte(value: int) -> str:
+    """Text here is bytes that were decoded with `surrogateescape`."""
+    return bytes((value,)).decode("utf-8", "surrogateescape")
