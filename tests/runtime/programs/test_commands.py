@@ -86,6 +86,7 @@ def test_output(box, line: str, expected: str) -> None:
         (("nc", "-w", "1", "127.0.0.1", "9"), 1, "nc: 127.0.0.1 (127.0.0.1:9): Connection refused\n"),
         (("ping", "-c", "1", "nowhere"), 1, "ping: bad address 'nowhere'\n"),
         (("kill", "4711"), 1, "sh: can't kill pid 4711: No such process\n"),
+        (("ip", "link", "add", "dummy0", "type", "dummy"), 2, "ip: RTNETLINK answers: Operation not permitted\n"),
         (("false",), 1, ""),
         (("env", "nope"), 127, "env: can't execute 'nope': No such file or directory\n"),
     ],

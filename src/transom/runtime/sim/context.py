@@ -111,6 +111,12 @@ class Context:
         return linux is not None and linux.privileged and not self._core.windows
 
     @property
+    def net_admin(self) -> bool:
+        linux = self._container.config.linux
+        added = linux.add_capabilities if linux is not None and self.uid == 0 else ()
+        return self.privileged or any(name.upper().removeprefix("CAP_") in ("ALL", "NET_ADMIN") for name in added)
+
+    @property
     def image(self) -> ImageInfo:
         return self._container.spec.info
 

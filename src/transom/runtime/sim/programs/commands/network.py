@@ -199,10 +199,18 @@ async def ping(process: Process) -> int:
     return int(received == 0)
 
 
+_CHANGES = frozenset(("add", "append", "change", "chg", "del", "delete", "flush", "replace", "set"))
+
+
 def ip(process: Process) -> int:
     context = process.context
     words = [argument for argument in process.argv[1:] if not argument.startswith("-")]
     what = words[0] if words else ""
+    if len(words) > 1 and words[1] in _CHANGES:
+        if context.net_admin:
+            return 0  # nothing here asks what it was
+        process.complain(("" if process.gnu else "ip: ") + "RTNETLINK answers: Operation not permitted")
+        return 2
     address = context.ips[0] if context.ips else "127.0.0.1"
     six = next((found for found in context.ips if ":" in found), "")
     if what.startswith("a"):
