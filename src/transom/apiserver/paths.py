@@ -18,10 +18,19 @@ from transom.machinery import errors, resource_metrics
 if TYPE_CHECKING:
     from transom.apiserver.server import ApiServer
 
-_CHECKS = ("ping", "log", "etcd", "poststarthook/start-kube-apiserver-admission-initializer",
-           "poststarthook/generic-apiserver-start-informers", "poststarthook/rbac/bootstrap-roles",
-           "poststarthook/scheduling/bootstrap-system-priority-classes", "poststarthook/crd-informer-synced",
-           "poststarthook/apiservice-registration-controller", "autoregister-completion")
+# Everything behind these names is there before the server answers at all; monitoring asks for the names.
+_HOOKS = (
+    "start-kube-apiserver-admission-initializer", "generic-apiserver-start-informers",
+    "priority-and-fairness-config-consumer", "priority-and-fairness-filter", "start-apiextensions-informers",
+    "start-apiextensions-controllers", "crd-informer-synced", "bootstrap-controller", "rbac/bootstrap-roles",
+    "scheduling/bootstrap-system-priority-classes", "priority-and-fairness-config-producer",
+    "start-cluster-authentication-info-controller", "aggregator-reload-proxy-client-cert",
+    "start-kube-aggregator-informers", "apiservice-registration-controller", "apiservice-status-available-controller",
+    "kube-apiserver-autoregistration",
+)
+_BEFORE, _AFTER = ("ping", "log", "etcd"), ("autoregister-completion", "poststarthook/apiservice-openapi-controller")
+_CHECKS = (*_BEFORE, *(f"poststarthook/{name}" for name in _HOOKS), *_AFTER)
+_READY_CHECKS = (*_BEFORE, "informer-sync", *_CHECKS[len(_BEFORE):], "shutdown")
 _AGGREGATED = "APIGroupDiscoveryList"
 
 
@@ -177,13 +186,13 @@ class Paths:
 
     def _health(self, request: Request) -> Answer:
         root, _, check = request.path.lstrip("/").partition("/")
+        names = _READY_CHECKS if root == "readyz" else _CHECKS
         if check:
-            return respond.plain_text(200, "ok") if check in _CHECKS else respond.plain_text(404, "404 page not found\n")
+            return respond.plain_text(200, "ok") if check in names else respond.plain_text(404, "404 page not found\n")
         ready = self._server.ready or root != "readyz"
         excluded = set(request.query.get("exclude", ()))
         if "verbose" not in request.query and ready:
             return respond.plain_text(200, "ok")
-        names = [*_CHECKS, *(("shutdown",) if root == "readyz" else ())]
         lines = []
         for name in names:
             if name in excluded:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from transom.apiserver import respond, writes
 from transom.apiserver.negotiate import body_media
 from transom.apiserver.resources import Resource
@@ -17,6 +19,7 @@ from transom.machinery.validation.binding import validate_binding
 from transom.machinery.validation.options import validate_delete_options
 
 BINDING = GVK("", "v1", "Binding")
+EVICTION, EVICTION_V1 = GVK("policy", "v1beta1", "Eviction"), GVK("policy", "v1", "Eviction")
 _MAX_DISRUPTED_PODS = 2000
 _OVER_BUDGET = "Cannot evict pod as it would violate the pod's disruption budget."
 
@@ -25,9 +28,10 @@ def success(status: int = 201) -> Object:
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": status}
 
 
-def _read(call: Call, gvk: GVK) -> Object:
+def _read(call: Call, gvk: GVK, also: Collection[GVK] = ()) -> Object:
     writes.begin(call.ctx, call.request, "CreateOptions")
-    return codec.decode(call.request.body, body_media(call.request.header(b"content-type")), gvk, strict=False).obj
+    media = body_media(call.request.header(b"content-type"))
+    return codec.decode(call.request.body, media, gvk, strict=False, also=also).obj
 
 
 async def bind(call: Call) -> Response:
@@ -83,8 +87,7 @@ def bound(pod: Object, node: str, annotations: dict[str, str], now: float) -> Ob
 
 
 async def evict(call: Call) -> Response:
-    version = "v1beta1" if b'"policy/v1beta1"' in call.request.body else "v1"
-    eviction = _read(call, GVK("policy", version, "Eviction"))
+    eviction = _read(call, EVICTION, also=(EVICTION_V1,))
     name, namespace = call.info.name, call.info.namespace
     if eviction["metadata"].get("name", "") != name:
         raise errors.bad_request("name in URL does not match name in Eviction object")
