@@ -126,7 +126,7 @@ class Context:
         self.os = box.os
         self.user = box.user
         self.uid, self.gid, self.groups = box.uid, box.uid, ()
-        self.privileged = self.net_admin = False
+        self.privileged = self.net_admin = self.no_new_privileges = False
         self.image = box.image
         self.sim: dict[str, str] = {}
         self.ports = box.ports

@@ -62,6 +62,7 @@ LINES = [
     ("echo data | gzip | gunzip; mktemp -d | grep -c ^/tmp/tmp", "data\n1\n"),
     ("printf '%s\\n' one two | paste -s -d, ; echo abc | rev", "one,two\ncba\n"),
     ("test -t 0 || echo no tty; tty", "no tty\nnot a tty\n"),
+    ("cd /tmp; touch a; cp -v a b; mv -v a c", "'a' -> 'b'\n'a' -> 'c'\n"),
     ("printf 'a\\377' | hexdump -C", f"00000000  61 ff {' ' * 44}|a.|\n00000002\n"),
     ("head -c 40 /dev/zero | hexdump", f"0000000{' 0000' * 8}\n*\n0000020{' 0000' * 4}{' ' * 20}\n0000028\n"),
     ("echo hi | od -An -tx1; echo hi | od -c", " 68 69 0a\n0000000   h   i  \\n\n0000003\n"),

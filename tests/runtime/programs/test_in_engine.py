@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from tests.runtime.sim import rig as rigs
 
-from transom.runtime.api import RuntimeFailure
+from transom.runtime.api import LinuxContainer, RuntimeFailure
 from transom.runtime.sim import programs
 from transom.runtime.sim.catalogue import Missing, default_catalogue
 from transom.runtime.sim.names import parse
@@ -109,6 +109,32 @@ def test_windows_commands(command: tuple[str, ...], code: int, log: str) -> None
         assert log in rig.log()
 
     on("windows", test)
+
+
+@pytest.mark.parametrize(("forbidden", "uid"), [(True, 1000), (False, 0)])
+def test_new_privileges(forbidden: bool, uid: int) -> None:
+    async def test(rig: rigs.Rig) -> None:
+        linux = LinuxContainer(run_as_user=1000, no_new_privileges=forbidden)
+        await rig.container(image="k8s.gcr.io/e2e-test-images/nonewprivs:1.3", linux=linux)
+        await rig.clock.run_for(1)
+        assert rig.log().endswith(f" stdout F Effective uid: {uid}\n")
+
+    on("linux", test)
+
+
+@pytest.mark.parametrize(("linux", "said"), [
+    (LinuxContainer(), "Operation not permitted"), (LinuxContainer(privileged=True), ""),
+    (LinuxContainer(add_capabilities=("NET_ADMIN",)), ""),
+    (LinuxContainer(add_capabilities=("NET_ADMIN",), run_as_user=5), "Operation not permitted"),
+])  # fmt: skip
+def test_who_may_change_the_network(linux: LinuxContainer, said: str) -> None:
+    async def test(rig: rigs.Rig) -> None:
+        await rig.container("ip", "link", "add", "dummy0", "type", "dummy", image="busybox", linux=linux)
+        await rig.clock.run_for(1)
+        assert rig.log().rstrip().endswith(said)
+        assert bool(rig.log()) == bool(said)
+
+    on("linux", test)
 
 
 def test_exec_and_probe() -> None:

@@ -228,6 +228,7 @@ def test_nginx() -> None:
         assert (await box.http(80, "/nope"))[0] == 404
         box.files.mkdir("/usr/share/nginx/html")
         assert (await box.http(80))[0] == 403  # an empty volume lies over the page
+        assert (await box.http(80, "/index.html"))[0] == 404
         box.files.write("/usr/share/nginx/html/index.html", b"mine")
         assert (await box.http(80))[2] == "mine"
         assert b'127.0.0.1 - - [02/Jan/2020:03:04:05 +0000] "GET / HTTP/1.1" 200 612 "-" "-" "-"\n' in context.output

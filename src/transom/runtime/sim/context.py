@@ -117,6 +117,11 @@ class Context:
         return self.privileged or any(name.upper().removeprefix("CAP_") in ("ALL", "NET_ADMIN") for name in added)
 
     @property
+    def no_new_privileges(self) -> bool:
+        linux = self._container.config.linux
+        return linux is not None and linux.no_new_privileges
+
+    @property
     def image(self) -> ImageInfo:
         return self._container.spec.info
 

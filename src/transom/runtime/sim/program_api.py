@@ -103,6 +103,7 @@ class ProgramContext(Protocol):
     groups: Sequence[int]
     privileged: bool
     net_admin: bool  # may change the network's settings
+    no_new_privileges: bool  # a file's owner gives nothing to who runs it
     image: ImageInfo
     sim: Mapping[str, str]  # annotations `sim.transom.dev/KEY` that apply to this container, by KEY; empty when exec'd.
     # The engine itself acts on exit-code, run-time, crash, ready-delay, log-*, cpu, memory and fail-*: programs do not

@@ -110,7 +110,7 @@ def copy_tree(process: Process, source: str, target: str, *, follow: bool, prese
 
 
 def cp(process: Process) -> int:
-    options = parse(process, "t", long_names={"recursive": "r", "archive": "a"})
+    options = parse(process, "t", long_names={"recursive": "r", "archive": "a", "verbose": "v"})
     found = _targets(process, options)
     if found is None:
         return 1
@@ -127,6 +127,8 @@ def cp(process: Process) -> int:
                 continue
             links = bool({"a", "d", "P"} & options.given)
             copy_tree(process, source, place, follow=not links, preserve=bool({"a", "p"} & options.given))
+            if "v" in options:
+                process.write(f"'{source}' -> '{place}'\n")
         except FileNotFoundError as error:
             if process.files.exists(source):
                 code = fault(process, f"can't create '{place}'", f"cannot create regular file '{place}'", error)
@@ -138,7 +140,7 @@ def cp(process: Process) -> int:
 
 
 def mv(process: Process) -> int:
-    options = parse(process, "t")
+    options = parse(process, "t", long_names={"verbose": "v"})
     found = _targets(process, options)
     if found is None:
         return 1
@@ -159,6 +161,8 @@ def mv(process: Process) -> int:
                     raise
                 copy_tree(process, source, place, follow=False, preserve=True)
                 process.files.remove(source, recursive=True)
+            if "v" in options:
+                process.write(f"{'renamed ' if process.gnu else ''}'{source}' -> '{place}'\n")
         except OSError as error:
             code = fault(process, f"can't rename '{source}'", f"cannot move '{source}' to '{place}'", error)
     return code

@@ -158,3 +158,11 @@ def nonroot(context: ProgramContext) -> Program:
     server.out(f"UID: {context.uid}" if context.os == "linux" else context.user)
     server.exit(0)
     return server
+
+
+def set_uid(context: ProgramContext) -> Program:
+    """A file of root's that makes who runs it root, unless the container forbids that."""
+    server = Server(context)
+    server.out(f"Effective uid: {context.uid if context.no_new_privileges else 0}")
+    server.exit(0)
+    return server

@@ -37,6 +37,7 @@ PROGRAMS: dict[str, Factory] = {
     "resource-consumer": load.resource_consumer,
     "serve-hostname": simple.serve_hostname,
     "server": simple.generic,
+    "set-uid": interpreters.set_uid,
     "stress": load.stress,
 }
 

@@ -87,21 +87,13 @@ def find_page(context: ProgramContext, root: str, path: str, indexes: tuple[str,
     except FileNotFoundError:
         for index in indexes:
             candidate = files.join(root, index)
-            if (is_root or path.lstrip("/") == index) and candidate in DEFAULT_PAGES and not _replaced(files, root):
+            if (is_root or path.lstrip("/") == index) and candidate in DEFAULT_PAGES and not files.exists(root):
                 return candidate, DEFAULT_PAGES[candidate]
         return 404
     except PermissionError:
         return 403
     except OSError:
         return 404
-
-
-def _replaced(files: FileView, directory: str) -> bool:
-    """Whether somebody else's files are there: then the page that comes with the image is hidden."""
-    try:
-        return bool(files.listdir(directory))
-    except OSError:
-        return False
 
 
 def kind_of(path: str) -> str:
