@@ -5,13 +5,15 @@ from __future__ import annotations
 import socket
 import subprocess
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.runtime.wine.conftest import PROBE, Make
+from tests.runtime.wine import probe
+from tests.runtime.wine.conftest import PROBE, Box, Image, Make
 
 from transom.network.api import DnsConfig
-from transom.runtime.api import Mount, RuntimeFailure, WindowsContainer, WindowsResources
+from transom.runtime.api import ContainerConfig, Mount, RuntimeFailure, WindowsContainer, WindowsResources
 from transom.runtime.native.platform import CannotStart
 from transom.runtime.wine.helpers import HELPERS, Helpers
 from transom.runtime.wine.platform import WinePlatform
@@ -217,6 +219,71 @@ def test_names_are_looked_up_by_windows_rule(box: Make) -> None:
         for name in ("db", "db.example"):
             assert made.exec(PROBE, "lookup", name)[1] == "10.9.8.7\n"
     assert asked == ["a.b", "single.ns.svc.cluster.local", "single"]
+
+
+_ANSWERS = {
+    "GET /plain": b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nplain",
+    "GET /close": b"HTTP/1.0 200 OK\r\n\r\nclose",
+    "GET /chunks": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nA;x=1\r\n0123456789\r\n0\r\n\r\n",
+    "GET /none": b"HTTP/1.1 404 Not Found\r\nContent-Length: 4\r\n\r\ngone",
+    "GET /there": b"HTTP/1.1 302 Found\r\nLocation: plain\r\nContent-Length: 0\r\n\r\n",
+    "HEAD /plain": b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n",
+    "POST /form": b"HTTP/1.1 201 Created\r\nContent-Length: 2\r\n\r\nok",
+}
+
+
+def _serve_http(listening: socket.socket, asked: list[str]) -> None:
+    while True:
+        try:
+            client, _ = listening.accept()
+        except OSError:
+            return
+        with client:
+            asked.append(client.recv(65536).decode())
+            if asked[-1].startswith("POST") and asked[-1].endswith("\r\n\r\n"):
+                asked[-1] += client.recv(65536).decode()
+            client.sendall(_ANSWERS.get(" ".join(asked[-1].split()[:2]), b""))
+
+
+@pytest.mark.parametrize(
+    "words, code, out",
+    [
+        ("-s http://127.0.0.1:8000/plain", 0, "plain"),
+        ("-s 127.0.0.1:8000/close", 0, "close"),
+        ("-s http://127.0.0.1:8000/chunks", 0, "abc0123456789"),
+        ("-sI http://127.0.0.1:8000/plain", 0, "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"),
+        ("-s -w %{http_code} http://127.0.0.1:8000/none", 0, "gone404"),
+        ("-sf http://127.0.0.1:8000/none", 22, ""),
+        ("-s http://127.0.0.1:8000/there", 0, ""),
+        ("-sL http://127.0.0.1:8000/there", 0, "plain"),
+        ("-s -d a=1 --data b=2 -H X-One:1 http://127.0.0.1:8000/form", 0, "ok"),
+        ("-s http://127.0.0.1:8000/silence", 52, ""),
+        ("-s -w %{http_code} http://127.0.0.1:1/", 7, "000"),
+        ("-s https://127.0.0.1:8000/plain", 1, ""),
+        ("-s --no-such-thing http://127.0.0.1:8000/plain", 2, ""),
+    ],
+)
+def test_curl(browser: tuple[Box, list[str]], words: str, code: int, out: str) -> None:
+    made, asked = browser
+    assert made.exec("curl", *words.split()) == (code, out)
+    if "/form" in words:
+        head, _, body = asked[-1].partition("\r\n\r\n")
+        assert body == "a=1&b=2" and {"Host: 127.0.0.1:8000", "X-One:1", "Content-Length: 7"} <= set(head.split("\r\n"))
+
+
+@pytest.fixture(scope="module")
+def browser(wine: WinePlatform, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Box, list[str]]]:
+    """A container with a web server at its own address, and what that was asked."""
+    folder, asked = tmp_path_factory.mktemp("browser"), list[str]()
+    config = ContainerConfig("c", 0, "image", "sha256:0", command=(PROBE, "wait", "end"))
+    made = Box(wine, folder / "box", config, Image([probe.layer(folder / "layer")], {}, "10.0.17763.1697"), DnsConfig())
+    made.create().start()
+    with made.socket() as listening:
+        listening.bind(("127.0.0.1", 8000))
+        listening.listen()
+        threading.Thread(target=_serve_http, args=(listening, asked), daemon=True).start()
+        yield made, asked
+    made.remove()
 
 
 def test_a_pipe_of_the_node(box: Make, tmp_path: Path) -> None:

@@ -61,6 +61,10 @@ HELPERS: Final[Mapping[str, Helper]] = {
             "files cannot be copied by kubectl cp",
         ),
         Helper(
+            "curl.exe", ("curl.c",), _WINDOWS, _WINDOWS_FLAGS, ("-lkernel32", "-lmsvcrt", "-lws2_32"),
+            "there is no curl.exe",
+        ),
+        Helper(
             "init", ("init.c", "pipes.c", "pipes.h"), _LINUX, _LINUX_FLAGS, (),
             "containers are ended at once instead of being told by CTRL_SHUTDOWN_EVENT, and their registry is not saved",
         ),
