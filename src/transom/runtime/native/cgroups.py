@@ -116,6 +116,14 @@ def _hugepage_sizes() -> Iterator[str]:
         yield f"{kibibytes >> 20}GB" if kibibytes >= 1 << 20 else f"{kibibytes >> 10}MB"
 
 
+def make(group: str, inner: str) -> None:
+    """A group for weights and limits, and one inside of it for processes: of version 1, where nothing else has to be set up.
+    Raises OSError."""
+    for controller in ("cpu", "memory"):
+        os.makedirs(_at(controller, group), exist_ok=True)
+    os.makedirs(os.path.dirname(processes(f"{group}/{inner}")), exist_ok=True)
+
+
 def set_shares(group: str, shares: int) -> None:
     """How much processor time it gets when there is not enough, against its siblings."""
     shares = max(shares, _LEAST_SHARES)

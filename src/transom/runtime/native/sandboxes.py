@@ -18,6 +18,7 @@ from transom.runtime.native.runc import LOG, PID_FILE, reworded
 
 _HANDLERS = ("", "runc")
 _OOM_SCORE = -998
+_SPECIFICATION = "config.json"
 _SHARED_MEMORY = "size=67108864,mode=1777"
 _LAST_SECONDS = 10.0  # for a process that was killed
 
@@ -64,6 +65,32 @@ async def _start(core: Core, sandbox: SandboxRecord) -> None:
     sandbox.save()
     _write_files(core, sandbox)
     await _mount_shared_memory(core, sandbox)
+    core.monitor.listen(sandbox.id, lambda news: _news(core, sandbox, news))
+    answer = await (_hold(core, sandbox, network) if _held(core, sandbox.plan) else _run_pause(core, sandbox, network))
+    sandbox.pid = answer["pid"]
+    weigh(core, sandbox)
+
+
+def _held(core: Core, plan: SandboxPlan) -> bool:
+    """Whether there is nothing to hold but a network, which takes no runc."""
+    plain = not (plan.ipc or plan.pid or plan.sysctls or core.rootless)
+    return plain and (not core.limited or cgroups.hierarchies().version == 1)
+
+
+async def _hold(core: Core, sandbox: SandboxRecord, network: str) -> dict[str, Any]:
+    plan, processes = sandbox.plan, ""
+    if core.limited:
+        cgroups.make(sandbox.group, sandbox.id)
+        processes = cgroups.processes(f"{sandbox.group}/{sandbox.id}")
+    order = {
+        "program": "/pause", "root": str(core.folder.parent / "pause"), "user": plan.user, "group": plan.group,
+        "oom_score_adj": core.oom_score(_OOM_SCORE), "network": network or ("" if plan.network else None),
+        "processes": processes,
+    }  # fmt: skip
+    return await core.monitor.ask("launch", id=sandbox.id, hold=order, folder=str(sandbox.folder), processes=processes)
+
+
+async def _run_pause(core: Core, sandbox: SandboxRecord, network: str) -> dict[str, Any]:
     spec = pause.specification(
         sandbox.plan, core.folder.parent / "pause", _namespaces(sandbox.plan, network), core.oom_score(_OOM_SCORE)
     )
@@ -71,15 +98,12 @@ async def _start(core: Core, sandbox: SandboxRecord) -> None:
         spec["linux"]["cgroupsPath"] = f"{sandbox.group}/{sandbox.id}"
     else:
         spec["linux"].pop("resources")
-    saved.save(sandbox.folder / "config.json", spec)
-    core.monitor.listen(sandbox.id, lambda news: _news(core, sandbox, news))
-    answer = await core.monitor.work(
+    saved.save(sandbox.folder / _SPECIFICATION, spec)
+    return await core.monitor.work(
         "launch", id=sandbox.id, argv=core.runc.run(sandbox.id, sandbox.folder, tty=False), folder=str(sandbox.folder),
         pid_file=str(sandbox.folder / PID_FILE), runc_log=str(sandbox.folder / LOG),
         processes=cgroups.processes(f"{sandbox.group}/{sandbox.id}") if core.limited else "",
     )  # fmt: skip
-    sandbox.pid = answer["pid"]
-    weigh(core, sandbox)
 
 
 def network_of(sandbox: SandboxRecord) -> SandboxNetwork:
@@ -194,7 +218,8 @@ async def _end_pause(core: Core, sandbox: SandboxRecord) -> None:
 async def _clear(core: Core, sandbox: SandboxRecord) -> None:
     """What runc and the kernel still have of it."""
     try:
-        await core.monitor.run(*core.runc.delete(sandbox.id))
+        if (sandbox.folder / _SPECIFICATION).exists():  # else runc has never heard of it
+            await core.monitor.run(*core.runc.delete(sandbox.id))
         await core.monitor.ask("unmount", target=str(sandbox.folder / "shm"))
     except MonitorFailure as problem:
         raise RuntimeFailure("Unknown", f'failed to stop sandbox "{sandbox.id}": {problem.text}') from problem

@@ -89,7 +89,8 @@ class WinePlatform:
     # Sandboxes and containers
 
     def sandbox(self, config: SandboxConfig, node: str) -> SandboxPlan:
-        return SandboxPlan(hostname=config.hostname or node, ipc=False)
+        """Containers share the network only; each has its own of everything else."""
+        return SandboxPlan(hostname=config.hostname or node, ipc=False, pid=False)
 
     async def layers(self, request: ContainerRequest) -> Sequence[Path]:
         made = await self.prepare()

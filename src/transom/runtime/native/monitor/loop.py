@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from itertools import count
 
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
-_RESET = (signal.SIGPIPE, signal.SIGCHLD, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM)
+RESET = (signal.SIGPIPE, signal.SIGCHLD, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM)
 
 
 class Later:
@@ -97,7 +97,7 @@ class Loop:
     def spawn(self, argv: Sequence[str], stdio: Sequence[int], done: Callable[[int], None]) -> int:
         """`done` gets its status: an exit code, or 128 and the signal. Raises OSError."""
         actions = [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(stdio)]
-        pid = os.posix_spawnp(argv[0], list(argv), os.environ, file_actions=actions, setsigdef=_RESET, setsigmask=())
+        pid = os.posix_spawnp(argv[0], list(argv), os.environ, file_actions=actions, setsigdef=RESET, setsigmask=())
         self._children[pid] = done
         return pid
 

@@ -5,6 +5,7 @@
 | `hello` | news of all tasks come here from now on | `tasks`: {id: pid} |
 | `run` argv | a command to its end | `status`, `output` |
 | `launch` id argv folder pid_file runc_log log tty stdin stdin_once oom processes | starts a container | `pid` or `error` |
+| `launch` id hold folder processes | starts what only holds a namespace: see `holder` | `pid` or `error` |
 | `exec` key argv pid_file runc_log [3 descriptors] | starts a command in a container | `pid` or `error` |
 | `kill` id or key, number, everybody | | |
 | `reopen`, `watch` id, on | the log anew; news when it grows | |

@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from tty import setraw
 from typing import Any, Protocol
 
+from transom.runtime.native.monitor.holder import hold
 from transom.runtime.native.monitor.logfile import LogFile
 from transom.runtime.native.monitor.loop import READ, WRITE, Later, Loop
 
@@ -127,6 +128,9 @@ class Task:
     # Start
 
     def _launch(self) -> None:
+        if "hold" in self._order:
+            hold(self._loop, self._order["hold"], self._launched)
+            return
         order, argv = self._order, list(self._order["argv"])
         null = os.open(os.devnull, os.O_RDWR)
         theirs = [null]
