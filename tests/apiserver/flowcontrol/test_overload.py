@@ -101,7 +101,7 @@ def test_what_is_too_much_is_told_to_come_back_later() -> None:
         assert headers[b"Retry-After"] == b"1" and headers[b"Content-Type"] == b"text/plain; charset=utf-8"
         assert not any(name.startswith(b"X-Kubernetes-Pf") for name in headers)
         text = (await api.send("GET", "/metrics")).body.decode()
-        assert ('apiserver_flowcontrol_rejected_requests_total{flowSchema="global-default",priorityLevel="global-default",'
+        assert ('apiserver_flowcontrol_rejected_requests_total{flow_schema="global-default",priority_level="global-default",'
                 f'reason="queue-full"}} {len(refused)}') in text
 
     run(body)

@@ -124,12 +124,12 @@ class Flows:
         prefix = "apiserver_flowcontrol_"
         head(out, prefix + "dispatched_requests_total", "counter", "Number of requests released by API Priority and Fairness")
         for schema in self.schemas:
-            out.append(f'{prefix}dispatched_requests_total{{flowSchema="{schema.name}",priorityLevel="{schema.level.name}"}} '
+            out.append(f'{prefix}dispatched_requests_total{{flow_schema="{schema.name}",priority_level="{schema.level.name}"}} '
                        f"{schema.dispatched}")
         head(out, prefix + "rejected_requests_total", "counter", "Number of requests rejected by API Priority and Fairness")
         for level in self.levels.values():
             for (name, reason), number in level.rejected.items():
-                out.append(f'{prefix}rejected_requests_total{{flowSchema="{name}",priorityLevel="{level.name}",'
+                out.append(f'{prefix}rejected_requests_total{{flow_schema="{name}",priority_level="{level.name}",'
                            f'reason="{reason}"}} {number}')
         for metric, text, field in (
             ("request_concurrency_limit", "Shared concurrency limit", "limit"),
@@ -137,7 +137,7 @@ class Flows:
             ("current_inqueue_requests", "Number of requests waiting in queues", "waiting"),
         ):
             head(out, prefix + metric, "gauge", text)
-            out.extend(f'{prefix}{metric}{{priorityLevel="{level.name}"}} {getattr(level, field)}'
+            out.extend(f'{prefix}{metric}{{priority_level="{level.name}"}} {getattr(level, field)}'
                        for level in self.levels.values() if level.limit)
 
 
