@@ -245,6 +245,10 @@ def test_another_image_restarts_the_container(core: Any) -> None:
         await node.client.patch(
             PODS, "default", "p", {"spec": {"containers": [{"name": "c", "image": "other"}]}}, STRATEGIC_PATCH
         )
+        writes = len(node.writes)
+        await node.settle(0.05)
+        assert [c.image for c in node.runtime.containers() if c.state == "running"] == ["other"]
+        assert len(node.writes) == writes  # who has just read the pod can still write it: it stands as before
         await node.settle()
         entry = state(await node.pod("p"))
         assert entry["image"] == "other" and entry["restartCount"] == 1

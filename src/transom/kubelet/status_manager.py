@@ -24,8 +24,9 @@ from transom.machinery.objects import Object
 log = logging.getLogger("transom.kubelet")
 
 RETRY_SECONDS = 10.0
-# That work on a new pod has begun is told when its result is not there soon.
-_FIRST_SECONDS = 0.1
+# That work on a new pod has begun is told when its result is not there soon; and what happened to containers of a pod that
+# stands as before, too: others learn such things when they look at their containers next, which is once a second.
+_SOON_SECONDS = 0.1
 _BEGINNING = ("ContainerCreating", "PodInitializing")
 
 
@@ -33,12 +34,13 @@ class _Entry:
     """`version` is of the write whose answer `seen` is: the informer may still have an older one. `told`: something
     was written."""
 
-    __slots__ = ("dirty", "final", "seen", "status", "task", "timer", "told", "uid", "version")
+    __slots__ = ("dirty", "due", "final", "seen", "status", "task", "timer", "told", "uid", "version")
 
     def __init__(self, uid: str, status: Object) -> None:
         self.uid = uid
         self.status = status
         self.dirty = False
+        self.due = 0.0  # of the timer
         self.final = False
         self.told = False
         self.task: asyncio.Task[None] | None = None
@@ -78,7 +80,8 @@ class StatusManager:
             return
         entry.status = status
         entry.dirty = True
-        self._start(entry, _FIRST_SECONDS if not entry.told and _begins(status) else 0)
+        waits = _same_but_containers(old, status) if entry.told else _begins(status)
+        self._start(entry, _SOON_SECONDS if waits else 0)
 
     def finish(self, pod: Object) -> None:
         """Nothing of the pod is left on the node: write the last status and delete it."""
@@ -139,10 +142,14 @@ class StatusManager:
     def _start(self, entry: _Entry, seconds: float) -> None:
         if entry.task is not None:
             return  # it looks again before it ends
+        due = self._clock.monotonic() + seconds
         if entry.timer is not None:
+            if seconds and entry.due <= due:
+                return
             entry.timer.cancel()
             entry.timer = None
         if seconds:
+            entry.due = due
             entry.timer = self._clock.call_later(seconds, self._due, entry)
         else:
             entry.task = asyncio.get_running_loop().create_task(self._run(entry))
@@ -217,6 +224,13 @@ def _begins(status: Object) -> bool:
         (entry["state"].get("waiting") or {}).get("reason") in _BEGINNING
         for entry in (*status.get("containerStatuses", ()), *status.get("initContainerStatuses", ()))
     )
+
+
+def _same_but_containers(old: Object, new: Object) -> bool:
+    return old.keys() == new.keys() and all(new[key] == value for key, value in old.items() if key not in _CONTAINERS)
+
+
+_CONTAINERS = frozenset(("containerStatuses", "ephemeralContainerStatuses", "initContainerStatuses"))
 
 
 def _illegal(old: Object, new: Object, policy: str) -> str:
