@@ -83,6 +83,7 @@ class Monitor:
     def _start(self) -> None:
         root = str(Path(transom.__file__).parents[1])
         environment = {"PATH": os.environ.get("PATH", os.defpath), "PYTHONPATH": root, "PYTHONDONTWRITEBYTECODE": "1"}
+        environment["GOMAXPROCS"] = "1"  # for runc: one run has no use for more threads, and others wait for the processors
         command = [*self._prefix, sys.executable, "-S", "-s", "-m", "transom.runtime.native.monitor", str(self.folder)]
         done = subprocess.run(
             command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, start_new_session=True, check=False,

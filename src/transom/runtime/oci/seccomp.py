@@ -94,9 +94,11 @@ def _equal(value: int) -> Spec:
     return {"index": 0, "value": value, "op": "SCMP_CMP_EQ"}
 
 
-def default(capabilities: Collection[str]) -> Spec:
-    """The usual policy, for who has these capabilities."""
-    return _default(frozenset(capabilities))
+def default(capabilities: Collection[str], *, native: bool = False) -> Spec:
+    """The usual policy, for who has these capabilities. `native`: no programs for older machines of the same kind, whose calls
+    have numbers of their own; each such set takes runc as long as the first one to make a filter of, in every start."""
+    made = _default(frozenset(capabilities))
+    return {**made, "architectures": made["architectures"][:1]} if native else made
 
 
 @cache

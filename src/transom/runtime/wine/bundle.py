@@ -217,7 +217,7 @@ def specification(installation: Installation, request: ContainerRequest, at: Pla
         "linux": {
             "namespaces": [*({"type": kind} for kind in ("pid", "mount", "uts", "ipc")), *network],
             "resources": {},
-            "seccomp": seccomp.default(process["capabilities"]["bounding"]),
+            "seccomp": seccomp.default(process["capabilities"]["bounding"], native=not installation.runs_32_bit),
             "maskedPaths": list(_MASKED),
             "readonlyPaths": list(_READ_ONLY),
         },

@@ -17,6 +17,8 @@ _PLACES: Final = (
     ("/usr/bin/wine64", "/usr/bin/wineserver", "/usr/lib/wine"),
     ("/opt/wine-stable/bin/wine64", "/opt/wine-stable/bin/wineserver", "/opt/wine-stable/lib64/wine"),
 )
+# Where the Unix half of its 32-bit part is, if there is one; beside the library folder in some systems.
+_OLDER: Final = ("/usr/lib/i386-linux-gnu/wine", "/usr/lib32/wine", "/usr/lib/wine", "/opt/wine-stable/lib/wine")
 _SECONDS: Final = 20
 
 
@@ -30,6 +32,11 @@ class Installation:
     def folders(self) -> tuple[str, ...]:
         """What a container needs to see of this machine, read-only."""
         return ("/usr", *(() if str(self.loader).startswith("/usr/") else ("/opt",)))
+
+    @property
+    def runs_32_bit(self) -> bool:
+        """Whether there are processes that make calls of a 32-bit system."""
+        return any(Path(folder, "i386-unix").is_dir() for folder in (self.libraries, *_OLDER))
 
     def environment(self, prefix: str) -> dict[str, str]:
         """Of a Unix process that is to run a Windows program in a prefix."""
