@@ -221,6 +221,13 @@ def test_names_are_looked_up_by_windows_rule(box: Make) -> None:
     assert asked == ["a.b", "single.ns.svc.cluster.local", "single"]
 
 
+def test_errors_have_windows_words(box: Make, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    mounts = (Mount(r"C:\data", str(tmp_path / "data"), read_only=True),)
+    _, out, err = box("cmd", "/c", r"echo x > C:\data\x", mounts=mounts).create().start().result()
+    assert (out, err.strip()) == ("", "Access is denied.")
+
+
 _ANSWERS = {
     "GET /plain": b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nplain",
     "GET /close": b"HTTP/1.0 200 OK\r\n\r\nclose",

@@ -26,6 +26,7 @@ from transom.runtime.oci import seccomp
 from transom.runtime.wine import accounts, drives, jobs
 from transom.runtime.wine.helpers import Helpers
 from transom.runtime.wine.installation import Installation, unix_environment
+from transom.runtime.wine.messages import LIBRARY
 from transom.runtime.wine.template import SYSTEM32
 
 _DRIVE_C: Final = f"{jobs.PREFIX}/drive_c"
@@ -191,7 +192,10 @@ def pipes(request: ContainerRequest) -> list[str]:
     return [name for mount in request.config.mounts if (name := _pipe(mount))]
 
 
-def specification(installation: Installation, request: ContainerRequest, at: Places, process: Spec) -> Spec:
+def specification(
+    installation: Installation, request: ContainerRequest, at: Places, process: Spec, texts: Path | None = None
+) -> Spec:
+    """`texts`: the library that has the words of errors, instead of the installed one."""
     sandbox = request.sandbox
     mounts: list[Spec] = [
         _mount("/proc", "proc", ()),
@@ -200,6 +204,7 @@ def specification(installation: Installation, request: ContainerRequest, at: Pla
         _mount("/dev/shm", "tmpfs", ("nosuid", "nodev", "mode=1777", "size=65536k")),
         _mount("/tmp", "tmpfs", ("nosuid", "nodev", "mode=1777")),
         *(_bind(folder, folder, "ro") for folder in installation.folders),
+        *([_bind(str(texts), str(installation.windows_libraries / LIBRARY), "ro")] if texts is not None else []),
         *([_bind("/etc/fonts", "/etc/fonts", "ro")] if os.path.isdir("/etc/fonts") else []),
         _bind(str(at.prefix), jobs.PREFIX, "rw"),
         _bind(str(request.snapshot), _DRIVE_C, "rw"),

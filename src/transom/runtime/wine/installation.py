@@ -29,6 +29,10 @@ class Installation:
     libraries: Path  # has x86_64-windows and x86_64-unix
 
     @property
+    def windows_libraries(self) -> Path:
+        return self.libraries / "x86_64-windows"
+
+    @property
     def folders(self) -> tuple[str, ...]:
         """What a container needs to see of this machine, read-only."""
         return ("/usr", *(() if str(self.loader).startswith("/usr/") else ("/opt",)))

@@ -134,7 +134,7 @@ class WinePlatform:
             bundle.announce_names(request.snapshot, hostname, request.sandbox.ips)
         command = self._command(request, user, line, jobs.MAIN, wine)
         args = bundle.first_args(wine, self._helpers, request, command)
-        return bundle.specification(wine, request, at, self._process(request, user, args, wine))
+        return bundle.specification(wine, request, at, self._process(request, user, args, wine), made.messages)
 
     def _command(
         self, request: ContainerRequest, user: User, line: str, name: str, wine: installation.Installation
@@ -176,10 +176,11 @@ class WinePlatform:
         prefix, loop = bundle.places(request).prefix, asyncio.get_running_loop()
         end = loop.time() + _PATIENCE
         while loop.time() < end:
+            alive = _alive(container.pid)  # before the look at what it has written, which may be its last word
             state = jobs.read(prefix, jobs.MAIN)
             if state.what == "error":
                 raise CannotStart(texts.cannot_start(request.id, state.number))
-            if state.what != "nothing" or not _alive(container.pid):
+            if state.what != "nothing" or not alive:
                 return
             await asyncio.sleep(_LOOK_AGAIN)
 

@@ -1,12 +1,13 @@
 r"""The template: what Wine makes of an empty folder, turned into a lean Windows Server that all containers start from.
 
 It is made once for a machine (some ten seconds) in a folder of the caller's, under a name that changes with Wine's version
-and this recipe; what is there already is used as it is. Three parts:
+and this recipe; what is there already is used as it is. Four parts:
 
 - `drive_c`, the lowest layer of every C: drive. Wine's own files are links into the installation of this machine. Wine
   insists on its own spelling of `windows/system32`; all other folders are spelt as Windows spells them.
 - the helpers that have their place in the system's folder, as a layer of their own.
 - the registry's files, which a container gets as copies, with the identity of its build at the end.
+- Wine's library with the texts of errors, in Windows' own words; containers see it in the place of the installed one.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from transom.runtime.wine import registry
+from transom.runtime.wine import messages, registry
 from transom.runtime.wine.helpers import Helpers
 from transom.runtime.wine.installation import Installation
 from transom.windows.builds import Build
 
-RECIPE: Final = 4  # to be raised with every change of what is made here
+RECIPE: Final = 5  # to be raised with every change of what is made here
 
 USER_ID: Final = 59302  # of those who are not administrators (those are 0): nobody's on the machine itself
 REGISTRY_FILES: Final = ("system.reg", "user.reg", "userdef.reg")
@@ -73,6 +74,12 @@ class Template:
     @property
     def drive(self) -> Path:
         return self.folder / "drive_c"
+
+    @property
+    def messages(self) -> Path | None:
+        """None: of this Wine's library none could be made."""
+        path = self.folder / messages.LIBRARY
+        return path if path.exists() else None
 
     def write_registry(self, prefix: Path, build: Build) -> None:
         """Into a container's prefix, which is empty."""
@@ -165,6 +172,10 @@ def _make(work: Path, installation: Installation) -> None:
         content = content.replace(rf"\\users\\{owner}", r"\\Users\\ContainerAdministrator")
         (template / name).write_text(_lean(name, content), encoding="latin-1")
     (template / ".update-timestamp").write_text("disable\n")
+    library = installation.windows_libraries / messages.LIBRARY
+    texts = messages.translated(library.read_bytes()) if library.exists() else None
+    if texts is not None:
+        (template / messages.LIBRARY).write_bytes(texts)
 
 
 def _slim(source: Path, target: Path, libraries: Path) -> None:
