@@ -20,7 +20,7 @@ from transom.cluster.nodes import NodeSpec
 from transom.hosts.windows.hns import Hns, HnsError
 from transom.kit.clock import Clock
 from transom.network import modes, winhost
-from transom.network.api import Dataplane
+from transom.network.api import Dataplane, SandboxNetwork
 from transom.network.cni import defaults, flannelconf
 from transom.network.cni.flannelconf import FlannelError
 from transom.network.cni.flanneld import Flanneld
@@ -113,7 +113,7 @@ class NodeNet(ABC):
         self.started = ""  # the ranges of addresses that the agents have been started with
         nowhere = Stack(spec.name, "node", self.os, spec.name, lambda *_: None)  # of a machine that is off
         self.machine = Machine(host.files, nowhere, shared.fabric, hns, self.os, booted=lambda: host.boot_time)
-        self.pods = CniPodNetwork(self.machine, self.runtime, start=self._start_agents)
+        self.pods = CniPodNetwork(self.machine, self.runtime, start=self._start_agents, joined=self._pod_joined)
         self.proxier: Proxier | None = None
         self._policy: PolicyAgent | None = None
 
@@ -252,6 +252,12 @@ class NodeNet(ABC):
         health = ServiceHealth(self.spec.name, self.shared.dataplane, lambda: self.addresses)
         self.stops.append(health.close)
         return health
+
+    def _pod_joined(self, sandbox: SandboxNetwork, addresses: Sequence[str]) -> None:
+        """Policies hold from the first packet on."""
+        if self._policy is not None:
+            self.shared.policies.place_pod((sandbox.namespace, sandbox.pod), sandbox.uid, addresses)
+            self._policy.sync()
 
     def look(self) -> None:
         """Somebody reads the node's state: bring it up to date."""

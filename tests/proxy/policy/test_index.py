@@ -116,3 +116,28 @@ def test_ten_thousand_pods_and_a_hundred_policies() -> None:
         address = f"10.0.{n >> 8}.{n & 255}"
         index.put_pod(pod(f"p-{n}", address, {"app": f"app-{n % 100}"}, namespace=f"ns-{n % 100}", node=f"n-{n % 1000}"))
     assert len(index.isolation(("ns-7", "p-7")).ingress[0].peers) == 100  # type: ignore[arg-type, index]
+
+
+def test_a_pod_is_isolated_before_its_status_tells_its_address() -> None:
+    index = PolicyIndex()
+    index.put_policy(policy("deny", {}, inside="a", policyTypes=["Egress"]))
+    pending = pod("k", "", {"app": "x"}, namespace="a", node="n")
+    pending["metadata"]["uid"] = "1"
+    index.put_pod(pending)
+    assert index.pods_on("n") == []
+    before = index.version("n")
+    index.place_pod(("a", "k"), "1", ["10.0.0.7"])
+    assert [one.addresses for one in index.pods_on("n")] == [("10.0.0.7",)]
+    assert index.version("n") > before and index.isolation(("a", "k")).egress == ()
+    index.put_pod(pending)  # whatever else changes before the status does
+    assert [one.addresses for one in index.pods_on("n")] == [("10.0.0.7",)]
+    for address in ("10.0.0.7", "10.0.0.8"):  # the status is up to date, and later it alone counts
+        running = pod("k", address, {"app": "x"}, namespace="a", node="n")
+        running["metadata"]["uid"] = "1"
+        index.put_pod(running)
+        assert [one.addresses for one in index.pods_on("n")] == [(address,)]
+    other = pod("k", "", {"app": "x"}, namespace="a", node="n")
+    other["metadata"]["uid"] = "2"
+    index.place_pod(("a", "k"), "1", ["10.0.0.9"])
+    index.put_pod(other)  # another pod of this name
+    assert index.pods_on("n") == []

@@ -33,7 +33,8 @@ WINDOWS_BINARIES = {"docker": r"c:\k\cni", "containerd": r"C:\Program Files\cont
 class CniPodNetwork:
     """`release` is that of the reference plugins for Windows; containerd needs the newer one, which knows its namespaces in all
     modes. `execute` and `versions` are for plugins that are programs (exec.py). `start` is called with the node's range of
-    addresses once it is known: it has the agent of the network (flanneld) write what plugins need."""
+    addresses once it is known: it has the agent of the network (flanneld) write what plugins need. `joined` hears of every
+    sandbox and its addresses before anything runs in it."""
 
     def __init__(
         self,
@@ -46,6 +47,7 @@ class CniPodNetwork:
         versions: Callable[[str], Sequence[str] | None] | None = None,
         labelled: bool = False,
         start: Callable[[str], None] | None = None,
+        joined: Callable[[SandboxNetwork, Sequence[str]], None] | None = None,
     ) -> None:
         self.machine = machine
         self._docker = runtime == "docker"
@@ -65,6 +67,7 @@ class CniPodNetwork:
             versions, labelled and not self._docker,
         )  # fmt: skip
         self._start = start
+        self._joined = joined
         self._seen: tuple[Any, NetworkList | str] = (None, "")
         self._sandboxes: dict[str, tuple[NetworkList, Runtime]] = {}
         self._asked: tuple[Any, Mapping[str, Any]] = (None, {})
@@ -127,10 +130,13 @@ class CniPodNetwork:
             netns = self._namespace(sandbox.sandbox)
             runtime = Runtime(sandbox.sandbox, netns, "eth0", {**_args(sandbox), **(wishes or {})}, capabilities)
             self._sandboxes[sandbox.sandbox] = network, runtime
-            return self._attach(network, runtime)
+            addresses = self._attach(network, runtime)
         except (CniError, HnsError, OSError) as error:
             self._undo(sandbox.sandbox)
             raise NetworkFailure(getattr(error, "text", "") or str(error)) from error
+        if self._joined is not None:
+            self._joined(sandbox, addresses)
+        return addresses
 
     def _attach(self, network: NetworkList, runtime: Runtime) -> list[str]:
         stack = self.stack(runtime.container_id)

@@ -20,10 +20,12 @@ from transom.proxy.policy.rules import (
     Peers,
     Pod,
     Policy,
+    has_network,
     isolation_of,
     peers,
     pod_of,
     policy_of,
+    told_addresses,
 )
 
 log = logging.getLogger("transom.policy")
@@ -44,6 +46,8 @@ class PolicyIndex:
         self._looking_into: dict[str, tuple[Clause, ...]] = {}  # namespace -> clauses that may select pods there
         self._peers: dict[ClauseKey | None, Peers] = {}
         self._versions: dict[str, int] = {}
+        self._waiting: dict[Key, Object] = {}  # pods without addresses
+        self._given: dict[Key, tuple[str, tuple[str, ...]]] = {}  # uid and addresses, until the status tells them
 
     # ---- what agents ask -----------------------------------------------------------------------------------------
 
@@ -64,12 +68,35 @@ class PolicyIndex:
     # ---- events --------------------------------------------------------------------------------------------------
 
     def put_pod(self, obj: Object) -> None:
-        metadata = obj["metadata"]
-        self._set_pod((metadata.get("namespace", ""), metadata["name"]), pod_of(obj))
+        key = _key(obj)
+        if not has_network(obj):
+            self.remove_pod(obj)
+            return
+        addresses, given = told_addresses(obj), self._given.get(key)
+        if given is not None and given[0] == obj["metadata"].get("uid") and given[1] != addresses:
+            addresses = given[1]  # its status is behind
+        else:
+            self._given.pop(key, None)
+        if addresses:
+            self._waiting.pop(key, None)
+        else:
+            self._waiting[key] = obj
+        self._set_pod(key, pod_of(obj, addresses))
 
     def remove_pod(self, obj: Object) -> None:
-        metadata = obj["metadata"]
-        self._set_pod((metadata.get("namespace", ""), metadata["name"]), None)
+        key = _key(obj)
+        self._given.pop(key, None)
+        self._waiting.pop(key, None)
+        self._set_pod(key, None)
+
+    def place_pod(self, key: Key, uid: str, addresses: Iterable[str]) -> None:
+        """A pod just got these addresses, which its status will tell when it already runs: too late to keep it in."""
+        if not self._policies:
+            return
+        self._given[key] = uid, tuple(addresses)
+        waiting = self._waiting.get(key)
+        if waiting is not None:
+            self.put_pod(waiting)
 
     def put_namespace(self, obj: Object) -> None:
         self._set_namespace(obj["metadata"]["name"], obj["metadata"].get("labels") or {})

@@ -161,18 +161,25 @@ class Peers(NamedTuple):
 # ---- objects ---------------------------------------------------------------------------------------------------------
 
 
-def pod_of(obj: Object) -> Pod | None:
-    """None for a pod that has no network of its own: on the host's, not begun, or ended."""
+def has_network(obj: Object) -> bool:
+    """Whether the pod has, or will have, one of its own: it is not on the host's, and has not ended."""
     status, spec = obj.get("status") or {}, obj.get("spec") or {}
-    if spec.get("hostNetwork") or status.get("phase") in ("Succeeded", "Failed"):
+    return not spec.get("hostNetwork") and status.get("phase") not in ("Succeeded", "Failed")
+
+
+def told_addresses(obj: Object) -> tuple[str, ...]:
+    """Those that its status tells."""
+    status = obj.get("status") or {}
+    found = tuple(entry["ip"] for entry in status.get("podIPs") or () if entry.get("ip"))
+    return found or ((status["podIP"],) if status.get("podIP") else ())
+
+
+def pod_of(obj: Object, given: tuple[str, ...] = ()) -> Pod | None:
+    """None for a pod that has no network of its own, or not yet. `given` are addresses that its status does not tell yet."""
+    addresses = given or told_addresses(obj)
+    if not addresses or not has_network(obj):
         return None
-    addresses = tuple(entry["ip"] for entry in status.get("podIPs") or () if entry.get("ip"))
-    if not addresses:
-        address = status.get("podIP")
-        if not address:
-            return None
-        addresses = (address,)
-    metadata = obj["metadata"]
+    metadata, spec = obj["metadata"], obj.get("spec") or {}
     ports = tuple(
         (port["name"], port.get("protocol") or "TCP", port["containerPort"])
         for container in spec.get("containers") or ()
