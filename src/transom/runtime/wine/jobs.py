@@ -24,11 +24,15 @@ class State(NamedTuple):
     number: int = 0
 
 
+def folder(prefix: Path) -> Path:
+    return prefix / _FOLDER
+
+
 def make_folder(prefix: Path, owner: int) -> None:
-    folder = prefix / _FOLDER
-    folder.mkdir(mode=0o700)
+    made = folder(prefix)
+    made.mkdir(mode=0o700)
     if owner:
-        os.chown(folder, owner, owner)
+        os.chown(made, owner, owner)
 
 
 def inside(name: str) -> str:

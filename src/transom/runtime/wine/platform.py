@@ -23,9 +23,9 @@ from transom.runtime.native.platform import (
 )
 from transom.runtime.wine import accounts, bundle, commandline, drives, environment, installation, jobs, limits, template, texts
 from transom.runtime.wine.helpers import Helpers
+from transom.runtime.wine.watching import watch
 from transom.windows import builds
 
-_LOOK_AGAIN: Final = 0.004
 _PATIENCE: Final = 30.0  # for Wine to start the program
 _SHUTDOWN_TIMEOUT: Final = 5.0  # WaitToKillServiceTimeout, which docker heeds and containerd does not
 _DEFAULT_DIRECTORY: Final = "C:\\"
@@ -175,14 +175,15 @@ class WinePlatform:
         request = container.request
         prefix, loop = bundle.places(request).prefix, asyncio.get_running_loop()
         end = loop.time() + _PATIENCE
-        while loop.time() < end:
-            alive = _alive(container.pid)  # before the look at what it has written, which may be its last word
-            state = jobs.read(prefix, jobs.MAIN)
-            if state.what == "error":
-                raise CannotStart(texts.cannot_start(request.id, state.number))
-            if state.what != "nothing" or not alive:
-                return
-            await asyncio.sleep(_LOOK_AGAIN)
+        with watch(jobs.folder(prefix), container.pid) as news:
+            while loop.time() < end:
+                alive = _alive(container.pid)  # before the look at what it has written, which may be its last word
+                state = jobs.read(prefix, jobs.MAIN)
+                if state.what == "error":
+                    raise CannotStart(texts.cannot_start(request.id, state.number))
+                if state.what != "nothing" or not alive:
+                    return
+                await news.wait()
 
     def failure(self, request: ContainerRequest, text: str) -> CannotStart:
         return CannotStart(texts.cannot_create(text))

@@ -1,0 +1,80 @@
+"""Waiting for a file to be written, or for the process that would write it to end, without looking again and again.
+
+The kernel tells of both (inotify, pidfd). Where it does not, because a user may only watch so many files, there is a timer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+_CLOSE_ON_EXEC, _NON_BLOCKING = os.O_CLOEXEC, os.O_NONBLOCK
+_MODIFIED: Final = 0x2
+_MOST_NEWS: Final = 65536
+_LOOK_AGAIN: Final = 0.01  # where the kernel tells nothing
+_AT_LEAST: Final = 1.0  # where it does: news may be lost when there are too many
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Watch:
+    """Made before the first look, so that nothing falls between that and the wait."""
+
+    def __init__(self) -> None:
+        self._wakened = asyncio.Event()
+        self._patience = _AT_LEAST
+
+    async def wait(self) -> None:
+        """Until something may have happened since the last call."""
+        try:
+            await asyncio.wait_for(self._wakened.wait(), self._patience)
+        except TimeoutError:
+            return
+        self._wakened.clear()
+
+    def changed(self, fd: int) -> None:
+        os.read(fd, _MOST_NEWS)
+        self._wakened.set()
+
+    def ended(self, fd: int) -> None:
+        """The descriptor says so from now on; until somebody has buried the process, it is still to be seen."""
+        asyncio.get_running_loop().remove_reader(fd)
+        self.look_again()
+        self._wakened.set()
+
+    def look_again(self) -> None:
+        self._patience = _LOOK_AGAIN
+
+
+@contextmanager
+def watch(folder: Path, pid: int) -> Iterator[Watch]:
+    """Files of a folder, which is there, and a process, which may have ended."""
+    loop, made = asyncio.get_running_loop(), Watch()
+    sources: tuple[tuple[Callable[[], int], Callable[[int], None]], ...]
+    sources = ((partial(_notifier, folder), made.changed), (partial(os.pidfd_open, pid), made.ended))
+    with ExitStack() as kept:
+        for opened, react in sources:
+            try:
+                fd = opened()
+            except OSError:
+                made.look_again()
+                continue
+            kept.callback(os.close, fd)
+            loop.add_reader(fd, react, fd)
+            kept.callback(loop.remove_reader, fd)
+        yield made
+
+
+def _notifier(folder: Path) -> int:
+    fd = _libc.inotify_init1(_CLOSE_ON_EXEC | _NON_BLOCKING)
+    if fd < 0 or _libc.inotify_add_watch(fd, os.fsencode(folder), _MODIFIED) < 0:
+        code = ctypes.get_errno()
+        if fd >= 0:
+            os.close(fd)
+        raise OSError(code, os.strerror(code), str(folder))
+    return int(fd)
