@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Hashable
 from typing import TYPE_CHECKING
 
-from transom.apiserver import reads, respond, writes
+from transom.apiserver import component_status, reads, respond, writes
 from transom.apiserver.authentication import impersonation
 from transom.apiserver.authorization.chain import refusal
 from transom.apiserver.context import Context, User
@@ -220,6 +220,8 @@ class Dispatcher:
         if subresource or not res.stored:
             return self._subresource(Call(server, ctx, res, info, request, form))
         verb = info.verb
+        if res.kind.key == component_status.KEY and verb in ("get", "list"):
+            return component_status.answer(storage, ctx, res, info, request, form, server.options.components)
         if verb == "get":
             return reads.get(storage, ctx, res, info, request, form)
         if res.custom and verb in ("update", "patch") and not info.name:

@@ -38,16 +38,16 @@ def get(
     record = storage.get(res, info.namespace, info.name)
     if res.ops.converter is not None:
         return _get_converted(storage, ctx, res, record, request, form)
-    return _one(ctx, res, record, request, form)
+    return one(ctx, res, record, request, form)
 
 
 async def _get_converted(
     storage: Storage, ctx: Context, res: Resource, record: Record, request: Request, form: Form
 ) -> Response:
-    return _one(ctx, res, await storage.readable(res, record), request, form)
+    return one(ctx, res, await storage.readable(res, record), request, form)
 
 
-def _one(ctx: Context, res: Resource, record: Record, request: Request, form: Form) -> Response:
+def one(ctx: Context, res: Resource, record: Record, request: Request, form: Form) -> Response:
     query = request.query
     return respond.one(
         res, record, form, ctx.now, include_object=first(query, "includeObject") if query else "",
@@ -63,17 +63,17 @@ def list_(
     if res.ops.converter is not None:
         return _list_converted(ctx, res, listing, request, form)
     if len(listing.records) > (_BIG if respond.joins(res, form) else _BIG_DECODED):
-        return asyncio.get_running_loop().run_in_executor(None, _many, ctx, res, listing, request, form)
-    return _many(ctx, res, listing, request, form)
+        return asyncio.get_running_loop().run_in_executor(None, many, ctx, res, listing, request, form)
+    return many(ctx, res, listing, request, form)
 
 
 async def _list_converted(
     ctx: Context, res: Resource, listing: lists.Listing, request: Request, form: Form
 ) -> Response:
-    return _many(ctx, res, await lists.readable(res, listing), request, form)
+    return many(ctx, res, await lists.readable(res, listing), request, form)
 
 
-def _many(ctx: Context, res: Resource, listing: lists.Listing, request: Request, form: Form) -> Response:
+def many(ctx: Context, res: Resource, listing: lists.Listing, request: Request, form: Form) -> Response:
     answer = respond.many(res, listing, form, ctx.now, first(request.query, "includeObject"))
     if ctx.warnings:
         answer.headers = answer.headers + respond.warning_headers(ctx.warnings)

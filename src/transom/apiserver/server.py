@@ -15,6 +15,7 @@ from transom.apiserver.aggregation.trust import publish as publish_trust
 from transom.apiserver.allocators import ServiceAllocators
 from transom.apiserver.audit.auditor import Auditor
 from transom.apiserver.bootstrap import bootstrap, show_families
+from transom.apiserver.component_status import Components
 from transom.apiserver.context import Context, User
 from transom.apiserver.crd.controller import Definitions
 from transom.apiserver.discovery import ServedVersion
@@ -75,6 +76,7 @@ class ServerOptions:
     resolve_service: Resolve | None = None  # by stored endpoints, when nothing else is given
     kubelets: KubeletOptions | None = None  # without it no kubelet can be reached
     metrics: MetricsProvider | None = None  # what nodes and pods use; with it metrics.k8s.io is served
+    components: Components = dict  # the other parts of the control plane, and how they are
     audit: Auditor | None = None
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
     # Whether admission does what the webhooks of windows-gmsa do; for clusters that may have Windows nodes.

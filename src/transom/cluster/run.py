@@ -82,7 +82,8 @@ async def serve(config: ClusterConfig, pki: ClusterPki, sockets: Sequence[socket
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     nodes = _nodes(config, pki)
-    api = _build(config, pki, nodes)
+    health = dict.fromkeys(("controller-manager", "scheduler"), "it has not been started yet")
+    api = _build(config, pki, nodes, health)
     try:
         await api.start()
     except StoreError as error:
@@ -98,7 +99,7 @@ async def serve(config: ClusterConfig, pki: ClusterPki, sockets: Sequence[socket
     async with asyncio.TaskGroup() as components:
 
         def start(name: str, life: Life) -> None:
-            running.append(components.create_task(supervised(name, life)))
+            running.append(components.create_task(supervised(name, life, health)))
 
         running: list[asyncio.Task[None]] = []
         before, after = _components(api, config, pki)
@@ -120,15 +121,19 @@ async def serve(config: ClusterConfig, pki: ClusterPki, sockets: Sequence[socket
     log.info("stopped")
 
 
-async def supervised(name: str, start: Life) -> None:
-    """Runs a component for ever: one that falls is started again, a little later each time."""
+async def supervised(name: str, start: Life, health: dict[str, str] | None = None) -> None:
+    """Runs a component for ever: one that falls is started again, a little later each time. `health` tells of its troubles."""
     pause = 1.0
+    health = {} if health is None else health
     while True:
         began = asyncio.get_running_loop().time()
+        health[name] = ""
         try:
             await start()
             log.warning("%s ended; it is started again", name)
-        except Exception:
+            health[name] = "it has ended"
+        except Exception as problem:
+            health[name] = f"it has failed: {problem}"
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 log.exception("%s failed while it was stopped", name)
@@ -181,7 +186,7 @@ def _tune_malloc() -> None:
         mallopt(m_mmap_threshold, 32 * 1024 * 1024)
 
 
-def _build(config: ClusterConfig, pki: ClusterPki, nodes: NodesPart | None) -> ApiServer:
+def _build(config: ClusterConfig, pki: ClusterPki, nodes: NodesPart | None, health: dict[str, str]) -> ApiServer:
     from transom.apiserver.server import ServerOptions, build
     from transom.cluster import protection, windows
     from transom.http.outgoing import ClientPair
@@ -190,6 +195,7 @@ def _build(config: ClusterConfig, pki: ClusterPki, nodes: NodesPart | None) -> A
     return build(ServerOptions(
         more_paths={} if nodes is None else {"/transom": nodes.control},
         store=SqliteStore(config.database, sealing=protection.sealing(config)),
+        components=health.copy,
         audit=protection.auditor(config, random.SystemRandom()),
         address=f"{config.bind}:{config.port}",
         advertised_port=0 if nodes is None else API_PORT,
