@@ -293,6 +293,22 @@ def browser(wine: WinePlatform, tmp_path_factory: pytest.TempPathFactory) -> Ite
     made.remove()
 
 
+def test_ipconfig_tells_the_name_servers(box: Make) -> None:
+    dns = DnsConfig(servers=("10.96.0.10", "1.1.1.1"), searches=("ns.svc.cluster.local",))
+    made = box(PROBE, "wait", "end", dns=dns).create().start()
+    code, out = made.exec("ipconfig", "/all")
+    assert code == 0 and out.startswith("\r\nWindows IP Configuration\r\n\r\n   Host Name . . . . . . . . . . . . : ")
+    for words in ("link add Ethernet type veth peer name other", "address add 10.244.3.7/24 dev Ethernet",
+                  "link set other up", "link set Ethernet up"):  # fmt: skip
+        subprocess.run(["nsenter", "-t", str(made.inside), "-n", "ip", *words.split()], check=True)
+    lines = made.exec("ipconfig", "/all", name="again")[1].split("\r\n")
+    assert "Ethernet adapter vEthernet (Ethernet):" in lines
+    assert "   IPv4 Address. . . . . . . . . . . : 10.244.3.7(Preferred) " in lines
+    assert "   Subnet Mask . . . . . . . . . . . : 255.255.255.0" in lines
+    at = lines.index("   DNS Servers . . . . . . . . . . . : 10.96.0.10")
+    assert lines[at + 1].strip() == "1.1.1.1" and "127.0.0.1" not in "".join(lines)
+
+
 def test_a_pipe_of_the_node(box: Make, tmp_path: Path) -> None:
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(str(tmp_path / "engine"))

@@ -65,6 +65,10 @@ HELPERS: Final[Mapping[str, Helper]] = {
             "there is no curl.exe",
         ),
         Helper(
+            "ipconfig.exe", ("ipconfig.c",), _WINDOWS, _WINDOWS_FLAGS, ("-lkernel32", "-lmsvcrt", "-lws2_32", "-liphlpapi"),
+            "ipconfig does not tell the name servers",
+        ),
+        Helper(
             "init", ("init.c", "pipes.c", "pipes.h"), _LINUX, _LINUX_FLAGS, (),
             "containers are ended at once instead of being told by CTRL_SHUTDOWN_EVENT, and their registry is not saved",
         ),

@@ -49,7 +49,8 @@ class Installation:
             "WINELOADER": str(self.loader),
             "WINESERVER": str(self.server),
             "WINEDEBUG": "-all",
-            "WINEDLLOVERRIDES": "winemenubuilder.exe=d;mscoree=;mshtml=",  # no offers to download anything
+            # No offers to download anything; and a helper goes before Wine's own program of that name.
+            "WINEDLLOVERRIDES": "winemenubuilder.exe=d;mscoree=;mshtml=;ipconfig.exe=n,b",
             "PATH": f"{self.loader.parent}:/usr/bin:/bin",
             "LANG": "C.UTF-8",
         }

@@ -1,0 +1,150 @@
+/* ipconfig: as Windows prints it, with the name servers, which Wine's own leaves out.
+ *
+ * ipconfig [/all]          addresses of the container's adapters; other options change nothing
+ * ipconfig /flushdns       there is no cache to be flushed
+ */
+#include <winsock2.h>
+#include <ws2tcpip.h>
+#include <iphlpapi.h>
+#include <windows.h>
+
+#define ADDRESS_CHARACTERS 96
+#define TEXT_BYTES 1024
+#define ROOM (64 * 1024)
+
+/* Every Windows has these parts of a C library. */
+int _snprintf(char *, size_t, const char *, ...);
+char *strchr(const char *, int);
+int __getmainargs(int *, char ***, char ***, int, int *);
+
+static BOOL all;
+
+static void say(const char *label, const char *value)
+{
+    static char text[TEXT_BYTES];
+    DWORD written;
+
+    text[sizeof text - 1] = 0;
+    _snprintf(text, sizeof text - 1, "%s%s\r\n", label, value);
+    WriteFile(GetStdHandle(STD_OUTPUT_HANDLE), text, lstrlenA(text), &written, NULL);
+}
+
+/* Without the scope of a link's own address, unless it is asked for. */
+static char *shown(const SOCKET_ADDRESS *address, const char *mark)
+{
+    static char text[ADDRESS_CHARACTERS];
+    char plain[ADDRESS_CHARACTERS] = "";
+
+    getnameinfo(address->lpSockaddr, address->iSockaddrLength, plain, sizeof plain, NULL, 0, NI_NUMERICHOST);
+    text[sizeof text - 1] = 0;
+    _snprintf(text, sizeof text - 1, "%s%s", plain, mark);
+    return text;
+}
+
+static void show_addresses(const IP_ADAPTER_UNICAST_ADDRESS *first)
+{
+    const char *mark = all ? "(Preferred) " : "";
+
+    for (const IP_ADAPTER_UNICAST_ADDRESS *each = first; each; each = each->Next) {
+        const BYTE *six = ((const struct sockaddr_in6 *)each->Address.lpSockaddr)->sin6_addr.s6_addr;
+        if (each->Address.lpSockaddr->sa_family == AF_INET6)
+            say(six[0] == 0xFE && (six[1] & 0xC0) == 0x80 ? "   Link-local IPv6 Address . . . . . : "
+                                                          : "   IPv6 Address. . . . . . . . . . . : ",
+                shown(&each->Address, mark));
+    }
+    for (const IP_ADAPTER_UNICAST_ADDRESS *each = first; each; each = each->Next)
+        if (each->Address.lpSockaddr->sa_family == AF_INET) {
+            char mask[ADDRESS_CHARACTERS];
+            DWORD bits = each->OnLinkPrefixLength ? ~0U << (32 - each->OnLinkPrefixLength) : 0;
+            say("   IPv4 Address. . . . . . . . . . . : ", shown(&each->Address, mark));
+            _snprintf(mask, sizeof mask - 1, "%lu.%lu.%lu.%lu", bits >> 24, bits >> 16 & 255, bits >> 8 & 255, bits & 255);
+            say("   Subnet Mask . . . . . . . . . . . : ", mask);
+        }
+}
+
+static void show_adapter(const IP_ADAPTER_ADDRESSES *adapter)
+{
+    char text[TEXT_BYTES / 2], name[TEXT_BYTES / 4] = "", suffix[TEXT_BYTES / 4] = "";
+    const char *label = "   Default Gateway . . . . . . . . . : ";
+    BOOL any = FALSE;
+
+    WideCharToMultiByte(CP_UTF8, 0, adapter->FriendlyName, -1, name, sizeof name, NULL, NULL);
+    WideCharToMultiByte(CP_UTF8, 0, adapter->DnsSuffix, -1, suffix, sizeof suffix, NULL, NULL);
+    _snprintf(text, sizeof text - 1, "\r\nEthernet adapter vEthernet (%s):\r\n", name);
+    say(text, "");
+    say("   Connection-specific DNS Suffix  . : ", suffix);
+    if (all) {
+        int at = 0;
+        text[0] = 0;
+        for (DWORD i = 0; i < adapter->PhysicalAddressLength; i++)
+            at += _snprintf(text + at, sizeof text - 1 - at, i ? "-%02X" : "%02X", adapter->PhysicalAddress[i]);
+        say("   Description . . . . . . . . . . . : ", "Hyper-V Virtual Ethernet Container Adapter");
+        say("   Physical Address. . . . . . . . . : ", text);
+        say("   DHCP Enabled. . . . . . . . . . . : ", adapter->Flags & IP_ADAPTER_DHCP_ENABLED ? "Yes" : "No");
+        say("   Autoconfiguration Enabled . . . . : ", "Yes");
+    }
+    show_addresses(adapter->FirstUnicastAddress);
+    text[0] = 0;
+    for (const IP_ADAPTER_GATEWAY_ADDRESS_LH *each = adapter->FirstGatewayAddress; each; each = each->Next) {
+        char *gateway = shown(&each->Address, "");
+        if (any && !lstrcmpA(gateway, text))
+            continue; /* Wine tells the same one twice */
+        lstrcpyA(text, gateway);
+        say(any ? "                                       " : label, gateway);
+        any = TRUE;
+    }
+    if (!any)
+        say(label, "");
+    if (!all)
+        return;
+    label = "   DNS Servers . . . . . . . . . . . : ";
+    for (const IP_ADAPTER_DNS_SERVER_ADDRESS *each = adapter->FirstDnsServerAddress; each; each = each->Next) {
+        say(label, shown(&each->Address, ""));
+        label = "                                       ";
+    }
+    say("   NetBIOS over Tcpip. . . . . . . . : ", "Disabled");
+    if (suffix[0]) {
+        say("   Connection-specific DNS Suffix Search List :", "");
+        say("                                       ", suffix);
+    }
+}
+
+void start(void)
+{
+    int count, mode = 0;
+    char **words, **variables;
+    WSADATA about;
+    ULONG size = ROOM;
+    static char name[256], suffix[256];
+
+    __getmainargs(&count, &words, &variables, 0, &mode);
+    WSAStartup(MAKEWORD(2, 2), &about);
+    say("\r\nWindows IP Configuration\r\n", "");
+    for (int i = 1; i < count; i++) {
+        all |= !lstrcmpiA(words[i] + 1, "all");
+        if (!lstrcmpiA(words[i] + 1, "flushdns")) {
+            say("Successfully flushed the DNS Resolver Cache.", "");
+            ExitProcess(0);
+        }
+    }
+    IP_ADAPTER_ADDRESSES *found = HeapAlloc(GetProcessHeap(), HEAP_ZERO_MEMORY, size);
+    if (GetAdaptersAddresses(AF_UNSPEC, GAA_FLAG_INCLUDE_GATEWAYS, NULL, found, &size))
+        ExitProcess(1);
+    const IP_ADAPTER_ADDRESSES *each = found;
+    for (; each && !suffix[0]; each = each->Next)
+        WideCharToMultiByte(CP_UTF8, 0, each->DnsSuffix, -1, suffix, sizeof suffix, NULL, NULL);
+    if (all) {
+        gethostname(name, sizeof name);
+        say("   Host Name . . . . . . . . . . . . : ", name);
+        say("   Primary Dns Suffix  . . . . . . . : ", "");
+        say("   Node Type . . . . . . . . . . . . : ", "Hybrid");
+        say("   IP Routing Enabled. . . . . . . . : ", "No");
+        say("   WINS Proxy Enabled. . . . . . . . : ", "No");
+        if (suffix[0])
+            say("   DNS Suffix Search List. . . . . . : ", suffix);
+    }
+    for (each = found; each; each = each->Next)
+        if (each->IfType != IF_TYPE_SOFTWARE_LOOPBACK)
+            show_adapter(each);
+    ExitProcess(0);
+}
