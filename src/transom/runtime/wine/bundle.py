@@ -36,7 +36,9 @@ WINRUN: Final = r"C:\Windows\System32\CExecSvc.exe"
 _WINCTRL: Final = r"C:\Windows\System32\winctrl.exe"
 _TOLD_IN_TURN_MS: Final = 5000  # for each process of a container, before the next one is told of the shutdown
 _LINKS: Final = ("bin", "lib", "lib64", "sbin")
-_FOLDERS: Final = ("usr", "opt", "proc", "dev", "tmp", "run/pipes", "etc/fonts", "wine")
+# Which fonts there are. Without what the machine has found out about them, each container would read and note down all of them.
+_FONTS: Final = ("/etc/fonts", "/var/cache/fontconfig")
+_FOLDERS: Final = ("usr", "opt", "proc", "dev", "tmp", "run/pipes", *(folder[1:] for folder in _FONTS), "wine")
 _HOSTS: Final = f"{SYSTEM32}/drivers/etc/hosts"
 # Windows has no ports for administrators only, and everybody may ping.
 _USER_CAPABILITIES: Final = ("CAP_NET_BIND_SERVICE", "CAP_NET_RAW")
@@ -205,7 +207,7 @@ def specification(
         _mount("/tmp", "tmpfs", ("nosuid", "nodev", "mode=1777")),
         *(_bind(folder, folder, "ro") for folder in installation.folders),
         *([_bind(str(texts), str(installation.windows_libraries / LIBRARY), "ro")] if texts is not None else []),
-        *([_bind("/etc/fonts", "/etc/fonts", "ro")] if os.path.isdir("/etc/fonts") else []),
+        *(_bind(folder, folder, "ro") for folder in _FONTS if os.path.isdir(folder)),
         _bind(str(at.prefix), jobs.PREFIX, "rw"),
         _bind(str(request.snapshot), _DRIVE_C, "rw"),
     ]
