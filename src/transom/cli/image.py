@@ -153,20 +153,24 @@ def size(count: float) -> str:
     return f"{count:.3g}TB"
 
 
-def _tell_images(service: ImageService, identities: list[str], verb: str, args: argparse.Namespace) -> None:
+def _tell_images(
+    service: ImageService, identities: list[str], verb: str, args: argparse.Namespace, name: str = ""
+) -> None:
+    """`name`: the one of several that this is about."""
     images = [image for identity in dict.fromkeys(identities) if (image := service.get(identity)) is not None]
     if args.output != "text":
         console.show([_shown(image) for image in images], args.output)
         return
     for image in images:
-        for name in image.tags or (image.id,):
-            print(f"image/{name} {verb} ({_platform(image)})")
+        for tag in (name,) if name else image.tags or (image.id,):
+            print(f"image/{tag} {verb} ({_platform(image)})")
 
 
 def _import(service: ImageService, args: argparse.Namespace) -> None:
     from transom.runtime.images.importer import import_image
     from transom.runtime.images.making import Options
     from transom.runtime.images.platforms import of_node
+    from transom.runtime.images.reference import parse
 
     platform = of_node(args.os, 0, args.arch)
     options = Options(
@@ -177,7 +181,7 @@ def _import(service: ImageService, args: argparse.Namespace) -> None:
         created=_now(),
     )  # fmt: skip
     identity = import_image(service.store, args.folder, args.image, options, keep_owners=args.keep_owners)
-    _tell_images(service, [identity], "imported", args)
+    _tell_images(service, [identity], "imported", args, str(parse(args.image)))
 
 
 def _now() -> str:

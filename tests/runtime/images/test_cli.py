@@ -33,6 +33,9 @@ def test_from_a_folder_to_an_archive_and_back(data: Path, capsys: Output) -> Non
     words = ("--entrypoint", '["/httpd", "-f"]', "--cmd", "-p '8 0'", "--env", "A=b=c", "--user", "7:8", "--workdir", "/srv",
              "--expose", "80", "--label", "k=v")  # fmt: skip
     assert run(capsys, "import", site, "web:1", *words) == "image/docker.io/library/web:1 imported (linux/amd64)\n"
+    same = run(capsys, "import", site, "web:2", *words)  # of what was made in the same second it is the same image
+    assert same == "image/docker.io/library/web:2 imported (linux/amd64)\n"
+    run(capsys, "remove", "web:2")
     windows = ("--os", "windows", "--build", "ltsc2022", "--cmd", 'C:\\app.exe "--a b"')
     assert "windows/amd64 10.0.20348.587" in run(capsys, "import", site, "web:1", *windows)
     before = json.loads(run(capsys, "list", "--output", "json"))

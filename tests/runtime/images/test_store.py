@@ -17,7 +17,9 @@ from tests.runtime.images.tars import Built, E, folder, image, tar
 from transom.kit.clock import VirtualClock
 from transom.runtime.images import locks
 from transom.runtime.images.collection import Thresholds, collect, prune
+from transom.runtime.images.importer import import_image
 from transom.runtime.images.layers import Limits
+from transom.runtime.images.making import Options
 from transom.runtime.images.model import ImageError, NotFound, StoredImage, digest_of
 from transom.runtime.images.platforms import of_node
 from transom.runtime.images.reference import parse
@@ -69,6 +71,26 @@ def test_a_name_moves_and_the_old_image_stays_without_one(store: Store) -> None:
     assert store.image(old.id).tags == ()  # type: ignore[union-attr]
     assert [image.id for image in prune(store).removed] == [old.id]
     assert store.find(parse("a:1"), LINUX).id == new.id  # type: ignore[union-attr]
+
+
+def test_a_name_means_an_image_for_each_system_and_build(store: Store, tmp_path: Path) -> None:
+    """As in a manifest list: who imports one again leaves the others as they are."""
+    (tmp_path / "files").mkdir()
+
+    def make(options: Options) -> str:
+        return import_image(store, tmp_path / "files", "app:1", options)
+
+    def find(system: str, build: int = 0) -> str:
+        found = store.find(parse("app:1"), of_node(system, build, "amd64"))
+        return found.id if found else ""
+
+    linux = make(Options(cmd=("/app",)))
+    old = make(Options(os="windows", os_version="10.0.17763.1697", cmd=(r"C:\app.exe",)))
+    new = make(Options(os="windows", os_version="10.0.20348.587", cmd=(r"C:\app.exe",)))
+    assert (find("linux"), find("windows", 17763), find("windows", 20348)) == (linux, old, new)
+    again = make(Options(os="windows", os_version="10.0.17763.1697", cmd=(r"C:\other.exe",)))
+    assert again != old
+    assert (find("linux"), find("windows", 17763), find("windows", 20348)) == (linux, again, new)
 
 
 def test_shared_layers_stay_until_the_last_image_goes(store: Store) -> None:
