@@ -31,6 +31,7 @@ COMMANDS = {
 }
 GOALS = {"linux": 0.25, "windows": 0.6}
 _SINGLE = 12
+_IDLE = 2.0  # seconds
 _PODS = "/api/v1/namespaces/default/pods"
 
 
@@ -103,7 +104,7 @@ def many(api: Api, wanted: Sequence[tuple[str, int]]) -> dict[str, float]:
 
 
 def memory(system: str) -> float:
-    """MiB of a container, in the middle."""
+    """MiB of the container in the middle, as its control group counts them (see wine.py)."""
     found = json.loads(transom("ps", "--name", NAME, "--output", "json"))
     sizes = [row["memoryBytes"] for row in found if row["pod"].startswith(system) and row["memoryBytes"]]
     return statistics.median(sizes) / (1 << 20) if sizes else 0.0
@@ -118,7 +119,7 @@ def measure(api: Api, count: int) -> None:
               f"worst {max(starts):.3f} s (goal {GOALS[system]:g} s)")  # fmt: skip
         if commands:
             print(f"kubectl exec in it, kubectl's own start included: {statistics.median(commands):.3f} s")
-        time.sleep(2)
+        time.sleep(_IDLE)
         print(f"memory of an idle {system} container: {memory(system):.1f} MiB")
         api.clear()
     took = many(api, [("linux", count), ("windows", count)])
