@@ -5,8 +5,9 @@ from __future__ import annotations
 import socket
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 from tests.runtime.wine import probe
@@ -189,8 +190,8 @@ def test_volumes(box: Make, tmp_path: Path) -> None:
     assert not (secret / "four").exists()
 
 
-def _answer(server: socket.socket, asked: list[str]) -> None:
-    """There is no such name, whatever it is."""
+def _answer(server: socket.socket, asked: list[str], known: Mapping[str, bytes] = MappingProxyType({})) -> None:
+    """There is no such name, unless it is known: by the records of its answer, which begin after the name."""
     while True:
         try:
             query, client = server.recvfrom(512)
@@ -201,7 +202,9 @@ def _answer(server: socket.socket, asked: list[str]) -> None:
             labels.append(query[at + 1 : at + 1 + query[at]].decode())
             at += query[at] + 1
         asked.append(".".join(labels))
-        server.sendto(query[:2] + b"\x81\x83" + query[4:6] + bytes(6) + query[12 : at + 5], client)
+        record = known.get(f"{asked[-1]} {query[at + 2]}", b"")
+        answer = b"\x81\x80\0\1\0\1\0\0\0\0" if record else b"\x81\x83\0\1\0\0\0\0\0\0"
+        server.sendto(query[:2] + answer + query[12 : at + 5] + record, client)
 
 
 def test_names_are_looked_up_by_windows_rule(box: Make) -> None:
@@ -226,6 +229,23 @@ def test_errors_have_windows_words(box: Make, tmp_path: Path) -> None:
     mounts = (Mount(r"C:\data", str(tmp_path / "data"), read_only=True),)
     _, out, err = box("cmd", "/c", r"echo x > C:\data\x", mounts=mounts).create().start().result()
     assert (out, err.strip()) == ("", "Access is denied.")
+
+
+def test_nslookup(box: Make) -> None:
+    dns = DnsConfig(servers=("127.0.0.1",), searches=("ns.svc.cluster.local", "svc.cluster.local"))
+    made = box(PROBE, "wait", "end", dns=dns).create().start()
+    head = b"\xc0\x0c\0\1\0\1\0\0\0\5\0\4"
+    known = {"web.ns.svc.cluster.local 1": head + bytes((10, 1, 2, 3)), "a.b 1": head + bytes((10, 9, 8, 7))}
+    server, asked = "Server:  UnKnown\r\nAddress:  127.0.0.1\r\n\r\n", list[str]()
+    with made.socket(socket.SOCK_DGRAM) as listening:
+        listening.bind(("127.0.0.1", 53))
+        threading.Thread(target=_answer, args=(listening, asked, known), daemon=True).start()
+        said = f"{server}Name:    web.ns.svc.cluster.local\r\nAddress:  10.1.2.3\r\n\r\n"
+        assert made.exec("nslookup", "-type=A", "web") == (0, said)
+        assert made.exec("nslookup", "-type=A", "a.b")[1] == f"{server}Name:    a.b\r\nAddress:  10.9.8.7\r\n\r\n"
+        assert made.exec("nslookup", "none.") == (0, server)
+    names = [name for name in asked if not name.endswith(".arpa")]
+    assert names == ["web.ns.svc.cluster.local", "a.b.ns.svc.cluster.local", "a.b", "none"]
 
 
 _ANSWERS = {

@@ -69,6 +69,10 @@ HELPERS: Final[Mapping[str, Helper]] = {
             "ipconfig does not tell the name servers",
         ),
         Helper(
+            "nslookup.exe", ("nslookup.c",), _WINDOWS, _WINDOWS_FLAGS, ("-lkernel32", "-lmsvcrt", "-lws2_32", "-liphlpapi"),
+            "there is no nslookup.exe",
+        ),
+        Helper(
             "init", ("init.c", "pipes.c", "pipes.h"), _LINUX, _LINUX_FLAGS, (),
             "containers are ended at once instead of being told by CTRL_SHUTDOWN_EVENT, and their registry is not saved",
         ),

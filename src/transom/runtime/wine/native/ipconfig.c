@@ -14,7 +14,6 @@
 
 /* Every Windows has these parts of a C library. */
 int _snprintf(char *, size_t, const char *, ...);
-char *strchr(const char *, int);
 int __getmainargs(int *, char ***, char ***, int, int *);
 
 static BOOL all;
@@ -29,15 +28,19 @@ static void say(const char *label, const char *value)
     WriteFile(GetStdHandle(STD_OUTPUT_HANDLE), text, lstrlenA(text), &written, NULL);
 }
 
-/* Without the scope of a link's own address, unless it is asked for. */
 static char *shown(const SOCKET_ADDRESS *address, const char *mark)
 {
     static char text[ADDRESS_CHARACTERS];
-    char plain[ADDRESS_CHARACTERS] = "";
+    char plain[ADDRESS_CHARACTERS] = "", scope[16] = "";
+    const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)address->lpSockaddr;
+    const struct sockaddr_in *four = (const struct sockaddr_in *)address->lpSockaddr;
+    BOOL old = four->sin_family == AF_INET;
 
-    getnameinfo(address->lpSockaddr, address->iSockaddrLength, plain, sizeof plain, NULL, 0, NI_NUMERICHOST);
+    inet_ntop(four->sin_family, old ? (const void *)&four->sin_addr : (const void *)&six->sin6_addr, plain, sizeof plain);
+    if (!old && six->sin6_scope_id)
+        _snprintf(scope, sizeof scope - 1, "%%%lu", (unsigned long)six->sin6_scope_id);
     text[sizeof text - 1] = 0;
-    _snprintf(text, sizeof text - 1, "%s%s", plain, mark);
+    _snprintf(text, sizeof text - 1, "%s%s%s", plain, scope, mark);
     return text;
 }
 
