@@ -321,6 +321,10 @@ def test_ipconfig_tells_the_name_servers(box: Make) -> None:
     for words in ("link add Ethernet type veth peer name other", "address add 10.244.3.7/24 dev Ethernet",
                   "link set other up", "link set Ethernet up"):  # fmt: skip
         subprocess.run(["nsenter", "-t", str(made.inside), "-n", "ip", *words.split()], check=True)
+    key = r"HKLM\System\CurrentControlSet\Services\TCPIP\Parameters\Interfaces"
+    words = made.exec("reg", "query", key, "/s", name="registry")[1].split()
+    assert words[words.index("NameServer") + 2] == "10.96.0.10,1.1.1.1"
+    assert words[words.index("SearchList") + 2] == "ns.svc.cluster.local"
     lines = made.exec("ipconfig", "/all", name="again")[1].split("\r\n")
     assert "Ethernet adapter vEthernet (Ethernet):" in lines
     assert "   IPv4 Address. . . . . . . . . . . : 10.244.3.7(Preferred) " in lines

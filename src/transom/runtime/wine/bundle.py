@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -23,7 +24,7 @@ from transom.network.api import DnsConfig
 from transom.runtime.api import Mount
 from transom.runtime.native.platform import ContainerRequest, Spec
 from transom.runtime.oci import seccomp
-from transom.runtime.wine import accounts, drives, jobs
+from transom.runtime.wine import accounts, drives, jobs, registry
 from transom.runtime.wine.helpers import Helpers
 from transom.runtime.wine.installation import Installation, unix_environment
 from transom.runtime.wine.messages import LIBRARY
@@ -39,6 +40,7 @@ _LINKS: Final = ("bin", "lib", "lib64", "sbin")
 # Which fonts there are. Without what the machine has found out about them, each container would read and note down all of them.
 _FONTS: Final = ("/etc/fonts", "/var/cache/fontconfig")
 _FOLDERS: Final = ("usr", "opt", "proc", "dev", "tmp", "run/pipes", *(folder[1:] for folder in _FONTS), "wine")
+_ADAPTERS: Final = r"System\CurrentControlSet\Services\Tcpip\Parameters\Interfaces"
 _HOSTS: Final = f"{SYSTEM32}/drivers/etc/hosts"
 # Windows has no ports for administrators only, and everybody may ping.
 _USER_CAPABILITIES: Final = ("CAP_NET_BIND_SERVICE", "CAP_NET_RAW")
@@ -91,6 +93,16 @@ def resolver(dns: DnsConfig) -> str:
     """Windows has one suffix, the first, and knows no options."""
     lines = [f"nameserver {server}\n" for server in dns.servers[:3]]
     return "".join([*lines, *(f"search {suffix}\n" for suffix in dns.searches[:1]), "options timeout:2 attempts:2\n"])
+
+
+def adapter(request: ContainerRequest) -> str:
+    """What the registry says of the container's network adapter, which programs read instead of asking for it."""
+    dns, text = request.sandbox.config.dns, registry.text
+    suffix = "".join(dns.searches[:1])
+    name = str(uuid.uuid5(uuid.NAMESPACE_OID, request.sandbox.id)).upper()
+    values = {"EnableDHCP": registry.number(0), "NameServer": text(",".join(dns.servers)), "Domain": text(suffix),
+              "SearchList": text(suffix)}  # fmt: skip
+    return registry.section(rf"{_ADAPTERS}\{{{name}}}", values)
 
 
 def make_prefix(at: Path, owner: int, request: ContainerRequest) -> None:

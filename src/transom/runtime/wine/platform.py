@@ -122,7 +122,7 @@ class WinePlatform:
         at, owner, hostname = bundle.places(request), accounts.unix_id(user), request.sandbox.plan.hostname
         at.prefix.mkdir(parents=True)
         drives.unite(request.snapshot, made.drive, request.image.layers)
-        made.write_registry(at.prefix, self._build_of(request))
+        made.write_registry(at.prefix, self._build_of(request), bundle.adapter(request))
         bundle.make_prefix(at.prefix, owner, request)
         bundle.make_root(at.root, user, self._helpers, request)
         if owner:

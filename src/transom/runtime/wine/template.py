@@ -82,12 +82,12 @@ class Template:
         path = self.folder / messages.LIBRARY
         return path if path.exists() else None
 
-    def write_registry(self, prefix: Path, build: Build) -> None:
-        """Into a container's prefix, which is empty."""
+    def write_registry(self, prefix: Path, build: Build, more: str = "") -> None:
+        """Into a container's prefix, which is empty. `more`: sections of the container's own."""
         for name in REGISTRY_FILES:
             shutil.copyfile(self.folder / name, prefix / name)
         with open(prefix / "system.reg", "a", encoding="ascii") as file:
-            file.write(identity(build))
+            file.write(identity(build) + more)
         shutil.copyfile(self.folder / ".update-timestamp", prefix / ".update-timestamp")
         (prefix / "dosdevices").mkdir()
         (prefix / "dosdevices" / "c:").symlink_to("../drive_c")
