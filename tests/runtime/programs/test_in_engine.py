@@ -24,11 +24,13 @@ def on(os: str, test: Callable[[rigs.Rig], Awaitable[None]]) -> None:
 
 
 def _images(os: str) -> list[str]:
-    """One name of each row that has something for the system."""
+    """One name of each row that has something for the system and for everybody."""
     catalogue = default_catalogue()
     names: list[str] = []
     for repository, rows in catalogue._entries.items():
         for entry in rows:
+            if entry.private:
+                continue
             tag = next((tag for tag in entry.tags if "*" not in tag and "[" not in tag), "latest")
             if entry.windows_builds is None:
                 tag = "ltsc2019"
