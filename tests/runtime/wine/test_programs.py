@@ -53,7 +53,7 @@ def test_shell_form_of_an_image_is_a_command_line_already(box: Make) -> None:
     assert box("cmd", "/c", "echo %X%& cd", image=image).create().start().result()[1] == "1\r\nc:\\APP\r\n"
 
 
-def test_a_program_that_is_not_there(box: Make) -> None:
+def test_a_program_that_is_not_there(box: Make, cache: Path) -> None:
     made = box("nothing.exe", "x").create()
     with pytest.raises(CannotStart) as failed:
         made.start()
@@ -61,6 +61,13 @@ def test_a_program_that_is_not_there(box: Make) -> None:
         f'rpc error: code = Unknown desc = failed to start containerd task "{made.id}": hcs::System::CreateProcess {made.id}: '
         "The system cannot find the file specified.: unknown"
     )
+    docker = box("nothing.exe", platform=WinePlatform(cache, engine="docker")).create()
+    with pytest.raises(CannotStart) as failed:
+        docker.start()
+    assert (failed.value.exit_code, failed.value.message) == (
+        127, f"container {docker.id} encountered an error during hcsshim::System::CreateProcess: failure in a Windows system "
+        "call: The system cannot find the file specified. (0x2)",
+    )  # fmt: skip
     assert box("probe", "exit", "7", working_dir="C:/App").create().start().result()[0] == 7  # beside it
     with pytest.raises(CannotStart, match="The directory name is invalid"):
         box("cmd", "/c", "ver", working_dir="C:\\nowhere").create().start()

@@ -53,6 +53,7 @@ class WinePlatform:
         self._cache = cache
         self._build = build
         self._engine = engine
+        self._texts = texts.TEXTS[engine]
         self._wine = installation.find()
         self._helpers = helpers or Helpers(cache)
         self._template: template.Template | None = None
@@ -96,7 +97,7 @@ class WinePlatform:
         made = await self.prepare()
         number = self._build_of(request).number
         if self._build is not None and not builds.process_isolation(self._build, number):
-            raise CannotStart(texts.other_build(request.id))
+            raise self._texts.other_build(request.id, request.sandbox.plan.hostname)
         return [made.drive, made.helpers, *request.image.layers]
 
     def _build_of(self, request: ContainerRequest) -> builds.Build:
@@ -110,9 +111,9 @@ class WinePlatform:
         user = self._user(request)
         line = commandline.of_container(request.config, _image(request))
         if not line:
-            raise texts.no_command(request.id)
+            raise self._texts.no_command(request.id)
         if user is None:
-            raise CannotStart(texts.cannot_start(request.id, texts.BAD_LOGON))
+            raise self._texts.cannot_start(request.id, texts.BAD_LOGON)
         made, wine = await self.prepare(), self._installed()
         return await asyncio.to_thread(self._write, request, user, line, made, wine)
 
@@ -180,13 +181,13 @@ class WinePlatform:
                 alive = _alive(container.pid)  # before the look at what it has written, which may be its last word
                 state = jobs.read(prefix, jobs.MAIN)
                 if state.what == "error":
-                    raise CannotStart(texts.cannot_start(request.id, state.number))
+                    raise self._texts.cannot_start(request.id, state.number)
                 if state.what != "nothing" or not alive:
                     return
                 await news.wait()
 
     def failure(self, request: ContainerRequest, text: str) -> CannotStart:
-        return CannotStart(texts.cannot_create(text))
+        return self._texts.cannot_create(request.id, text)
 
     # Commands
 
@@ -194,17 +195,17 @@ class WinePlatform:
         request = container.request
         user, wine = self._user(request), self._installed()
         if user is None:
-            raise texts.cannot_exec(request.id, exec_id, texts.BAD_LOGON)
+            raise self._texts.cannot_exec(request.id, exec_id, texts.BAD_LOGON)
         folders = environment.search_path(self._environment(request, user))
         seen = Path(f"/proc/{container.pid}/root{jobs.PREFIX}")  # with its volumes
         known = os.access(seen, os.R_OK)  # not to those who are not root
         if not command or (known and not drives.find_program(seen, command[0], folders, _directory(request))):
-            raise texts.cannot_exec(request.id, exec_id, texts.NOT_FOUND)
+            raise self._texts.cannot_exec(request.id, exec_id, texts.NOT_FOUND)
         args = self._command(request, user, commandline.join(command), exec_id, wine)
         return self._process(request, user, args, wine)
 
     def exec_failure(self, container: Running, exec_id: str, command: Sequence[str], text: str) -> RuntimeFailure:
-        return texts.exec_failed(exec_id, text)
+        return self._texts.exec_failed(exec_id, text)
 
     # The end
 

@@ -1,10 +1,13 @@
-"""What containerd says when a process in a Windows container cannot be started: the host compute service's words."""
+"""What containerd and docker say when a process in a Windows container cannot be started: the host compute service's words."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, Protocol
 
 from transom.runtime.api import RuntimeFailure
+from transom.runtime.native.platform import CannotStart
+from transom.runtime.sim.texts import DockerTexts
 
 NOT_FOUND, ACCESS_DENIED, BAD_LOGON = 2, 5, 1326
 _ERRORS: Final = {
@@ -27,32 +30,73 @@ def error(number: int) -> str:
     return _ERRORS.get(number, f"Win32 error {number:#x}.")
 
 
-def cannot_start(container: str, number: int) -> RuntimeFailure:
-    return RuntimeFailure(
-        "Unknown",
-        f'failed to start containerd task "{container}": hcs::System::CreateProcess {container}: {error(number)}: unknown',
-    )
+class Texts(Protocol):
+    def cannot_start(self, container: str, number: int) -> CannotStart:
+        """`number` is Win32's."""
+
+    def cannot_create(self, container: str, text: str) -> CannotStart: ...
+    def other_build(self, container: str, hostname: str) -> CannotStart: ...
+    def no_command(self, container: str) -> RuntimeFailure: ...
+    def cannot_exec(self, container: str, exec_id: str, number: int) -> RuntimeFailure: ...
+    def exec_failed(self, exec_id: str, text: str) -> RuntimeFailure: ...
 
 
-def cannot_create(text: str) -> RuntimeFailure:
-    return RuntimeFailure("Unknown", f"failed to create containerd task: {text}: unknown")
+class _Containerd:
+    def cannot_start(self, container: str, number: int) -> CannotStart:
+        why = f"hcs::System::CreateProcess {container}: {error(number)}: unknown"
+        return CannotStart(RuntimeFailure("Unknown", f'failed to start containerd task "{container}": {why}'))
+
+    def cannot_create(self, container: str, text: str) -> CannotStart:
+        return CannotStart(RuntimeFailure("Unknown", f"failed to create containerd task: {text}: unknown"))
+
+    def other_build(self, container: str, hostname: str) -> CannotStart:
+        why = "The container operating system does not match the host operating system."
+        return self.cannot_create(container, f"hcs::CreateComputeSystem {container}: {why}")
+
+    def no_command(self, container: str) -> RuntimeFailure:
+        return RuntimeFailure(
+            "Unknown", f'failed to generate container "{container}" spec: failed to generate spec: no command specified'
+        )
+
+    def cannot_exec(self, container: str, exec_id: str, number: int) -> RuntimeFailure:
+        return self.exec_failed(exec_id, f"hcs::System::CreateProcess {container}: {error(number)}: unknown")
+
+    def exec_failed(self, exec_id: str, text: str) -> RuntimeFailure:
+        return RuntimeFailure("Unknown", f'failed to exec in container: failed to start exec "{exec_id}": {text}')
 
 
-def other_build(container: str) -> RuntimeFailure:
-    return cannot_create(
-        f"hcs::CreateComputeSystem {container}: The container operating system does not match the host operating system."
-    )
+class _Docker:
+    """As the simulated docker says it, of any error."""
+
+    _same: Final = DockerTexts()
+    _codes: Final = {NOT_FOUND: 127, ACCESS_DENIED: 126}
+
+    def cannot_start(self, container: str, number: int) -> CannotStart:
+        broken = self._same.start_failed(container, self._call(container, number))
+        return CannotStart(broken.failure, self._codes.get(number, broken.exit_code), broken.message)
+
+    def cannot_create(self, container: str, text: str) -> CannotStart:
+        broken = self._same.start_failed(container, text)
+        return CannotStart(broken.failure, broken.exit_code, broken.message)
+
+    def other_build(self, container: str, hostname: str) -> CannotStart:
+        return self.cannot_create(container, self._same.other_build(container, hostname))
+
+    def no_command(self, container: str) -> RuntimeFailure:
+        return self._same.no_command(container)
+
+    def cannot_exec(self, container: str, exec_id: str, number: int) -> RuntimeFailure:
+        return self.exec_failed(exec_id, self._call(container, number))
+
+    def exec_failed(self, exec_id: str, text: str) -> RuntimeFailure:
+        return self._same.exec_failed(exec_id, text)
+
+    @staticmethod
+    def _call(container: str, number: int) -> str:
+        return (
+            f"container {container} encountered an error during hcsshim::System::CreateProcess: "
+            f"failure in a Windows system call: {error(number)} ({number:#x})"
+        )
 
 
-def no_command(container: str) -> RuntimeFailure:
-    return RuntimeFailure(
-        "Unknown", f'failed to generate container "{container}" spec: failed to generate spec: no command specified'
-    )
-
-
-def cannot_exec(container: str, exec_id: str, number: int) -> RuntimeFailure:
-    return exec_failed(exec_id, f"hcs::System::CreateProcess {container}: {error(number)}: unknown")
-
-
-def exec_failed(exec_id: str, text: str) -> RuntimeFailure:
-    return RuntimeFailure("Unknown", f'failed to exec in container: failed to start exec "{exec_id}": {text}')
+TEXTS: Final[Mapping[str, Texts]] = {"containerd": _Containerd(), "docker": _Docker()}
