@@ -122,6 +122,13 @@ def test_commands_in_a_container(box: Make) -> None:
     assert made.memory() < 36 * _MIB
 
 
+@pytest.mark.parametrize("command", [("cmd", "/c", "nothing"), (r"C:\Windows\System32\CMD.EXE", "/c", "nothing")])
+def test_the_shell_finds_no_program(box: Make, command: tuple[str, ...]) -> None:
+    made = box(*command, env=(("PATH", r"C:\none;;C:\Windows\System32;"),)).create().start()
+    code, _, err = made.result()
+    assert code == 1 and "nothing" in err
+
+
 def test_accounts(box: Make) -> None:
     script = r"whoami & echo %USERPROFILE%& echo x> C:\Windows\x & echo y> C:\app\y & mkdir C:\new & dir /b C:\app C:\windows\x"
     user = WindowsContainer(run_as_user_name="ContainerUser")

@@ -41,6 +41,8 @@ def of_process(user: User, hostname: str, cpus: int, *given: Iterable[tuple[str,
     for variables in given:
         for name, value in variables:
             env[names.setdefault(name.lower(), name)] = value
+    # Wine's shell goes no further than an empty entry, and then says nothing of programs that it has not found.
+    env[names["path"]] = ";".join(filter(None, env[names["path"]].split(";")))
     return env
 
 

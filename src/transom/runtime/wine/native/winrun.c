@@ -12,6 +12,7 @@
 #include <windows.h>
 
 #define CANNOT_RUN 128
+#define NO_SUCH_PROGRAM 9009 /* of a shell */
 #define LAST_OUTPUT_MS 1000 /* for relaying what was written before the end, when somebody else keeps the pipe open */
 
 struct relay {
@@ -138,6 +139,17 @@ static void become(WCHAR *variable)
     }
 }
 
+/* Windows' shell ends with 1 when it has found no program, which is 9009 inside of it; Wine's ends with that, too. */
+static BOOL is_shell(const WCHAR *command)
+{
+    BOOL quoted = *command == L'"';
+    const WCHAR *name = command + quoted, *end = name;
+    for (; *end && (quoted ? *end != L'"' : *end != L' ' && *end != L'\t'); end++)
+        if (*end == L'\\' || *end == L'/')
+            name = end + 1;
+    return (end - name == 3 || end - name == 7) && CompareStringOrdinal(name, (int)(end - name), L"cmd.exe", (int)(end - name), TRUE) == CSTR_EQUAL;
+}
+
 static DWORD run(const WCHAR *path)
 {
     WCHAR name[MAX_PATH + 16];
@@ -197,6 +209,8 @@ static DWORD run(const WCHAR *path)
     DWORD code = CANNOT_RUN;
     WaitForSingleObject(child.hProcess, INFINITE);
     GetExitCodeProcess(child.hProcess, &code);
+    if (code == NO_SUCH_PROGRAM && is_shell(command))
+        code = 1;
     if (!terminal)
         WaitForMultipleObjects(2, relays, TRUE, LAST_OUTPUT_MS);
     limits.BasicLimitInformation.LimitFlags = 0;
