@@ -39,7 +39,7 @@ def library(languages: dict[int, dict[int, str]], room: int = 0) -> bytes:
 
 
 def tables(made: bytes) -> dict[int, dict[int, str]]:
-    return {table.language: dict(messages.read(made[table.at : table.at + table.size])) for table in messages._tables(made)}
+    return {table.language: dict(messages.read(made[table.at : table.at + table.size])) for table in messages.tables(made)}
 
 
 def test_english_gets_the_longest_place() -> None:
@@ -55,11 +55,17 @@ def test_what_cannot_be_changed(file: bytes) -> None:
     assert messages.translated(file, {5: "Access is denied."}) is None
 
 
+@given(st.dictionaries(st.integers(0, 15), st.text(st.characters(exclude_categories=("Cs",)), max_size=50)))
+def test_strings_are_read_as_written(strings: dict[int, str]) -> None:
+    assert dict(messages.read_strings(messages.write_strings(strings))) == {n: strings.get(n, "") for n in range(16)}
+
+
 def test_of_the_wine_that_is_here() -> None:
     wine = installation.find()
     if wine is None:
         pytest.skip("Wine is not installed")
-    made = messages.translated((wine.windows_libraries / messages.LIBRARY).read_bytes())
+    made = messages.translated((wine.windows_libraries / "kernelbase.dll").read_bytes())
     assert made is not None
     found = tables(made)[0x409]
     assert {number: found[number] for number in messages.TEXTS} == {n: f"{text}\r\n" for n, text in messages.TEXTS.items()}
+    assert messages.reworded((wine.windows_libraries / "cmd.exe").read_bytes()) is not None

@@ -27,7 +27,6 @@ from transom.runtime.oci import seccomp
 from transom.runtime.wine import accounts, drives, jobs, registry
 from transom.runtime.wine.helpers import Helpers
 from transom.runtime.wine.installation import Installation, unix_environment
-from transom.runtime.wine.messages import LIBRARY
 from transom.runtime.wine.template import SYSTEM32
 
 _DRIVE_C: Final = f"{jobs.PREFIX}/drive_c"
@@ -207,9 +206,9 @@ def pipes(request: ContainerRequest) -> list[str]:
 
 
 def specification(
-    installation: Installation, request: ContainerRequest, at: Places, process: Spec, texts: Path | None = None
+    installation: Installation, request: ContainerRequest, at: Places, process: Spec, texts: Iterable[Path] = ()
 ) -> Spec:
-    """`texts`: the library that has the words of errors, instead of the installed one."""
+    """`texts`: files that have the words of errors, instead of the installed ones."""
     sandbox = request.sandbox
     mounts: list[Spec] = [
         _mount("/proc", "proc", ()),
@@ -218,7 +217,7 @@ def specification(
         _mount("/dev/shm", "tmpfs", ("nosuid", "nodev", "mode=1777", "size=65536k")),
         _mount("/tmp", "tmpfs", ("nosuid", "nodev", "mode=1777")),
         *(_bind(folder, folder, "ro") for folder in installation.folders),
-        *([_bind(str(texts), str(installation.windows_libraries / LIBRARY), "ro")] if texts is not None else []),
+        *(_bind(str(file), str(installation.windows_libraries / file.name), "ro") for file in texts),
         *(_bind(folder, folder, "ro") for folder in _FONTS if os.path.isdir(folder)),
         _bind(str(at.prefix), jobs.PREFIX, "rw"),
         _bind(str(request.snapshot), _DRIVE_C, "rw"),

@@ -1,17 +1,19 @@
 """What Windows calls its errors. Wine has texts of its own ("Access denied."), which programs print and people compare.
 
-A container gets a copy of Wine's kernelbase.dll with another table of messages. Such tables are resources of a PE file,
-one for each language; the new one is longer than Wine's English one and takes the place of the longest of them all.
+A container gets a copy of Wine's kernelbase.dll with another table of messages, and of its shell with other strings. Such
+tables are resources of a PE file, one for each language; the new one is longer than Wine's English one and takes the place
+of the longest of them all.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Final, NamedTuple
 
-LIBRARY: Final = "kernelbase.dll"
-_TABLES: Final = 11  # RT_MESSAGETABLE
+_MESSAGES, _STRINGS = 11, 6  # RT_MESSAGETABLE, RT_STRING
+_IN_A_TABLE: Final = 16  # strings
 _ENGLISH: Final = 9
 _UNICODE: Final = 1
 
@@ -115,7 +117,16 @@ TEXTS: Final[Mapping[int, str]] = {
 }
 
 
-class _Table(NamedTuple):
+# Of the shell; by Wine's numbers.
+STRINGS: Final[Mapping[int, str]] = {
+    1010: "The syntax of the command is incorrect.\n",
+    1011: "The syntax of the command is incorrect.\n",
+    1040: "'%1' is not recognized as an internal or external command,\noperable program or batch file.\n",
+}
+
+
+class Table(NamedTuple):
+    name: int
     entry: int  # where the file says of it where it is and how long
     language: int
     at: int  # in the file
@@ -125,23 +136,57 @@ class _Table(NamedTuple):
 
 def translated(library: bytes, texts: Mapping[int, str] = TEXTS) -> bytes | None:
     """A PE file with these messages in English; None when it has no such tables, or none that is long enough."""
-    try:
-        tables = list(_tables(library))
-    except struct.error:
-        return None
-    english = [table for table in tables if table.language & 0x3FF == _ENGLISH]
+    new = {number: f"{text}\r\n" for number, text in texts.items()}
+    return _replaced(library, tables(library, _MESSAGES), lambda old: write({**dict(read(old)), **new}))
+
+
+def reworded(program: bytes, strings: Mapping[int, str] = STRINGS) -> bytes | None:
+    """The same with strings, of which a table has sixteen."""
+    made: bytes | None = program
+    for name in sorted({number // _IN_A_TABLE + 1 for number in strings}):
+        first = (name - 1) * _IN_A_TABLE
+        mine = {number - first: text for number, text in strings.items() if number // _IN_A_TABLE + 1 == name}
+        if made is not None:
+            found = [table for table in tables(made, _STRINGS) if table.name == name]
+            made = _replaced(made, found, partial(_with_strings, mine))
+    return made
+
+
+def _with_strings(mine: Mapping[int, str], old: bytes) -> bytes:
+    return write_strings({**dict(read_strings(old)), **mine})
+
+
+# By the names of the files that they are for.
+CHANGES: Final[Mapping[str, Callable[[bytes], bytes | None]]] = {"kernelbase.dll": translated, "cmd.exe": reworded}
+
+
+def _replaced(file: bytes, found: list[Table], change: Callable[[bytes], bytes]) -> bytes | None:
+    english = [table for table in found if table.language & 0x3FF == _ENGLISH]
     if not english:
         return None
     best = max(english, key=lambda table: table.size)
-    new = write({**dict(read(library[best.at : best.at + best.size])), **{n: f"{text}\r\n" for n, text in texts.items()}})
-    place = max(tables, key=lambda table: table.size)
+    new = change(file[best.at : best.at + best.size])
+    place = max(found, key=lambda table: table.size)
     if len(new) > place.size:
         return None
-    made = bytearray(library)
+    made = bytearray(file)
     made[place.at : place.at + len(new)] = new
     for table in (*english, place):
         struct.pack_into("<II", made, table.entry, place.address, len(new))
     return bytes(made)
+
+
+def read_strings(table: bytes) -> Iterator[tuple[int, str]]:
+    at = 0
+    for number in range(_IN_A_TABLE):
+        (length,) = struct.unpack_from("<H", table, at)
+        yield number, table[at + 2 : at + 2 + 2 * length].decode("utf-16-le")
+        at += 2 + 2 * length
+
+
+def write_strings(strings: Mapping[int, str]) -> bytes:
+    raw = [strings.get(number, "").encode("utf-16-le") for number in range(_IN_A_TABLE)]
+    return b"".join(struct.pack("<H", len(each) // 2) + each for each in raw)
 
 
 def read(table: bytes) -> Iterator[tuple[int, str]]:
@@ -171,30 +216,38 @@ def write(messages: Mapping[int, str]) -> bytes:
     return b"".join(head) + bytes(body)
 
 
-def _tables(library: bytes) -> Iterator[_Table]:
-    (header,) = struct.unpack_from("<I", library, 0x3C)
-    sections, optional = struct.unpack_from("<H12xH", library, header + 6)
-    root, _ = struct.unpack_from("<II", library, header + 24 + 112 + 16)  # of resources, in a 64-bit file
+def tables(file: bytes, kind: int = _MESSAGES) -> list[Table]:
+    """All of a kind; none of what is no PE file."""
+    try:
+        return list(_tables(file, kind))
+    except struct.error:
+        return []
+
+
+def _tables(file: bytes, kind: int) -> Iterator[Table]:
+    (header,) = struct.unpack_from("<I", file, 0x3C)
+    sections, optional = struct.unpack_from("<H12xH", file, header + 6)
+    root, _ = struct.unpack_from("<II", file, header + 24 + 112 + 16)  # of resources, in a 64-bit file
     for number in range(sections):
-        _, address, size, offset = struct.unpack_from("<IIII", library, header + 24 + optional + 40 * number + 8)
+        _, address, size, offset = struct.unpack_from("<IIII", file, header + 24 + optional + 40 * number + 8)
         if root and address <= root < address + size:
             base = offset + root - address
-            for entry, language in _leaves(library, base):
-                start, length = struct.unpack_from("<II", library, entry)
-                yield _Table(entry, language, start - address + offset, start, length)
+            for name, entry, language in _leaves(file, base, kind):
+                start, length = struct.unpack_from("<II", file, entry)
+                yield Table(name, entry, language, start - address + offset, start, length)
 
 
-def _leaves(library: bytes, base: int) -> Iterator[tuple[int, int]]:
-    """Entries of message tables with their languages. A folder of resources has types, names in them, languages in those."""
-    for kind, names in _folder(library, base, 0):
-        if kind == _TABLES:
-            for _, languages in _folder(library, base, names):
-                for language, entry in _folder(library, base, languages):
-                    yield base + entry, language
+def _leaves(file: bytes, base: int, wanted: int) -> Iterator[tuple[int, int, int]]:
+    """Names, entries and languages. A folder of resources has types, names in them, languages in those."""
+    for kind, names in _folder(file, base, 0):
+        if kind == wanted:
+            for name, languages in _folder(file, base, names):
+                for language, entry in _folder(file, base, languages):
+                    yield name, base + entry, language
 
 
-def _folder(library: bytes, base: int, at: int) -> Iterator[tuple[int, int]]:
-    named, numbered = struct.unpack_from("<HH", library, base + at + 12)
+def _folder(file: bytes, base: int, at: int) -> Iterator[tuple[int, int]]:
+    named, numbered = struct.unpack_from("<HH", file, base + at + 12)
     for number in range(named + numbered):
-        name, where = struct.unpack_from("<II", library, base + at + 16 + 8 * number)
+        name, where = struct.unpack_from("<II", file, base + at + 16 + 8 * number)
         yield name, where & 0x7FFFFFFF

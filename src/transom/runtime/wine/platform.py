@@ -135,7 +135,7 @@ class WinePlatform:
             bundle.announce_names(request.snapshot, hostname, request.sandbox.ips)
         command = self._command(request, user, line, jobs.MAIN, wine)
         args = bundle.first_args(wine, self._helpers, request, command)
-        return bundle.specification(wine, request, at, self._process(request, user, args, wine), made.messages)
+        return bundle.specification(wine, request, at, self._process(request, user, args, wine), made.texts)
 
     def _command(
         self, request: ContainerRequest, user: User, line: str, name: str, wine: installation.Installation

@@ -7,7 +7,7 @@ and this recipe; what is there already is used as it is. Four parts:
   insists on its own spelling of `windows/system32`; all other folders are spelt as Windows spells them.
 - the helpers that have their place in the system's folder, as a layer of their own.
 - the registry's files, which a container gets as copies, with the identity of its build at the end.
-- Wine's library with the texts of errors, in Windows' own words; containers see it in the place of the installed one.
+- Wine's files with the texts of errors, in Windows' own words; containers see them in the place of the installed ones.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ from transom.runtime.wine.helpers import Helpers
 from transom.runtime.wine.installation import Installation
 from transom.windows.builds import Build
 
-RECIPE: Final = 5  # to be raised with every change of what is made here
+RECIPE: Final = 6  # to be raised with every change of what is made here
 
 USER_ID: Final = 59302  # of those who are not administrators (those are 0): nobody's on the machine itself
 REGISTRY_FILES: Final = ("system.reg", "user.reg", "userdef.reg")
 _SECONDS: Final = 180
 SYSTEM32: Final = "windows/system32"
+_TEXTS: Final = "texts"
 _PROFILE: Final = (
     "AppData/Local/Temp", "AppData/Local/Microsoft", "AppData/LocalLow", "AppData/Roaming/Microsoft", "Desktop", "Documents",
     "Downloads", "Favorites", "Links", "Music", "Pictures", "Saved Games", "Videos",
@@ -77,10 +78,9 @@ class Template:
         return self.folder / "drive_c"
 
     @property
-    def messages(self) -> Path | None:
-        """None: of this Wine's library none could be made."""
-        path = self.folder / messages.LIBRARY
-        return path if path.exists() else None
+    def texts(self) -> list[Path]:
+        """Those that could be made of this Wine's files, whose names they have."""
+        return sorted((self.folder / _TEXTS).iterdir())
 
     def write_registry(self, prefix: Path, build: Build, more: str = "") -> None:
         """Into a container's prefix, which is empty. `more`: sections of the container's own."""
@@ -173,10 +173,12 @@ def _make(work: Path, installation: Installation) -> None:
         content = content.replace(rf"\\users\\{owner}", r"\\Users\\ContainerAdministrator")
         (template / name).write_text(_lean(name, content), encoding="latin-1")
     (template / ".update-timestamp").write_text("disable\n")
-    library = installation.windows_libraries / messages.LIBRARY
-    texts = messages.translated(library.read_bytes()) if library.exists() else None
-    if texts is not None:
-        (template / messages.LIBRARY).write_bytes(texts)
+    (template / _TEXTS).mkdir()
+    for name, change in messages.CHANGES.items():
+        file = installation.windows_libraries / name
+        changed = change(file.read_bytes()) if file.exists() else None
+        if changed is not None:
+            (template / _TEXTS / name).write_bytes(changed)
 
 
 def _slim(source: Path, target: Path, libraries: Path) -> None:
