@@ -17,8 +17,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).parent.parent
+
+# How long an example takes says more about the machine than about the code. A run tries the same examples as the one before,
+# so that what fails has to do with what was changed; `pytest --hypothesis-profile=explore` looks for new ones.
+settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("same", settings.get_profile("explore"), derandomize=True)
+settings.load_profile("same")
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ class Bare:
 
 
 if __name__ == "__main__":
-    run._build = lambda config, pki, nodes: Bare()
+    run._build = lambda *_parts: Bare()
     run._components = lambda api, config, pki: ({}, {})
     run._nodes = lambda config, pki: None
     sys.exit(main())
