@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from transom.cluster import engines
 from transom.cluster.config import ClusterConfig
 from transom.cluster.errors import ClusterError
 from transom.cluster.nodes import NodeSpec
+from transom.runtime.wine import installation, template
+from transom.runtime.wine.installation import Installation
 
 BOTH = [NodeSpec("a"), NodeSpec("b", os="windows", build=17763)]
 
@@ -40,3 +44,16 @@ def test_nodes_that_say_what_they_want(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_nothing_is_looked_for_unless_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engines, "missing", None)
     assert engines.choose(ClusterConfig(), BOTH) == engines.Chosen("sim", "sim")
+
+
+def test_a_template_of_an_older_recipe_is_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    wine = Installation(Path("wine"), Path("wineserver"), Path("lib"))
+    monkeypatch.setattr(Installation, "version", lambda _self: "wine-8.0 (Debian)")
+    monkeypatch.setattr(installation, "find", lambda: wine)
+    monkeypatch.setattr(engines, "clusters_dir", lambda: tmp_path)
+    (tmp_path / "wine" / "template-wine-8.0-Debian-r1").mkdir(parents=True)
+    assert engines.template_missing()
+    template.place(tmp_path / "wine", wine).mkdir()
+    assert not engines.template_missing()
+    monkeypatch.setattr(installation, "find", lambda: None)
+    assert not engines.template_missing()

@@ -12,6 +12,7 @@ import logging
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
+from subprocess import SubprocessError
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from transom.cluster.config import ClusterConfig, clusters_dir
@@ -98,7 +99,13 @@ def _no_wine() -> str:
 
 def template_missing() -> bool:
     """Whether the first Windows container of this machine has to wait for Wine's template."""
-    return not any((clusters_dir() / _WINE).glob("template-*"))
+    from transom.runtime.wine import installation, template
+
+    found = installation.find()
+    try:
+        return found is not None and not template.place(clusters_dir() / _WINE, found).is_dir()
+    except (OSError, SubprocessError):
+        return False  # no container will wait: each will say what is wrong with Wine
 
 
 class Engines:

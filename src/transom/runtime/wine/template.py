@@ -118,9 +118,14 @@ def version(installation: Installation) -> str:
     return f"{words}-r{RECIPE}"
 
 
+def place(cache: Path, installation: Installation) -> Path:
+    """Where the template of this Wine and this recipe is, or will be."""
+    return cache / f"template-{version(installation)}"
+
+
 def prepare(cache: Path, installation: Installation, helpers: Helpers) -> Template:
     """The template, made if it is not there. Blocks; raises OSError or SubprocessError."""
-    folder, layer = cache / f"template-{version(installation)}", cache / f"helpers-{helpers.hash(_IN_SYSTEM32)}"
+    folder, layer = place(cache, installation), cache / f"helpers-{helpers.hash(_IN_SYSTEM32)}"
     if not (folder.is_dir() and layer.is_dir()):
         cache.mkdir(parents=True, exist_ok=True)
         with _only_one(cache / "template.lock"):
