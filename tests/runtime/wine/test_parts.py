@@ -11,7 +11,8 @@ from transom.hosts.windows import accounts as known
 from transom.network.api import DnsConfig
 from transom.runtime.api import ContainerConfig, Mount, WindowsContainer, WindowsResources
 from transom.runtime.native.platform import Limits, Usage
-from transom.runtime.wine import accounts, bundle, drives, environment, jobs, limits, registry, template
+from transom.runtime.wine import accounts, bundle, drives, environment, jobs, limits, registry, roots, template
+from transom.runtime.wine.helpers import Helpers
 from transom.windows.builds import BUILDS
 
 _MIB = 1 << 20
@@ -180,4 +181,18 @@ def test_exit_codes(tmp_path: Path, written: str | None, status: int, code: int)
 
 def test_one_suffix() -> None:
     dns = DnsConfig(("10.96.0.10",), ("ns.svc.cluster.local", "svc.cluster.local"), ("ndots:5",))
-    assert bundle.resolver(dns) == "nameserver 10.96.0.10\nsearch ns.svc.cluster.local\noptions timeout:2 attempts:2\n"
+    assert roots.resolver(dns) == "nameserver 10.96.0.10\nsearch ns.svc.cluster.local\noptions timeout:2 attempts:2\n"
+
+
+def test_containers_that_would_have_the_same_root_share_it(tmp_path: Path) -> None:
+    def root(user: known.User = known.USER, server: str = "10.96.0.10") -> Path:
+        dns, own = DnsConfig((server,)), Helpers(tmp_path)
+        return roots.root(tmp_path / "roots", ("usr", "tmp"), "/wine", "/x/hosts", user, own, dns)
+
+    first = root()
+    made = {first, root(), root(server="10.96.0.11"), root(known.ADMINISTRATOR)}
+    assert len(made) == 3
+    assert set((tmp_path / "roots").iterdir()) == made, "nothing half made stays"
+    assert (first / "etc/passwd").read_text().startswith("ContainerUser:x:")
+    assert (first / "etc/resolv.conf").read_text().startswith("nameserver 10.96.0.10\n")
+    assert (first / "tmp").stat().st_mode & 0o7777 == 0o1777

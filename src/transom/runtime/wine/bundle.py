@@ -11,8 +11,6 @@ Nothing here starts anything; everything that is written is below the container'
 from __future__ import annotations
 
 import os
-import re
-import shutil
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -20,11 +18,10 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from transom.hosts.windows.accounts import User
-from transom.network.api import DnsConfig
 from transom.runtime.api import Mount
 from transom.runtime.native.platform import ContainerRequest, Spec
 from transom.runtime.oci import seccomp
-from transom.runtime.wine import accounts, drives, jobs, registry
+from transom.runtime.wine import accounts, drives, jobs, registry, roots
 from transom.runtime.wine.helpers import Helpers
 from transom.runtime.wine.installation import Installation, unix_environment
 from transom.runtime.wine.template import SYSTEM32
@@ -35,7 +32,6 @@ _PRLIMIT: Final = "/usr/bin/prlimit"
 WINRUN: Final = r"C:\Windows\System32\CExecSvc.exe"
 _WINCTRL: Final = r"C:\Windows\System32\winctrl.exe"
 _TOLD_IN_TURN_MS: Final = 5000  # for each process of a container, before the next one is told of the shutdown
-_LINKS: Final = ("bin", "lib", "lib64", "sbin")
 # Which fonts there are. Without what the machine has found out about them, each container would read and note down all of them.
 _FONTS: Final = ("/etc/fonts", "/var/cache/fontconfig")
 _FOLDERS: Final = ("usr", "opt", "proc", "dev", "tmp", "run/pipes", *(folder[1:] for folder in _FONTS), "wine")
@@ -52,46 +48,23 @@ _READ_ONLY: Final = ("/proc/asound", "/proc/bus", "/proc/fs", "/proc/irq", "/pro
 # Folders of Windows itself, in which users may not write. Elsewhere on C: they may add files and folders of their own.
 _PROTECTED: Final = frozenset({"windows", "program files", "program files (x86)", "users"})
 _MOST_FOLDERS: Final = 4096
-_NAME: Final = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
     """Of one container, on this machine."""
 
-    root: Path
     prefix: Path
-    pipes: Path
 
 
 def places(request: ContainerRequest) -> Places:
-    own = request.folder / "platform"
-    return Places(own / "root", own / "prefix", own / "pipes")
+    return Places(request.folder / "platform" / "prefix")
 
 
-def make_root(at: Path, user: User, helpers: Helpers, request: ContainerRequest) -> None:
-    for folder in _FOLDERS:
-        (at / folder).mkdir(parents=True, exist_ok=True)
-    (at / "tmp").chmod(0o1777)  # runc gives what is mounted there the mode of the mount point
-    for name in _LINKS:
-        (at / name).symlink_to(f"usr/{name}")
-    for name in ("init", "wdns.so"):
-        path = helpers.get(name)
-        if path is not None:
-            shutil.copyfile(path, at / name)
-            (at / name).chmod(0o755)
-    etc, number = at / "etc", accounts.unix_id(user)
-    (etc / "passwd").write_text(f"{_NAME.sub('_', user.name)}:x:{number}:{number}::{jobs.PREFIX}:/bin/sh\n")
-    (etc / "group").write_text(f"users:x:{number}:\n")
-    (etc / "nsswitch.conf").write_text("passwd: files\ngroup: files\nhosts: files dns\n")
-    (etc / "resolv.conf").write_text(resolver(request.sandbox.config.dns))
-    (etc / "hosts").symlink_to(f"{_DRIVE_C}/{_HOSTS}")
-
-
-def resolver(dns: DnsConfig) -> str:
-    """Windows has one suffix, the first, and knows no options."""
-    lines = [f"nameserver {server}\n" for server in dns.servers[:3]]
-    return "".join([*lines, *(f"search {suffix}\n" for suffix in dns.searches[:1]), "options timeout:2 attempts:2\n"])
+def make_root(user: User, helpers: Helpers, request: ContainerRequest) -> Path:
+    node = request.folder.parents[1]
+    hosts = f"{_DRIVE_C}/{_HOSTS}"
+    return roots.root(node / "roots", _FOLDERS, jobs.PREFIX, hosts, user, helpers, request.sandbox.config.dns)
 
 
 def adapter(request: ContainerRequest) -> str:
@@ -206,7 +179,7 @@ def pipes(request: ContainerRequest) -> list[str]:
 
 
 def specification(
-    installation: Installation, request: ContainerRequest, at: Places, process: Spec, texts: Iterable[Path] = ()
+    installation: Installation, request: ContainerRequest, root: Path, process: Spec, texts: Iterable[Path] = ()
 ) -> Spec:
     """`texts`: files that have the words of errors, instead of the installed ones."""
     sandbox = request.sandbox
@@ -219,7 +192,7 @@ def specification(
         *(_bind(folder, folder, "ro") for folder in installation.folders),
         *(_bind(str(file), str(installation.windows_libraries / file.name), "ro") for file in texts),
         *(_bind(folder, folder, "ro") for folder in _FONTS if os.path.isdir(folder)),
-        _bind(str(at.prefix), jobs.PREFIX, "rw"),
+        _bind(str(places(request).prefix), jobs.PREFIX, "rw"),
         _bind(str(request.snapshot), _DRIVE_C, "rw"),
     ]
     piped = [mount for mount in request.config.mounts if _pipe(mount)]
@@ -228,7 +201,7 @@ def specification(
     mounts += [request.host.bind(mount, f"{_PIPES}/{number}") for number, mount in enumerate(piped)]
     network = [{"type": "network", "path": f"/proc/{sandbox.pid}/ns/net"}] if sandbox.pid else []
     return {
-        "root": {"path": str(at.root), "readonly": True},
+        "root": {"path": str(root), "readonly": True},
         "hostname": sandbox.plan.hostname,
         "process": process,
         "mounts": mounts,

@@ -125,7 +125,7 @@ class WinePlatform:
         drives.unite(request.snapshot, made.drive, request.image.layers)
         made.write_registry(at.prefix, self._build_of(request), bundle.adapter(request))
         bundle.make_prefix(at.prefix, owner, request)
-        bundle.make_root(at.root, user, self._helpers, request)
+        root = bundle.make_root(user, self._helpers, request)
         if owner:
             bundle.let_users_write(request.snapshot, request.image.layers)
         profile = request.snapshot / drives.spelt(request.snapshot, drives.split(user.profile)[1])
@@ -135,7 +135,7 @@ class WinePlatform:
             bundle.announce_names(request.snapshot, hostname, request.sandbox.ips)
         command = self._command(request, user, line, jobs.MAIN, wine)
         args = bundle.first_args(wine, self._helpers, request, command)
-        return bundle.specification(wine, request, at, self._process(request, user, args, wine), made.texts)
+        return bundle.specification(wine, request, root, self._process(request, user, args, wine), made.texts)
 
     def _command(
         self, request: ContainerRequest, user: User, line: str, name: str, wine: installation.Installation
