@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import socket
 
 import pytest
 from tests.runtime.sim import rig
@@ -317,7 +319,29 @@ def test_names_are_asked_for_over_the_network_of_the_pod() -> None:
         assert asked == [
             ("10.96.0.10", 53, own, "db.other.ns.svc.cluster.local"), ("10.96.0.10", 53, own, "db.other.svc.cluster.local"),
         ]  # fmt: skip
+
+    rig.run(test)
+
+
+def test_where_nobody_listens_inside_the_network_decides_on_the_loopback_too() -> None:
+    """Host ports and node ports are there."""
+
+    async def test() -> None:
+        asked: list[tuple[str, int, str]] = []
+
+        async def connect(address: str, port: int, source: str = "") -> socket.socket:
+            asked.append((address, port, source))
+            raise ConnectionRefusedError(errno.ECONNREFUSED, "")
+
+        r = rig.make()
+        r.dataplane.connect = connect
+        await r.container("ignore")
+        context = r.programs[0].context
         with pytest.raises(ConnectionRefusedError):
-            await context.ask("127.0.0.1", 53, b"")
+            await context.connect("127.0.0.1", 54321)
+        assert asked == [("127.0.0.1", 54321, context.ips[0])]
+        context.listen(54321, socket.socket.close)
+        (await context.connect("127.0.0.1", 54321)).close()
+        assert len(asked) == 1
 
     rig.run(test)
