@@ -97,17 +97,28 @@ class Processes:
 
 
 class Usage:
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, clock: VirtualClock) -> None:
+        self._clock = clock
+        self._threads: list[float] = []  # when each began
+        self._ended = 0.0
         self.cores = 0.0
-        self.burnt = 0.0
         self.held = 0
         self.limit = limit
 
     def cpu(self, cores: float) -> None:
         self.cores = cores
 
-    def burn(self, seconds: float) -> None:
-        self.burnt += seconds
+    def thread(self, begins: bool) -> float:
+        if begins:
+            self._threads.append(self._clock.monotonic())
+        else:
+            self._ended += self._clock.monotonic() - self._threads.pop(0)
+        return 1.0
+
+    @property
+    def burnt(self) -> float:
+        """Seconds of processor time."""
+        return self._ended + sum(self._clock.monotonic() - began for began in self._threads)
 
     def memory(self, size: int) -> bool:
         if size > self.limit:
@@ -263,7 +274,7 @@ class Box:
         self.image = ImageInfo(name=image.pop("name", "example"), os=os, **image)  # type: ignore[arg-type]
         self.ports: list[PortMapping] = []
         self.processes = Processes(self.clock)
-        self.usage = Usage(1 << 30)
+        self.usage = Usage(1 << 30, self.clock)
         self.listening: dict[int, Callable[[socket.socket], None]] = {}
         self.answering: dict[int, Callable[..., Any]] = {}
         self.credential_spec = ""

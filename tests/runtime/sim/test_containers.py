@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from tests.runtime.sim import rig
@@ -15,6 +16,7 @@ from transom.runtime.api import (
     WindowsContainer,
     WindowsResources,
 )
+from transom.runtime.sim import programs
 from transom.runtime.sim.engine import Flavour
 
 
@@ -189,6 +191,39 @@ def test_limits_hold_the_processor() -> None:
         assert second.cpu is not None
         assert second.id == main
         assert (second.cpu.core_nanoseconds - first.cpu.core_nanoseconds, second.cpu.nano_cores) == (10 * 10**9, 500_000_000)
+
+    rig.run(test)
+
+
+@pytest.mark.parametrize(
+    ("os", "limits", "jobs", "cores"),
+    [
+        ("linux", {"linux": LinuxContainer(resources=LinuxResources(cpu_quota=50000, cpu_period=100000))}, 8, 0.5),
+        ("linux", {}, 3, 3),
+        ("linux", {}, 8, 4),  # processors that there are
+        ("windows", {"windows": WindowsContainer(resources=WindowsResources(cpu_maximum=1250))}, 8, 0.5),
+        ("windows", {}, 8, 4),
+    ],
+)
+def test_limits_hold_scripts_that_compute(os: str, limits: dict[str, Any], jobs: int, cores: float) -> None:
+    async def test() -> None:
+        r = rig.make(os, start=programs.start)  # type: ignore[arg-type]
+        loop = "while true; do :; done"
+        busy = " & ".join([loop] * jobs)
+        command = ("sh", "-c", busy)
+        if os == "windows":
+            command = ("powershell", "-c", f"foreach ($n in 1..{jobs}) {{ Start-Job {{ while(1) {{}} }} }}; get-job | wait-job")
+        image = "mcr.microsoft.com/windows/servercore:1809" if os == "windows" else "busybox"
+        main = await r.container(*command, image=image, **limits)
+        r.runtime.container_stats()
+        begun = r.host.cpu_seconds()
+        await r.clock.run_for(40)
+        (stats,) = r.runtime.container_stats()
+        assert stats.cpu is not None
+        assert stats.cpu.nano_cores == pytest.approx(cores * 1e9, rel=0.03)  # the system wants its part, too
+        assert r.host.cpu_seconds() - begun < 40.1 * r.host.hardware.cpus
+        await r.do(r.runtime.stop_container(main, 0))
+        assert not r.runtime.container_stats()
 
     rig.run(test)
 

@@ -60,8 +60,10 @@ class Meter:
         self._cores = max(0.0, self._cores + more)
         self._account.set_cpu(min(self._cores, self._cap))
 
-    def burn(self, seconds: float) -> None:
-        self._account.burn(seconds)
+    @property
+    def speed(self) -> float:
+        """What a thread gets of each processor that it could keep busy."""
+        return min(1.0, self._cap / self._cores) if self._cores > 0 else 1.0
 
     def change_memory(self, more: int) -> bool:
         """False, and nothing has changed, when it does not get it: the limit, or the machine, is in the way."""
@@ -103,20 +105,25 @@ class Meter:
 class Share:
     """`Usage` of one program: its part of what its container uses. `out_of_memory` ends it on Linux."""
 
-    __slots__ = ("_cores", "_meter", "_out_of_memory", "size")
+    __slots__ = ("_cores", "_meter", "_out_of_memory", "_threads", "size")
 
     def __init__(self, meter: Meter, out_of_memory: Callable[[], None] | None) -> None:
         self._meter = meter
         self._out_of_memory = out_of_memory
         self._cores = 0.0
+        self._threads = 0
         self.size = 0
 
     def cpu(self, cores: float) -> None:
         self._meter.change_cores(cores - self._cores)
         self._cores = cores
 
-    def burn(self, seconds: float) -> None:
-        self._meter.burn(seconds)
+    def thread(self, begins: bool) -> float:
+        if begins or self._threads:  # not those that end after all has been given back
+            step = 1 if begins else -1
+            self._threads += step
+            self._meter.change_cores(step)
+        return self._meter.speed
 
     def memory(self, size: int) -> bool:
         before, self.size = self.size, size
@@ -128,7 +135,7 @@ class Share:
         return False
 
     def give_back(self) -> None:
-        self._meter.change_cores(-self._cores)
+        self._meter.change_cores(-self._cores - self._threads)
         self._meter.change_memory(-self.size)
         self._cores = 0.0
-        self.size = 0
+        self._threads = self.size = 0

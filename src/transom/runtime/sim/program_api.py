@@ -80,8 +80,9 @@ class Usage(Protocol):
     def cpu(self, cores: float) -> None:
         """From now on it keeps so many cores busy (0 at the start)."""
 
-    def burn(self, seconds: float) -> None:
-        """So much CPU time is used at once, beside the above."""
+    def thread(self, begins: bool) -> float:
+        """One more, or one less, of its threads computes without a pause, beside the above. The answer is the part of a
+        processor that each gets under the container's limit."""
 
     def memory(self, size: int) -> bool:
         """It now holds so many bytes. On Linux past the limit the container is killed (the context is then dead); on

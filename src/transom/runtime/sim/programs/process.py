@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 from transom.runtime.sim.program_api import ProgramContext
+from transom.runtime.sim.programs.computing import compute
 from transom.runtime.sim.programs.fileview import FileView
 from transom.runtime.sim.programs.streams import BytesSource, CallSink, Pipe, Sink, Source
 
@@ -160,8 +161,7 @@ class Process:
         if self.steps % BUSY_STEPS == 0:
             slices = self.steps // BUSY_STEPS
             length = min(BUSY_LONGEST, BUSY_SLICE * 2 ** max(0, slices - BUSY_LONG))
-            self.context.usage.burn(length)
-            await self.context.clock.sleep(length)
+            await compute(self.context, length)
         await self.stdout.drain()
 
     # Signals

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from transom.runtime.sim.program_api import Program, ProgramContext
+from transom.runtime.sim.programs.computing import compute
 from transom.runtime.sim.programs.fileview import FileView
 from transom.runtime.sim.programs.servers import simple
 from transom.runtime.sim.programs.servers.base import Server, why_not
@@ -74,11 +75,15 @@ def perl(context: ProgramContext) -> Program:
     if digits is not None:
         count = int(digits[1])
         server.on_signal = server.as_unhandled
-        context.usage.burn(count * count / 1e6)
-        server.out(pi(count))
-        server.later(count * count / 1e6, server.exit, 0)
+        server.spawn(_print_pi(server, count))
         return server
     return _one_liner(server, source)
+
+
+async def _print_pi(server: Server, digits: int) -> None:
+    await compute(server.context, digits * digits / 1e6)
+    server.out(pi(digits))
+    server.exit(0)
 
 
 def python(context: ProgramContext) -> Program:

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Iterable
 
 from transom.runtime.sim.program_api import Program, ProgramContext
+from transom.runtime.sim.programs.computing import compute
 from transom.runtime.sim.programs.servers import gomux, grpc, tls
 from transom.runtime.sim.programs.servers.base import Server, why_not
 from transom.runtime.sim.programs.servers.http import Handler, Request, Response, text
@@ -164,8 +165,7 @@ def hpa_example(context: ProgramContext) -> Program:
     server.on_signal = lambda name: server.as_handled("SIGTERM" if name == "SIGWINCH" else name)
 
     async def handle(request: Request) -> Response:
-        context.usage.burn(0.05)
-        await context.clock.sleep(0.05)
+        await compute(context, 0.05)
         return text("OK!", kind="text/html; charset=UTF-8")
 
     return _one_port(context, 80, server, handle, "Apache/2.4.10 (Debian)")
