@@ -12,6 +12,9 @@ from transom.runtime.sim.programs.servers.simple import flag
 
 _CONTENT = "mount-tester new file\n"
 _EXT4 = 0xEF53  # statfs' number for it, which is what every disk here has
+# What its script makes of the access list that a Windows disk hands down to all that lies on it: all rights for
+# administrators and the system, reading and executing for users. The read-only attribute is not part of that list.
+_WINDOWS_MODE = 0o775
 _KIND_LETTERS = {"directory": "d", "symlink": "L", "pipe": "p", "socket": "S", "char": "Dc", "block": "D"}
 
 
@@ -93,8 +96,11 @@ class _Tester:
         except OSError as error:
             self._fail(f'error from Stat("{path}"): {_go_error("stat", path, error)}')
             return
-        shown = go_mode(state) if said == "mode" and not windows else "-" + permissions(state.mode)
-        self.server.out(f'{said} of {"Windows " if windows else ""}file "{path}": {shown}')
+        if windows:
+            self.server.out(f'{said} of Windows file "{path}": -{permissions(_WINDOWS_MODE)}')
+            return
+        shown = go_mode(state) if said == "mode" else "-" + permissions(state.mode)
+        self.server.out(f'{said} of file "{path}": {shown}')
 
     def _owner(self, path: str) -> None:
         try:
