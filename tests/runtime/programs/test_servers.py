@@ -196,6 +196,7 @@ def test_mounttest(tester) -> None:
 
 def test_mounttest_reads_access_lists_on_windows() -> None:
     box = Box("windows", name="k8s.gcr.io/e2e-test-images/agnhost:2.21", program="agnhost", entrypoint=("/agnhost",))
+    box.files.mkdir("C:\\etc")
     box.files.write("C:\\etc\\f", b"content", 0o444)  # the read-only attribute
     result = box.run("/agnhost", "mounttest", "--file_mode=/etc/f", "--file_perm=/etc/f", "--file_owner=/etc/f")
     assert result.out == 'mode of Windows file "/etc/f": -rwxrwxr-x\nperms of Windows file "/etc/f": -rwxrwxr-x\n'
