@@ -254,6 +254,8 @@ def test_an_empty_directory_outlives_containers_and_kubelets(system: str, medium
     wanted = with_volumes({"name": "e", "emptyDir": {"medium": medium} if medium else {}})
     machine.run(machine.volumes.mount(wanted))
     file = volume(machine, "empty-dir", "e", "file")
+    if system == "linux":
+        assert machine.files.stat(volume(machine, "empty-dir", "e", "")).mode == (0o1777 if medium else 0o777)
     before = machine.env.host.disk().used
     machine.files.write(file, b"x" * 100_000)
     on_disk = machine.env.host.disk().used - before >= 100_000

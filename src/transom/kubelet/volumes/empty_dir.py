@@ -32,7 +32,8 @@ async def set_up(tools: Tools, pod: Object, spec: Spec, before: Mounted | None, 
         env.os.mount_huge_pages(files, directory, _page_size(pod, medium))
     else:
         raise VolumeFailure(f"unknown storage medium {go_quote(medium)}")
-    files.chmod(directory, _MODE)
+    if files.stat(directory).mode & _MODE != _MODE:  # a tmpfs keeps its sticky bit
+        files.chmod(directory, _MODE)
     env.os.set_ownership(files, directory, fs_group(pod))
     files.mkdir(notes, 0o750)
     files.write(ready, b"", 0o644)
