@@ -61,6 +61,8 @@ def test_every_image_runs_by_itself(os: str) -> None:
                 if "No command specified" not in str(failure):
                     failed.append((image, str(failure)))
             await rig.do(rig.runtime.stop_sandbox(sandbox))
+            await rig.do(rig.runtime.remove_sandbox(sandbox))
+            await rig.do(rig.runtime.remove_image(image))
         assert failed == []
 
     on(os, test)
@@ -185,3 +187,37 @@ def test_out_of_memory_kills_linux() -> None:
         assert (rig.state(container).reason, rig.state(container).exit_code) == ("OOMKilled", 137)
 
     on("linux", test)
+
+
+@pytest.mark.parametrize(
+    ("image", "command", "code", "log"),
+    [
+        ("e2eteam/busybox:1.29", ("/bin/true",), 0, ""),
+        ("e2eteam/busybox:1.29", ("/bin/false",), 1, ""),
+        ("e2eteam/busybox:1.29", ("sh", "-c", "echo $((1 + 2)) | cat && sleep 1; exit 4"), 4, "stdout F 3"),
+        ("e2eteam/busybox:1.29", ("powershell.exe", "-Command", "Write-Host from PowerShell"), 0, "stdout F from PowerShell"),
+        ("e2eteam/busybox:1.29", ("busybox", "echo", "applet"), 0, "stdout F applet"),
+        ("k8s.gcr.io/e2e-test-images/agnhost:2.21", ("/bin/sh", "-c", "C:/bin/ls C:/bin | grep nc.exe"), 0, "stdout F nc.exe"),
+        ("k8s.gcr.io/e2e-test-images/agnhost:2.21", ("cmd", "/c", "whoami"), 0, "stdout F ContainerAdm"),
+        ("k8s.gcr.io/e2e-test-images/agnhost:2.21", ("cmd", "/c", r"C:\Windows\System32\whoami"), 0, "stdout F user manager"),
+    ],
+)
+def test_busybox_on_windows(image: str, command: tuple[str, ...], code: int, log: str) -> None:
+    async def test(rig: rigs.Rig) -> None:
+        sandbox = await rig.sandbox()
+        container = await rig.container(*command, image=image, sandbox=sandbox)
+        await rig.clock.run_for(5)
+        state = rig.state(container)
+        assert (state.state, state.exit_code) == ("exited", code)
+        assert log in rig.log()
+
+    on("windows", test)
+
+
+def test_busybox_is_not_on_every_windows_image() -> None:
+    async def test(rig: rigs.Rig) -> None:
+        for command in ("sh", "/bin/true", "ls"):
+            with pytest.raises(RuntimeFailure, match="cannot find the"):
+                await rig.container(command, image="mcr.microsoft.com/windows/servercore:ltsc2019")
+
+    on("windows", test)

@@ -11,6 +11,7 @@ from transom.runtime.sim.catalogue import Spec
 from transom.runtime.sim.users import Identity
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_TOOLS_PATH = r"C:\bin;C:\curl;C:\dig;C:\Windows\System32;C:\Windows;C:\Program Files\PowerShell;"
 _WINDOWS_PATH = WINDOWS_PATH + r"C:\Users\{0}\AppData\Local\Microsoft\WindowsApps"
 
 
@@ -41,7 +42,7 @@ def windows(config: ContainerConfig, spec: Spec, identity: Identity, hostname: s
         "COMPUTERNAME": hostname.upper()[:15],
         "LOCALAPPDATA": rf"{profile}\AppData\Local",
         "NUMBER_OF_PROCESSORS": str(cpus),
-        "Path": _WINDOWS_PATH.format(ntpath.basename(profile)),
+        "Path": _TOOLS_PATH if spec.info.userland == "busybox" else _WINDOWS_PATH.format(ntpath.basename(profile)),
         "TEMP": rf"{profile}\AppData\Local\Temp",
         "TMP": rf"{profile}\AppData\Local\Temp",
         "USERDOMAIN": "User Manager" if profile.startswith(r"C:\Users\Container") else hostname.upper()[:15],

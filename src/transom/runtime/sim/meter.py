@@ -9,13 +9,13 @@ from transom.runtime.api import ContainerConfig, CpuUsage
 
 _STARTUP_SECONDS = 0.03  # of processor time that the start of any process takes
 _SAMPLE = 10.0
-_BASE_MEMORY = {"busybox": 1 << 20, "gnu": 3 << 20, "none": 1 << 20, "nanoserver": 14 << 20, "servercore": 38 << 20}
-_BASE_WINDOWS, _BASE_LINUX = 42 << 20, 4 << 20
+_BASE_LINUX = {"busybox": 1 << 20, "gnu": 3 << 20, "none": 1 << 20}
+_BASE_WINDOWS = {"busybox": 14 << 20, "none": 1 << 20, "nanoserver": 14 << 20, "servercore": 38 << 20}
 
 
 def base_memory(windows: bool, userland: str) -> int:
     """What a container holds when its program says nothing of it: on Windows its system processes, too."""
-    return _BASE_MEMORY.get(userland, _BASE_WINDOWS if windows else _BASE_LINUX)
+    return _BASE_WINDOWS.get(userland, 42 << 20) if windows else _BASE_LINUX.get(userland, 4 << 20)
 
 
 def cpu_cap(config: ContainerConfig, cpus: int) -> float:

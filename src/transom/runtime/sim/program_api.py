@@ -23,7 +23,8 @@ CTRL_CLOSE_EVENT and CTRL_SHUTDOWN_EVENT."""
 
 Userland = Literal["busybox", "gnu", "nanoserver", "servercore", "windows", "none", "any"]
 """Which commands an image brings: busybox (also Alpine), gnu (Debian and its like), the three Windows bases, none
-(nothing but its own program), or any: nobody knows the image, so every command that we know is taken to be there."""
+(nothing but its own program), or any: nobody knows the image, so every command that we know is taken to be there. On
+Windows busybox is Nano Server with PowerShell and busybox's tools in `C:\\bin`, as Kubernetes' own tests have it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,23 @@ _SYSTEM32 = (
     "cmd", "curl", "find", "findstr", "hostname", "ipconfig", "more", "nslookup", "ping", "tar", "tasklist", "timeout",
     "whoami", "xcopy",
 )  # fmt: skip
+# busybox-w32, what Kubernetes' own images put beside it, and where the shell's shorter names lead.
+_WINDOWS_TOOLS = (
+    "ash", "awk", "base64", "basename", "bash", "busybox", "cat", "chmod", "cp", "cut", "date", "dd", "df",
+    "dirname", "du", "echo", "env", "false", "find", "free", "grep", "gunzip", "gzip", "head", "hexdump", "hostname",
+    "id", "kill", "killall", "ln", "ls", "md5sum", "mkdir", "mktemp", "mv", "nc", "nl", "od", "paste", "pgrep", "pidof",
+    "pkill", "printenv", "printf", "ps", "pwd", "readlink", "rm", "rmdir", "sed", "seq", "sh", "sha1sum", "sha256sum", "sleep",
+    "sort", "stat", "tac", "tail", "tar", "tee", "test", "time", "timeout", "touch", "tr", "true",
+    "truncate", "uname", "uniq", "uptime", "wc", "wget", "which", "whoami", "xargs", "xxd", "yes", "zcat",
+)  # fmt: skip
+_WITH_WINDOWS_TOOLS: dict[str, Entry] = {
+    **{rf"C:\bin\{name}.exe": _EXE for name in _WINDOWS_TOOLS},
+    r"C:\curl\curl.exe": _EXE,
+    r"C:\dig\dig.exe": _EXE,
+    r"C:\Program Files\PowerShell\pwsh.exe": _EXE,
+    r"C:\Program Files\PowerShell\powershell.exe": _EXE,
+    r"C:\tmp": Folder(),
+}
 _HOSTS = File(b"# This is a sample HOSTS file used by Microsoft TCP/IP for Windows.\r\n")
 
 _LINUX: dict[str, Entry] = {
@@ -71,7 +88,9 @@ def _linux(userland: Userland) -> dict[str, Entry]:
 
 def _windows(userland: Userland) -> dict[str, Entry]:
     entries: dict[str, Entry] = {rf"C:\Windows\System32\{name}.exe": _EXE for name in _SYSTEM32}
-    if userland != "nanoserver":
+    if userland == "busybox":
+        entries |= _WITH_WINDOWS_TOOLS
+    elif userland != "nanoserver":
         entries[r"C:\Windows\System32\WindowsPowerShell\v1.0\powershell.exe"] = _EXE
     return entries
 
@@ -97,7 +116,8 @@ def _with_program(windows: bool, userland: Userland, path: str, page: str, pictu
     if page:
         from transom.runtime.sim.programs.servers.web import DEFAULT_PAGES
 
-        entries[page] = File(DEFAULT_PAGES[page])
+        place = "C:" + page.replace("/", "\\") if windows and page.startswith("/") else page
+        entries[place] = File(DEFAULT_PAGES[page])
     if picture:  # an image that serves one, and a page that names it
         top = "C:\\" if windows else "/"
         entries[top + picture] = File(b"\xff\xd8\xff\xe0")

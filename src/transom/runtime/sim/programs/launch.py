@@ -65,16 +65,19 @@ def command(context: ProgramContext, name: str) -> Command | None:
     from transom.runtime.sim.programs.commands import table
     from transom.runtime.sim.programs.servers.table import program_for
 
+    if context.os == "windows":
+        from transom.runtime.sim.programs.win.launch import find as find_there
+
+        try:
+            return find_there(context, name, context.cwd)
+        except FileNotFoundError:
+            return None
     directory, base = posixpath.split(name)
     factory = program_for(context, name)
     if factory is not None:
         return hosted(factory)
     if directory and directory not in _BIN and not directory.startswith("/opt"):
         return None
-    if context.os == "windows":
-        from transom.runtime.sim.programs.win.table import find as find_there
-
-        return find_there(context, base.removesuffix(".exe"))
     if base in _SHELLS and shell_there(context, base):
         from transom.runtime.sim.programs.sh.main import run
 

@@ -90,4 +90,7 @@ def _applet(context: ProgramContext, name: str) -> Command | None:
     """`busybox sh -c ...`"""
     if name != "busybox" or context.image.userland not in ("busybox", "any"):
         return None
-    return basic.nohup
+    return applet
+
+
+applet = basic.nohup

@@ -13,6 +13,7 @@ from transom.runtime.sim.programs.process import CONTROL_C_EXIT, Process
 from transom.runtime.sim.programs.servers.table import program_for
 
 _SYSTEM = ("c:\\windows\\system32", "c:\\windows", "c:\\windows\\syswow64", "c:\\windows\\system32\\windowspowershell\\v1.0")
+_TOOLS = "c:\\bin"  # of images that bring busybox
 _BINARY = b"MZ"
 
 
@@ -24,6 +25,7 @@ def find(context: ProgramContext, name: str, cwd: str) -> Command:
     bare = name.strip('"').replace("/", "\\")
     directory = ntpath.dirname(bare)
     base = ntpath.basename(bare).lower()
+    found = ""
     for candidate in _candidates(context, bare, directory):
         try:
             if files.stat(candidate).kind != "file":
@@ -37,6 +39,7 @@ def find(context: ProgramContext, name: str, cwd: str) -> Command:
             continue
         if files.read(candidate)[:2] != _BINARY and extension != ".exe":
             raise PermissionError(name)  # not a valid Win32 application
+        found = files.absolute(candidate)
         break
     factory = program_for(context, bare)
     if factory is not None:
@@ -49,7 +52,7 @@ def find(context: ProgramContext, name: str, cwd: str) -> Command:
         and not files.exists(bare + ".exe")
     ):
         raise FileNotFoundError(name)
-    command = table.find(context, stem)
+    command = table.tool(stem) if ntpath.dirname(found).lower() == _TOOLS else table.find(context, stem)
     if command is None:
         raise FileNotFoundError(name)
     return command

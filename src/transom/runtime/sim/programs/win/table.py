@@ -41,29 +41,28 @@ _NOT_IN_NANO = frozenset(
         "tzutil",
     ]
 )
-# Images of Kubernetes' end-to-end tests bring busybox's tools to Windows.
-_WITH_TOOLS = ("busybox", "agnhost", "jessie-dnsutils", "nonroot")
+_ADDED = ("curl", "dig")  # in folders of their own, beside busybox's tools
 
 
 def find(context: ProgramContext, name: str) -> Command | None:
     image = context.image
     command = COMMANDS.get(name)
-    tools = any(mark in image.name for mark in _WITH_TOOLS)
     if command is None:
-        return _tool(name) if tools or image.userland == "any" else None
+        return tool(name) if image.userland == "any" or (image.userland == "busybox" and name in _ADDED) else None
     if name == "pwsh":
-        there = image.options.get("pwsh") == "true" or image.userland in ("any", "windows") or tools
+        there = image.options.get("pwsh") == "true" or image.userland in ("any", "windows", "busybox")
         return command if there else None
-    if image.userland == "nanoserver" and name in _NOT_IN_NANO and not tools and image.options.get(name) != "true":
+    if image.userland == "nanoserver" and name in _NOT_IN_NANO and image.options.get(name) != "true":
         return None
     return command
 
 
-def _tool(name: str) -> Command | None:
-    if name in ("sh", "bash"):
+def tool(name: str) -> Command | None:
+    """One of busybox's, on Windows."""
+    if name in ("sh", "ash", "bash"):
         from transom.runtime.sim.programs.sh.main import run
 
         return run
     from transom.runtime.sim.programs.commands import table
 
-    return table.COMMANDS.get(name)
+    return table.applet if name == "busybox" else table.COMMANDS.get(name)
