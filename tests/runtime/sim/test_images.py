@@ -48,6 +48,15 @@ def test_names_are_made_whole(image: str, whole: str, familiar: str) -> None:
     assert (str(parse(image)), parse(image).familiar) == (whole, familiar)
 
 
+@pytest.mark.parametrize(("image", "userland"), [
+    ("nginx:1.15", "gnu"), ("nginx:1.15-alpine", "busybox"), ("redis:5.0.5-alpine3.12", "busybox"), ("nginx:alpine", "busybox"),
+    ("coredns/coredns:1-alpine", "none"),
+])  # fmt: skip
+def test_a_tag_that_names_alpine_brings_its_commands(image: str, userland: str) -> None:
+    found = catalogue_with("images: []", "mine").find(parse(image))
+    assert found.spec(found.platforms[0]).info.userland == userland
+
+
 @pytest.mark.parametrize(("image", "builds"), [
     ("mcr.microsoft.com/windows/servercore/iis:windowsservercore-ltsc2019", {17763}),
     ("mcr.microsoft.com/dotnet/framework/aspnet:4.8-windowsservercore-ltsc2022", {20348}),

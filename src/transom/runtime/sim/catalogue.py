@@ -21,6 +21,7 @@ from transom.windows.builds import of_tag
 Os = Literal["linux", "windows"]
 _WINDOWS_NAME = re.compile(r"windows|nanoserver|servercore|ltsc20\d\d|(?:^|[-_:./])(?:win|iis)(?:$|[-_:./])")
 _MISSING_NAME = re.compile(r"non-?existent|does-?not-?exist|no-?such-?(?:image|tag|repo)|^(?:invalid|404)$")
+_ALPINE_TAG = re.compile(r"(?:^|[-.])alpine(?:$|[-.\d])")
 _ALL_BUILDS = (17763, 18362, 18363, 19041, 19042, 20348)
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGT]?)(i?)B?", re.IGNORECASE)
 _BASE_SIZE = {"nanoserver": 260 << 20, "servercore": 5 << 30, "windows": 10 << 30}
@@ -185,6 +186,8 @@ def _spec(entry: Entry, reference: Reference, digest: str, platform: Platform) -
 def _make_spec(entry: Entry, reference: Reference, digest: str, platform: Platform) -> Spec:
     os = platform.os
     userland = cast(Userland, entry.get(os, "userland", "any"))
+    if os == "linux" and userland == "gnu" and _ALPINE_TAG.search(reference.tag):
+        userland = "busybox"  # the variant of an image that is built on Alpine says so in its tag
     info = ImageInfo(
         name=str(reference),
         os=os,
