@@ -16,7 +16,7 @@ from transom.runtime.sim.programs.streams import Collector
 from transom.runtime.sim.programs.win import launch, texts
 from transom.runtime.sim.programs.win.variables import Variables
 
-_NAME = re.compile(r"\s*(?:\"([^\"]+)\"|([^\s\",;=/(<>|&]+))")
+_NAME = re.compile(r"\s*(?:\"([^\"]+)\"|(/[^\s\",;=(<>|&]*|[^\s\",;=/(<>|&]+))")  # a slash ends a name, unless it begins one
 _GLUED = re.compile(r"(?i)(echo|cd|chdir|md|mkdir|rd|rmdir|dir|type|del|copy|set|title)(?=[.,;:/\\\[\]+(=])")
 _LOOP_VARIABLE = re.compile(r"%{1,2}(?:~([fdpnxsatz$]*))?([A-Za-z?#$@])")
 

@@ -339,7 +339,7 @@ def dirname(process: Process) -> int:
 
 
 def pwd(process: Process) -> int:
-    process.write(process.cwd + "\n")
+    process.write((process.cwd.replace("\\", "/") if process.windows else process.cwd) + "\n")
     return 0
 
 

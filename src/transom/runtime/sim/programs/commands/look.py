@@ -222,7 +222,8 @@ async def find(process: Process) -> int:
             code = 1
             continue
         for place, state in entries:
-            code |= await _examine(process, arguments, path, place, state, now)
+            shown = place.replace("\\", "/") if process.windows else place
+            code |= await _examine(process, arguments, path, shown, state, now)
     return code
 
 

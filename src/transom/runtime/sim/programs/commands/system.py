@@ -120,6 +120,9 @@ def uname(process: Process) -> int:
         "m": "x86_64",
         "o": "GNU/Linux",
     }
+    if process.windows:
+        release, _, rest = context.build.rpartition(".")[0].rpartition(".")
+        parts |= {"s": "Windows_NT", "r": release, "v": rest, "o": "MS/Windows"}
     letters = "snrvmo" if "a" in options else "".join(letter for letter in "snrvmo" if letter in options) or "s"
     shown = [parts[letter] for letter in letters]
     process.write(" ".join(shown) + "\n")

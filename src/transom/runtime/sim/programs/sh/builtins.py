@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from transom.runtime.sim.programs import launch
 from transom.runtime.sim.programs.commands import basic
+from transom.runtime.sim.programs.commands.files import pwd
 from transom.runtime.sim.programs.fileview import problem
 from transom.runtime.sim.programs.process import SIGNAL_NUMBERS, Exit
 from transom.runtime.sim.programs.sh import arithmetic, words
@@ -67,8 +68,7 @@ def _cd(shell: Shell, argv: list[str]) -> int:
 
 
 def _pwd(shell: Shell, argv: list[str]) -> int:
-    shell.process.write(shell.process.cwd + "\n")
-    return 0
+    return pwd(shell.process)
 
 
 def _export(shell: Shell, argv: list[str]) -> int:
