@@ -27,6 +27,13 @@ settings.register_profile("explore", deadline=None, suppress_health_check=[Healt
 settings.register_profile("same", settings.get_profile("explore"), derandomize=True)
 settings.load_profile("same")
 
+# Few and long, and most of it is waiting: begun first, they do not keep one worker busy when the others are done.
+_LONGEST = ("tests/e2e/test_recorded_answers.py",)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not item.nodeid.startswith(_LONGEST))
+
 
 @dataclass(frozen=True)
 class Cluster:
