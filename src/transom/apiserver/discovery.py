@@ -147,7 +147,7 @@ def _resources(kind: Kind, group: str, version: str) -> Iterable[dict[str, Any]]
         main["shortNames"] = list(kind.short)
     if kind.categories:
         main["categories"] = list(kind.categories)
-    if kind.storage in kind.versions if kind.custom else "create" in kind.verbs and kind.stored:
+    if kind.storage in kind.versions if kind.custom else kind.stored:
         main["storageVersionHash"] = storage_version_hash(kind)
     yield main
     for sub in kind.subresources_of(version):

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Hashable
 from typing import TYPE_CHECKING
 
-from transom.apiserver import component_status, reads, respond, writes
+from transom.apiserver import reads, respond, writes
 from transom.apiserver.authentication import impersonation
 from transom.apiserver.authorization.chain import refusal
 from transom.apiserver.context import Context, User
@@ -210,7 +210,7 @@ class Dispatcher:
             raise errors.generic_not_found()
         if not res.kind.namespaced and info.namespace and res.kind.key != "/Namespace":
             raise errors.generic_not_found()
-        tables = res.custom or (res.stored and not subresource)
+        tables = res.custom or (not subresource and "list" in res.verbs)
         accept = request.header(b"accept")
         if subresource and (subresource in table.CONNECTED or (subresource == "log" and "text/" in accept)):
             accept = ""  # what comes is not this server's, or plain text unlike everything else
@@ -220,8 +220,6 @@ class Dispatcher:
         if subresource or not res.stored:
             return self._subresource(Call(server, ctx, res, info, request, form))
         verb = info.verb
-        if res.kind.key == component_status.KEY and verb in ("get", "list"):
-            return component_status.answer(storage, ctx, res, info, request, form, server.options.components)
         if verb == "get":
             return reads.get(storage, ctx, res, info, request, form)
         if res.custom and verb in ("update", "patch") and not info.name:
@@ -251,8 +249,8 @@ class Dispatcher:
     def _subresource(self, call: Call) -> Answer | Awaitable[Answer]:
         info, res = call.info, call.res
         if not info.subresource:
-            handler = table.CALLS.get(res.kind.key)
-            if info.verb != "create" or info.name or handler is None:
+            handler = table.UNSTORED.get(res.kind.key, {}).get(info.verb)
+            if handler is None or (info.verb == "create" and info.name):
                 raise errors.generic_method_not_allowed()
             return handler(call)
         if info.subresource not in res.subresources:

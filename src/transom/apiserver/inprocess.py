@@ -259,7 +259,7 @@ class InProcessClient:
     def _subresource(self, call: Call) -> Awaitable[Answer] | Answer:
         info, res = call.info, call.res
         if not info.subresource:
-            handler = table.CALLS.get(res.kind.key)
+            handler = table.UNSTORED.get(res.kind.key, {}).get(info.verb)
         elif info.subresource not in res.subresources:
             raise errors.generic_not_found()
         else:

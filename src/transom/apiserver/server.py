@@ -15,7 +15,6 @@ from transom.apiserver.aggregation.trust import publish as publish_trust
 from transom.apiserver.allocators import ServiceAllocators
 from transom.apiserver.audit.auditor import Auditor
 from transom.apiserver.bootstrap import bootstrap, show_families
-from transom.apiserver.component_status import Components
 from transom.apiserver.context import Context, User
 from transom.apiserver.crd.controller import Definitions
 from transom.apiserver.discovery import ServedVersion
@@ -35,6 +34,7 @@ from transom.apiserver.security import Security
 from transom.apiserver.service_resolver import Resolve, ServiceResolver, own_address
 from transom.apiserver.storage import Storage
 from transom.apiserver.strategies import services
+from transom.apiserver.subresources.components import Components
 from transom.apiserver.watch import Hub
 from transom.apiserver.webhooks.admission import AdmissionWebhooks
 from transom.apiserver.webhooks.client import WebhookClient

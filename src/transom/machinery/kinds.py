@@ -67,7 +67,8 @@ class Kind:
 
     @property
     def stored(self) -> bool:
-        return "get" in self.verbs or "list" in self.verbs
+        """What is stored can be watched. Others are calls, which can only be created, or answers, which can only be read."""
+        return "watch" in self.verbs
 
     def subresources_of(self, version: str) -> tuple[Subresource, ...]:
         return next((s for v, s in self.version_subresources if v == version), self.subresources)

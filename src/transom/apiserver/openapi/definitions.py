@@ -101,7 +101,7 @@ def served_gvks(kinds: Iterable[Kind]) -> list[GVK]:
         places += [(group, v) for group, versions in kind.also for v in versions]
         for group, version in places:
             gvks[GVK(group, version, kind.kind)] = None
-            if kind.stored:
+            if "list" in kind.verbs:
                 gvks[GVK(group, version, kind.list_name)] = None
             for sub in kind.subresources_of(version):
                 if sub.kind:

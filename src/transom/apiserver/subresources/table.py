@@ -5,7 +5,7 @@ from __future__ import annotations
 from transom.apiserver import writes
 from transom.apiserver.storage import Prepare
 from transom.apiserver.strategies import certificates
-from transom.apiserver.subresources import connect, ephemeral, pods, reviews, scale, tokens
+from transom.apiserver.subresources import components, connect, ephemeral, pods, reviews, scale, tokens
 from transom.apiserver.subresources.call import Call, Handler
 from transom.http.messages import Response
 from transom.machinery.objects import Object
@@ -63,15 +63,16 @@ SUBRESOURCES: dict[tuple[str, str], dict[str, Handler]] = {
     ("certificates.k8s.io/CertificateSigningRequest", "approval"): _updating(certificates.approve),
 }
 
-# Kinds that are not stored: creating one is a call.
-CALLS: dict[str, Handler] = {
-    "/Binding": pods.bind,
-    "authentication.k8s.io/SelfSubjectReview": reviews.self_subject,
-    "authentication.k8s.io/TokenReview": reviews.token,
-    "authorization.k8s.io/LocalSubjectAccessReview": reviews.subject_access,
-    "authorization.k8s.io/SelfSubjectAccessReview": reviews.self_access,
-    "authorization.k8s.io/SelfSubjectRulesReview": reviews.self_rules,
-    "authorization.k8s.io/SubjectAccessReview": reviews.subject_access,
+# Kinds that are not stored, verb -> handler: creating one is a call, reading one finds out.
+UNSTORED: dict[str, dict[str, Handler]] = {
+    "/Binding": {"create": pods.bind},
+    "/ComponentStatus": {"get": components.get, "list": components.list_},
+    "authentication.k8s.io/SelfSubjectReview": {"create": reviews.self_subject},
+    "authentication.k8s.io/TokenReview": {"create": reviews.token},
+    "authorization.k8s.io/LocalSubjectAccessReview": {"create": reviews.subject_access},
+    "authorization.k8s.io/SelfSubjectAccessReview": {"create": reviews.self_access},
+    "authorization.k8s.io/SelfSubjectRulesReview": {"create": reviews.self_rules},
+    "authorization.k8s.io/SubjectAccessReview": {"create": reviews.subject_access},
 }
 
 
