@@ -85,7 +85,7 @@ async def _start(
             os.close(fd)
         if console is not None:
             terminal = await console.terminal(asked)
-            if core.platform.os == "windows":  # where a console does what Unix leaves to the terminal
+            if core.platform.raw_terminal:
                 setraw(terminal, termios.TCSANOW)
             command.use_terminal(terminal, stdin)
         await asked

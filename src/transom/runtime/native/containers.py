@@ -164,7 +164,7 @@ async def _launch(core: Core, c: ContainerRecord) -> None:
         answer = await core.monitor.ask(
             "launch", id=c.id, argv=core.runc.run(c.id, c.folder, tty=c.config.tty), folder=str(c.folder), log=log,
             pid_file=str(c.folder / PID_FILE), runc_log=str(c.folder / LOG), tty=c.config.tty, stdin=c.config.stdin,
-            stdin_once=c.config.stdin_once, raw=core.platform.os == "windows",
+            stdin_once=c.config.stdin_once, raw=core.platform.raw_terminal,
             oom=cgroups.oom_counter(c.group) if core.limited else "",
             processes=cgroups.processes(c.group) if core.limited else "",
         )  # fmt: skip

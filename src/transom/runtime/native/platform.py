@@ -144,6 +144,7 @@ class Platform(Protocol):
     os: Literal["linux", "windows"]
     version: Version
     separator: str  # of paths
+    raw_terminal: bool  # whether its programs do themselves what Unix leaves to the terminal: echo, lines, line ends
 
     def missing(self) -> list[str]:
         """What does not work here, in sentences for people. Empty: everything works."""

@@ -27,6 +27,7 @@ class LinuxPlatform:
     os: Literal["linux", "windows"] = "linux"
     version = Version("containerd", "1.4.3-oci")
     separator = "/"
+    raw_terminal = False
 
     def __init__(self) -> None:
         self._rootless = os.geteuid() != 0

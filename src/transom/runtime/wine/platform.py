@@ -44,6 +44,7 @@ class WinePlatform:
 
     os: Literal["linux", "windows"] = "windows"
     separator = "\\"
+    raw_terminal = True
 
     def __init__(
         self, cache: Path, *, build: int | None = None, engine: Literal["containerd", "docker"] = "containerd",
