@@ -229,12 +229,9 @@ async def _define_credential_specs(api: ApiServer) -> None:
 
 async def _scheduler(api: ApiServer, config: ClusterConfig) -> None:
     """The scheduler in this process; without it pods stay where they are, and the cluster goes on."""
-    try:
-        from transom.cluster.scheduling import run_beside
+    from transom.cluster.scheduling import run_beside
 
-        await run_beside(api, config)
-    except Exception:
-        log.exception("the scheduler has ended")
+    await run_beside(api, config)
 
 
 def _controllers(api: ApiServer, config: ClusterConfig, pki: ClusterPki) -> ControllerManager:
