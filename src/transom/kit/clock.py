@@ -95,6 +95,11 @@ class VirtualClock:
         heapq.heappush(self._timers, (self._now + max(seconds, 0.0), next(self._order), timer))
         return timer
 
+    @property
+    def pending(self) -> int:
+        """How many timers, and so sleepers, there are."""
+        return sum(not timer.cancelled for _, _, timer in self._timers)
+
     def advance(self, seconds: float) -> None:
         """Move on, running what falls due at its own time. A coroutine that wakes runs when the loop next turns; use
         `run_for` when it sleeps again and that sleep is to end within the same stretch."""

@@ -52,16 +52,12 @@ def play(folder: Path, scenario: Scenario, fake: FakeCri | None = None, **option
 async def pass_time(clock: VirtualClock, seconds: float) -> None:
     """Real input and output happens between the ticks; however slow the machine, what woke up sleeps again before the next."""
     for _ in range(round(seconds / 0.5)):
-        asleep = _timers(clock)
+        asleep = clock.pending
         clock.advance(0.5)
         for _ in range(500):
             await asyncio.sleep(0.01)
-            if _timers(clock) >= asleep:
+            if clock.pending >= asleep:
                 break
-
-
-def _timers(clock: VirtualClock) -> int:
-    return sum(not timer.cancelled for _, _, timer in clock._timers)
 
 
 # ---- what is asked ---------------------------------------------------------------------------------------------------
