@@ -147,10 +147,10 @@ def test_a_terminal(bench: Play) -> None:
 def test_a_slow_client_holds_up_the_command(bench: Play) -> None:
     async def scenario(b: Bench) -> None:
         made = await b.run(b.programs.stay())
-        process, said = await b.exec(made, ("head", "-c", "8000000", "/dev/zero"))
+        process, said = await b.exec(made, ("sh", "-c", "sleep 0.3; head -c 8000000 /dev/zero"))
         process.hold(True)
         waiting = asyncio.create_task(process.wait())
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.6)
         assert not waiting.done()
         held = sum(len(data) for _, data in said)
         await asyncio.sleep(0.1)
