@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from transom.kubelet.podstate import PodState
-from transom.kubelet.status import Surroundings, Waiting, generate
+from transom.kubelet.status import Surroundings, Waiting, generate, probed
 from transom.kubelet.status_manager import patch
 from transom.machinery import schema
 from transom.machinery.kinds import GVK
@@ -50,6 +50,28 @@ def status(pod: Any, *containers: Container, old: Any = None, reasons: Any = Non
 
 
 OK, BAD = container("b", "exited"), container("b", "exited", 1)
+
+
+class Ready(NoProbes):
+    """So says the probe of every container."""
+
+    def readiness(self, container_id: str) -> bool | None:
+        return True
+
+
+def test_a_probe_changes_what_it_is_about_and_nothing_else() -> None:
+    probe = {"readinessProbe": {"httpGet": {"port": 80}}}
+    subject = pod("OnFailure", containers=[{**A, **probe}, B])
+    before = status(subject, container("a"), container("b", "exited", 3))
+    assert not before["containerStatuses"][0]["ready"]
+    after = probed(subject, before, Ready())
+    a, b = after["containerStatuses"]
+    assert (a["ready"], a["state"]) == (True, before["containerStatuses"][0]["state"])
+    assert b == before["containerStatuses"][1]
+    found = {c["type"]: c.get("message") for c in after["conditions"]}
+    assert found["Ready"] == found["ContainersReady"] == "containers with unready status: [b]"
+    assert [c["type"] for c in after["conditions"]] == [c["type"] for c in before["conditions"]]
+    assert not before["containerStatuses"][0]["ready"], "what was told before stays as it was"
 
 
 @pytest.mark.parametrize(("policy", "containers", "phase"), [

@@ -70,6 +70,22 @@ def generate(
     return out
 
 
+def probed(pod: Object, told: Object, probes: Probes) -> Object:
+    """`told` with what the probes say now, and nothing else of it changed. While a pod is being worked on its containers
+    are in states that are nobody's business: made and not yet started looks as if it had ended."""
+    spec = pod["spec"]
+    containers = [dict(entry) for entry in told.get("containerStatuses") or ()]
+    _probe(pod, containers, (), probes)
+    phase = told.get("phase", "")
+    others = told.get("conditions") or ()
+    fresh = {
+        "Ready": ready_condition(spec, others, containers, phase),
+        "ContainersReady": _containers_ready(spec, containers, phase, "ContainersReady"),
+    }
+    conditions = [fresh.get(condition["type"], condition) for condition in others]
+    return {**told, "containerStatuses": containers, "conditions": conditions}
+
+
 def containers_only(
     pod: Object, state: PodState, old: Object, reasons: Mapping[str, Waiting], around: Surroundings
 ) -> Object:

@@ -79,8 +79,9 @@ class PodSync:
     def refresh(self, worker: Worker) -> None:
         """Tell what has changed while a look is under way: a probe has another result."""
         pod = worker.pod
-        if pod is not None and not worker.gone and self._pods.told(pod).get("phase") not in TERMINAL:
-            self._statuses.set(pod, self._generate(worker, pod, self._read(worker)))
+        told = self._pods.told(pod) if pod is not None else {}
+        if pod is not None and not worker.gone and told.get("conditions") and told.get("phase") not in TERMINAL:
+            self._statuses.set(pod, status.probed(pod, told, self._around.probes))
 
     def _read(self, worker: Worker) -> PodState:
         return podstate.read(self._env.runtime, worker.uid)
