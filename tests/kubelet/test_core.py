@@ -238,6 +238,29 @@ def test_probes_change_readiness_and_restart(core: Any) -> None:
     core(scenario)
 
 
+def test_a_probe_speaks_while_a_container_is_made_but_not_started(core: Any) -> None:
+    async def scenario(node: CoreNode) -> None:
+        pod = await node.create("p", restartPolicy="OnFailure", containers=[
+            {"name": "c", "image": "i", "readinessProbe": {"tcpSocket": {"port": 80}}}, {"name": "d", "image": "i"}
+        ])
+        uid = pod["metadata"]["uid"]
+        await node.settle()
+        server = next(c.id for c in node.runtime.containers(uid) if c.name == "c")
+        node.runtime.delay = 2.0
+        node.runtime.exit_all("d", 3)
+        await node.settle(3.5)
+        assert node.runtime.containers(uid)[0].state == "created"
+        node.parts.report(uid, "readiness", server, True)
+        await node.settle(0.2)
+        assert state(await node.pod("p"))["ready"]
+        assert state(await node.pod("p"), "d")["state"].get("terminated", {"exitCode": 3})["exitCode"] == 3
+        await node.settle(4)
+        entry = state(await node.pod("p"), "d")
+        assert "running" in entry["state"] and entry["restartCount"] == 1
+
+    core(scenario)
+
+
 def test_another_image_restarts_the_container(core: Any) -> None:
     async def scenario(node: CoreNode) -> None:
         await node.create("p", restartPolicy="Never")
