@@ -56,6 +56,7 @@ from transom.windows import builds, releases
 if TYPE_CHECKING:
     from transom.apiserver.server import ApiServer
     from transom.client.api import Client
+    from transom.cluster.binaries import NodeBinaries
     from transom.cluster.tracing import Tracing
 
 log = logging.getLogger("transom.cluster")
@@ -73,7 +74,7 @@ Supervise = Callable[[str, Life], Coroutine[None, None, None]]
 class Machine:
     """One node: what stays while it is off (host, runtime) and the kubelet that runs while it is on."""
 
-    __slots__ = ("close", "host", "kubelet", "listener", "network", "runtime", "spec", "task")
+    __slots__ = ("binaries", "close", "host", "kubelet", "listener", "network", "runtime", "spec", "task")
 
     def __init__(self, spec: NodeSpec, host: Any, runtime: Any, network: NodeNet) -> None:
         self.spec = spec
@@ -84,6 +85,7 @@ class Machine:
         self.task: asyncio.Task[None] | None = None
         self.listener: socket.socket | None = None
         self.close: Callable[[], None] | None = None
+        self.binaries: NodeBinaries | None = None  # once somebody asked for them
 
 
 class _Services:
@@ -230,29 +232,57 @@ class Fleet:
 
     def _start(self, machine: Machine) -> None:
         assert self._tasks is not None, "the fleet is not running"
-        name = machine.spec.name
+        machine.task = self._tasks.create_task(
+            self._supervise(f"kubelet of {machine.spec.name}", lambda: self.kubelet_life(machine))
+        )
+        if machine.binaries is not None:
+            machine.binaries.booted()
 
-        async def life() -> None:
-            if self._engines is not None and not isinstance(machine.runtime, SimRuntime):
-                await self._nodes.synced()  # containers that are found again need their node's range of addresses
-                await machine.runtime.start()
-            kubelet, events = self._kubelet(machine)
-            machine.kubelet = kubelet
-            closing = [
-                self.dataplane.listen(address, KUBELET_PORT, lambda sock: self._accepted(kubelet, sock))
-                for address in self.ips(machine.spec)
-            ]
-            try:
-                async with asyncio.TaskGroup() as group:
-                    group.create_task(events.run())
-                    group.create_task(kubelet.run(machine.listener.dup() if machine.listener is not None else None))
-                    group.create_task(self._roles(machine))
-            finally:
-                for close in closing:
-                    close()
-                machine.kubelet = None
+    async def kubelet_life(self, machine: Machine, config: KubeletConfig | None = None) -> None:
+        """One life of a node's kubelet, until it is cancelled; `config` where it is not to be the node's usual one."""
+        if self._engines is not None and not isinstance(machine.runtime, SimRuntime):
+            await self._nodes.synced()  # containers that are found again need their node's range of addresses
+            await machine.runtime.start()
+        kubelet, events = self._kubelet(machine, config)
+        machine.kubelet = kubelet
+        closing = [
+            self.dataplane.listen(address, KUBELET_PORT, lambda sock: self._accepted(kubelet, sock))
+            for address in self.ips(machine.spec)
+        ]
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(events.run())
+                group.create_task(kubelet.run(machine.listener.dup() if machine.listener is not None else None))
+                group.create_task(self._roles(machine))
+        finally:
+            for close in closing:
+                close()
+            machine.kubelet = None
 
-        machine.task = self._tasks.create_task(self._supervise(f"kubelet of {name}", life))
+    def binaries(self, name: str) -> NodeBinaries:
+        """The programs that make a machine a node, to be stopped and started one by one."""
+        machine = self.machine(name)
+        if machine.binaries is None:
+            from transom.cluster.binaries import NodeBinaries
+
+            if not (machine.spec.windows and isinstance(machine.runtime, SimRuntime)):
+                raise ClusterError(f"{name} is no simulated Windows node", "only those have programs that can be started alone")
+            machine.binaries = NodeBinaries(self, machine)
+        return machine.binaries
+
+    def spawn(self, life: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        """For what runs on a node; whoever wants to know of its failures catches them."""
+        if self._tasks is None:
+            life.close()
+            raise ClusterError("the nodes are not running")
+        return self._tasks.create_task(life)
+
+    async def stop_kubelet(self, machine: Machine) -> None:
+        """The process has ended, as in a crash: containers go on, and the next kubelet finds them."""
+        task, machine.task = machine.task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
 
     def _accepted(self, kubelet: Kubelet, sock: socket.socket) -> None:
         async def serve() -> None:
@@ -312,10 +342,9 @@ class Fleet:
     async def stop(self, name: str) -> None:
         """As if its plug was pulled: the kubelet says nothing, everything that ran has ended."""
         machine = self.machine(name)
-        if machine.task is not None:
-            machine.task.cancel()
-            await asyncio.wait([machine.task])
-            machine.task = None
+        await self.stop_kubelet(machine)
+        if machine.binaries is not None:
+            machine.binaries.powered_off()
         machine.host.reboot()
         machine.network.halt()
         machine.spec = replace(machine.spec, stopped=True)
@@ -393,17 +422,17 @@ class Fleet:
     def _pause_image(self, spec: NodeSpec) -> str:
         return specs.pause_image(self._config, spec) or default_pause_image(spec.build)
 
-    def _kubelet(self, machine: Machine) -> tuple[Kubelet, EventRecorder]:
+    def _kubelet(self, machine: Machine, config: KubeletConfig | None) -> tuple[Kubelet, EventRecorder]:
         spec = machine.spec
-        version = specs.kubelet_version(self._config, spec)
-        agent = f"kubelet/{version} ({spec.os}/amd64) kubernetes/kubelet"
-        client = self._client(f"system:node:{spec.name}", ("system:nodes", "system:authenticated"), agent)
+        config = config or self.settings(spec)
+        agent = f"kubelet/{config.version} ({spec.os}/amd64) kubernetes/kubelet"
+        client = self._client(f"system:node:{config.node_name}", ("system:nodes", "system:authenticated"), agent)
         rng = random.Random(self._rng.getrandbits(64))
-        events = EventRecorder(client, "kubelet", machine.host.clock, rng, host=spec.name)
+        events = EventRecorder(client, "kubelet", machine.host.clock, rng, host=config.node_name)
         addresses = self.ips(spec)
         address = addresses[0]
         env = Env(
-            config=self._settings(spec, version, addresses),
+            config=config,
             os=_rules(spec),
             client=client, clock=machine.host.clock, rng=rng, events=events, host=machine.host, runtime=machine.runtime,
             services=_Services(self.network.services),
@@ -419,8 +448,11 @@ class Fleet:
             machine.listener = socket.create_server(("127.0.0.1", 0))
         return kubelet, events
 
-    def _settings(self, spec: NodeSpec, version: str, addresses: tuple[str, ...]) -> KubeletConfig:
+    def settings(self, spec: NodeSpec) -> KubeletConfig:
+        """What the kubelet of a node runs with since boot."""
         import ipaddress
+
+        version, addresses = specs.kubelet_version(self._config, spec), self.ips(spec)
 
         dns = str(ipaddress.ip_network(families.of(self._config.service_cidr, 4))[10])
         second = addresses[1] if len(addresses) > 1 and releases.parse(version) >= _TWO_ADDRESSES else ""

@@ -110,6 +110,9 @@ class NodeNet(ABC):
         self.runtime: defaults.Runtime = "docker" if spec.runtime == "docker" else "containerd"
         self.shared = shared
         self.stops: list[Callable[[], object]] = []
+        self.proxy_stops: list[Callable[[], object]] = []
+        self.absent: set[str] = set()  # of kube-proxy and flanneld, what somebody has stopped
+        self.agent: Flanneld | None = None
         self.started = ""  # the ranges of addresses that the agents have been started with
         nowhere = Stack(spec.name, "node", self.os, spec.name, lambda *_: None)  # of a machine that is off
         self.machine = Machine(host.files, nowhere, shared.fabric, hns, self.os, booted=lambda: host.boot_time)
@@ -175,6 +178,7 @@ class NodeNet(ABC):
         """The machine is on: it has its own addresses, nothing else yet."""
         shared, name = self.shared, self.spec.name
         self.halt()
+        self.absent.clear()
         stack = self.machine.stack = shared.fabric.add(name, "node", self.os)
         self.plug_in(stack)
         if self.address6:
@@ -190,14 +194,43 @@ class NodeNet(ABC):
     def halt(self) -> None:
         """The machine is off; what runs on it ends with it."""
         name, fabric = self.spec.name, self.shared.fabric
+        self.stop_proxy()
+        self.stop_agent()
         for stop in reversed(self.stops):
             stop()
         self.stops.clear()
-        self.proxier = self._policy = None
+        self._policy = None
         self.started = ""
         for sandbox in [s.name for s in fabric.stacks.values() if s.node == name and s.role == "sandbox"]:
             fabric.remove(sandbox)
         fabric.remove(name)
+
+    def stop_proxy(self) -> None:
+        """kube-proxy alone has ended. What it made stays, and nobody keeps it up to date."""
+        for stop in reversed(self.proxy_stops):
+            stop()
+        self.proxy_stops.clear()
+        self.proxier = None
+
+    def use_proxier(self, proxier: Proxier, *stops: Callable[[], object]) -> None:
+        """Another kube-proxy than the one that the node booted with."""
+        self.stop_proxy()
+        self.proxier = proxier
+        self.proxy_stops += stops
+
+    def stop_agent(self) -> None:
+        """flanneld alone has ended: leases, routes and subnet.env stay as they are."""
+        if self.agent is not None:
+            self.agent.stop()
+            self.agent = None
+
+    def use_agent(self, agent: Flanneld) -> None:
+        """Another flanneld that has started."""
+        self.stop_agent()
+        self.agent = agent
+        self.annotations = agent.annotations()
+        if agent.lease is not None:
+            self.shared.leases.put(agent.lease)
 
     # ---- the way between nodes -------------------------------------------------------------------------------------
 
@@ -211,11 +244,15 @@ class NodeNet(ABC):
         except (FlannelError, HnsError, CniError) as problem:
             self.pods.fault = f"cni config uninitialized: {problem}"
             log.error("the network of node %s does not start: %s", self.spec.name, problem)
-        self.network_started()
+        if "kube-proxy" not in self.absent:
+            self.network_started()
 
     def _agents(self, subnets: Sequence[str]) -> None:
         if self.plugin == "flannel":
-            self._start_flannel(subnets)
+            if "flanneld" not in self.absent:
+                agent = self.flanneld()
+                agent.start(subnets)
+                self.use_agent(agent)
         else:
             self.stops.append(RouteAgent(self.spec.name, self.stack, self.shared.leases).stop)
             self.shared.leases.put(self.lease(subnets))
@@ -227,20 +264,17 @@ class NodeNet(ABC):
             name = name.rpartition(".")[0] + ".conflist"
         self.write(self.pods.directory, name, content)
 
-    def _start_flannel(self, subnets: Sequence[str]) -> None:
+    def flanneld(self, *, interface: str = "", masquerade: bool = True, log: Callable[[str], None] = log.info) -> Flanneld:
+        """The agent of this node, not started."""
         shared, settings = self.shared, self.shared.settings
         # flanneld on Windows calls the HNS network by this name; kube-proxy looks for it.
         name = defaults.OVERLAY_NAME if settings.mode == "overlay" else BRIDGE
         backend = {"Name": name, **modes.backend(settings.mode, settings.backend)}
         conf = flannelconf.parse(defaults.net_conf(shared.ranges.pods, backend, shared.ranges.pods6))
-        agent = Flanneld(
-            self.spec.name, self.machine, shared.leases, conf, public_ip=self.address, public_ip6=self.address6, log=log.info
-        )
-        agent.start(subnets)
-        self.stops.append(agent.stop)
-        self.annotations = agent.annotations()
-        if agent.lease is not None:
-            shared.leases.put(agent.lease)
+        return Flanneld(
+            self.spec.name, self.machine, shared.leases, conf, public_ip=self.address, public_ip6=self.address6,
+            interface=interface, masquerade=masquerade, log=log,
+        )  # fmt: skip
 
     def write(self, directory: str, name: str, content: bytes) -> None:
         self.machine.files.mkdir(directory)
@@ -250,7 +284,7 @@ class NodeNet(ABC):
 
     def service_health(self) -> ServiceHealth:
         health = ServiceHealth(self.spec.name, self.shared.dataplane, lambda: self.addresses)
-        self.stops.append(health.close)
+        self.proxy_stops.append(health.close)
         return health
 
     def _pod_joined(self, sandbox: SandboxNetwork, addresses: Sequence[str]) -> None:

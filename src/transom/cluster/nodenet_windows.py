@@ -127,10 +127,11 @@ class WindowsNodeNet(NodeNet):
         shared = self.shared
         if INTERFACE not in stack.links:
             stack.add_link(Link(INTERFACE, "vnic", mac=stable_mac(self.spec.name, INTERFACE)))
-        self.proxier = UserspaceProxier(
+        proxier = self.proxier = UserspaceProxier(
             shared.endpoints, self.hostname, stack, OnStack(shared.dataplane, self.spec.name), shared.clock, rng=shared.rng,
             node_ip=self.address,
         )
+        self.proxy_stops.append(proxier.close)
 
     def network_started(self) -> None:
         if not self._userspace:
@@ -161,5 +162,5 @@ class WindowsNodeNet(NodeNet):
                 tracker, self.hostname, self._hns, options, shared.clock, health=self.service_health()
             )
             proxier.start()  # on overlay networks it waits a while before it goes on, from now
-        self.stops.append(proxier.close)
+        self.proxy_stops.append(proxier.close)
         return proxier
