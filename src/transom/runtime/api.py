@@ -12,16 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol
 
+from transom.kit.rpc import RpcError
 from transom.network.api import DnsConfig, PortMapping
 
 
-class RuntimeFailure(Exception):
-    """`str()` is the whole text, with "rpc error: code = CODE desc = " in front. `code` is gRPC's name of it."""
-
-    def __init__(self, code: str, description: str) -> None:
-        super().__init__(f"rpc error: code = {code} desc = {description}")
-        self.code = code
-        self.description = description
+class RuntimeFailure(RpcError):
+    """What a runtime could not do."""
 
 
 SandboxState = Literal["ready", "notready"]

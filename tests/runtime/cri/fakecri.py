@@ -10,7 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from tests.runtime.cri.fakegrpc import Refusal, Server
+from tests.http.fakegrpc import Refusal, Server
 
 from transom.kit.clock import Clock
 from transom.runtime.cri import codec

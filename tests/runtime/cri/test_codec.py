@@ -79,17 +79,17 @@ def _values(message: str) -> st.SearchStrategy[dict[str, Any]]:
         one = _KINDS[field.kind] if field.kind in _KINDS else st.deferred(lambda: _values(field.kind))
         return st.lists(one, min_size=1, max_size=3) if field.repeated else one
 
-    return st.fixed_dictionaries({}, optional={field.name: of(field) for field in codec._table()[message]})
+    return st.fixed_dictionaries({}, optional={field.name: of(field) for field in codec.TABLE.messages[message]})
 
 
-@given(st.sampled_from(sorted(codec._table())).flatmap(lambda name: st.tuples(st.just(name), _values(name))))
+@given(st.sampled_from(sorted(codec.TABLE.messages)).flatmap(lambda name: st.tuples(st.just(name), _values(name))))
 def test_every_message_comes_back(drawn: tuple[str, dict[str, Any]]) -> None:
     message, value = drawn
     assert codec.decode(message, codec.encode(message, value)) == value
 
 
 def test_no_number_is_given_twice_and_every_type_is_known() -> None:
-    table = codec._table()
+    table = codec.TABLE.messages
     for name, fields in table.items():
         assert len({field.number for field in fields}) == len(fields), name
         assert {field.kind for field in fields} <= _KINDS.keys() | table.keys(), name

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.http.fakegrpc import Refusal
 from tests.runtime.cri.fakecri import FakeCri, running
-from tests.runtime.cri.fakegrpc import Refusal
 
 from transom.hosts.realfiles import RealFiles
 from transom.kit.clock import VirtualClock

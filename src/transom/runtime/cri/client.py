@@ -9,11 +9,12 @@ import os
 from collections.abc import Mapping
 from typing import Any, Final
 
+from transom.http.grpc import Connection
+from transom.kit.rpc import RpcError
 from transom.machinery.protobuf.wire import Malformed
 from transom.runtime.api import RuntimeFailure
 from transom.runtime.cri import address, codec
 from transom.runtime.cri.codec import Message
-from transom.runtime.cri.grpc import Connection
 
 VERSIONS: Final = ("v1", "v1alpha2")  # the first that the runtime has
 PATIENCE: Final = 120.0  # the kubelet's runtimeRequestTimeout
@@ -48,9 +49,11 @@ class Client:
     ) -> Message:
         service = "ImageService" if method in _OF_IMAGES else "RuntimeService"
         raw = codec.encode(f"{method}Request", request)
-        answer = await connection.call(f"/runtime.{api}.{service}/{method}", raw, seconds)
         try:
+            answer = await connection.call(f"/runtime.{api}.{service}/{method}", raw, seconds)
             return codec.decode(f"{method}Response", answer)
+        except RpcError as failure:
+            raise RuntimeFailure(failure.code, failure.description) from failure
         except Malformed as problem:
             text = f"grpc: failed to unmarshal the received message {problem}"
             raise RuntimeFailure("Internal", text) from problem

@@ -8,11 +8,12 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from tests.runtime.cri.fakegrpc import Handler, Raw, Refusal, Server
+from tests.http.fakegrpc import Handler, Raw, Refusal, Server
 
-from transom.runtime.api import RuntimeFailure
-from transom.runtime.cri import address, grpc
-from transom.runtime.cri.grpc import Connection, MissingPackage
+from transom.http import grpc
+from transom.http.grpc import Connection, MissingPackage
+from transom.kit.rpc import RpcError
+from transom.runtime.cri import address
 
 OK = [(":status", "200"), ("content-type", "application/grpc")]
 
@@ -98,7 +99,7 @@ def test_refusals(tmp_path: Path, case: str) -> None:
         raise said
 
     async def scenario(connection: Connection, server: Server) -> None:
-        with pytest.raises(RuntimeFailure) as failure:
+        with pytest.raises(RpcError) as failure:
             await connection.call("/x", b"")
         assert (failure.value.code, failure.value.description) == (code, text)
 
@@ -109,7 +110,7 @@ def test_an_answer_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(grpc, "LARGEST", 100_000)
 
     async def scenario(connection: Connection, server: Server) -> None:
-        with pytest.raises(RuntimeFailure, match=r"ResourceExhausted.*larger than max \(200003 vs. 100000\)"):
+        with pytest.raises(RpcError, match=r"ResourceExhausted.*larger than max \(200003 vs. 100000\)"):
             await connection.call("/x", bytes(200_000))
         assert await connection.call("/x", b"y") == b"/x y"
 
@@ -119,7 +120,7 @@ def test_an_answer_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_a_call_that_is_broken_off(tmp_path: Path) -> None:
     async def scenario(connection: Connection, server: Server) -> None:
         server.resets_at_once = True
-        with pytest.raises(RuntimeFailure, match=r"Internal.*RST_STREAM with error code: ENHANCE_YOUR_CALM"):
+        with pytest.raises(RpcError, match=r"Internal.*RST_STREAM with error code: ENHANCE_YOUR_CALM"):
             await connection.call("/x", bytes(200_000))
         server.resets_at_once = False
         assert await connection.call("/x", b"y") == b"/x y"
@@ -133,7 +134,7 @@ def test_deadlines_and_callers_who_give_up(tmp_path: Path) -> None:
         return b""
 
     async def scenario(connection: Connection, server: Server) -> None:
-        with pytest.raises(RuntimeFailure) as late:
+        with pytest.raises(RpcError) as late:
             await connection.call("/x", b"", 0.05)
         assert str(late.value) == "rpc error: code = DeadlineExceeded desc = context deadline exceeded"
         await until(lambda: server.resets == [1])
@@ -159,10 +160,10 @@ def test_a_server_that_goes(tmp_path: Path) -> None:
         calling = asyncio.create_task(connection.call("/x", b""))
         await reached.wait()
         server.connections[0].transport.abort()
-        with pytest.raises(RuntimeFailure, match="code = Unavailable desc = transport is closing"):
+        with pytest.raises(RpcError, match="code = Unavailable desc = transport is closing"):
             await calling
         assert not connection.usable
-        with pytest.raises(RuntimeFailure, match="Unavailable"):
+        with pytest.raises(RpcError, match="Unavailable"):
             await connection.call("/x", b"")
 
     play(tmp_path, scenario, slow)
@@ -173,7 +174,7 @@ def test_a_server_that_takes_its_leave(tmp_path: Path) -> None:
         assert await connection.call("/x", b"") == b"/x "
         server.connections[0].go_away()
         await until(lambda: not connection.usable)
-        with pytest.raises(RuntimeFailure, match="Unavailable"):
+        with pytest.raises(RpcError, match="Unavailable"):
             await connection.call("/x", b"")
 
     play(tmp_path, scenario)
@@ -182,7 +183,7 @@ def test_a_server_that_takes_its_leave(tmp_path: Path) -> None:
 def test_numbers_of_calls_come_to_an_end(tmp_path: Path) -> None:
     async def scenario(connection: Connection, server: Server) -> None:
         connection._h2.highest_outbound_stream_id = 2**31 - 1
-        with pytest.raises(RuntimeFailure, match="Unavailable"):
+        with pytest.raises(RpcError, match="Unavailable"):
             await connection.call("/x", b"")
         assert not connection.usable
 
@@ -198,7 +199,7 @@ def test_something_else_listens(tmp_path: Path) -> None:
         server = await asyncio.start_unix_server(talk, str(tmp_path / "s"))
         async with asyncio.timeout(10), server:
             connection = await address.connect(address.parse(f"unix://{tmp_path}/s"), Connection)
-            with pytest.raises(RuntimeFailure, match=r"the server does not speak HTTP/2: b'HTTP/1\.1 400"):
+            with pytest.raises(RpcError, match=r"the server does not speak HTTP/2: b'HTTP/1\.1 400"):
                 await connection.call("/x", b"")
 
     asyncio.run(main())

@@ -14,7 +14,7 @@ from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import DataReceived, RequestReceived, StreamEnded, StreamReset, WindowUpdated
 
-from transom.runtime.cri.grpc import CODES
+from transom.http.grpc import CODES
 
 Headers = list[tuple[str, str]]
 Handler = Callable[[str, bytes], Awaitable[bytes]]

@@ -1,4 +1,4 @@
-"""gRPC's unary calls over HTTP/2, as much as CRI takes: one connection, many calls at once, deadlines, Go's words.
+"""gRPC's unary calls over HTTP/2, as CRI and storage drivers take them: one connection, many calls, deadlines, Go's words.
 
 Written on h2, a state machine in Python alone: it is imported in 12 ms and takes 1 MB, where grpcio has 19 MB on disk, takes
 10 MB and brings threads of its own beside the event loop. h2 is imported when the first connection is made.
@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
-from transom.runtime.api import RuntimeFailure
+from transom.kit.rpc import RpcError
 
 if TYPE_CHECKING:
     from h2.connection import H2Connection
@@ -47,7 +47,7 @@ class _Call:
 
 
 class Connection(asyncio.Protocol):
-    """Its calls fail with RuntimeFailure, and with Unavailable all that were under way when it broke."""
+    """Its calls fail with RpcError, and with Unavailable all that were under way when it broke."""
 
     def __init__(self) -> None:
         self._h2 = _state_machine()
@@ -64,7 +64,7 @@ class Connection(asyncio.Protocol):
             async with asyncio.timeout(seconds or None):
                 return await self._call(path, message, seconds)
         except TimeoutError:
-            raise RuntimeFailure("DeadlineExceeded", "context deadline exceeded") from None
+            raise RpcError("DeadlineExceeded", "context deadline exceeded") from None
 
     async def _call(self, path: str, message: bytes, seconds: float) -> bytes:
         h2 = self._h2
@@ -73,7 +73,7 @@ class Connection(asyncio.Protocol):
             self._room.append(waiter)
             await waiter
         if not self.usable:
-            raise RuntimeFailure("Unavailable", self._lost)
+            raise RpcError("Unavailable", self._lost)
         headers = [
             (":method", "POST"), (":scheme", "http"), (":path", path), (":authority", "localhost"), ("te", "trailers"),
             ("content-type", "application/grpc"), ("user-agent", "grpc-transom"),
@@ -99,7 +99,7 @@ class Connection(asyncio.Protocol):
             self._h2.send_headers(stream, headers)
         except ProtocolError as problem:  # all numbers of streams are used up, for one
             self.usable = False
-            raise RuntimeFailure("Unavailable", f"connection error: {problem}") from problem
+            raise RpcError("Unavailable", f"connection error: {problem}") from problem
         return stream
 
     def close(self) -> None:
@@ -167,7 +167,7 @@ class Connection(asyncio.Protocol):
             size = int.from_bytes(call.body[1:_PREFIX], "big")
             self._reset(event.stream_id)
             text = f"grpc: received message larger than max ({size} vs. {LARGEST})"
-            self._finish(event.stream_id, RuntimeFailure("ResourceExhausted", text))
+            self._finish(event.stream_id, RpcError("ResourceExhausted", text))
 
     def _on_ended(self, event: Any) -> None:
         call = self._calls.get(event.stream_id)
@@ -177,7 +177,7 @@ class Connection(asyncio.Protocol):
     def _on_reset(self, event: Any) -> None:
         self._finish(
             event.stream_id,
-            RuntimeFailure("Internal", f"stream terminated by RST_STREAM with error code: {_name(event.error_code)}"),
+            RpcError("Internal", f"stream terminated by RST_STREAM with error code: {_name(event.error_code)}"),
         )
 
     def _on_window(self, event: Any) -> None:
@@ -197,22 +197,22 @@ class Connection(asyncio.Protocol):
         self.usable = False
         last = event.last_stream_id or 0
         for stream in [stream for stream in self._calls if stream > last]:
-            self._finish(stream, RuntimeFailure("Unavailable", "the connection is draining"))
+            self._finish(stream, RpcError("Unavailable", "the connection is draining"))
 
     # ---- ends of calls
 
-    def _finish(self, stream: int, outcome: bytes | RuntimeFailure) -> None:
+    def _finish(self, stream: int, outcome: bytes | RpcError) -> None:
         call = self._calls.pop(stream, None)
         if call is None or call.done.done():
             return
-        if isinstance(outcome, RuntimeFailure):
+        if isinstance(outcome, RpcError):
             call.done.set_exception(outcome)
         else:
             call.done.set_result(outcome)
 
     def _fail_all(self, code: str, text: str) -> None:
         for stream in list(self._calls):
-            self._finish(stream, RuntimeFailure(code, text))
+            self._finish(stream, RpcError(code, text))
         self._wake()
 
     def _wake(self) -> None:
@@ -270,27 +270,27 @@ def _state_machine() -> H2Connection:
         from h2.config import H2Configuration
         from h2.connection import H2Connection
     except ImportError as problem:
-        text = "a container runtime is spoken to with the package h2, which is not installed: pip install 'transom[cri]'"
+        text = "gRPC is spoken with the package h2, which is not installed: pip install 'transom[cri]'"
         raise MissingPackage(text) from problem
     return H2Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
 
 
-def _outcome(call: _Call) -> bytes | RuntimeFailure:
+def _outcome(call: _Call) -> bytes | RpcError:
     answer, body = call.answer, call.body
     status = answer.get("grpc-status", "")
     if not status.isdecimal():
         if answer.get(":status", "200") != "200":
             text = f"unexpected HTTP status code received from server: {answer[':status']}"
-            return RuntimeFailure("Unimplemented" if answer[":status"] == "404" else "Unknown", text)
-        return RuntimeFailure("Internal", "server closed the stream without sending trailers")
+            return RpcError("Unimplemented" if answer[":status"] == "404" else "Unknown", text)
+        return RpcError("Internal", "server closed the stream without sending trailers")
     if status != "0":
         code = CODES[int(status)] if int(status) < len(CODES) else f"Code({status})"
-        return RuntimeFailure(code, unquote(answer.get("grpc-message", "")))
+        return RpcError(code, unquote(answer.get("grpc-message", "")))
     if len(body) < _PREFIX or len(body) != _PREFIX + int.from_bytes(body[1:_PREFIX], "big"):
-        return RuntimeFailure("Internal", "unexpected EOF")
+        return RpcError("Internal", "unexpected EOF")
     if body[0]:
         text = f'grpc: Decompressor is not installed for grpc-encoding "{answer.get("grpc-encoding", "")}"'
-        return RuntimeFailure("Unimplemented", text)
+        return RpcError("Unimplemented", text)
     return bytes(body[_PREFIX:])
 
 
