@@ -15,8 +15,7 @@ from transom.hosts.linux import LinuxHost
 from transom.hosts.windows.host import WindowsHost
 from transom.kit.clock import VirtualClock
 from transom.runtime.api import Container, ContainerConfig, Event, Process, Runtime, SandboxConfig
-from transom.runtime.sim import SimRuntime
-from transom.runtime.sim.engine import Flavour
+from transom.runtime.sim.engine import Flavour, SimRuntime
 from transom.runtime.sim.program_api import Program, ProgramContext
 from transom.windows.builds import BUILDS
 

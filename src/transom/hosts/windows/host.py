@@ -9,17 +9,19 @@ longer for all that is committed being paged, and in proportion (a tenth of it p
 from __future__ import annotations
 
 from functools import cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from transom.hosts.api import Hardware, Identity, MemoryUse
 from transom.hosts.machine import Account, Machine
 from transom.hosts.nodes import Node
 from transom.hosts.styles import WINDOWS
 from transom.hosts.trees import Entry, File, Folder, Open, tree
-from transom.hosts.windows.hns import Hns
 from transom.hosts.windows.registry import Hive, Registry
 from transom.kit.clock import Clock
 from transom.windows.builds import DEFAULT, Build
+
+if TYPE_CHECKING:
+    from transom.hosts.windows.hns import Hns
 
 CURRENT_VERSION: Final = r"HKLM\SOFTWARE\Microsoft\Windows NT\CurrentVersion"
 CREDENTIAL_SPECS: Final = CURRENT_VERSION + r"\Virtualization\Containers\CredentialSpecs"
@@ -120,6 +122,8 @@ class WindowsHost(Machine):
     def hns(self) -> Hns:
         """Made when somebody asks; without an adapter until somebody plugs one in."""
         if self._hns is None:
+            from transom.hosts.windows.hns import Hns
+
             self._hns = Hns(self.build, seed=f"{self.seed}/{self.name}", now=self.clock.time)
         return self._hns
 

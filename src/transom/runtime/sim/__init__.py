@@ -1,5 +1,4 @@
-"""A container runtime that runs nothing: containers live, log, listen and die as real ones would."""
+"""A container runtime that runs nothing: containers live, log, listen and die as real ones would.
 
-from transom.runtime.sim.engine import SimRuntime
-
-__all__ = ["SimRuntime"]
+Nothing is imported here: programs of this package also run alone, in containers that are real.
+"""
