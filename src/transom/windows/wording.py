@@ -42,6 +42,11 @@ def outcome(record: Record) -> str:
     return ": ".join(part for part in (EFFECTS[record.effect], record.reason, record.message) if part)
 
 
+def remedy(record: Record) -> str:
+    """What to do about it."""
+    return record.remedy if isinstance(record, Limit) else record.enable
+
+
 def where(record: Record) -> str:
     """Releases, builds, runtimes, networks and features where it holds; "everywhere" if there is no bound."""
     parts = [_releases(record.since, record.until), _builds(record.builds)]

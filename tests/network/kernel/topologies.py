@@ -57,6 +57,9 @@ def drawn(seed: int) -> tuple[Cluster, list[dict[str, Any]]]:
         )  # fmt: skip
     policies = [_policy(rng, number) for number in range(rng.choice((0, 0, 1, 2)))]
     enforce(cluster, policies)
+    for stack in cluster.nodes.values():
+        if stack.hns is not None and rng.random() < 0.1:
+            stack.hns.allow_mac_spoofing(False)
     return cluster, policies
 
 

@@ -15,7 +15,8 @@ from transom.network.trace import matrix, picture
 from transom.network.trace.inventory import TraceError
 from transom.network.trace.places import split
 from transom.network.trace.report import Report, lines, verdict_lines
-from transom.windows.limits import LIMITS
+from transom.windows.registry import RECORDS
+from transom.windows.wording import remedy
 
 VIP = "10.96.0.20"
 
@@ -32,7 +33,7 @@ def check(found: Report, verdict: str, limit: str = "") -> None:
     assert (found.verdict, found.limit) == (verdict, limit), found.document()
     assert bool(found.remedy) is (verdict != "delivered"), found.document()
     if limit:
-        assert LIMITS[limit].remedy in found.remedy and found.title == LIMITS[limit].title
+        assert remedy(RECORDS[limit]) in found.remedy and found.title == RECORDS[limit].title
 
 
 # ---- names of things ---------------------------------------------------------------------------------------------------
@@ -142,6 +143,24 @@ def test_ping_outside(mode: Mode) -> None:
     check(traced(peopled(mode), "w1", "external", "icmp"), "dropped", "WIN-NET-001")
     check(traced(peopled(mode), "w1", "w3", "icmp"), "delivered")
     check(traced(peopled(mode), "w1", "svc/web", "icmp"), "dropped")
+
+
+@pytest.mark.windows("SUP-TRB-009")
+@pytest.mark.parametrize("mode", ["l2bridge", "overlay", "l2tunnel", "transparent"])
+def test_a_virtual_machine_whose_adapter_may_not_spoof(mode: Mode) -> None:
+    cluster = peopled(mode)
+    hns = cluster.nodes["windows-1"].hns
+    assert hns is not None
+    hns.allow_mac_spoofing(False)
+    for target in ("w3", "l1", "external"):
+        check(traced(cluster, "w1", target), "dropped", "SUP-TRB-009")
+    lost = traced(cluster, "w3", "w1")
+    check(lost, "dropped", "SUP-TRB-009")
+    assert lost.reason == "reply-lost"
+    for origin, target in (("w1", "w2"), ("windows-1", "linux-1")):  # inside the machine, and what it sends itself
+        check(traced(cluster, origin, target), "delivered")
+    hns.allow_mac_spoofing(True)
+    check(traced(cluster, "w1", "w3"), "delivered")
 
 
 @pytest.mark.windows("WIN-NET-002", "WIN-NET-003")

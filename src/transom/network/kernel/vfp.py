@@ -341,7 +341,7 @@ def _access(table: Table, node: Node, marks: Mapping[str, int], version: int) ->
     nowhere = Rule((DROP,), (Match("oifname", named="closed"),), "the node has no way there")
     table.chains["input"] = Chain([_ESTABLISHED, *out], Hook("filter", "input", 0))
     table.chains["output"] = Chain([nowhere, _ESTABLISHED, *into], Hook("filter", "output", 0))
-    table.chains["forward"] = Chain([_ESTABLISHED, *_ways(node), *out, *into], Hook("filter", "forward", 0))
+    table.chains["forward"] = Chain([*_kept_in(node), _ESTABLISHED, *_ways(node), *out, *into], Hook("filter", "forward", 0))
 
 
 def _acl(net: Net, acl: Acl, version: int, source: str = "") -> list[Rule]:
@@ -389,6 +389,15 @@ def _distinct(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 # ---- forwarding ------------------------------------------------------------------------------------------------------
+
+
+def _kept_in(node: Node) -> list[Rule]:
+    """What pods send, answers too, that a virtual machine's adapter does not let out with a MAC address that is not its own."""
+    if not node.uplink or node.switch.hns.mac_spoofing:
+        return []
+    out = Match("oifname", (node.uplink, *node.tunnels.values()))
+    pods = (Match("iifname", named=f"from{number}") for number, _ in enumerate(node.networks))
+    return [Rule((DROP,), (each, out), "MAC spoofing is off") for each in pods]
 
 
 def _ways(node: Node) -> list[Rule]:

@@ -162,6 +162,9 @@ def _forward(crossing: Crossing, net: Net, gateway: str = "", origin: Port | Non
     if crossing.is_local(destination):
         crossing.hop("host vNIC", "to the node's own stack")
         return windows.to_host(crossing.trip, node, packet)
+    if origin is not None and not switch.hns.mac_spoofing:
+        return crossing.drop("network adapter", "mac-spoofing", f"{node.name} is a virtual machine whose network adapter sends "
+                             f"nothing from the pod's MAC address {origin.mac}: MAC spoofing is off")  # fmt: skip
     if net.type == "Overlay":
         wrapped = _wrap(net, node, port, packet)
         if wrapped is not None:

@@ -23,6 +23,8 @@ from transom.network.trace.places import Place, cluster_ips, outside_addresses, 
 from transom.network.trace.report import Report
 from transom.windows.limits import LIMITS
 from transom.windows.match import holds
+from transom.windows.registry import RECORDS
+from transom.windows.wording import remedy
 
 _MOST_BACKENDS: Final = 64
 _AFFINITY_BUILD: Final = 19551
@@ -65,7 +67,7 @@ class Case:
 
 
 class Finding(NamedTuple):
-    limit: str = ""  # id
+    limit: str = ""  # id of the record, which may also be one of a symptom
     explanation: str = ""  # instead of the walk's own
     remedy: str = ""  # instead of the limit's
 
@@ -89,9 +91,9 @@ def _apply(report: Report, found: Finding) -> None:
         report.explanation = found.explanation
     report.remedy = found.remedy
     if found.limit:
-        record = LIMITS[found.limit]
+        record = RECORDS[found.limit]
         report.limit, report.title = record.id, record.title
-        report.remedy = found.remedy or record.remedy
+        report.remedy = found.remedy or remedy(record)
 
 
 async def explain_name(report: Report, inventory: Inventory, name: str, dns: DnsConfig, os: Os) -> None:
@@ -346,6 +348,11 @@ def _isolating(case: Case, stack: Stack | None, kind: str) -> Iterable[str]:
             yield f"{policy['metadata']['namespace']}/{policy['metadata']['name']}"
 
 
+def _mac_spoofing(case: Case) -> Finding | None:
+    """On the way there, or on the way back."""
+    return Finding("SUP-TRB-009") if "mac-spoofing" in (case.walk.reason, case.facts.get("reply reason")) else None
+
+
 def _loopback(case: Case) -> Finding | None:
     if case.walk.reason not in ("no-loopback", "no-hairpin"):
         return None
@@ -396,8 +403,8 @@ def _unknown(case: Case) -> Finding | None:
 
 
 _RULES: Final[tuple[Rule, ...]] = (
-    _policy, _node_and_vip, _ping, _ipv6, _no_endpoints, _no_balancer, _outside_to_pod, _overlay_and_node, _between_nodes,
-    _exceptions, _loopback, _nobody, _gone, _unknown,
+    _mac_spoofing, _policy, _node_and_vip, _ping, _ipv6, _no_endpoints, _no_balancer, _outside_to_pod, _overlay_and_node,
+    _between_nodes, _exceptions, _loopback, _nobody, _gone, _unknown,
 )  # fmt: skip
 
 

@@ -26,6 +26,7 @@ class Adapter:
     network: str = ""  # GUID, of an internal network
     below: str = ""  # of a management adapter: the physical one
     switch: str = ""  # GUID of the switch that a physical adapter is bound to
+    mac_spoofing: bool = True  # of a virtual machine's: whether its host lets out frames with MAC addresses other than its own
 
     @property
     def ip(self) -> str:
@@ -64,6 +65,12 @@ class Adapters:
         holder = self.management(adapter.name) or present
         holder.mac, holder.address, holder.gateway = adapter.mac, adapter.address, adapter.gateway
         self._changed(holder.name, "changed")
+
+    def allow_spoofing(self, allow: bool) -> None:
+        """What the virtual machine's host allows its adapters."""
+        for adapter in [adapter for adapter in self.by_name.values() if adapter.kind == "physical"]:
+            adapter.mac_spoofing = allow
+            self._changed(adapter.name, "changed")
 
     def remove(self, name: str) -> None:
         if self.by_name.pop(name, None) is not None:

@@ -88,6 +88,14 @@ class Hns:
             self.store.adapters.plug(adapter)
 
     @property
+    def mac_spoofing(self) -> bool:
+        """Whether frames of pods leave the machine, where it is a virtual one."""
+        return all(adapter.mac_spoofing for adapter in self.adapters.values())
+
+    def allow_mac_spoofing(self, allow: bool) -> None:
+        self.store.adapters.allow_spoofing(allow)
+
+    @property
     def outages(self) -> Outages:
         """When the host was cut off for some seconds because a switch was made or removed, and on which adapter."""
         return self.store.outages
