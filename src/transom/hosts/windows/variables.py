@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
+
+from transom.hosts.windows.registry import Registry
+
+MACHINE: Final = r"HKLM\SYSTEM\CurrentControlSet\Control\Session Manager\Environment"
+"""Where a machine keeps those that somebody has set for all of its processes."""
 
 PATH: Final = r"C:\Windows\system32;C:\Windows;C:\Windows\System32\Wbem;C:\Windows\System32\WindowsPowerShell\v1.0\;"
 """To be followed by the user's own."""
@@ -25,3 +31,7 @@ INSTALLED: Final = {
     "SystemRoot": r"C:\Windows",
     "windir": r"C:\Windows",
 }
+
+
+def of_machine(registry: Registry) -> Mapping[str, str]:
+    return {name: str(value) for name, value in (registry.values(MACHINE) or {}).items()}

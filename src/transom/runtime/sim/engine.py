@@ -31,7 +31,7 @@ from transom.runtime.api import (
     SandboxStats,
     Version,
 )
-from transom.runtime.sim import commands, containers, sandboxes, stats
+from transom.runtime.sim import commands, containers, outside, sandboxes, stats
 from transom.runtime.sim.catalogue import Catalogue, default_catalogue
 from transom.runtime.sim.core import Core, SimHost
 from transom.runtime.sim.images import ImageStore, PullSpeed, Rules
@@ -65,7 +65,7 @@ def _start(context: ProgramContext) -> Program:
 
 
 class SimRuntime:
-    __slots__ = ("_core", "_failed_pulls", "_options", "_version")
+    __slots__ = ("_core", "_failed_pulls", "_options", "_version", "proxy")
 
     def __init__(
         self,
@@ -112,6 +112,8 @@ class SimRuntime:
             hyperv_gate,
         )
         self._failed_pulls: dict[tuple[str, str], int] = {}
+        self.proxy = ""  # the one that stands between this machine and registries
+        images.outside = lambda: outside.problem(host, self.proxy)
         containers.forget_credentials(self._core)
         host.on_reboot(self._rebooted)
 

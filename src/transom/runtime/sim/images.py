@@ -48,7 +48,9 @@ class _Stored:
 
 
 class ImageStore:
-    __slots__ = ("_by_id", "_by_name", "_catalogue", "_clock", "_pulling", "_rules", "_space", "_speed", "_texts", "used")
+    __slots__ = (
+        "_by_id", "_by_name", "_catalogue", "_clock", "_pulling", "_rules", "_space", "_speed", "_texts", "outside", "used"
+    )  # fmt: skip
 
     def __init__(
         self, catalogue: Catalogue, rules: Rules, texts: Texts, clock: Clock, space: Space, speed: PullSpeed
@@ -63,6 +65,8 @@ class ImageStore:
         self._by_name: dict[str, str] = {}
         self._pulling: dict[str, asyncio.Future[None]] = {}
         self.used = 0
+        # Why registries are not reached, "" when they do not answer; None when they are.
+        self.outside: Callable[[], str | None] = lambda: None
 
     # Looking
 
@@ -105,6 +109,10 @@ class ImageStore:
 
     async def pull(self, image: str, auth: Auth | None, *, hyperv: bool = False) -> Spec:
         reference = parse(image)
+        problem = self.outside()
+        if problem is not None:
+            await self._clock.sleep(self._speed.longest)
+            raise self._texts.no_way(reference, problem)
         resolved = self._resolve(reference)
         self._authorize(reference, resolved.entry, auth)
         spec = resolved.spec(self._choose(resolved, hyperv))

@@ -38,6 +38,8 @@ class Texts(Protocol):
 
     def no_space(self, ref: Reference) -> RuntimeFailure: ...
     def pull_failed(self, ref: Reference, text: str) -> RuntimeFailure: ...
+    def no_way(self, ref: Reference, why: str) -> RuntimeFailure:
+        """The registry is not reached; "" when nobody answers."""
 
     # Sandboxes
     def sandbox_image(self, image: str, failure: RuntimeFailure) -> RuntimeFailure: ...
@@ -101,9 +103,12 @@ class DockerTexts:
     reason_cannot_start = "ContainerCannotRun"
 
     def no_host(self, ref: Reference) -> RuntimeFailure:
-        host = ref.registry
-        name = host.partition(":")[0]
-        return _unknown(f"Error response from daemon: Get https://{host}/v2/: dial tcp: lookup {name}: no such host")
+        return self.no_way(ref, f"dial tcp: lookup {ref.registry.partition(':')[0]}: no such host")
+
+    def no_way(self, ref: Reference, why: str) -> RuntimeFailure:
+        silent = "net/http: request canceled while waiting for connection (Client.Timeout exceeded while awaiting headers)"
+        host = "registry-1.docker.io" if ref.registry == "docker.io" else ref.registry
+        return _unknown(f"Error response from daemon: Get https://{host}/v2/: {why or silent}")
 
     def no_repository(self, ref: Reference) -> RuntimeFailure:
         return _unknown(
@@ -235,12 +240,18 @@ class ContainerdTexts:
         return RuntimeFailure(code, f'failed to pull and unpack image "{ref}": {text}')
 
     def no_host(self, ref: Reference) -> RuntimeFailure:
-        host = ref.registry
+        return self.no_way(ref, f"dial tcp: lookup {ref.registry.partition(':')[0]}: no such host")
+
+    def no_way(self, ref: Reference, why: str) -> RuntimeFailure:
+        silent = (
+            "dial tcp 192.0.2.1:443: connectex: A connection attempt failed because the connected party did not properly "
+            "respond after a period of time, or established connection failed because connected host has failed to respond."
+        )
+        host = "registry-1.docker.io" if ref.registry == "docker.io" else ref.registry
         return self._pull(
             ref,
             f'failed to resolve reference "{ref}": failed to do request: Head '
-            f'"https://{host}/v2/{ref.path}/manifests/{ref.tag or ref.digest}": '
-            f"dial tcp: lookup {host.partition(':')[0]}: no such host",
+            f'"https://{host}/v2/{ref.path}/manifests/{ref.tag or ref.digest}": {why or silent}',
         )
 
     def no_repository(self, ref: Reference) -> RuntimeFailure:
