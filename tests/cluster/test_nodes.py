@@ -59,11 +59,24 @@ def test_a_row_of_the_file_can_stand_for_many() -> None:
     ({"name": "a", "colour": "red"}, "unknown field 'colour'"),
     ({"name": "a", "cpus": "four"}, "cpus of the cluster file must be a number"),
     ({"os": "linux"}, "has no name"),
+    ({"name": "a", "macSpoofing": False}, "proxy and macSpoofing are for Windows nodes"),
+    ({"name": "a", "os": "windows", "macSpoofing": "off"}, "macSpoofing of the cluster file must be true or false"),
+    ({"name": "a", "os": "windows", "proxy": "proxy"}, "'proxy' is not the address of a proxy"),
 ])  # fmt: skip
 def test_what_cannot_be_is_refused_with_the_reason(row: dict[str, Any], words: str) -> None:
     with pytest.raises(ClusterError) as caught:
         nodes.from_file(CONFIG, [row])
     assert words in caught.value.message
+
+
+def test_some_options_can_be_changed_while_a_node_runs() -> None:
+    [node] = nodes.from_file(CONFIG, [{"name": "w", "os": "windows", "macSpoofing": False}])
+    assert not node.mac_spoofing
+    changed = nodes.changed(CONFIG, node, {"macSpoofing": True, "proxy": "http://proxy.example.com:80/"})
+    assert changed == replace(node, mac_spoofing=True, proxy="http://proxy.example.com:80/")
+    for values, words in (({"cpus": 8}, "'cpus' of a running node cannot be set"), ({"proxy": "x"}, "not the address")):
+        with pytest.raises(ClusterError, match=words):
+            nodes.changed(CONFIG, node, values)
 
 
 @pytest.mark.windows("RES-11", "RES-18", "FLAG-01", "FLAG-02")

@@ -12,7 +12,9 @@ HELP = """\
 The machines of a running cluster.
 
 stop is a pulled plug: the node says nothing more, and what ran on it has ended. start switches it on again, reboot does
-both. delete takes the machine and its Node away. cordon and uncordon are kubectl's: no new pods, or pods again."""
+both. delete takes the machine and its Node away. cordon and uncordon are kubectl's: no new pods, or pods again.
+set gives Windows nodes a fault, or takes it away: mac-spoofing=on|off, whether the virtual machine's adapter lets out what pods
+send; proxy=URL, through which the node has to go for images (proxy= for none)."""
 EXAMPLES = """\
   transom node list
   transom node add windows-3 --os windows --build 20348 --memory 16Gi
@@ -21,9 +23,11 @@ EXAMPLES = """\
   transom node start linux-1
   transom node reboot windows-1
   transom node cordon windows-1
+  transom node set windows-1 mac-spoofing=off
+  transom node set windows-1 windows-2 proxy=http://proxy.example.com:80/
   transom node delete windows-3"""
 
-_VERBS = ("list", "add", "delete", "stop", "start", "reboot", "cordon", "uncordon")
+_VERBS = ("list", "add", "delete", "stop", "start", "reboot", "cordon", "uncordon", "set")
 _READY_SECONDS = 30.0
 
 
@@ -48,6 +52,7 @@ def run(args: argparse.Namespace) -> int:
     from transom.cluster.errors import ClusterError
 
     config = lifecycle.existing(args.name)
+    settings = _settings(args) if args.verb == "set" else {}
     if args.verb != "list" and not args.node:
         raise ClusterError(f"which node is to be {_past(args.verb)}?", f"for example: transom node {args.verb} linux-1")
     call = lifecycle.control(config)
@@ -67,6 +72,8 @@ def run(args: argparse.Namespace) -> int:
             case "cordon" | "uncordon":
                 patch = {"spec": {"unschedulable": args.verb == "cordon" or None}}
                 call("PATCH", f"/api/v1/nodes/{name}", patch, "application/merge-patch+json")
+            case "set":
+                call("POST", f"/transom/nodes/{name}/set", settings)
             case verb:
                 call("POST", f"/transom/nodes/{name}/{verb}")
         print(f"node/{name} {_past(args.verb)}")
@@ -76,6 +83,28 @@ def run(args: argparse.Namespace) -> int:
             for name in names:
                 print(f"node/{name} added")
     return 0
+
+
+def _settings(args: argparse.Namespace) -> dict[str, Any]:
+    """Takes OPTION=VALUE out of the names of nodes."""
+    from transom.cluster.errors import ClusterError
+
+    given = dict(text.split("=", 1) for text in args.node if "=" in text)
+    args.node = [text for text in args.node if "=" not in text]
+    if not given:
+        raise ClusterError("what is to be set?", "for example: transom node set windows-1 mac-spoofing=off")
+    found: dict[str, Any] = {}
+    for option, value in given.items():
+        match option, value:
+            case "mac-spoofing", "on" | "off":
+                found["macSpoofing"] = value == "on"
+            case "mac-spoofing", _:
+                raise ClusterError(f"mac-spoofing is on or off, not {value!r}")
+            case "proxy", _:
+                found["proxy"] = value
+            case _:
+                raise ClusterError(f"a node has no option {option!r}", "what can be set: mac-spoofing, proxy")
+    return found
 
 
 def _row(args: argparse.Namespace, name: str) -> dict[str, Any]:
@@ -117,7 +146,7 @@ def _wait(call: Any, args: argparse.Namespace) -> list[str]:
 
 def _past(verb: str) -> str:
     return {"add": "added", "delete": "deleted", "stop": "stopped", "start": "started", "reboot": "rebooted",
-            "cordon": "cordoned", "uncordon": "uncordoned"}[verb]  # fmt: skip
+            "cordon": "cordoned", "uncordon": "uncordoned", "set": "changed"}[verb]  # fmt: skip
 
 
 def _table(nodes: list[dict[str, Any]]) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 
@@ -20,6 +20,7 @@ from transom.http.messages import Answer, Request, Response
 from transom.kubelet.config import DEFAULT_PRIORITY_CLASS
 
 ROOT = "/transom"
+_T = TypeVar("_T")
 
 
 class Control:
@@ -44,6 +45,9 @@ class Control:
                     }
                     await verbs[verb](name)
                     return _json(200, self._node(self._fleet.machine(name)))
+                case "POST", ["nodes", name, "set"]:
+                    self._fleet.set(name, _body(request, dict))
+                    return _json(200, self._node(self._fleet.machine(name)))
                 case method, ["nodes", name, "hns", *rest]:
                     self._fleet.network.fabric.look(name)  # agents bring a node up to date when somebody looks
                     return _json(200, inspect_hns.answer(name, self._fleet.machine(name).host, method, rest))
@@ -58,13 +62,7 @@ class Control:
         return _json(404, {"message": f"there is no {request.method} {request.path}", "hint": ""})
 
     async def _add(self, request: Request) -> Answer:
-        try:
-            rows = orjson.loads(request.body)
-        except orjson.JSONDecodeError as error:
-            raise ClusterError(f"the request is not JSON: {error}") from error
-        if not isinstance(rows, list):
-            raise ClusterError("the request is not a list of nodes")
-        wanted = specs.from_file(self._config, rows)
+        wanted = specs.from_file(self._config, _body(request, list))
         added = specs.settle(self._config, [replace(spec, number=0) for spec in wanted], self._fleet.numbers())
         await self._fleet.add(added)
         return _json(201, {"items": [self._node(self._fleet.machine(spec.name)) for spec in added]})
@@ -94,8 +92,20 @@ class Control:
             "kubelet": specs.kubelet_version(self._config, spec),
             "kubeletURL": f"https://127.0.0.1:{port}" if port else None,
             "priorityClass": (spec.priority_class or DEFAULT_PRIORITY_CLASS) if spec.windows else None,
+            "macSpoofing": spec.mac_spoofing if spec.windows else None,
+            "proxy": spec.proxy or None,
             "pods": sum(s.state == "ready" for s in machine.runtime.sandboxes()),
         }
+
+
+def _body(request: Request, kind: type[_T]) -> _T:
+    try:
+        found = orjson.loads(request.body)
+    except orjson.JSONDecodeError as error:
+        raise ClusterError(f"the request is not JSON: {error}") from error
+    if not isinstance(found, kind):
+        raise ClusterError(f"the request is not a {'list of nodes' if kind is list else 'mapping'}")
+    return found
 
 
 def _containers(machine: Machine) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ import logging
 import random
 import socket
 import ssl
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -103,6 +103,14 @@ class _Services:
 
 def _rules(spec: NodeSpec) -> OsRules:
     return WINDOWS if spec.windows else LINUX
+
+
+def _faults(machine: Machine) -> None:
+    """What is wrong with a machine from the start, or since somebody said so."""
+    if machine.spec.windows:
+        machine.host.hns.allow_mac_spoofing(machine.spec.mac_spoofing)
+    if isinstance(machine.runtime, SimRuntime):
+        machine.runtime.proxy = machine.spec.proxy
 
 
 def catalogue(file: str) -> Catalogue | None:
@@ -379,6 +387,13 @@ class Fleet:
             if not is_not_found(problem):
                 raise
 
+    def set(self, name: str, values: Mapping[str, Any]) -> None:
+        """What can be changed while a node runs; takes effect at once."""
+        machine = self.machine(name)
+        machine.spec = specs.changed(self._config, machine.spec, values)
+        _faults(machine)
+        self._save()
+
     def numbers(self) -> list[int]:
         return [m.spec.number for m in self._machines.values()]
 
@@ -398,6 +413,7 @@ class Fleet:
         engine = self._chosen.of(spec)
         engines = self._engines if engine != "sim" else None
         host: Any
+        runtime: Any
         if engines is not None:
             host = engines.host(spec, hardware)
         elif spec.windows:
@@ -410,14 +426,16 @@ class Fleet:
             network.boot()
         if engines is not None:
             runtime = engines.runtime(spec, host, network) if engine == "oci" else engines.containerd(host, engine)
-            return Machine(spec, host, runtime, network)
-        simulated = SimRuntime(
-            host, self._api.clock, random.Random(self._rng.getrandbits(64)), network.pods, self.dataplane,
-            "docker" if spec.runtime == "docker" else "containerd", spec.runtime_version, self._catalogue,
-            sandbox_image=self._pause_image(spec), addresses=addresses,
-            hyperv_gate=spec.feature_gates.get("HyperVContainer", False),
-        )
-        return Machine(spec, host, simulated, network)
+        else:
+            runtime = SimRuntime(
+                host, self._api.clock, random.Random(self._rng.getrandbits(64)), network.pods, self.dataplane,
+                "docker" if spec.runtime == "docker" else "containerd", spec.runtime_version, self._catalogue,
+                sandbox_image=self._pause_image(spec), addresses=addresses,
+                hyperv_gate=spec.feature_gates.get("HyperVContainer", False),
+            )
+        machine = Machine(spec, host, runtime, network)
+        _faults(machine)
+        return machine
 
     def _pause_image(self, spec: NodeSpec) -> str:
         return specs.pause_image(self._config, spec) or default_pause_image(spec.build)

@@ -30,6 +30,7 @@ WINDOWS_TAINT = {"key": "os", "value": "windows", "effect": "NoSchedule"}
 _CONTROL_PLANE_TAINT = {"key": "node-role.kubernetes.io/master", "effect": "NoSchedule"}
 _CONTROL_PLANE_LABELS = {"node-role.kubernetes.io/control-plane": "", "node-role.kubernetes.io/master": ""}
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+_PROXY = re.compile(r"https?://[^\s/]+/?")
 _MOST_NODES = 5000
 
 
@@ -59,6 +60,8 @@ class NodeSpec:
     pause_image: str = ""
     max_pods: int = 110
     static_pods: str = ""  # a folder of this machine
+    mac_spoofing: bool = True  # whether the virtual machine's adapter lets out frames of pods
+    proxy: str = ""  # the one that stands between the machine and registries
     stopped: bool = False
 
     @property
@@ -148,6 +151,10 @@ def _check(config: ClusterConfig, node: NodeSpec) -> None:
             "https://docs.microsoft.com/en-us/windows/win32/procthread/scheduling-priorities",
             f"choose one of {', '.join(PRIORITY_CLASSES)}",
         )
+    if not node.windows and (node.proxy or not node.mac_spoofing):
+        raise refuse("proxy and macSpoofing are for Windows nodes", "leave them out, or set os: windows")
+    if node.proxy and not _PROXY.fullmatch(node.proxy):
+        raise refuse(f"{node.proxy!r} is not the address of a proxy", "write it like http://proxy.example.com:80/")
     if not 1 <= node.cpus <= 1024:
         raise refuse(f"{node.cpus} CPUs", "a node has 1 to 1024 CPUs")
     for name in ("memory", "disk"):
@@ -214,6 +221,7 @@ _FILE_FIELDS = {  # as the file spells them
     "systemReserved": "system_reserved", "evictionHard": "eviction_hard", "evictionSoft": "eviction_soft",
     "evictionSoftGracePeriod": "eviction_soft_grace_period", "featureGates": "feature_gates",
     "priorityClass": "priority_class", "pauseImage": "pause_image", "maxPods": "max_pods", "staticPods": "static_pods",
+    "macSpoofing": "mac_spoofing", "proxy": "proxy",
     # As the guide to Windows spells the kubelet's flags:
     "kubeletReserve": "kube_reserved", "systemReserve": "system_reserved",
 }  # fmt: skip
@@ -270,7 +278,24 @@ def _value(where: str, name: str, value: Any) -> Any:
         if isinstance(value, bool) or not isinstance(value, int):
             raise ClusterError(f"{where}.{name} of the cluster file must be a number")
         return value
+    if attribute == "mac_spoofing":
+        if not isinstance(value, bool):
+            raise ClusterError(f"{where}.{name} of the cluster file must be true or false")
+        return value
     return str(value)
+
+
+def changed(config: ClusterConfig, node: NodeSpec, values: Mapping[str, Any]) -> NodeSpec:
+    """The node with some of the options that can be changed while it runs, by their names in the file."""
+    unknown = sorted(set(values) - set(CHANGEABLE))
+    if unknown:
+        raise ClusterError(f"{unknown[0]!r} of a running node cannot be set", f"what can: {', '.join(CHANGEABLE)}")
+    out = replace(node, **{_FILE_FIELDS[name]: _value(f"node {node.name}", name, value) for name, value in values.items()})
+    _check(config, out)
+    return out
+
+
+CHANGEABLE = ("macSpoofing", "proxy")
 
 
 def _taint(where: str, taint: Any) -> Mapping[str, str]:
