@@ -1,0 +1,273 @@
+"""Flags as Go programs take them: spf13/pflag (kubelet, kube-proxy) and the standard library's flag (flanneld).
+
+A table says which flags there are and of which kind; what is wrong with a command line is said in the library's words.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from transom.machinery import goduration
+from transom.machinery.field import go_quote
+
+_TRUE: Final = ("1", "t", "T", "true", "TRUE", "True")
+_FALSE: Final = ("0", "f", "F", "false", "FALSE", "False")
+_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_INTEGER: Final = re.compile(r"[+-]?(0[xX][0-9a-fA-F]+|0[bB][01]+|0[oO]?[0-7]*|[1-9][0-9]*)\Z")
+
+
+class FlagError(Exception):
+    """The command line cannot be read; the text is the library's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a flag's text stands for. `shown` is the word for its value in a program's help; a flag with `alone` may stand
+    without a value."""
+
+    shown: str
+    read: Callable[[str], Any]
+    alone: str = ""
+    adds: bool = False  # a second one is added to the first
+
+
+Table = Mapping[str, Kind]
+
+
+@dataclass(slots=True)
+class Parsed:
+    values: dict[str, Any] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)  # as they were written, in their order
+    arguments: list[str] = field(default_factory=list)  # that are no flags
+
+    def get(self, name: str, default: Any) -> Any:
+        return self.values.get(name, default)
+
+
+# ---- values ----------------------------------------------------------------------------------------------------------
+
+
+def boolean(text: str) -> bool:
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    raise ValueError(f"strconv.ParseBool: parsing {go_quote(text)}: invalid syntax")
+
+
+def _integer(bits: int, *, signed: bool = True) -> Callable[[str], int]:
+    function = "ParseInt" if signed else "ParseUint"
+    least, most = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
+
+    def read(text: str) -> int:
+        found = _INTEGER.match(text)
+        if found is None or (not signed and text[:1] in "+-"):
+            raise ValueError(f"strconv.{function}: parsing {go_quote(text)}: invalid syntax")
+        digits = found[1]
+        octal = len(digits) > 1 and digits[0] == "0" and digits[1].isdigit()
+        value = int(digits, 8 if octal else 0) * (-1 if text.startswith("-") else 1)
+        if not least <= value <= most:
+            raise ValueError(f"strconv.{function}: parsing {go_quote(text)}: value out of range")
+        return value
+
+    return read
+
+
+def _real(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"strconv.ParseFloat: parsing {go_quote(text)}: invalid syntax") from None
+
+
+def _list(text: str) -> tuple[str, ...]:
+    return tuple(text.split(",")) if text else ()
+
+
+def _pairs(separator: str, kind: str) -> Callable[[str], dict[str, Any]]:
+    def read(text: str) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for part in filter(None, text.split(",")):
+            name, between, value = part.partition(separator)
+            if not between:
+                raise ValueError(f"malformed pair, expect string{separator}{kind}")
+            name, value = name.strip(), value.strip()
+            if kind == "bool":
+                try:
+                    found[name] = boolean(value)
+                except ValueError as problem:
+                    raise ValueError(f"invalid value of {name}: {value}, err: {problem}") from None
+            else:
+                found[name] = value
+        return found
+
+    return read
+
+
+def _labels(text: str) -> dict[str, str]:
+    """A name alone has an empty value."""
+    found = {}
+    for part in text.split(","):
+        name, _, value = part.partition("=")
+        found[name.strip()] = value.strip()
+    return found
+
+
+def _taints(text: str) -> tuple[dict[str, str], ...]:
+    found = []
+    for part in text.split(",") if text else ():
+        pieces = part.split(":")
+        key, _, value = pieces[0].partition("=")
+        if len(pieces) > 2 or "=" in value or not key:
+            raise ValueError(f"invalid taint spec: {part}")
+        if len(pieces) == 2 and pieces[1] not in _EFFECTS:
+            raise ValueError(f"invalid taint effect: {pieces[1]}, unsupported taint effect")
+        taint = {"key": key, "value": value, "effect": pieces[1] if len(pieces) == 2 else ""}
+        found.append({name: said for name, said in taint.items() if said})
+    return tuple(found)
+
+
+def _address(text: str) -> str:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        raise ValueError(f"{go_quote(text)} is not a valid IP address") from None
+    return text
+
+
+BOOL: Final = Kind("", boolean, alone="true")
+STRING: Final = Kind("string", str)
+INT32: Final = Kind("int32", _integer(32))
+INT64: Final = Kind("int", _integer(64))
+UINT64: Final = Kind("uint", _integer(64, signed=False))
+FLOAT: Final = Kind("float", _real)
+DURATION: Final = Kind("duration", goduration.parse)
+STRINGS: Final = Kind("strings", _list, adds=True)
+STRING_MAP: Final = Kind("mapStringString", _pairs("=", "string"), adds=True)
+LANGLE_MAP: Final = Kind("mapStringString", _pairs("<", "string"), adds=True)
+COLON_MAP: Final = Kind("colonSeparatedMultimapStringString", _pairs(":", "string"), adds=True)
+BOOL_MAP: Final = Kind("mapStringBool", _pairs("=", "bool"), adds=True)
+LABELS: Final = Kind("mapStringString", _labels, adds=True)
+TAINTS: Final = Kind("[]api.Taint", _taints)
+ADDRESS: Final = Kind("ip", _address)
+LEVEL: Final = Kind("Level", _integer(32))
+
+
+# ---- command lines ---------------------------------------------------------------------------------------------------
+
+
+def parse_pflag(table: Table, argv: Sequence[str]) -> Parsed:
+    """Flags of one letter may have one dash; an underscore is a dash. Everything is read up to the first problem."""
+    parsed = Parsed()
+    rest = list(argv)
+    while rest:
+        word = rest.pop(0)
+        if not word.startswith("-") or word == "-":
+            parsed.arguments.append(word)
+        elif word == "--":
+            parsed.arguments += rest
+            rest = []
+        elif word.startswith("--"):
+            _long(table, word, rest, parsed)
+        else:
+            _short(table, word, rest, parsed)
+    return parsed
+
+
+def _long(table: Table, word: str, rest: list[str], parsed: Parsed) -> None:
+    name, equals, value = word[2:].partition("=")
+    if not name or name[0] in "-=":
+        raise FlagError(f"bad flag syntax: {word}")
+    name = name.replace("_", "-")
+    kind = table.get(name)
+    if kind is None:
+        raise FlagError(f"unknown flag: --{name}")
+    if not equals:
+        if kind.alone:
+            value = kind.alone
+        elif rest:
+            value = rest.pop(0)
+        else:
+            raise FlagError(f"flag needs an argument: {word}")
+    shown = f"-{name}, --{name}" if len(name) == 1 else f"--{name}"
+    _set(parsed, name, kind, value, f'invalid argument {go_quote(value)} for "{shown}" flag: ')
+
+
+def _short(table: Table, word: str, rest: list[str], parsed: Parsed) -> None:
+    letters = word[1:]
+    while letters:
+        letter, letters = letters[0], letters[1:]
+        name = _SHORT.get(letter, letter)
+        kind = table.get(name)
+        if kind is None:
+            raise FlagError(f"unknown shorthand flag: '{letter}' in -{letter}{letters}")
+        if letters.startswith("="):
+            value, letters = letters[1:], ""
+        elif kind.alone:
+            value = kind.alone
+        elif letters:
+            value, letters = letters, ""
+        elif rest:
+            value = rest.pop(0)
+        else:
+            raise FlagError(f"flag needs an argument: '{letter}' in {word}")
+        _set(parsed, name, kind, value, f'invalid argument {go_quote(value)} for "-{letter}, --{name}" flag: ')
+
+
+_SHORT: Final = {"h": "help"}
+
+
+def parse_flag(table: Table, argv: Sequence[str]) -> Parsed:
+    """One dash or two; the first word that is no flag ends them."""
+    parsed = Parsed()
+    rest = list(argv)
+    while rest:
+        word = rest[0]
+        if not word.startswith("-") or word == "-":
+            break
+        rest.pop(0)
+        if word == "--":
+            break
+        name, equals, value = word[2 if word.startswith("--") else 1 :].partition("=")
+        if not name or name[0] in "-=":
+            raise FlagError(f"bad flag syntax: {word}")
+        kind = table.get(name)
+        if kind is None:
+            raise FlagError(f"flag provided but not defined: -{name}")
+        if not equals:
+            if kind.alone:
+                value = kind.alone
+            elif rest:
+                value = rest.pop(0)
+            else:
+                raise FlagError(f"flag needs an argument: -{name}")
+        what = "boolean value" if kind is BOOL else "value"
+        for_flag = f"for -{name}" if kind is BOOL else f"for flag -{name}"
+        _set(parsed, name, kind, value, f"invalid {what} {go_quote(value)} {for_flag}: ", problem="parse error")
+    parsed.arguments = rest
+    return parsed
+
+
+def _set(parsed: Parsed, name: str, kind: Kind, text: str, prefix: str, problem: str = "") -> None:
+    try:
+        value = kind.read(text)
+    except ValueError as wrong:
+        raise FlagError(prefix + (problem or str(wrong))) from None
+    before = parsed.values.get(name)
+    if kind.adds and before is not None:
+        value = {**before, **value} if isinstance(before, dict) else before + value
+    parsed.values[name] = value
+    parsed.texts[name] = text
+
+
+def usage(command: str, table: Table) -> str:
+    """The names of all flags, as a program prints them beside the text of an error."""
+    lines = [f"Usage:\n  {command}\n\nFlags:"]
+    for name in sorted(table):
+        kind = table[name]
+        lines.append(f"      --{name}{' ' if kind.shown else ''}{kind.shown}")
+    return "\n".join(lines) + "\n"
