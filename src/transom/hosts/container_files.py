@@ -49,6 +49,9 @@ class LayeredFiles(FileTree):
         self._top.node = self._image
         self._top.volume.release()
 
+    def _sockets_changed(self) -> None:
+        self._host._sockets_changed()  # it may be in a part of the host
+
     def _walk(self, path: str, *, follow: bool = True, make: int | None = None, free: bool = False) -> Place:
         if self._waiting:
             self._attach_waiting()

@@ -14,9 +14,24 @@ from sys import intern
 from typing import Final, Self
 
 from transom.hosts.api import Kind, Stat
-from transom.hosts.nodes import FORMAT, FORMAT_MASK, FROZEN, GONE, MOUNT, Data, Node, Space, Volume, freeze, length, shared
+from transom.hosts.nodes import (
+    FORMAT,
+    FORMAT_MASK,
+    FROZEN,
+    GONE,
+    MOUNT,
+    Data,
+    Listener,
+    Node,
+    Space,
+    Volume,
+    freeze,
+    length,
+    shared,
+)
 from transom.hosts.places import Attached, Place
 from transom.hosts.styles import READ, SEARCH, WRITE, Style, User
+from transom.kit.rpc import Answer
 
 _LINKS_FOLLOWED: Final = 40
 _DIRECTORY: Final = FORMAT["directory"]
@@ -30,12 +45,13 @@ _GROWS_IN_PLACE: Final = 1024  # shorter content is replaced when it is added to
 
 
 class FileTree:
-    __slots__ = ("_mounts", "_now", "_style", "_top", "_user")
+    __slots__ = ("_mounts", "_now", "_socket_watchers", "_style", "_top", "_user")
 
     def __init__(self, style: Style, root: Node, space: Space, now: Callable[[], float], *, read_only: bool = False) -> None:
         self._style = style
         self._now = now
         self._user: User | None = None
+        self._socket_watchers: tuple[Callable[[], None], ...] = ()
         self._mounts: dict[Node, Attached] = {}
         self._top = Attached(root, Volume(space), self._mounts, read_only)
 
@@ -212,6 +228,8 @@ class FileTree:
         del self._entries(directory, path)[place.keys[-1]]
         directory.mtime = self._now()
         self._drop(node, place.at.volume)
+        if type(node.data) is Listener:
+            self._sockets_changed()
 
     def rename(self, old: str, new: str) -> None:
         source, target = self._walk(old, follow=False), self._walk(new, follow=False)
@@ -254,7 +272,51 @@ class FileTree:
         place = Place(name, self._top, 0, [key], name, self._top.node, None)
         self._entries(self._own_parent(place), name)[key] = root
 
+    # Sockets
+
+    def listen(self, path: str, answer: Answer) -> Callable[[], None]:
+        """A new socket at which somebody answers until the result is called. The file stays, as sockets do."""
+        place = self._walk(path, follow=False)
+        if place.node is not None:
+            raise self._style.error(errno.EEXIST, path)
+        listener = Listener(answer)
+        self._create(place, _SOCKET | 0o755, listener)
+        self._sockets_changed()
+
+        def close() -> None:
+            listener.answer = None
+            self._sockets_changed()
+
+        return close
+
+    def answerer(self, path: str) -> Answer:
+        """Who answers at the socket. ENOENT when there is none, ECONNREFUSED when nobody does."""
+        data = self._there(path).data
+        if not isinstance(data, Listener) or data.answer is None:
+            raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused", path)
+        return data.answer
+
+    def on_sockets(self, function: Callable[[], None]) -> Callable[[], None]:
+        """Called when somebody begins or ceases to listen anywhere here, until the result is called."""
+        self._socket_watchers += (function,)
+
+        def stop() -> None:
+            self._socket_watchers = tuple(other for other in self._socket_watchers if other != function)
+
+        return stop
+
+    def _sockets_changed(self) -> None:
+        for function in self._socket_watchers:
+            function()
+
     # Trees in trees
+
+    def bind(self, source: str, target: str) -> None:
+        """Shows a directory at another one too, until `unmount`."""
+        place = self._walk(target)
+        if place.node is None or type(place.node.data) is not dict:
+            raise self._style.error(errno.ENOENT if place.node is None else errno.ENOTDIR, target)
+        self._attach(target, self.share(source))
 
     def mount_tmpfs(self, path: str, size: int) -> None:
         """The directory is in memory from now on; what it had before is hidden until `unmount`."""
@@ -271,7 +333,7 @@ class FileTree:
         """What was mounted there, last, is gone."""
         place = self._walk(path)
         for point, attached in self._mounts.items():
-            if attached.node is place.node:
+            if attached is place.at and attached.node is place.node:
                 del self._mounts[point]
                 return
         raise self._style.error(errno.EINVAL, path)

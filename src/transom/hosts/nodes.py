@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from transom.hosts.api import Kind
+from transom.kit.rpc import Answer
 
 # Above the bits of st_mode.
 FROZEN: Final = 1 << 16
@@ -31,8 +32,19 @@ FORMAT: Mapping[Kind, int] = {
 KIND: Mapping[int, Kind] = {bits: kind for kind, bits in FORMAT.items()}
 FORMAT_MASK: Final = 0o170000
 
-Data = dict[str, "Node"] | bytes | bytearray | int | str | None
-"""Of a directory, a file (a number: so many zero bytes), a symlink (its target), anything else."""
+
+
+class Listener:
+    """Who answers at a socket; nobody, when the program that made it has ended."""
+
+    __slots__ = ("answer",)
+
+    def __init__(self, answer: Answer) -> None:
+        self.answer: Answer | None = answer
+
+
+Data = dict[str, "Node"] | bytes | bytearray | int | str | Listener | None
+"""Of a directory, a file (a number: so many zero bytes), a symlink (its target), a socket in use, anything else."""
 
 
 class Node:

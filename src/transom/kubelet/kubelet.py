@@ -26,6 +26,8 @@ from transom.kubelet.images import ImageManager
 from transom.kubelet.node import checks
 from transom.kubelet.node.agent import NodeAgent
 from transom.kubelet.parts import PodView
+from transom.kubelet.plugins.drivers import Drivers
+from transom.kubelet.plugins.manager import PluginManager
 from transom.kubelet.prober import ProbeManager
 from transom.kubelet.referenced import ReferencedObjects
 from transom.kubelet.server.server import KubeletServer, TlsContext
@@ -55,7 +57,11 @@ class Kubelet:
         self.env = env
         self.agent = NodeAgent(env)
         objects = ReferencedObjects(env.client, env.clock)
-        volumes = VolumeManager(env, objects)
+        drivers = Drivers()
+        volumes = VolumeManager(env, objects, drivers)
+        volumes.in_use_changed = self.agent.changed
+        self.agent.set_volumes_in_use(volumes.in_use)
+        self._plugins = PluginManager(env, drivers)
         containers, images = ContainerGC(env, self._pod, self._sources_ready), ImageGC(env)
         evictions = EvictionManager(
             env, self._active_pods, self.kill_pod,
@@ -103,9 +109,14 @@ class Kubelet:
                 group.create_task(self.agent.run())
                 group.create_task(self.core.run(self.agent.known()))
                 group.create_task(self._housekeeping.run())
+                group.create_task(self._run_plugins())
         finally:
             self._running = None
             await self.server.stop()
+
+    async def _run_plugins(self) -> None:
+        await self.agent.known()
+        await self._plugins.run()
 
     async def stop(self) -> None:
         """As when the process ends: nothing is said to the API, nothing on the node is touched."""

@@ -156,6 +156,9 @@ class LinuxPods:
         if files.exists(path) and tree.is_mount(path):
             tree.unmount(path)
 
+    def mounted(self, files: Files, path: str) -> bool:
+        return _is_link(files, path) or (files.exists(path) and cast(_Mounting, files).is_mount(path))
+
     def mount_huge_pages(self, files: Files, path: str, page_size: str) -> None:
         files.mkdir(path, 0o777)
 

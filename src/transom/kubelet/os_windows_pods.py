@@ -161,6 +161,12 @@ class WindowsPods:
     def unmount(self, files: Files, path: str) -> None:
         return None
 
+    def mounted(self, files: Files, path: str) -> bool:
+        try:
+            return files.stat(path, follow=False).kind == "symlink"
+        except OSError:
+            return False
+
     def mount_huge_pages(self, files: Files, path: str, page_size: str) -> None:
         self.mount_share(files, "nodev", path, "hugetlbfs", (f"pagesize={page_size}",))
 

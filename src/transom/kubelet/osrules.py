@@ -90,6 +90,9 @@ class OsRules(Protocol):
     def unmount(self, files: Files, path: str) -> None:
         """The directory is empty and on disk again, when it was in memory."""
 
+    def mounted(self, files: Files, path: str) -> bool:
+        """Whether what is at the path comes from elsewhere: it is mounted, or linked."""
+
     def mount_huge_pages(self, files: Files, path: str, page_size: str) -> None:
         """Raises VolumeFailure."""
 

@@ -6,12 +6,13 @@ two minutes at most. What was tried and when is remembered from one wait to the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from transom.client.events import WARNING
 from transom.kubelet import paths
 from transom.kubelet.base import Env, VolumeFailure
+from transom.kubelet.plugins.drivers import Drivers
 from transom.kubelet.referenced import FRESH, SHARED, ReferencedObjects
 from transom.kubelet.volumes import (
     claims,
@@ -26,6 +27,8 @@ from transom.kubelet.volumes import (
     secret,
 )
 from transom.kubelet.volumes.block import map_device
+from transom.kubelet.volumes.devices import Devices
+from transom.kubelet.volumes.growth import Growth
 from transom.kubelet.volumes.plugin import Mounted, Plugin, SilentFailure, Spec, StageFailure, Tools
 from transom.kubelet.volumes.tokens import TokenManager
 from transom.machinery.objects import Object
@@ -46,6 +49,8 @@ PLUGINS: Final[Mapping[str, Plugin]] = {
     **in_tree.PLUGINS,
 }
 
+_TEAR_DOWNS: Final = tuple({plugin.tear_down for plugin in PLUGINS.values() if plugin.tear_down is not None})
+
 
 class _Waiting:
     """A volume that failed."""
@@ -62,21 +67,26 @@ class _Waiting:
 
 
 class _PodVolumes:
-    __slots__ = ("annotations", "kept_up", "mounted", "waiting")
+    __slots__ = ("annotations", "growing", "kept_up", "mounted", "waiting")
 
     def __init__(self) -> None:
         self.annotations: Mapping[str, str] | None = None
         self.mounted: dict[str, Mounted] = {}
         self.kept_up: tuple[Spec, ...] = ()  # those whose content may change
+        self.growing: tuple[Spec, ...] = ()  # those that may become larger
         self.waiting: dict[str, _Waiting] | None = None
 
 
 class VolumeManager:
-    __slots__ = ("_env", "_pods", "_tools")
+    __slots__ = ("_env", "_growth", "_in_use", "_pods", "_tools", "in_use_changed")
 
-    def __init__(self, env: Env, objects: ReferencedObjects) -> None:
+    def __init__(self, env: Env, objects: ReferencedObjects, drivers: Drivers | None = None) -> None:
         self._env = env
-        self._tools = Tools(env, objects, TokenManager(env.client, env.clock, env.rng))
+        tokens = TokenManager(env.client, env.clock, env.rng)
+        self._tools = Tools(env, objects, tokens, drivers or Drivers(), Devices(env))
+        self._growth = Growth(self._tools)
+        self._in_use: list[str] = []
+        self.in_use_changed: Callable[[], None] = lambda: None
         self._pods: dict[str, _PodVolumes] = {}
 
     # What the pod workers ask
@@ -94,6 +104,8 @@ class VolumeManager:
         state.annotations = annotations
         for spec in state.kept_up:
             await self._attempt(pod, spec, state, max_age)
+        for spec in state.growing:
+            await self._growth.look(pod, spec, PLUGINS[spec.kind], state.mounted[spec.outer].path)
         if missing:
             await self._mount_missing(pod, state, expected, devices, missing)
 
@@ -103,6 +115,9 @@ class VolumeManager:
         files, directory = env.host.files, paths.pod_dir(env, uid)
         try:
             if files.exists(directory):
+                for tear_down in _TEAR_DOWNS:
+                    await tear_down(self._tools, uid)
+                self._tell_in_use()
                 self._unmount_memory(uid)
                 files.remove(directory, recursive=True)
         except OSError as problem:
@@ -116,6 +131,16 @@ class VolumeManager:
     def pods(self) -> Sequence[str]:
         files, directory = self._env.host.files, paths.pods_dir(self._env)
         return files.listdir(directory) if files.exists(directory) else ()
+
+    def in_use(self) -> Sequence[str]:
+        """The unique names of the volumes that must stay attached to the node."""
+        return self._tools.devices.in_use()
+
+    def _tell_in_use(self) -> None:
+        now = self._tools.devices.in_use()
+        if now != self._in_use:
+            self._in_use = now
+            self.in_use_changed()
 
     # What containers are made of
 
@@ -197,6 +222,9 @@ class VolumeManager:
             self._failed(pod, spec, state, VolumeFailure(self._env.os.file_error("open", path, problem)))
         else:
             mounted.group = spec.group
+            self._tell_in_use()
+            if plugin.grow is not None and spec.persistent is not None and spec.outer not in state.mounted:
+                state.growing += (spec,)
             if plugin.refreshes and spec.outer not in state.mounted:
                 state.kept_up += (spec,)
             state.mounted[spec.outer] = mounted
@@ -209,7 +237,10 @@ class VolumeManager:
             raise StageFailure(f"{stage}.NodeAffinity check failed", "no matching NodeSelectorTerms")
         if spec.block:
             return await map_device(self._tools, pod, spec, plugin.name)
-        return await plugin.set_up(self._tools, pod, spec, before, max_age)
+        mounted = await plugin.set_up(self._tools, pod, spec, before, max_age)
+        if before is None and plugin.grow is not None and spec.persistent is not None:
+            await self._growth.before_use(pod, spec, plugin, mounted.path)
+        return mounted
 
     def _node_labels(self) -> Mapping[str, str]:
         node = self._env.node()

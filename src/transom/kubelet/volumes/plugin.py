@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from transom.kubelet.base import Env, VolumeFailure
+from transom.kubelet.plugins.drivers import Drivers
 from transom.kubelet.referenced import ReferencedObjects
+from transom.kubelet.volumes.devices import Devices
 from transom.kubelet.volumes.tokens import TokenManager
+from transom.machinery import quantity
 from transom.machinery.objects import Object
 
 
@@ -71,6 +74,8 @@ class Tools:
     env: Env
     objects: ReferencedObjects
     tokens: TokenManager
+    drivers: Drivers
+    devices: Devices
 
 
 SetUp = Callable[[Tools, Object, Spec, "Mounted | None", float], Awaitable[Mounted]]
@@ -78,10 +83,20 @@ SetUp = Callable[[Tools, Object, Spec, "Mounted | None", float], Awaitable[Mount
 Raises VolumeFailure (the text alone) or OSError. `max_age` says how old an object may be that it shows."""
 
 
+TearDown = Callable[[Tools, str], Awaitable[None]]
+"""`await tear_down(tools, uid)`: takes away all volumes of the plugin that the pod has. Raises VolumeFailure."""
+
+Grow = Callable[[Tools, Spec, str, quantity.Quantity], Awaitable[bool]]
+"""`await grow(tools, spec, path, size)`: the file system of a volume that has become larger fills it; False when that
+cannot be now. Raises VolumeFailure."""
+
+
 class Plugin(NamedTuple):
     name: str  # kubernetes.io/secret
     set_up: SetUp
     refreshes: bool = False
+    tear_down: TearDown | None = None
+    grow: Grow | None = None
 
 
 def change_policy(pod: Object) -> str | None:
