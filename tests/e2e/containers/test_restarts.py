@@ -15,6 +15,7 @@ from tests.conftest import Cluster, Kubectl, kubectl_binaries, running_cluster
 from tests.e2e.nodes.conftest import PATIENCE, Space
 
 from transom.hosts import mounting
+from transom.runtime.native import cgroups
 
 from .conftest import apply, deployment, import_programs, pod, processes, share_template
 
@@ -135,7 +136,7 @@ def test_a_node_that_is_deleted(own: Cluster, space: Space) -> None:
     state = _status_folder(own)
     assert not [mount.point for mount in mounting.mounts(state) if "/more-" in mount.point]
     assert not [*Path(state).glob("containers/more-*"), *Path(state).glob("machines/more-*")]
-    assert not list(Path("/sys/fs/cgroup").glob(f"*/transom/{own.name}/more-*"))
+    assert not [group for group in cgroups.leaves(f"/transom/{own.name}") if "/more-" in group]
 
 
 @pytest.mark.parametrize("killed", [False, True], ids=["running", "killed"])
@@ -188,6 +189,6 @@ def test_delete_leaves_nothing(folder: Path, tmp_path: Path, tmp_path_factory: p
     assert not processes(running)
     assert not mounting.mounts(state)
     assert not Path(state).exists()
-    assert not list(Path("/sys/fs/cgroup").glob(f"*/transom/{running.name}"))
+    assert not [name for mount in cgroups.hierarchies().mounts.values() for name in Path(mount).glob(f"transom/{running.name}")]
     assert not held & set(_namespaces())
     assert not [link for link in os.listdir("/run/netns") if running.name in link] if Path("/run/netns").exists() else True

@@ -180,6 +180,4 @@ def running() -> Iterator[Containerd]:
         process.wait()
         for name in _groups() - before:
             cgroups.remove_surely(f"{_GROUP}/{name}")
-        if not before:
-            cgroups.remove_empty([_GROUP])
         shutil.rmtree(folder, ignore_errors=True)

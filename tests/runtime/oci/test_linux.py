@@ -307,12 +307,15 @@ def test_limits(oci: Play) -> None:
         group = f"{b.cgroup}/node1/kubepods/burstable/poduid-1"
         if cgroups.hierarchies().version == 1:
             table = {
-                f"cpu{group}/{made}/cpu.shares": 512, f"cpu{group}/{made}/cpu.cfs_quota_us": 50_000,
-                f"memory{group}/{made}/memory.limit_in_bytes": 64 * MIB, f"cpu{group}/cpu.shares": 512,
+                f"cpu{group}/{made}/cpu.shares": "512", f"cpu{group}/{made}/cpu.cfs_quota_us": "50000",
+                f"memory{group}/{made}/memory.limit_in_bytes": str(64 * MIB), f"cpu{group}/cpu.shares": "512",
             }  # fmt: skip
         else:
-            table = {f"{group}/{made}/memory.max": 64 * MIB}
-        assert {name: int(text(f"/sys/fs/cgroup/{name}")) for name in table} == table
+            table = {
+                f"{group}/{made}/cpu.weight": "20", f"{group}/{made}/cpu.max": "50000 100000",
+                f"{group}/{made}/memory.max": str(64 * MIB), f"{group}/cpu.weight": "20",
+            }  # fmt: skip
+        assert {name: text(f"/sys/fs/cgroup/{name}").strip() for name in table} == table
         pid = b.runtime._core.containers[made].pid
         assert text(f"/proc/{pid}/oom_score_adj") == "900\n"
         await b.runtime.remove_sandbox(sandbox)

@@ -12,7 +12,6 @@ import subprocess
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from transom.runtime.native.platform import ContainerRequest, SandboxFacts, Sand
 from transom.runtime.wine.platform import WinePlatform
 
 PROBE = probe.PATH
-_CGROUP = "transom-test-wine"
+_CGROUP = f"transom-test-wine-{os.getpid()}"
 _CLONE_NEWNET = 0x40000000
 _NO_DNS = DnsConfig()
 
@@ -53,8 +52,7 @@ def wine(cache: Path) -> Iterator[WinePlatform]:
     asyncio.run(platform.prepare())
     yield platform
     for group in Path("/sys/fs/cgroup").glob(f"**/{_CGROUP}"):
-        with suppress(OSError):  # of another run
-            group.rmdir()
+        group.rmdir()
 
 
 class Host:

@@ -1,11 +1,15 @@
 """Control groups of this machine, version 1 or 2: where they are, what they have counted, how they go away.
 
 runc makes the groups of containers and sets their limits; the groups above them, for nodes, quality of service and pods,
-get their weights here.
+are made here and get their weights here.
+
+Of version 2 a group has either processes or groups with controllers in it. All that are made here have groups; the processes
+are in the innermost ones. Only the machine's own root may have both.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Iterable, Iterator
@@ -17,6 +21,10 @@ from transom.runtime.native.platform import Limits, Spec, Usage
 _ROOT: Final = "/sys/fs/cgroup"
 _LEAST_SHARES: Final = 2
 _PERIOD: Final = 100_000  # microseconds, over which a quota holds; the kernel's own choice
+_NEEDED: Final = ("cpu", "memory")  # controllers without which there are no limits
+_WANTED: Final = (*_NEEDED, "pids")
+_HOME: Final = "/init"  # of processes that were in a root that is none
+_TRIES: Final = 100
 
 
 class Hierarchies(NamedTuple):
@@ -91,7 +99,7 @@ def resources(limits: Limits) -> Spec:
     memory: Spec = {}
     if limits.memory:
         memory["limit"] = limits.memory
-    if limits.memory_soft:
+    if limits.memory_soft and hierarchies().version != 2:  # where a reservation would be what is never reclaimed
         memory["reservation"] = limits.memory_soft
     found: Spec = {"cpu": cpu}
     if memory:
@@ -108,7 +116,8 @@ def resources(limits: Limits) -> Spec:
 
 def _hugepage_sizes() -> Iterator[str]:
     """In the names that limits have them: 2MB, 1GB. Without the controller there are none to limit."""
-    if hierarchies().version == 1 and "hugetlb" not in hierarchies().mounts:
+    version, mounts = hierarchies()
+    if "hugetlb" not in (_words(f"{mounts['']}/cgroup.controllers") if version == 2 else mounts):
         return
     folder = "/sys/kernel/mm/hugepages"
     for name in os.listdir(folder) if os.path.isdir(folder) else ():
@@ -116,12 +125,76 @@ def _hugepage_sizes() -> Iterator[str]:
         yield f"{kibibytes >> 20}GB" if kibibytes >= 1 << 20 else f"{kibibytes >> 10}MB"
 
 
+def claim(group: str) -> None:
+    """A node's group in every hierarchy, so that nobody takes the groups above it for empty and removes them while runc makes
+    others in it. Raises OSError where groups cannot be had."""
+    for mount in set(hierarchies().mounts.values()):
+        _make(mount, group)
+
+
 def make(group: str, inner: str) -> None:
-    """A group for weights and limits, and one inside of it for processes: of version 1, where nothing else has to be set up.
-    Raises OSError."""
-    for controller in ("cpu", "memory"):
+    """A group for weights and limits, and one inside of it for processes. Raises OSError."""
+    if hierarchies().version == 2:
+        _make(_at("", ""), f"{group}/{inner}")
+        return
+    for controller in _NEEDED:
         os.makedirs(_at(controller, group), exist_ok=True)
     os.makedirs(os.path.dirname(processes(f"{group}/{inner}")), exist_ok=True)
+
+
+def _make(mount: str, group: str) -> None:
+    for attempt in range(_TRIES):
+        try:
+            _make_all(mount, group)
+        except FileNotFoundError:  # somebody has just removed an empty one above it
+            if attempt == _TRIES - 1:
+                raise
+        else:
+            return
+
+
+def _make_all(mount: str, group: str) -> None:
+    folder = mount
+    for name in group.strip("/").split("/"):
+        if hierarchies().version == 2:
+            _delegate(folder)
+        folder = f"{folder}/{name}"
+        os.makedirs(folder, exist_ok=True)
+
+
+def _delegate(folder: str) -> None:
+    """What is inside of it gets controllers of its own."""
+    known = _words(f"{folder}/cgroup.controllers")
+    if missing := [name for name in _NEEDED if name not in known]:
+        raise OSError(errno.ENODEV, f"no controller for {' and '.join(missing)}", folder)
+    missing = [name for name in _WANTED if name in known and name not in _words(f"{folder}/cgroup.subtree_control")]
+    if not missing:
+        return
+    try:
+        _enable(folder, missing)
+    except OSError as problem:
+        if problem.errno != errno.EBUSY or folder != _at("", ""):
+            raise
+        _vacate(folder)
+        _enable(folder, missing)
+
+
+def _enable(folder: str, controllers: Iterable[str]) -> None:
+    with open(f"{folder}/cgroup.subtree_control", "w") as file:
+        file.write(" ".join(f"+{name}" for name in controllers))
+
+
+def _vacate(root: str) -> None:
+    """In a container the root is a group as any other, and has to lose its processes: they get one below it. Limits that they
+    had still hold."""
+    os.makedirs(f"{root}{_HOME}", exist_ok=True)
+    for pid in _pids(f"{root}/cgroup.procs"):
+        _write(f"{root}{_HOME}/cgroup.procs", pid)  # or it has ended
+
+
+def _words(path: str) -> list[str]:
+    with open(path) as file:
+        return file.read().split()
 
 
 def set_shares(group: str, shares: int) -> None:

@@ -60,7 +60,6 @@ class Core:
     subscribers: tuple[Callable[[Event], None], ...] = ()
     tasks: set[asyncio.Task[Any]] = field(default_factory=set)
     lowest_oom_score: int = -1000
-    confined: bool = False  # the node's control group has the size of its machine
 
     def __post_init__(self) -> None:
         self.texts = TEXTS[self.platform.version.name]

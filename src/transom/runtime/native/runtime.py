@@ -7,6 +7,7 @@ it: `start` finds what is there, `close` leaves it running, `destroy` removes ev
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import socket
@@ -43,6 +44,8 @@ from transom.runtime.native.core import Core, Wiring
 from transom.runtime.native.platform import Platform
 from transom.runtime.native.records import ContainerRecord, SandboxRecord
 from transom.runtime.native.store import Images
+
+log = logging.getLogger("transom.runtime")
 
 
 class NativeRuntime:
@@ -86,11 +89,25 @@ class NativeRuntime:
         for name in ("sandboxes", "containers"):
             (core.folder / name).mkdir(mode=0o711, parents=True, exist_ok=True)
         pause.install(core.folder.parent / "pause")
+        self._confine()
         options = ["userxattr"] if core.rootless else []
         self._overlay = options if await snapshots.works(core.monitor, core.folder, options) else None
         await self._adopt()
         core.monitor.lost.append(self._lost)
         self._open = True
+
+    def _confine(self) -> None:
+        """The node's own control group, of the size of its machine. What was adopted without any goes on without."""
+        core = self._core
+        if not core.limited:
+            return
+        try:
+            cgroups.claim(core.group)
+        except OSError as problem:
+            core.limited = False
+            log.warning("no control groups for node %s: %s", core.host.name, problem)
+        else:
+            cgroups.confine(core.group, core.host.hardware.cpus, core.host.hardware.memory)
 
     async def _adopt(self) -> None:
         core = self._core
@@ -176,7 +193,7 @@ class NativeRuntime:
         """What does not work here, in sentences for people."""
         core, found = self._core, []
         if not core.limited:
-            found.append("control groups are not writable: resource limits are not enforced, and nothing is measured")
+            found.append("control groups cannot be used: resource limits are not enforced, and nothing is measured")
         if self._overlay is None:
             found.append("overlayfs does not work in this folder: every container gets a copy of its image")
         if core.lowest_oom_score > -1000:

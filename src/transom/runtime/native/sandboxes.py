@@ -73,8 +73,7 @@ async def _start(core: Core, sandbox: SandboxRecord) -> None:
 
 def _held(core: Core, plan: SandboxPlan) -> bool:
     """Whether there is nothing to hold but a network, which takes no runc."""
-    plain = not (plan.ipc or plan.pid or plan.sysctls or core.rootless)
-    return plain and (not core.limited or cgroups.hierarchies().version == 1)
+    return not (plan.ipc or plan.pid or plan.sysctls or core.rootless)
 
 
 async def _hold(core: Core, sandbox: SandboxRecord, network: str) -> dict[str, Any]:
@@ -158,9 +157,6 @@ def weigh(core: Core, sandbox: SandboxRecord) -> None:
     """What a pod gets of the processors when they are busy is the sum of what its containers get."""
     if not core.limited:
         return
-    if not core.confined:  # the node's own group is there when its first sandbox is
-        cgroups.confine(core.group, core.host.hardware.cpus, core.host.hardware.memory)
-        core.confined = True
     cgroups.set_shares(sandbox.group, _shares(core, sandbox))
     above = os.path.dirname(sandbox.group)
     if above.endswith("/besteffort"):

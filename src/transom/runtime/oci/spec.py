@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from transom.hosts.realfiles import RealFiles
 from transom.runtime.api import ContainerConfig, LinuxContainer
+from transom.runtime.native import cgroups
 from transom.runtime.native.platform import ContainerRequest, Spec
 from transom.runtime.oci import capabilities, seccomp, users
 
@@ -140,6 +141,8 @@ def _namespaces(request: ContainerRequest, linux: LinuxContainer) -> list[Spec]:
             found.append({"type": "pid", "path": f"/proc/{request.target_pid}/ns/pid"})
         case "node":
             pass
+    if cgroups.hierarchies().version == 2 and not linux.privileged:
+        found.append({"type": "cgroup"})  # it sees its own group as the root, and none of the machine's
     return found
 
 
