@@ -27,7 +27,9 @@ def error_record(error: PowerShellError) -> PsObject:
 
 def _version_table(evaluator: Evaluator) -> Hashtable:
     windows = evaluator.process.windows and not evaluator.process.name.startswith("pwsh")
-    return Hashtable({"PSVersion": "5.1.17763.1490" if windows else "7.1.1", "PSEdition": "Desktop" if windows else "Core"})
+    shown = {"PSVersion": "5.1.17763.1490" if windows else "7.1.1", "PSEdition": "Desktop" if windows else "Core"}
+    note = evaluator.process.context.image.options.get("note", "")
+    return Hashtable(shown | ({"Note": note} if note else {}))
 
 
 AUTOMATIC: dict[str, Callable[[Evaluator], Any]] = {

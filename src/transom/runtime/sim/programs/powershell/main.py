@@ -67,7 +67,8 @@ async def run(process: Process) -> int:
             if core
             else "Windows PowerShell \r\nCopyright (C) Microsoft Corporation. All rights reserved."
         )
-        process.write(banner + "\r\n\r\n")
+        note = process.context.image.options.get("note", "")
+        process.write(banner + (f"\r\n({note})" if note else "") + "\r\n\r\n")
     return await _converse(Evaluator(process))
 
 

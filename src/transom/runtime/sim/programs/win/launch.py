@@ -19,6 +19,10 @@ _BINARY = b"MZ"
 
 def find(context: ProgramContext, name: str, cwd: str) -> Command:
     """FileNotFoundError when the image has no such program."""
+    real = getattr(context, "programs", None)  # of a container that is no simulation
+    if real is not None:
+        found: Command = real.find(context, name, cwd)
+        return found
     from transom.runtime.sim.programs.win import table
 
     files = FileView(context, cwd)
