@@ -51,6 +51,8 @@ class KubeletConfig:
     windows_priorityclass: str = DEFAULT_PRIORITY_CLASS
     allowed_unsafe_sysctls: tuple[str, ...] = ()
     serialize_image_pulls: bool = True
+    image_pull_progress_deadline: float = 60.0  # seconds; docker's side of the kubelet minds it
+    enable_debugging_handlers: bool = True
     registry_pull_qps: float = 5.0
     registry_burst: int = 10
     event_record_qps: float = 5.0

@@ -42,7 +42,7 @@ class WindowsRules(WindowsPods):
     def as_guided(self, config: KubeletConfig) -> KubeletConfig:
         """Without these a kubelet refuses to start, or its sandboxes fail later."""
         return replace(
-            config, resolv_conf="", cgroups_per_qos=False, enforce_node_allocatable=(),
+            config, resolv_conf="", cgroups_per_qos=False, enforce_node_allocatable=(), image_pull_progress_deadline=1200.0,
             root_dir="C:\\var\\lib\\kubelet", pod_logs_dir="C:\\var\\log\\pods",
         )
 

@@ -39,7 +39,7 @@ def kubelet_configuration(config: KubeletConfig, os: OsRules) -> Object:
         "registryBurst": config.registry_burst,
         "eventRecordQPS": int(config.event_record_qps),
         "eventBurst": config.event_burst,
-        "enableDebuggingHandlers": True,
+        "enableDebuggingHandlers": config.enable_debugging_handlers,
         "healthzPort": 10248,
         "healthzBindAddress": "127.0.0.1",
         "oomScoreAdj": -999,
@@ -99,5 +99,6 @@ def kubelet_configuration(config: KubeletConfig, os: OsRules) -> Object:
         "shutdownGracePeriod": "0s",
         "shutdownGracePeriodCriticalPods": "0s",
     }
-    shown = ("cgroupsPerQOS", "makeIPTablesUtilChains", "serializeImagePulls", "registryPullQPS", "eventRecordQPS")
+    shown = ("cgroupsPerQOS", "makeIPTablesUtilChains", "serializeImagePulls", "registryPullQPS", "eventRecordQPS",
+             "enableDebuggingHandlers")
     return {name: value for name, value in fields.items() if value not in ("", 0, False, [], {}) or name in shown}

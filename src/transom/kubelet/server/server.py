@@ -27,6 +27,7 @@ from transom.kubelet.stats.volumes import Mounted, pod_volumes
 
 _METHODS: Final = frozenset(("OPTIONS", "GET", "HEAD", "POST", "PUT", "DELETE", "TRACE", "CONNECT"))
 _LONG: Final = frozenset(("exec", "attach", "portforward", "debug"))  # as Kubernetes spells them, which is not its path
+_DEBUGGING: Final = frozenset(("run", "exec", "attach", "portForward", "containerLogs", "runningpods", "logs"))
 _CHECKS: Final = ("ping", "log", "syncloop")
 
 TlsContext = Callable[[], ssl.SSLContext]
@@ -100,6 +101,8 @@ class KubeletServer:
             found = routes.find(request.method, request.path, request.header(b"accept"))
             if isinstance(found, routes.Missing):
                 return answers.text(found.status, found.text)
+            if found.route.name in _DEBUGGING and not self._env.config.enable_debugging_handlers:
+                return answers.text(405, "Debug endpoints are disabled.")
             return await self._dispatch(request, found)
         except Failure as failure:
             return answers.text(failure.status, str(failure))

@@ -172,7 +172,8 @@ class Flanneld:
             named = self._interface
             found = links.get(named) or self._with(named)
             if found is None:
-                why = f"error looking up interface {named}: route ip+net: no such network interface"
+                none = "no interface with given IP found" if _is_address(named) else "route ip+net: no such network interface"
+                why = f"error looking up interface {named}: {none}"
                 self._log(f"Could not find valid interface matching {named}: {why}")
                 raise FlannelError("Failed to find interface to use that matches the interfaces and/or regexes provided")
             if all(str(address.ip) != self._public for address in found.addresses) and self.conf.backend == "host-gw":
@@ -191,6 +192,14 @@ class Flanneld:
             if any(str(address.ip) == ip for address in link.addresses):
                 return link
         return None
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _backend(conf: FlannelConf, machine: Machine, link: Link, public: str, manner: Manner) -> Backend:

@@ -53,11 +53,12 @@ class CniPodNetwork:
         self._docker = runtime == "docker"
         windows = machine.os == "windows"
         binaries = WINDOWS_BINARIES[runtime] if windows else "/opt/cni/bin"
+        self.binaries = binaries
         self.directory = directory or (
             config.LINUX_DIRECTORY if not windows
             else config.WINDOWS_DIRECTORY if self._docker else config.CONTAINERD_WINDOWS_DIRECTORY
         )  # fmt: skip
-        plugins = table(machine.os, release or ("0.9.1" if self._docker else "1.0"))
+        self._plugins = plugins = table(machine.os, release or ("0.9.1" if self._docker else "1.0"))
         if execute is None:
             install(machine, binaries, plugins)
             execute = in_process(machine, binaries, plugins)
@@ -82,6 +83,16 @@ class CniPodNetwork:
             self._start(cidr)
 
     # ---- configuration ----
+
+    def look_in(self, directory: str, binaries: str) -> None:
+        """For who says where configuration and plugins are later than when this was made, as docker's side of the kubelet:
+        what was read before counts no more."""
+        self.directory, self.binaries = directory, binaries
+        self._runner = self._runner._replace(
+            path=binaries, execute=in_process(self.machine, binaries, self._plugins),
+            versions=lambda kind: _versions(self.machine, binaries, self._plugins, kind),
+        )  # fmt: skip
+        self._seen = (None, "")
 
     def network(self) -> NetworkList | str:
         """What the files say now, or why there is no network."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import socket
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from transom.hosts.windows.host import WindowsHost
 from transom.kit.clock import Clock
@@ -25,6 +25,7 @@ from transom.runtime.api import (
     Image,
     Output,
     Process,
+    RuntimeFailure,
     RuntimeStatus,
     Sandbox,
     SandboxConfig,
@@ -41,10 +42,15 @@ from transom.runtime.sim.records import ContainerRecord, SandboxRecord
 from transom.runtime.sim.resolve import Lookup
 from transom.runtime.sim.sandboxes import SandboxOptions, default_handlers
 from transom.runtime.sim.texts import TEXTS
-from transom.runtime.sim.wishes import failing, of_container
+from transom.runtime.sim.wishes import failing, of_container, stalled
+
+if TYPE_CHECKING:
+    from transom.runtime.sim.login.machine import WindowsMachine
 
 Flavour = Literal["docker", "containerd"]
 DEFAULT_VERSIONS = {"docker": "19.3.14", "containerd": "1.4.3"}
+PULL_DEADLINE = 1200.0  # seconds without progress, as the guides set kubelets up on Windows
+_PULL_REPORTS = 10.0
 _STABLE_ABI_SINCE = {"docker": (23, 0), "containerd": (1, 6)}
 
 
@@ -65,7 +71,7 @@ def _start(context: ProgramContext) -> Program:
 
 
 class SimRuntime:
-    __slots__ = ("_core", "_failed_pulls", "_options", "_version", "proxy")
+    __slots__ = ("_core", "_failed_pulls", "_options", "_version", "proxy", "pull_deadline")
 
     def __init__(
         self,
@@ -111,6 +117,7 @@ class SimRuntime:
             default_handlers(bool(build), build) if handlers is None else handlers,
             hyperv_gate,
         )
+        self.pull_deadline = PULL_DEADLINE
         self._failed_pulls: dict[tuple[str, str], int] = {}
         self.proxy = ""  # the one that stands between this machine and registries
         images.outside = lambda: outside.problem(host, self.proxy)
@@ -124,6 +131,10 @@ class SimRuntime:
     @property
     def sandbox_image(self) -> str:
         return self._options.image
+
+    def use_sandbox_image(self, image: str) -> None:
+        """For sandboxes from now on; with docker it is the kubelet who says it."""
+        self._options.image = image
 
     def status(self) -> RuntimeStatus:
         problem = self._core.network.ready()
@@ -233,6 +244,14 @@ class SimRuntime:
     async def port_forward(self, sandbox_id: str, port: int) -> socket.socket:
         return commands.port_forward(self._core, self._sandbox(sandbox_id), port)
 
+    def login(
+        self, machine: WindowsMachine | None, command: Sequence[str], output: Output, *, stdin: bool = False, tty: bool = False
+    ) -> Process:
+        """A command on the machine itself, a shell without one. `machine` is what a Windows machine has beside its host."""
+        from transom.runtime.sim.login.session import login
+
+        return login(self._core, machine, command, output, stdin=stdin, tty=tty)
+
     # Images
 
     async def pull_image(self, image: str, auth: Auth | None = None, sandbox: SandboxConfig | None = None) -> str:
@@ -240,6 +259,7 @@ class SimRuntime:
         hyperv = False
         if sandbox is not None:
             self._fail_if_wished(image, sandbox)
+            await self._stall_if_wished(image, sandbox)
             hyperv = any(record.isolation.hyperv for record in core.by_uid.get(sandbox.uid, ()))
         return core.images.pulled_ref(await core.images.pull(image, auth, hyperv=hyperv))
 
@@ -254,6 +274,17 @@ class SimRuntime:
             reference = parse(image)
             texts = self._core.texts
             raise texts.pull_failed(reference, wish.text) if wish.text else texts.no_tag(reference)
+
+    async def _stall_if_wished(self, image: str, sandbox: SandboxConfig) -> None:
+        """Docker's side of the kubelet looks at a pull now and then, and cancels one that makes no progress for too long."""
+        seconds = stalled(of_container(sandbox.annotations, ""))
+        if not seconds or self.image(image) is not None:
+            return
+        looked = (self.pull_deadline // _PULL_REPORTS + 1) * _PULL_REPORTS
+        if self._core.docker and seconds > looked:
+            await self._core.clock.sleep(looked)
+            raise RuntimeFailure("Unknown", "context canceled")
+        await self._core.clock.sleep(seconds)
 
     def preload(self, image: str) -> None:
         """The image is there without a pull, as on a machine that was prepared."""

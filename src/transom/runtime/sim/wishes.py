@@ -99,6 +99,11 @@ def failing(wishes: Mapping[str, str], key: str) -> Failing | None:
     return Failing(int(value), "") if value.isdigit() else Failing(0, value)
 
 
+def stalled(wishes: Mapping[str, str]) -> float:
+    """For how many seconds a pull makes no progress."""
+    return _read(_seconds, wishes, "stall-pull") or 0.0
+
+
 def _interval(wishes: Mapping[str, str]) -> float:
     interval = _read(_seconds, wishes, "log-interval")
     return 1.0 if interval is None else max(interval, 0.001)
