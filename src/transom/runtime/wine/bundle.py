@@ -24,6 +24,7 @@ from transom.runtime.oci import seccomp
 from transom.runtime.wine import accounts, drives, jobs, registry, roots
 from transom.runtime.wine.helpers import Helpers
 from transom.runtime.wine.installation import Installation, unix_environment
+from transom.runtime.wine.standin import unix_half
 from transom.runtime.wine.template import SYSTEM32
 
 _DRIVE_C: Final = f"{jobs.PREFIX}/drive_c"
@@ -61,10 +62,11 @@ def places(request: ContainerRequest) -> Places:
     return Places(request.folder / "platform" / "prefix")
 
 
-def make_root(user: User, helpers: Helpers, request: ContainerRequest) -> Path:
+def make_root(installation: Installation, user: User, helpers: Helpers, request: ContainerRequest) -> Path:
     node = request.folder.parents[1]
     hosts = f"{_DRIVE_C}/{_HOSTS}"
-    return roots.root(node / "roots", _FOLDERS, jobs.PREFIX, hosts, user, helpers, request.sandbox.config.dns)
+    folders = (*_FOLDERS, *(target[1:] for _, target in unix_half.binds(installation.folders)))
+    return roots.root(node / "roots", folders, jobs.PREFIX, hosts, user, helpers, request.sandbox.config.dns)
 
 
 def adapter(request: ContainerRequest) -> str:
@@ -192,6 +194,7 @@ def specification(
         *(_bind(folder, folder, "ro") for folder in installation.folders),
         *(_bind(str(file), str(installation.windows_libraries / file.name), "ro") for file in texts),
         *(_bind(folder, folder, "ro") for folder in _FONTS if os.path.isdir(folder)),
+        *(_bind(source, target, "ro") for source, target in unix_half.binds(installation.folders)),
         _bind(str(places(request).prefix), jobs.PREFIX, "rw"),
         _bind(str(request.snapshot), _DRIVE_C, "rw"),
     ]

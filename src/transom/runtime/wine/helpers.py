@@ -73,6 +73,10 @@ HELPERS: Final[Mapping[str, Helper]] = {
             "there is no nslookup.exe",
         ),
         Helper(
+            "standin.exe", ("standin.c",), _WINDOWS, _WINDOWS_FLAGS, ("-lkernel32", "-ladvapi32", "-lws2_32"),
+            "PowerShell, tasklist, systeminfo and findstr are stubs of Wine's that do nothing, timeout and sort are missing",
+        ),
+        Helper(
             "init", ("init.c", "pipes.c", "pipes.h"), _LINUX, _LINUX_FLAGS, (),
             "containers are ended at once instead of being told by CTRL_SHUTDOWN_EVENT, and their registry is not saved",
         ),

@@ -19,6 +19,8 @@ _PLACES: Final = (
 )
 # Where the Unix half of its 32-bit part is, if there is one; beside the library folder in some systems.
 _OLDER: Final = ("/usr/lib/i386-linux-gnu/wine", "/usr/lib32/wine", "/usr/lib/wine", "/opt/wine-stable/lib/wine")
+# Helpers go before Wine's own programs of the same names. What else is overridden would offer to download something.
+_OWN: Final = ("ipconfig.exe", "powershell.exe", "findstr.exe", "systeminfo.exe", "tasklist.exe")
 _SECONDS: Final = 20
 
 
@@ -49,8 +51,7 @@ class Installation:
             "WINELOADER": str(self.loader),
             "WINESERVER": str(self.server),
             "WINEDEBUG": "-all",
-            # No offers to download anything; and a helper goes before Wine's own program of that name.
-            "WINEDLLOVERRIDES": "winemenubuilder.exe=d;mscoree=;mshtml=;ipconfig.exe=n,b",
+            "WINEDLLOVERRIDES": f"winemenubuilder.exe=d;mscoree=;mshtml=;{','.join(_OWN)}=n,b",
             "PATH": f"{self.loader.parent}:/usr/bin:/bin",
             "LANG": "C.UTF-8",
         }

@@ -30,7 +30,7 @@ _PATIENCE: Final = 30.0  # for Wine to start the program
 _SHUTDOWN_TIMEOUT: Final = 5.0  # WaitToKillServiceTimeout, which docker heeds and containerd does not
 _DEFAULT_DIRECTORY: Final = "C:\\"
 _ALWAYS_MISSING: Final = (
-    "PowerShell, tasklist, systeminfo, netsh, icacls, findstr and schtasks are stubs of Wine's that do nothing",
+    "PowerShell is a stand-in that knows a part of the language; netsh, icacls and schtasks are stubs that do nothing",
     "the registry hives of image layers are not applied: what a Dockerfile has done to the registry is not there",
     "programs see all processors and all memory of the machine, whatever their limits",
     "a memory limit holds for each process, not for all of a container together",
@@ -126,7 +126,7 @@ class WinePlatform:
         drives.unite(request.snapshot, made.drive, request.image.layers)
         made.write_registry(at.prefix, self._build_of(request), bundle.adapter(request))
         bundle.make_prefix(at.prefix, owner, request)
-        root = bundle.make_root(user, self._helpers, request)
+        root = bundle.make_root(wine, user, self._helpers, request)
         if owner:
             bundle.let_users_write(request.snapshot, request.image.layers)
         profile = request.snapshot / drives.spelt(request.snapshot, drives.split(user.profile)[1])

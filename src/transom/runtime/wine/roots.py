@@ -17,6 +17,7 @@ from transom.hosts.windows.accounts import User
 from transom.network.api import DnsConfig
 from transom.runtime.wine import accounts
 from transom.runtime.wine.helpers import Helpers
+from transom.runtime.wine.standin import unix_half
 
 _RECIPE: Final = 1  # to be raised with every change of what is made here: nodes outlive a new version
 _LINKS: Final = ("bin", "lib", "lib64", "sbin")
@@ -36,13 +37,16 @@ def root(
         "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
         "resolv.conf": resolver(dns),
     }
-    parts = (str(_RECIPE), helpers.hash(_HELPERS), hosts, *mount_points, *files.values())
+    start = unix_half.script()
+    parts = (str(_RECIPE), helpers.hash(_HELPERS), hosts, *mount_points, *files.values(), start)
     made = folder / hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
     if not made.is_dir():
         folder.mkdir(mode=0o711, parents=True, exist_ok=True)
         fresh = Path(tempfile.mkdtemp(prefix="making-", dir=folder))
         try:
             _fill(fresh, mount_points, hosts, helpers, files)
+            (fresh / unix_half.START).write_text(start)
+            (fresh / unix_half.START).chmod(0o755)
             fresh.rename(made)
         except OSError:
             shutil.rmtree(fresh)

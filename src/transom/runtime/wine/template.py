@@ -48,6 +48,13 @@ _IN_SYSTEM32: Final = {
     "tar.exe": "tar.exe", "curl.exe": "curl.exe", "ipconfig.exe": "ipconfig.exe",
     "nslookup.exe": "nslookup.exe",
 }  # fmt: skip
+_STAND_IN: Final = "standin.exe"
+_POWERSHELL: Final = f"{SYSTEM32}/WindowsPowerShell/v1.0"
+STAND_INS: Final = (
+    f"{_POWERSHELL}/powershell.exe", f"{_POWERSHELL}/pwsh.exe", "Program Files/PowerShell/7/pwsh.exe",
+    *(f"{SYSTEM32}/{name}.exe" for name in ("findstr", "sort", "systeminfo", "tasklist", "timeout")),
+)  # fmt: skip
+_LAYOUT: Final = 2  # to be raised when a helper gets another place
 
 _HOSTS: Final = """\
 # Addresses and the names that belong to them, each pair on a line of its own.
@@ -125,7 +132,7 @@ def place(cache: Path, installation: Installation) -> Path:
 
 def prepare(cache: Path, installation: Installation, helpers: Helpers) -> Template:
     """The template, made if it is not there. Blocks; raises OSError or SubprocessError."""
-    folder, layer = place(cache, installation), cache / f"helpers-{helpers.hash(_IN_SYSTEM32)}"
+    folder, layer = place(cache, installation), cache / f"helpers-{_LAYOUT}-{helpers.hash((*_IN_SYSTEM32, _STAND_IN))}"
     if not (folder.is_dir() and layer.is_dir()):
         cache.mkdir(parents=True, exist_ok=True)
         with _only_one(cache / "template.lock"):
@@ -152,13 +159,14 @@ def _only_one(lock: Path) -> Iterator[None]:
 
 
 def _make_layer(target: Path, helpers: Helpers) -> None:
-    system = target / SYSTEM32
-    system.mkdir(parents=True)
-    for helper, name in _IN_SYSTEM32.items():
+    target.mkdir()
+    places = [(helper, f"{SYSTEM32}/{name}") for helper, name in _IN_SYSTEM32.items()]
+    for helper, place in (*places, *((_STAND_IN, place) for place in STAND_INS)):
         path = helpers.get(helper)
         if path is not None:
-            shutil.copyfile(path, system / name)
-            (system / name).chmod(0o755)
+            (target / place).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, target / place)
+            (target / place).chmod(0o755)
 
 
 def _make(work: Path, installation: Installation) -> None:

@@ -1,0 +1,57 @@
+"""The Unix half of a stand-in: greets, finds out which program it is, runs it to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import ntpath
+import socket
+import sys
+from typing import Any, Final, cast
+
+from transom.runtime.sim.program_api import ProgramContext
+from transom.runtime.sim.programs.launch import Command
+from transom.runtime.sim.programs.process import TaskProgram
+from transom.runtime.wine.standin.channel import Channel
+from transom.runtime.wine.standin.context import StandInContext, greeting, interrupted
+
+_STANDARD_INPUT: Final = 0
+_NOT_RECOGNIZED: Final = 9009
+
+
+def main() -> None:
+    """Never returns."""
+    asyncio.run(serve(socket.socket(fileno=_STANDARD_INPUT)))
+    sys.exit(0)
+
+
+async def serve(connection: socket.socket) -> None:
+    """Returns when the program has ended, or its Win32 half."""
+    ended = asyncio.Event()
+    channel = Channel(connection, ended.set)
+    said: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    channel.handlers["H"] = said.set_result
+    over = asyncio.ensure_future(ended.wait())
+    either: list[asyncio.Future[Any]] = [said, over]
+    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+    if not said.done():
+        return
+    context = StandInContext(channel, greeting(said.result()))
+    context.on_exit(ended.set)
+    program = TaskProgram(cast(ProgramContext, context), command(context.program))
+    channel.handlers["C"] = interrupted(context, program.signal)
+    await over
+    program.kill()
+    channel.close()
+
+
+def command(program: str) -> Command:
+    """By the name of the file that was started."""
+    stem = ntpath.splitext(ntpath.basename(program))[0].lower()
+    if stem in ("powershell", "pwsh"):
+        from transom.runtime.sim.programs.powershell.main import run
+
+        return run
+    from transom.runtime.sim.programs.win import system, text
+
+    known: Command | None = (text.COMMANDS | system.COMMANDS).get(stem)
+    return known or (lambda process: process.fail("is not known to the stand-in.", _NOT_RECOGNIZED))

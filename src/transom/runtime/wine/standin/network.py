@@ -1,0 +1,160 @@
+"""The container's network as a Unix process in it has it: plain sockets, behind the calls that programs make."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import socket
+import struct
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Final
+
+from transom.network.api import Accept, Respond
+from transom.network.resolver import is_address
+
+_BACKLOG: Final = 128
+_UDP_PATIENCE: Final = 5.0
+_LARGEST: Final = 65535
+_ECHO_REQUEST, _ECHO_REPLY = 8, 0
+
+
+def listen(port: int, accept: Accept, address: str = "") -> Callable[[], None]:
+    """On all addresses, of both families, or on one. OSError."""
+    loop, opened = asyncio.get_running_loop(), list[socket.socket]()
+
+    def close() -> None:
+        for one in opened:
+            loop.remove_reader(one)
+            one.close()
+        opened.clear()
+
+    def ready(listener: socket.socket) -> None:
+        with suppress(BlockingIOError, ConnectionError):
+            accept(listener.accept()[0])
+
+    for host in (address,) if address else ("0.0.0.0", "::"):
+        try:
+            opened.append(_listener(host, port))
+        except OSError:
+            if host == "::":  # there may be no IPv6
+                continue
+            close()
+            raise
+    for one in opened:
+        loop.add_reader(one, ready, one)
+    return close
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    made = socket.socket(_family(host), socket.SOCK_STREAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if made.family == socket.AF_INET6:
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        made.bind((host, port))
+        made.listen(_BACKLOG)
+        made.setblocking(False)
+    except OSError:
+        made.close()
+        raise
+    return made
+
+
+def _family(address: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in address else socket.AF_INET
+
+
+async def connect(addresses: Iterable[str], port: int) -> socket.socket:
+    """To the first that takes it. OSError."""
+    problem: OSError = ConnectionRefusedError("there is no address")
+    for address in addresses:
+        made = socket.socket(_family(address), socket.SOCK_STREAM)
+        made.setblocking(False)
+        try:
+            await asyncio.get_running_loop().sock_connect(made, (address, port))
+        except OSError as failure:
+            made.close()
+            problem = failure
+        except BaseException:
+            made.close()
+            raise
+        else:
+            return made
+    raise problem
+
+
+async def ask(server: str, port: int, payload: bytes) -> bytes:
+    with socket.socket(_family(server), socket.SOCK_DGRAM) as made:
+        made.setblocking(False)
+        made.connect((server, port))
+        loop = asyncio.get_running_loop()
+        made.send(payload)
+        return await asyncio.wait_for(loop.sock_recv(made, _LARGEST), _UDP_PATIENCE)
+
+
+def answer(port: int, respond: Respond) -> Callable[[], None]:
+    loop, made = asyncio.get_running_loop(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    made.setblocking(False)
+    made.bind(("0.0.0.0", port))
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def reply(payload: bytes, caller: tuple[str, int]) -> None:
+        said = await respond(payload, caller[0])
+        if said is not None:
+            made.sendto(said, caller)
+
+    def ready() -> None:
+        with suppress(BlockingIOError):
+            task = loop.create_task(reply(*made.recvfrom(_LARGEST)))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+
+    def close() -> None:
+        loop.remove_reader(made)
+        made.close()
+
+    loop.add_reader(made, ready)
+    return close
+
+
+async def echo(address: str, patience: float) -> bool:
+    """Of IPv4 addresses. Everybody in a container may ping."""
+    if not is_address(address) or ":" in address:
+        return False
+    number = random.randrange(1 << 16)
+    loop = asyncio.get_running_loop()
+    with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_ICMP) as made:
+        made.setblocking(False)
+        made.connect((address, 0))
+
+        async def replied() -> bool:
+            while True:
+                packet = await loop.sock_recv(made, _LARGEST)
+                body = packet[(packet[0] & 15) * 4 :]
+                if body[0] == _ECHO_REPLY and body[4:6] == number.to_bytes(2):
+                    return True
+
+        made.send(_request(number))
+        try:
+            return await asyncio.wait_for(replied(), patience)
+        except (TimeoutError, ConnectionError):
+            return False
+
+
+def _request(number: int) -> bytes:
+    body = struct.pack("!BBHHH", _ECHO_REQUEST, 0, 0, number, 1) + bytes(range(97, 129))
+    total = sum(struct.unpack(f"!{len(body) // 2}H", body))
+    total = (total & 0xFFFF) + (total >> 16)
+    return body[:2] + (~(total + (total >> 16)) & 0xFFFF).to_bytes(2) + body[4:]
+
+
+def own_addresses() -> list[str]:
+    """What the runtime has told the container's first process; none where that may not be read."""
+    try:
+        with open("/proc/1/environ", "rb") as file:
+            told = dict(one.partition(b"=")[::2] for one in file.read().split(b"\0"))
+    except OSError:
+        return []
+    return list(filter(None, [os.fsdecode(told.get(b"TRANSOM_ADDRESS", b""))]))

@@ -1,0 +1,39 @@
+"""Where the Unix half of stand-ins is in a container: this very package and the Python that runs it, read-only."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import transom
+
+FOLDER: Final = "standin"  # in the container's root
+_PACKAGE: Final = f"/{FOLDER}/transom"
+START: Final = f"{FOLDER}/start"
+
+
+def _python() -> Path:
+    """Not the one of a virtual environment, which is a link."""
+    return Path(os.path.realpath(getattr(sys, "_base_executable", sys.executable)))
+
+
+def binds(seen: Iterable[str]) -> list[tuple[str, str]]:
+    """Sources and destinations, beside the folders that a container sees anyway."""
+    prefix = os.path.realpath(sys.base_prefix)
+    there = any(Path(prefix).is_relative_to(folder) for folder in seen)
+    package = (str(Path(transom.__file__).parent), _PACKAGE)
+    return [package] if there else [package, (prefix, prefix)]
+
+
+def script() -> str:
+    """What the Win32 half starts."""
+    return (
+        f"#!{_python()} -IS\n"
+        f"import sys\n"
+        f"sys.path.insert(0, '/{FOLDER}')\n"
+        f"from transom.runtime.wine.standin.main import main\n"
+        f"main()\n"
+    )

@@ -1,0 +1,241 @@
+"""What only the Win32 half can do: read the console, start programs, see and end the processes of the container."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import ntpath
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from transom.runtime.sim.program_api import ProcessEntry, ProgramContext
+from transom.runtime.sim.programs.launch import Command
+from transom.runtime.sim.programs.powershell.values import PowerShellError
+from transom.runtime.sim.programs.process import Process
+from transom.runtime.wine import commandline
+from transom.runtime.wine.standin.channel import Channel, Reader, numbers, texts, variables
+
+_OUTPUT, _ERROR, _INPUT = 1, 2, 4  # which of a child's streams are ours
+_LAST_OUTPUT: Final = 1.0  # after its end, when somebody else keeps the pipe open
+_BETWEEN_1601_AND_1970: Final = 11644473600
+_TICKS: Final = 10_000_000
+_EXTENSIONS: Final = (".com", ".exe", ".bat", ".cmd")
+_SHELL: Final = r"C:\Windows\System32\cmd.exe"
+_BATCH: Final = (".bat", ".cmd")
+_TERMINATED: Final = 1  # what taskkill leaves behind
+STATES: Final = (
+    "", "Stopped", "StartPending", "StopPending", "Running", "ContinuePending", "PausePending", "Paused",
+)  # fmt: skip
+
+
+class Service(NamedTuple):
+    name: str
+    shown: str
+    state: str
+
+
+class Input:
+    """Standard input. Nothing is read before somebody asks for it: it may be a child's."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._unread = bytearray()
+        self._ended = False
+        self._asked = False
+        self._waiting: asyncio.Future[None] | None = None
+        channel.handlers["I"] = self._came
+
+    def _came(self, data: bytes) -> None:
+        self._asked = False
+        self._unread += data
+        self._ended = not data
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    async def _more(self, size: int) -> bool:
+        if self._ended:
+            return False
+        self._waiting = asyncio.get_running_loop().create_future()
+        if not self._asked:  # by one who was interrupted
+            self._asked = True
+            self._channel.send("r", numbers(size))
+        await self._waiting
+        return not self._ended
+
+    async def read(self, size: int = 65536) -> bytes:
+        if not self._unread:
+            await self._more(size)
+        return self._take(min(size, len(self._unread)))
+
+    async def readline(self) -> bytes:
+        while not (end := self._unread.find(b"\n") + 1):
+            if not await self._more(65536):
+                return self._take(len(self._unread))
+        return self._take(end)
+
+    def _take(self, size: int) -> bytes:
+        data = bytes(self._unread[:size])
+        del self._unread[:size]
+        return data
+
+
+class Processes:
+    """The Win32 processes of the container, as a `ProcessTable`."""
+
+    def __init__(self, channel: Channel, user: str) -> None:
+        self._channel = channel
+        self._user = user
+
+    def list(self) -> Sequence[ProcessEntry]:
+        reader = Reader(self._channel.ask("l", "L"))
+        found = []
+        while reader:
+            pid, parent, _handles = reader.number(), reader.number(), reader.number()
+            memory, started, _used = reader.number(8), reader.number(8), reader.number(8)
+            since = started / _TICKS - _BETWEEN_1601_AND_1970 if started else 0.0
+            found.append(ProcessEntry(pid, parent, self._user, (reader.text(),), since, memory))
+        return found
+
+    def add(self, argv: Sequence[str], parent: int, signal: Callable[[str], None]) -> int:
+        return 0  # Windows gives it one when it is there
+
+    def remove(self, pid: int) -> None:
+        """It goes when it has ended."""
+
+    def output(self, pid: int, number: int) -> None:
+        return None
+
+    def signal(self, pid: int, name: str) -> bool:
+        answer = self._channel.ask("k", "K", numbers(pid, _TERMINATED))
+        return Reader(answer).number() == 0 if answer else False
+
+
+def services(channel: Channel) -> list[Service]:
+    reader = Reader(channel.ask("v", "V"))
+    found = []
+    while reader:
+        state = reader.number()
+        name, shown = reader.text(), reader.text()
+        found.append(Service(name, shown, STATES[state] if state < len(STATES) else str(state)))
+    return found
+
+
+class _Child:
+    def __init__(self, process: Process, streams: dict[int, Callable[[bytes], None]]) -> None:
+        loop = asyncio.get_running_loop()
+        self.process = process
+        self.streams = streams
+        self.code: asyncio.Future[int] = loop.create_future()
+        self.said: asyncio.Future[None] = loop.create_future()
+        if not streams:
+            self.said.set_result(None)
+
+    def output(self, stream: int, data: bytes) -> None:
+        if data:
+            self.streams[stream](data)
+            return
+        self.streams.pop(stream, None)
+        if not self.streams and not self.said.done():
+            self.said.set_result(None)
+
+
+class Programs:
+    """Programs of the container: found in its folders, started by the Win32 half."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._children: dict[int, _Child] = {}
+        self._numbers = itertools.count(1)
+        channel.handlers |= {"P": _ignore, "F": self._failed, "X": self._ended, "O": self._said}
+
+    @property
+    def running(self) -> bool:
+        """Whether there is one that the console's keys are for."""
+        return bool(self._children)
+
+    def find(self, context: ProgramContext, name: str, cwd: str) -> Command:
+        """FileNotFoundError when there is none."""
+        path = _find(context, name.strip('"').replace("/", "\\"), cwd)
+
+        async def run(process: Process) -> int:
+            return await self._run(process, path)
+
+        return run
+
+    async def _run(self, process: Process, path: str) -> int:
+        own, number = process.program.process, next(self._numbers)
+        streams: dict[int, Callable[[bytes], None]] = {
+            stream: sink.write
+            for stream, sink, given in ((1, process.stdout, own.stdout), (2, process.stderr, own.stderr))
+            if sink is not given
+        }
+        flags = (_OUTPUT if 1 in streams else 0) | (_ERROR if 2 in streams else 0)
+        fed = process.stdin is not own.stdin
+        child = self._children[number] = _Child(process, streams)
+        words = [path, *process.argv[1:]]
+        line = commandline.join(words if ntpath.splitext(path)[1].lower() not in _BATCH else [_SHELL, "/c", *words])
+        head = numbers(number, flags | (_INPUT if fed else 0))
+        self._channel.send("s", head + texts(line, process.cwd) + variables(process.env.items()))
+        try:
+            if fed:
+                while data := await process.stdin.read():
+                    self._channel.send("i", numbers(number) + data)
+                    await self._channel.drain()
+                self._channel.send("i", numbers(number))
+            code = await child.code
+            await asyncio.wait([child.said], timeout=_LAST_OUTPUT)
+            return (code + 0x80000000) % 0x100000000 - 0x80000000
+        finally:
+            del self._children[number]
+
+    def _failed(self, content: bytes) -> None:
+        reader = Reader(content)
+        child, code = self._children.get(reader.number()), reader.number()
+        if child is not None and not child.code.done():
+            child.code.set_exception(_cannot_run(child.process.argv[0], code))
+
+    def _ended(self, content: bytes) -> None:
+        reader = Reader(content)
+        child, code = self._children.get(reader.number()), reader.number()
+        if child is not None and not child.code.done():
+            child.code.set_result(code)
+
+    def _said(self, content: bytes) -> None:
+        reader = Reader(content)
+        child, stream = self._children.get(reader.number()), reader.number(1)
+        if child is not None:
+            child.output(stream, reader.rest())
+
+
+def _ignore(content: bytes) -> None:
+    """Windows' number of a process, which nobody asks for."""
+
+
+def _cannot_run(name: str, code: int) -> PowerShellError:
+    reason = _REASONS.get(code, f"Win32 error {code}")
+    return PowerShellError(
+        f"Program '{name}' failed to run: {reason}", "ResourceUnavailable: (:) [], ApplicationFailedException",
+        "NativeCommandFailed",
+    )  # fmt: skip
+
+
+_REASONS: Final = {
+    2: "The system cannot find the file specified", 3: "The system cannot find the path specified", 5: "Access is denied",
+    193: "The specified executable is not a valid application for this OS platform.", 267: "The directory name is invalid",
+}  # fmt: skip
+
+
+def _find(context: ProgramContext, name: str, cwd: str) -> str:
+    directory, base = ntpath.split(name)
+    names = [base] if ntpath.splitext(base)[1] else [base + extension for extension in (*_EXTENSIONS, "")]
+    path = next((value for key, value in context.env.items() if key.lower() == "path"), "")
+    folders = [ntpath.join(cwd, directory)] if directory else [folder for folder in path.split(";") if folder]
+    for folder in folders:
+        for candidate in names:
+            whole = ntpath.normpath(ntpath.join(folder, candidate))
+            try:
+                if context.files.stat(whole).kind == "file":
+                    return whole
+            except OSError:
+                continue
+    raise FileNotFoundError(name)
