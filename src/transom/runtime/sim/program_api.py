@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import random
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from transom.hosts.api import ContainerFiles
 from transom.kit.clock import Clock
@@ -57,6 +57,8 @@ class ProcessEntry(NamedTuple):
     argv: tuple[str, ...]
     started: float  # clock.time()
     memory: int
+    handles: int = 250
+    cpu: float = 0.5  # seconds
 
 
 class ProcessTable(Protocol):
@@ -157,6 +159,21 @@ class ProgramContext(Protocol):
 
     async def resolve(self, name: str) -> list[str]:
         """Addresses, by the hosts file, then the pod's DNS. socket.gaierror when there are none."""
+
+
+class Real(Protocol):
+    """What a container that is no simulation has of its own, for programs that stand in there for what cannot be had."""
+
+    def find(self, context: ProgramContext, name: str, cwd: str) -> Callable[[Any], Awaitable[int]]:
+        """A command that runs a program which is really there. FileNotFoundError."""
+
+    def services(self) -> Sequence[tuple[str, str, str]]:
+        """Name, name to show and state of each."""
+
+
+def real(context: ProgramContext) -> Real | None:
+    """None in a simulation."""
+    return getattr(context, "real", None)
 
 
 class Program(Protocol):

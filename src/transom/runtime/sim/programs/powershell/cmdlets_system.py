@@ -9,6 +9,7 @@ import re
 import socket
 from typing import Any
 
+from transom.runtime.sim.program_api import real
 from transom.runtime.sim.programs import netclient
 from transom.runtime.sim.programs.powershell import members
 from transom.runtime.sim.programs.powershell.cmdlets import Call, find, row
@@ -71,23 +72,23 @@ def _get_process(call: Call) -> None:
         if (wanted and name.lower() not in wanted) or (call.has("Id") and entry.pid != int(number(call.get("Id")))):
             continue
         found = True
-        kib = max(entry.memory, 20 << 20) >> 10
+        kib = (entry.memory or 20 << 20) >> 10
         call.emit(
             PsObject(
                 "System.Diagnostics.Process",
                 {
-                    "Handles": 250,
+                    "Handles": entry.handles,
                     "NPM(K)": 12,
                     "PM(K)": kib,
                     "WS(K)": kib,
-                    "CPU(s)": 0.5,
+                    "CPU(s)": entry.cpu,
                     "Id": entry.pid,
                     "SI": 2,
                     "ProcessName": name,
                     "Name": name,
                     "WorkingSet64": kib << 10,
                     "WS": kib << 10,
-                    "CPU": 0.5,
+                    "CPU": entry.cpu,
                     "StartTime": DateTime(entry.started),
                     "Path": entry.argv[0],
                 },
@@ -131,21 +132,24 @@ async def _start_process(call: Call) -> None:
 
 def _get_service(call: Call) -> None:
     rows = {
-        "cexecsvc": "Container Execution Agent",
-        "Dnscache": "DNS Client",
-        "EventLog": "Windows Event Log",
-        "RpcEptMapper": "RPC Endpoint Mapper",
+        "cexecsvc": ("Container Execution Agent", "Running"),
+        "Dnscache": ("DNS Client", "Running"),
+        "EventLog": ("Windows Event Log", "Running"),
+        "RpcEptMapper": ("RPC Endpoint Mapper", "Running"),
     }
     if call.process.context.image.program == "iis":
-        rows["W3SVC"] = "World Wide Web Publishing Service"
+        rows["W3SVC"] = ("World Wide Web Publishing Service", "Running")
+    own = real(call.process.context)
+    if own is not None:
+        rows = {name: (shown, state) for name, shown, state in own.services()}
     wanted = [text(name).lower() for name in items(call.get("Name"))]
     found = False
-    for name, shown in sorted(rows.items()):
+    for name, (shown, state) in sorted(rows.items()):
         if not wanted or name.lower() in wanted or "*" in wanted:
             found = True
             call.emit(
                 PsObject(
-                    "System.ServiceProcess.ServiceController", {"Status": "Running", "Name": name, "DisplayName": shown}, name
+                    "System.ServiceProcess.ServiceController", {"Status": state, "Name": name, "DisplayName": shown}, name
                 )
             )
     if wanted and not found:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import ntpath
 from collections.abc import Sequence
 
-from transom.runtime.sim.program_api import Program, ProgramContext
+from transom.runtime.sim.program_api import Program, ProgramContext, real
 from transom.runtime.sim.programs import launch
 from transom.runtime.sim.programs.fileview import FileView
 from transom.runtime.sim.programs.launch import Command
 from transom.runtime.sim.programs.process import CONTROL_C_EXIT, Process
-from transom.runtime.sim.programs.servers.table import program_for
 
 _SYSTEM = ("c:\\windows\\system32", "c:\\windows", "c:\\windows\\syswow64", "c:\\windows\\system32\\windowspowershell\\v1.0")
 _TOOLS = "c:\\bin"  # of images that bring busybox
@@ -19,10 +18,10 @@ _BINARY = b"MZ"
 
 def find(context: ProgramContext, name: str, cwd: str) -> Command:
     """FileNotFoundError when the image has no such program."""
-    real = getattr(context, "programs", None)  # of a container that is no simulation
-    if real is not None:
-        found: Command = real.find(context, name, cwd)
-        return found
+    own = real(context)
+    if own is not None:
+        return own.find(context, name, cwd)
+    from transom.runtime.sim.programs.servers.table import program_for
     from transom.runtime.sim.programs.win import table
 
     files = FileView(context, cwd)
