@@ -100,7 +100,7 @@ class StandInContext:
         self.rng = random.Random()
         self.stdin = Input(channel)
         self.processes = Processes(channel, self.user)
-        self.programs = Programs(channel)
+        self.real = Programs(channel)
         self.usage = RealUsage()
         self.cpus = int(self._variable("NUMBER_OF_PROCESSORS") or 0) or os.cpu_count() or 1
 
@@ -185,7 +185,7 @@ def interrupted(context: StandInContext, signal: Callable[[str], None]) -> Calla
     """What to do with CTRL+C: a program that runs in the foreground has been told by Windows itself."""
 
     def told(content: bytes) -> None:
-        if not context.programs.running:
+        if not context.real.running:
             signal("CTRL_BREAK_EVENT" if Reader(content).number() else "CTRL_C_EVENT")
 
     return told

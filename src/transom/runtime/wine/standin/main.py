@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import ntpath
 import socket
 import sys
@@ -18,8 +19,19 @@ _STANDARD_INPUT: Final = 0
 _NOT_RECOGNIZED: Final = 9009
 
 
+class _Short(logging.Formatter):
+    """What went wrong in this program is told in one line: whoever reads it has written a script, not this."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        problem = record.exc_info[1] if record.exc_info else None
+        return f"Transom's stand-in cannot do that: {problem!r}" if problem is not None else record.getMessage()
+
+
 def main() -> None:
     """Never returns."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Short())
+    logging.basicConfig(handlers=[handler])
     asyncio.run(serve(socket.socket(fileno=_STANDARD_INPUT)))
     sys.exit(0)
 

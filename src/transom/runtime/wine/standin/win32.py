@@ -6,7 +6,7 @@ import asyncio
 import itertools
 import ntpath
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from transom.runtime.sim.program_api import ProcessEntry, ProgramContext
 from transom.runtime.sim.programs.launch import Command
@@ -23,15 +23,9 @@ _EXTENSIONS: Final = (".com", ".exe", ".bat", ".cmd")
 _SHELL: Final = r"C:\Windows\System32\cmd.exe"
 _BATCH: Final = (".bat", ".cmd")
 _TERMINATED: Final = 1  # what taskkill leaves behind
-STATES: Final = (
+_STATES: Final = (
     "", "Stopped", "StartPending", "StopPending", "Running", "ContinuePending", "PausePending", "Paused",
 )  # fmt: skip
-
-
-class Service(NamedTuple):
-    name: str
-    shown: str
-    state: str
 
 
 class Input:
@@ -90,10 +84,10 @@ class Processes:
         reader = Reader(self._channel.ask("l", "L"))
         found = []
         while reader:
-            pid, parent, _handles = reader.number(), reader.number(), reader.number()
-            memory, started, _used = reader.number(8), reader.number(8), reader.number(8)
+            pid, parent, handles = reader.number(), reader.number(), reader.number()
+            memory, started, used = reader.number(8), reader.number(8), reader.number(8)
             since = started / _TICKS - _BETWEEN_1601_AND_1970 if started else 0.0
-            found.append(ProcessEntry(pid, parent, self._user, (reader.text(),), since, memory))
+            found.append(ProcessEntry(pid, parent, self._user, (reader.text(),), since, memory, handles, used / _TICKS))
         return found
 
     def add(self, argv: Sequence[str], parent: int, signal: Callable[[str], None]) -> int:
@@ -108,16 +102,6 @@ class Processes:
     def signal(self, pid: int, name: str) -> bool:
         answer = self._channel.ask("k", "K", numbers(pid, _TERMINATED))
         return Reader(answer).number() == 0 if answer else False
-
-
-def services(channel: Channel) -> list[Service]:
-    reader = Reader(channel.ask("v", "V"))
-    found = []
-    while reader:
-        state = reader.number()
-        name, shown = reader.text(), reader.text()
-        found.append(Service(name, shown, STATES[state] if state < len(STATES) else str(state)))
-    return found
 
 
 class _Child:
@@ -140,13 +124,22 @@ class _Child:
 
 
 class Programs:
-    """Programs of the container: found in its folders, started by the Win32 half."""
+    """Programs of the container, found in its folders and started by the Win32 half, and its services: `Real`."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
         self._children: dict[int, _Child] = {}
         self._numbers = itertools.count(1)
         channel.handlers |= {"P": _ignore, "F": self._failed, "X": self._ended, "O": self._said}
+
+    def services(self) -> list[tuple[str, str, str]]:
+        """Name, name to show and state of each service that Wine has."""
+        reader = Reader(self._channel.ask("v", "V"))
+        found = []
+        while reader:
+            state, name, shown = reader.number(), reader.text(), reader.text()
+            found.append((name, shown, _STATES[state] if state < len(_STATES) else str(state)))
+        return found
 
     @property
     def running(self) -> bool:
