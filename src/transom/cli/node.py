@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from typing import Any
 
@@ -14,7 +15,11 @@ The machines of a running cluster.
 stop is a pulled plug: the node says nothing more, and what ran on it has ended. start switches it on again, reboot does
 both. delete takes the machine and its Node away. cordon and uncordon are kubectl's: no new pods, or pods again.
 set gives Windows nodes a fault, or takes it away: mac-spoofing=on|off, whether the virtual machine's adapter lets out what pods
-send; proxy=URL, through which the node has to go for images (proxy= for none)."""
+send; proxy=URL, through which the node has to go for images (proxy= for none).
+
+exec runs a command on a simulated machine itself, outside of its containers, and ends with its exit code (1 for the large
+ones of Windows). Several words are a program and its arguments; one word is a line for the machine's shell, PowerShell or
+sh. shell opens that shell. Windows nodes have their services, processes, networks and scripts there."""
 EXAMPLES = """\
   transom node list
   transom node add windows-3 --os windows --build 20348 --memory 16Gi
@@ -25,15 +30,19 @@ EXAMPLES = """\
   transom node cordon windows-1
   transom node set windows-1 mac-spoofing=off
   transom node set windows-1 windows-2 proxy=http://proxy.example.com:80/
-  transom node delete windows-3"""
+  transom node delete windows-3
+  transom node shell windows-1
+  transom node exec windows-1 -- ipconfig /all
+  transom node exec windows-1 -- Restart-Service kubelet
+  transom node exec windows-1 'Get-HnsNetwork | ? Name -ieq "cbr0"'"""
 
-_VERBS = ("list", "add", "delete", "stop", "start", "reboot", "cordon", "uncordon", "set")
+_VERBS = ("list", "add", "delete", "stop", "start", "reboot", "cordon", "uncordon", "set", "exec", "shell")
 _READY_SECONDS = 30.0
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("verb", choices=_VERBS, metavar="VERB", help=", ".join(_VERBS))
-    parser.add_argument("node", nargs="*", metavar="NODE", help="names of nodes")
+    parser.add_argument("node", nargs="*", metavar="NODE", help="names of nodes; for exec one, and the command")
     console.name_option(parser)
     new = parser.add_argument_group("for add")
     new.add_argument("--os", choices=("linux", "windows"), default="linux", help="default: %(default)s")
@@ -56,6 +65,8 @@ def run(args: argparse.Namespace) -> int:
     if args.verb != "list" and not args.node:
         raise ClusterError(f"which node is to be {_past(args.verb)}?", f"for example: transom node {args.verb} linux-1")
     call = lifecycle.control(config)
+    if args.verb in ("exec", "shell"):
+        return _login(config, args)
     if args.verb == "list":
         nodes = call("GET", "/transom/nodes")["items"]
         if args.output != "text":
@@ -107,6 +118,19 @@ def _settings(args: argparse.Namespace) -> dict[str, Any]:
     return found
 
 
+def _login(config: Any, args: argparse.Namespace) -> int:
+    from transom.cli import remote
+    from transom.cluster.errors import ClusterError
+
+    node, *command = args.node
+    if args.verb == "exec" and not command:
+        raise ClusterError("which command is to be run?", f"for example: transom node exec {node} -- hostname")
+    if args.verb == "shell" and command:
+        raise ClusterError("a shell takes no command", f"transom node exec {node} -- {' '.join(command)}")
+    terminal = args.verb == "shell" and sys.stdin.isatty()
+    return remote.run(config, node, command, stdin=args.verb == "shell" or not sys.stdin.isatty(), tty=terminal)
+
+
 def _row(args: argparse.Namespace, name: str) -> dict[str, Any]:
     from transom.cluster.errors import ClusterError
 
@@ -146,7 +170,8 @@ def _wait(call: Any, args: argparse.Namespace) -> list[str]:
 
 def _past(verb: str) -> str:
     return {"add": "added", "delete": "deleted", "stop": "stopped", "start": "started", "reboot": "rebooted",
-            "cordon": "cordoned", "uncordon": "uncordoned", "set": "changed"}[verb]  # fmt: skip
+            "cordon": "cordoned", "uncordon": "uncordoned", "set": "changed", "exec": "used",
+            "shell": "used"}[verb]  # fmt: skip
 
 
 def _table(nodes: list[dict[str, Any]]) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import orjson
 
@@ -19,6 +19,9 @@ from transom.cluster.fleet import Fleet, Machine
 from transom.http.messages import Answer, Request, Response
 from transom.kubelet.config import DEFAULT_PRIORITY_CLASS
 
+if TYPE_CHECKING:
+    from transom.cluster.nodeshell import NodeShells
+
 ROOT = "/transom"
 _T = TypeVar("_T")
 
@@ -27,6 +30,7 @@ class Control:
     def __init__(self, config: ClusterConfig, fleet: Fleet) -> None:
         self._config = config
         self._fleet = fleet
+        self._logins: NodeShells | None = None
 
     async def __call__(self, request: Request) -> Answer:
         parts = request.path.removeprefix(ROOT).strip("/").split("/")
@@ -51,6 +55,16 @@ class Control:
                 case method, ["nodes", name, "hns", *rest]:
                     self._fleet.network.fabric.look(name)  # agents bring a node up to date when somebody looks
                     return _json(200, inspect_hns.answer(name, self._fleet.machine(name).host, method, rest))
+                case "GET" | "POST", ["nodes", name, "exec"]:
+                    return self._shells().serve(name, request)
+                case "GET", ["inside"]:
+                    from transom.cluster import inspect_node
+
+                    return _json(200, inspect_node.inside(self._fleet))
+                case "GET", ["nodes", name, "logs"]:
+                    from transom.cluster import inspect_node
+
+                    return _json(200, inspect_node.logs(self._fleet, name))
                 case "GET", ["trace"]:
                     return _json(200, await self._fleet.tracing().answer(request.query))
                 case "GET", ["relays"]:
@@ -60,6 +74,13 @@ class Control:
         except ClusterError as problem:
             return _json(400, {"message": problem.message, "hint": problem.hint})
         return _json(404, {"message": f"there is no {request.method} {request.path}", "hint": ""})
+
+    def _shells(self) -> NodeShells:
+        if self._logins is None:
+            from transom.cluster.nodeshell import NodeShells
+
+            self._logins = NodeShells(self._fleet)
+        return self._logins
 
     async def _add(self, request: Request) -> Answer:
         wanted = specs.from_file(self._config, _body(request, list))

@@ -9,6 +9,7 @@ import json
 import re
 import socket
 import ssl
+from collections.abc import Iterable
 from typing import Any
 
 from transom.cluster.config import ClusterConfig
@@ -51,18 +52,35 @@ class Probe:
             self.close()
             raise Unreachable(str(error)) from error
 
-    def _read(self, sock: ssl.SSLSocket) -> tuple[int, bytes]:
-        data = b""
-        head, end, body = b"", b"", b""
-        size = 0
-        while not end or len(body) < size:
+    def upgrade(self, path: str, headers: Iterable[tuple[bytes, bytes]]) -> tuple[ssl.SSLSocket, bytes] | tuple[int, bytes]:
+        """The connection after an upgrade with the bytes that came ahead, or the answer that it cannot be."""
+        head = (f"GET {path} HTTP/1.1".encode(), f"Host: {self._address[0]}".encode())
+        try:
+            plain = socket.create_connection(self._address, self._timeout)
+            sock = self._context.wrap_socket(plain, server_hostname=self._address[0])
+            sock.sendall(b"\r\n".join((*head, *(b": ".join(pair) for pair in headers), b"", b"")))
+            data = b""
+            while b"\r\n\r\n" not in data:
+                piece = sock.recv(65536)
+                if not piece:
+                    raise ConnectionError("the connection was closed in the middle of an answer")
+                data += piece
+            if data.split(b" ", 2)[1] == b"101":
+                return sock, data.partition(b"\r\n\r\n")[2]
+            return self._read(sock, data)
+        except OSError as error:
+            raise Unreachable(str(error)) from error
+
+    def _read(self, sock: ssl.SSLSocket, data: bytes = b"") -> tuple[int, bytes]:
+        while True:
+            head, end, body = data.partition(b"\r\n\r\n")
+            found = _LENGTH.search(head)
+            if end and len(body) >= (int(found[1]) if found else 0):
+                break
             piece = sock.recv(65536)
             if not piece:
                 raise ConnectionError("the connection was closed in the middle of an answer")
             data += piece
-            head, end, body = data.partition(b"\r\n\r\n")
-            found = _LENGTH.search(head)
-            size = int(found[1]) if found else 0
         return int(head.split(b" ", 2)[1]), body
 
     def close(self) -> None:

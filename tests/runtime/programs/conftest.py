@@ -157,6 +157,7 @@ class Context:
         self.processes = box.processes
         self.usage = box.usage
         self.credential_spec = box.credential_spec
+        self.machine = None
         self.output = bytearray()
         self.errors = bytearray()
         self.code: int | None = None

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from transom.hosts.windows.registry import Registry, Value
-from transom.hosts.windows.services import KEY, Report, ServiceError
+from transom.hosts.windows.services import KEY, Report, ServiceError, Start
 from transom.kit.clock import Clock
 
 PROGRAM: Final = "nssm.exe"
@@ -48,7 +48,9 @@ PARAMETERS: Final = {row.name.lower(): row for row in (
 NATIVE: Final = ("DependOnGroup", "DependOnService", "Description", "DisplayName", "ImagePath", "ObjectName", "Name", "Start",
                  "Type")  # fmt: skip
 EXITS: Final = ("Restart", "Ignore", "Exit", "Suicide")
-STARTS: Final = {"SERVICE_AUTO_START": "auto", "SERVICE_DEMAND_START": "demand", "SERVICE_DISABLED": "disabled"}
+STARTS: Final[Mapping[str, Start]] = {
+    "SERVICE_AUTO_START": "auto", "SERVICE_DEMAND_START": "demand", "SERVICE_DISABLED": "disabled",
+}  # fmt: skip
 
 
 def key(service: str) -> str:

@@ -57,7 +57,7 @@ def serve_exec(env: Env, view: PodView, namespace: str, name: str, container: st
     def outcome(code: int) -> Object:
         return channels.exit_status(code, text(command, code))
 
-    return _upgrade(env, request, streams, begin, outcome, "error executing command in container")
+    return serve_process(env.clock, request, streams, begin, outcome, "error executing command in container")
 
 
 def serve_attach(
@@ -80,7 +80,9 @@ def serve_attach(
     def begin(output: Output) -> Awaitable[Process]:
         return env.runtime.attach(found.id, output, stdin=streams.stdin, tty=tty)
 
-    return _upgrade(env, request, streams, begin, lambda code: channels.success(), "error attaching to container")
+    return serve_process(
+        env.clock, request, streams, begin, lambda code: channels.success(), "error attaching to container"
+    )
 
 
 async def serve_run(env: Env, view: PodView, namespace: str, name: str, container: str, request: Request) -> Answer:
@@ -100,15 +102,16 @@ async def serve_run(env: Env, view: PodView, namespace: str, name: str, containe
     return Response(200, [JSON] if said else [], said)
 
 
-def _upgrade(
-    env: Env, request: Request, streams: Streams, begin: Begin, outcome: Outcome, complaint: str
+def serve_process(
+    clock: Clock, request: Request, streams: Streams, begin: Begin, outcome: Outcome, complaint: str
 ) -> Answer:
+    """Joins whoever asks with the process that `begin` starts."""
     demand_upgrade(request)
     accepted = upgrade.accept_command(request.method, header_texts(request), streams)
     if isinstance(accepted, channels.Refusal):
         return refuse(accepted)
     headers, _, session = accepted
-    joint = _Joint(env.clock, session, begin, outcome, complaint)
+    joint = _Joint(clock, session, begin, outcome, complaint)
     return UpgradeResponse(headers, joint.start)
 
 

@@ -166,6 +166,11 @@ class Context:
         return windows.credential_spec if windows is not None else ""
 
     @property
+    def machine(self) -> None:
+        """In a container nobody sees it."""
+        return
+
+    @property
     def files(self) -> LayeredFiles:
         if self._files is None:
             config = self._container.config

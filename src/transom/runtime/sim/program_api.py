@@ -11,11 +11,14 @@ import random
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from transom.hosts.api import ContainerFiles
 from transom.kit.clock import Clock
 from transom.network.api import Accept, DnsConfig, PortMapping, Respond
+
+if TYPE_CHECKING:
+    from transom.runtime.sim.login.machine import WindowsMachine
 
 Signal = str
 """By name: SIGTERM, SIGHUP, SIGINT, SIGKILL, SIGUSR1, SIGWINCH. On Windows CTRL_C_EVENT, CTRL_BREAK_EVENT,
@@ -128,6 +131,7 @@ class ProgramContext(Protocol):
     processes: ProcessTable
     usage: Usage
     credential_spec: str  # Windows: of a group managed service account, JSON; "" for none
+    machine: WindowsMachine | None  # the Windows machine that it runs on, outside of all containers
 
     def out(self, data: bytes) -> None:
         """To standard output. "\\n" ends lines on both systems' pipes unless the program writes something else."""

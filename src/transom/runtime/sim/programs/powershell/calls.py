@@ -51,7 +51,7 @@ async def run_command(evaluator: Evaluator, node: Node, given: list[Any] | None)
     if function is not None:
         await _call_function(evaluator, function, arguments, given)
         return
-    cmdlet = find(name)
+    cmdlet = find(name, machine=evaluator.process.context.machine is not None)
     if cmdlet is not None:
         call = Call(evaluator, cmdlet, name, given)
         await call.bind(arguments)

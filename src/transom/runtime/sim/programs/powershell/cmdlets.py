@@ -170,9 +170,20 @@ def _table() -> dict[str, Cmdlet]:
     return rows
 
 
-def find(name: str) -> Cmdlet | None:
+@cache
+def _of_machine() -> dict[str, Cmdlet]:
+    """Those of a machine beside the above, or instead of them: what a container cannot see."""
+    from transom.runtime.sim.programs.powershell import cmdlets_hns, cmdlets_services
+
+    rows = {cmdlet.name.lower(): cmdlet for module in (cmdlets_hns, cmdlets_services) for cmdlet in module.CMDLETS}
+    return rows | {alias: rows[name.lower()] for alias, name in _ALIASES.items() if name.lower() in rows}
+
+
+def find(name: str, *, machine: bool = False) -> Cmdlet | None:
     lower = name.lower()
-    return _table().get(lower.rpartition("\\")[2] if lower.startswith("microsoft.powershell") else lower)
+    if lower.startswith("microsoft.powershell"):
+        lower = lower.rpartition("\\")[2]
+    return (_of_machine().get(lower) if machine else None) or _table().get(lower)
 
 
 _ALIASES = {

@@ -47,7 +47,9 @@ async def _for_each(call: Call) -> None:
         await call.each(end, None)
 
 
-_COMPARISONS = ("EQ", "NE", "GT", "GE", "LT", "LE", "Like", "NotLike", "Match", "NotMatch", "Contains", "In", "NotIn", "Is")
+_ORDERED = ("EQ", "NE", "GT", "GE", "LT", "LE", "Like", "NotLike", "Match", "NotMatch", "Contains", "In", "NotIn")
+_COMPARISONS = (*_ORDERED, "Is")
+_ANY_CASE = {f"I{name}": name for name in _ORDERED}
 
 
 async def _where(call: Call) -> None:
@@ -57,13 +59,14 @@ async def _where(call: Call) -> None:
             hit = truth(unrolled(await call.evaluator.invoke(block, [], item)))
         else:
             value = members.property_of(call.evaluator, item, text(block))
-            operator = next((name for name in _COMPARISONS if call.has(name)), None)
-            if operator is None:
+            given = next((name for name in (*_COMPARISONS, *_ANY_CASE) if call.has(name)), "")
+            operator = _ANY_CASE.get(given, given)  # comparisons do not mind case in any case
+            if not operator:
                 hit = truth(value)
             elif operator == "Match":
-                hit = expression(call.text(operator)).search(text(value)) is not None
+                hit = expression(call.text(given)).search(text(value)) is not None
             else:
-                hit = truth(OPERATORS[f"-{operator.lower()}"](value, call.get(operator)))
+                hit = truth(OPERATORS[f"-{operator.lower()}"](value, call.get(given)))
         if hit:
             call.emit(item)
 
@@ -302,7 +305,7 @@ def _compare_object(call: Call) -> None:
 
 CMDLETS = (
     row("ForEach-Object", _for_each, "Process*", "Parallel", "Begin End InputObject"),
-    row("Where-Object", _where, "FilterScript", "", " ".join(_COMPARISONS) + " InputObject"),
+    row("Where-Object", _where, "FilterScript", "", " ".join((*_COMPARISONS, *_ANY_CASE)) + " InputObject"),
     row("Select-Object", _select, "Property*", "Unique", "First Last Skip ExpandProperty Index InputObject"),
     row("Sort-Object", _sort, "Property*", "Descending Unique", "InputObject"),
     row("Measure-Object", _measure, "Property", "Sum Average Maximum Minimum Line Word Character", "InputObject"),

@@ -14,7 +14,7 @@ from transom.runtime.sim.programs import netclient
 from transom.runtime.sim.programs.powershell import members
 from transom.runtime.sim.programs.powershell.cmdlets import Call, find, row
 from transom.runtime.sim.programs.powershell.cmdlets_output import from_plain, plain
-from transom.runtime.sim.programs.powershell.operators import time_span
+from transom.runtime.sim.programs.powershell.operators import like, time_span
 from transom.runtime.sim.programs.powershell.values import (
     DateTime,
     Hashtable,
@@ -65,13 +65,15 @@ def _new_timespan(call: Call) -> None:
 
 
 def _get_process(call: Call) -> None:
-    wanted = [text(name).lower().removesuffix(".exe") for name in items(call.get("Name"))]
-    found = False
+    wanted = [text(name).removesuffix(".exe") for name in items(call.get("Name"))]
+    missing = dict.fromkeys(wanted)
     for entry in call.process.context.processes.list():
         name = ntpath.basename(entry.argv[0].replace("/", "\\")).removesuffix(".exe")
-        if (wanted and name.lower() not in wanted) or (call.has("Id") and entry.pid != int(number(call.get("Id")))):
+        meant = [one for one in wanted if like(name, one)]
+        if (wanted and not meant) or (call.has("Id") and entry.pid != int(number(call.get("Id")))):
             continue
-        found = True
+        for one in meant:
+            missing.pop(one, None)
         kib = (entry.memory or 20 << 20) >> 10
         call.emit(
             PsObject(
@@ -95,12 +97,13 @@ def _get_process(call: Call) -> None:
                 f"System.Diagnostics.Process ({name})",
             )
         )
-    if wanted and not found:
-        call.fail(
-            f'Cannot find a process with the name "{wanted[0]}". Verify the process name and call the cmdlet again.',
-            f"ObjectNotFound: ({wanted[0]}:String) [Get-Process], ProcessCommandException",
-            "NoProcessFoundForGivenName",
-        )
+    for one in missing:
+        if "*" not in one:
+            call.fail(
+                f'Cannot find a process with the name "{one}". Verify the process name and call the cmdlet again.',
+                f"ObjectNotFound: ({one}:String) [Get-Process], ProcessCommandException",
+                "NoProcessFoundForGivenName",
+            )
 
 
 def _stop_process(call: Call) -> None:
@@ -336,7 +339,7 @@ def _cim_instance(call: Call) -> None:
 
 def _get_command(call: Call) -> None:
     for name in items(call.get("Name")):
-        cmdlet = find(text(name))
+        cmdlet = find(text(name), machine=call.process.context.machine is not None)
         if cmdlet is None:
             call.fail(
                 f"The term '{text(name)}' is not recognized as the name of a cmdlet, function, script "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 
 from transom.runtime.sim.programs.powershell.evaluator import Break, Continue, Evaluator, Return, Thrown
@@ -97,6 +98,13 @@ async def _script(process: Process, source: str, stay: bool, file: str = "") -> 
     return await _converse(evaluator) if stay and process.killed is None else code
 
 
+async def line(process: Process, source: str) -> int:
+    """One line of somebody who has logged in. Unlike with -Command, a program's own exit code is the answer."""
+    evaluator = Evaluator(process)
+    code = await _run(evaluator, source)
+    return evaluator.last_exit if code == 1 and evaluator.last_exit else code
+
+
 async def _run(evaluator: Evaluator, source: str) -> int:
     try:
         await evaluator.run_script(source)
@@ -125,6 +133,7 @@ async def _converse(evaluator: Evaluator) -> int:
     process = evaluator.process
     collected = ""
     code = 0
+    interrupt = _Interrupt(process)
     while True:
         if process.context.tty:
             process.write(">> " if collected else f"PS {process.cwd}> ")
@@ -137,7 +146,8 @@ async def _converse(evaluator: Evaluator) -> int:
         source, collected = collected, ""
         try:
             evaluator.script = source
-            await evaluator.run_script(source)
+            with interrupt:
+                await evaluator.run_script(source)
             code = 0
         except Exit as end:
             return end.code
@@ -151,6 +161,36 @@ async def _converse(evaluator: Evaluator) -> int:
             code = 1
         except (Return, Break, Continue):
             continue
+
+
+class _Interrupt:
+    """While a command runs at a terminal, Control-C ends it and not the shell."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._runs = self._pressed = False
+        if process.context.tty:
+            process.handler = self._signal
+
+    def _signal(self, name: str) -> bool:
+        if name != "CTRL_C_EVENT":
+            return False
+        if self._runs and not self._pressed and self._process.task is not None:
+            self._pressed = True
+            self._process.task.cancel()
+        return True
+
+    def __enter__(self) -> None:
+        self._runs, self._pressed = True, False
+
+    def __exit__(self, _kind: object, problem: BaseException | None, _where: object) -> bool:
+        self._runs = False
+        if not self._pressed:
+            return False
+        if self._process.task is not None:
+            self._process.task.uncancel()
+        self._process.write("\r\n")
+        return isinstance(problem, asyncio.CancelledError)
 
 
 def _goes_on(source: str) -> bool:

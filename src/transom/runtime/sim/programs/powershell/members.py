@@ -326,8 +326,29 @@ async def _addresses(evaluator: Evaluator, a: list[Any] | None) -> list[Any]:
     return [PsObject("System.Net.IPAddress", {"IPAddressToString": address}, address) for address in found]
 
 
+def _constant(value: str) -> Callable[[Evaluator, list[Any] | None], str]:
+    return lambda evaluator, a: value
+
+
+def _of_machine(evaluator: Evaluator, a: list[Any], target: int) -> Any:
+    """The machine, if the call is about its own variables and not about the process's."""
+    machine = evaluator.process.context.machine
+    return machine if machine is not None and len(a) > target and text(a[target]).lower() in ("machine", "2") else None
+
+
 def _environment_variable(evaluator: Evaluator, a: list[Any] | None) -> str | None:
-    return evaluator.env.get(text((a or [""])[0]))
+    name, machine = text((a or [""])[0]), _of_machine(evaluator, a or [], 1)
+    found: str | None = machine.variable(name) if machine is not None else evaluator.env.get(name)
+    return found
+
+
+def _set_environment_variable(evaluator: Evaluator, a: list[Any] | None) -> None:
+    given = [*(a or []), "", ""]
+    machine = _of_machine(evaluator, a or [], 2)
+    if machine is not None:  # later processes have it, this one does not
+        machine.set_variable(text(given[0]), text(given[1]))
+    else:
+        evaluator.put(f"env:{text(given[0])}", given[1])
 
 
 def _exit(evaluator: Evaluator, a: list[Any] | None) -> None:
@@ -395,9 +416,8 @@ _STATIC: dict[tuple[str, str], Callable[[Any, list[Any] | None], Any]] = {
     ("console", "out"): lambda evaluator, a: PsObject("System.IO.TextWriter", {}),
     ("threading.thread", "sleep"): _sleep,
     ("environment", "getenvironmentvariable"): _environment_variable,
-    ("environment", "setenvironmentvariable"): lambda evaluator, a: evaluator.put(
-        f"env:{text((a or [''])[0])}", (a or ["", ""])[1]
-    ),
+    ("environment", "setenvironmentvariable"): _set_environment_variable,
+    **{("environmentvariabletarget", name.lower()): _constant(name) for name in ("Process", "User", "Machine")},
     ("environment", "machinename"): lambda evaluator, a: evaluator.env.get(
         "COMPUTERNAME", evaluator.process.context.hostname.upper()
     ),

@@ -55,7 +55,13 @@ def find(context: ProgramContext, name: str, cwd: str) -> Command:
         and not files.exists(bare + ".exe")
     ):
         raise FileNotFoundError(name)
-    command = table.tool(stem) if ntpath.dirname(found).lower() == _TOOLS else table.find(context, stem)
+    command: Command | None = None
+    if context.machine is not None:
+        from transom.runtime.sim.programs.win.machine import find as find_there
+
+        command = find_there(context.machine, stem, found)
+    if command is None:
+        command = table.tool(stem) if ntpath.dirname(found).lower() == _TOOLS else table.find(context, stem)
     if command is None:
         raise FileNotFoundError(name)
     return command

@@ -96,7 +96,7 @@ async def _address(process: Process, host: str, only_v4: bool) -> str | None:
 _WIDE = ("Primary Dns Suffix", "Connection-specific DNS Suffix")
 
 
-def _row(process: Process, name: str, value: str) -> None:
+def row(process: Process, name: str, value: str) -> None:
     gap = "  " if name in _WIDE else " " if len(name) % 2 else ""
     padded = (name + gap + ". " * 20)[:34]
     _say(process, f"   {padded}: {value}")
@@ -116,37 +116,37 @@ def ipconfig(process: Process) -> int:
     _say(process, "Windows IP Configuration")
     _say(process)
     if everything:
-        _row(process, "Host Name", context.hostname)
-        _row(process, "Primary Dns Suffix", "")
-        _row(process, "Node Type", "Hybrid")
-        _row(process, "IP Routing Enabled", "No")
-        _row(process, "WINS Proxy Enabled", "No")
+        row(process, "Host Name", context.hostname)
+        row(process, "Primary Dns Suffix", "")
+        row(process, "Node Type", "Hybrid")
+        row(process, "IP Routing Enabled", "No")
+        row(process, "WINS Proxy Enabled", "No")
         for suffix in suffixes:
-            _row(process, "DNS Suffix Search List", suffix)
+            row(process, "DNS Suffix Search List", suffix)
     _say(process)
     _say(process, f"Ethernet adapter vEthernet ({context.container_id[:8]}):")
     _say(process)
-    _row(process, "Connection-specific DNS Suffix", suffixes[0] if suffixes else "")
+    row(process, "Connection-specific DNS Suffix", suffixes[0] if suffixes else "")
     if everything:
-        _row(process, "Description", "Hyper-V Virtual Ethernet Container Adapter")
-        _row(process, "Physical Address", physical_address(address))
-        _row(process, "DHCP Enabled", "No")
-        _row(process, "Autoconfiguration Enabled", "Yes")
+        row(process, "Description", "Hyper-V Virtual Ethernet Container Adapter")
+        row(process, "Physical Address", physical_address(address))
+        row(process, "DHCP Enabled", "No")
+        row(process, "Autoconfiguration Enabled", "Yes")
     mark = "(Preferred) " if everything else ""
     if six:
-        _row(process, "IPv6 Address", six + mark)
-    _row(process, "Link-local IPv6 Address", link_local(address) + mark)
+        row(process, "IPv6 Address", six + mark)
+    row(process, "Link-local IPv6 Address", link_local(address) + mark)
     if address:
-        _row(process, "IPv4 Address", address + mark)
-        _row(process, "Subnet Mask", "255.255.255.0")
-        _row(process, "Default Gateway", address.rpartition(".")[0] + ".1")
+        row(process, "IPv4 Address", address + mark)
+        row(process, "Subnet Mask", "255.255.255.0")
+        row(process, "Default Gateway", address.rpartition(".")[0] + ".1")
     if everything:
         for index, server in enumerate(context.dns.servers):
             if index == 0:
-                _row(process, "DNS Servers", server)
+                row(process, "DNS Servers", server)
             else:
                 _say(process, " " * 39 + server)
-        _row(process, "NetBIOS over Tcpip", "Disabled")
+        row(process, "NetBIOS over Tcpip", "Disabled")
         if suffixes:
             _say(process, "   Connection-specific DNS Suffix Search List :")
             for suffix in suffixes:

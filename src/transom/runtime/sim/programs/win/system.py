@@ -8,7 +8,7 @@ import time
 
 from transom.hosts.windows.host import version_keys
 from transom.hosts.windows.registry import Registry, Value
-from transom.runtime.sim.program_api import ProcessEntry
+from transom.runtime.sim.program_api import ProcessEntry, real
 from transom.runtime.sim.programs.launch import Command
 from transom.runtime.sim.programs.process import Process
 from transom.runtime.sim.programs.win import texts
@@ -52,11 +52,13 @@ def _image_name(entry: ProcessEntry) -> str:
 
 def _all_processes(process: Process) -> list[tuple[str, int, int]]:
     """With the system's own that every Windows container has. Name, pid, memory."""
+    rows = [(_image_name(entry), entry.pid, max(entry.memory, 4 << 20)) for entry in process.context.processes.list()]
+    if process.context.machine is not None or real(process.context) is not None:
+        return [("System Idle Process", 0, 8 << 10), *rows]
     fixed = [("System Idle Process", 0, 8 << 10), ("System", 4, 140 << 10), ("smss.exe", 872, 1200 << 10), ("csrss.exe",
     908, 4500 << 10),
              ("wininit.exe", 944, 5200 << 10), ("services.exe", 980, 6400 << 10), ("lsass.exe", 996, 11 << 20),
              ("svchost.exe", 1012, 12 << 20), ("CExecSvc.exe", 1020, 5 << 20)]  # fmt: skip
-    rows = [(_image_name(entry), entry.pid, max(entry.memory, 4 << 20)) for entry in process.context.processes.list()]
     return fixed + rows
 
 
@@ -191,7 +193,9 @@ def systeminfo(process: Process) -> int:
 
 
 def registry_of(process: Process) -> Registry:
-    """What the container's registry says by itself: its version."""
+    """What the container's registry says by itself: its version. A machine has one of its own."""
+    if process.context.machine is not None:
+        return process.context.machine.host.registry
     build = builds.by_name(process.context.build) or builds.DEFAULT
     registry = Registry(version_keys(build))
     parameters = r"HKLM\SYSTEM\CurrentControlSet\Services\Tcpip\Parameters"

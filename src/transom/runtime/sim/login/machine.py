@@ -1,0 +1,264 @@
+"""A simulated Windows machine as the programs on it see it: its processes, its services, its variables, its networks.
+
+Made when somebody first logs in. What kubelet.exe, kube-proxy.exe and flanneld.exe do is not known here: `Binaries` has
+them, and what runs of them since boot is found as services.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ntpath
+import shlex
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Final, Protocol
+
+from transom.hosts.windows import nssm
+from transom.hosts.windows.hns import Hns
+from transom.hosts.windows.host import CONTROL, WindowsHost
+from transom.hosts.windows.services import NOT_FOUND, Report, Service, ServiceError, ServiceManager, ServiceProcess
+from transom.hosts.windows.variables import INSTALLED, PATH
+from transom.kit.clock import Clock
+from transom.runtime.sim.table import Table
+
+BINARIES: Final = ("kubelet", "kube-proxy", "flanneld")
+ENVIRONMENT: Final = CONTROL + r"\Session Manager\Environment"
+HOME: Final = r"C:\k"
+NSSM: Final = rf"{HOME}\{nssm.PROGRAM}"
+RESTART: Final = (("restart", 10000),)
+KILLED: Final = 1  # what taskkill and Stop-Process leave as the exit code
+_SERVICE_FLAGS: Final = ("--service", "--windows-service")
+_MOMENT: Final = 0.05  # seconds in which a program that cannot start has said so
+_SYSTEM: Final = (
+    "System", "smss.exe", "csrss.exe", "wininit.exe", "services.exe", "lsass.exe", "svchost.exe", "svchost.exe",
+    "vmcompute.exe",
+)  # fmt: skip
+
+Output = Callable[[bytes], None]
+
+
+class Program(Protocol):
+    async def wait(self) -> int: ...
+    async def stop(self) -> None: ...
+
+
+class Binaries(Protocol):
+    """The node's own programs, by the names in `BINARIES`."""
+
+    def usual(self, binary: str) -> tuple[str, list[str]]:
+        """Where it is, and the arguments that it runs with since boot."""
+
+    def running(self, binary: str) -> Program | None: ...
+    async def launch(
+        self, binary: str, argv: Sequence[str], environment: Mapping[str, str], directory: str, output: Output
+    ) -> Program:
+        """One that cannot start is a program that ends, and has written the reason to its output."""
+
+
+class NodeProcess:
+    """One of the node's programs while it runs, in the machine's table of processes."""
+
+    def __init__(self, machine: WindowsMachine, program: Program, argv: Sequence[str], parent: int, service: bool) -> None:
+        self._machine = machine
+        self._program = program
+        self._service = service
+        self._killed = False
+        self.pid = machine.processes.add(argv, parent, lambda _name: self._kill())
+        self._ended = asyncio.get_running_loop().create_task(self._watch())
+
+    async def _watch(self) -> int:
+        try:
+            code = await self._program.wait()
+        finally:
+            self._machine.processes.remove(self.pid)
+        return KILLED if self._killed else code
+
+    def _kill(self) -> None:
+        self._killed = True
+        self._machine.spawn(self._program.stop())
+
+    async def ready(self) -> None:
+        if not self._service:
+            await asyncio.Event().wait()
+        await self._machine.clock.sleep(_MOMENT)
+
+    async def wait(self) -> int:
+        return await asyncio.shield(self._ended)
+
+    async def stop(self) -> None:
+        await self._program.stop()
+        await self.wait()
+
+
+class WindowsMachine:
+    """`look` brings the networks up to date before somebody looks at them. `runtime` is what runs its containers."""
+
+    def __init__(
+        self, host: WindowsHost, clock: Clock, binaries: Binaries, look: Callable[[], None], runtime: str = "docker"
+    ) -> None:
+        self.host = host
+        self.clock = clock
+        self.binaries = binaries
+        self._look = look
+        self._ending: set[asyncio.Task[None]] = set()
+        self.services = ServiceManager(clock, host.registry, self._launch)
+        host.registry.set(ENVIRONMENT, "Path", f"{PATH}{HOME};")
+        self.processes = Table(host.time, windows=True)
+        self._runtime = "dockerd.exe" if runtime == "docker" else "containerd.exe"
+        self._manager = 0
+        self._off = True
+        host.on_reboot(self._went_down)
+        self.refresh()
+
+    def _went_down(self) -> None:
+        self._off = True
+        self.services.machine_stopped()
+
+    def refresh(self) -> None:
+        """Finds what runs since the machine was switched on."""
+        if not self._off:
+            return
+        self._off = False
+        self.processes = Table(self.host.time, windows=True)
+        for name in (*_SYSTEM, self._runtime):
+            pid = self.processes.add((name,), 0, _ignore)
+            if name == "services.exe":
+                self._manager = pid
+        for binary in BINARIES:
+            self._adopt(binary)
+
+    def _adopt(self, binary: str) -> None:
+        program = self.binaries.running(binary)
+        if program is None:
+            return
+        path, arguments = self.binaries.usual(binary)
+        if binary == "flanneld":  # it does not know how to be a service
+            service = self._service(binary, NSSM)
+            nssm.put(self.host.registry, binary, nssm.PARAMETERS["application"], path)
+            nssm.put(self.host.registry, binary, nssm.PARAMETERS["appparameters"], join(arguments))
+        else:
+            flags = () if any(flag in arguments for flag in _SERVICE_FLAGS) else ("--windows-service",)
+            service = self._service(binary, join((path, *flags, *arguments)))
+            service.recovery = RESTART
+        if service.state != "STOPPED":
+            return
+        process = NodeProcess(self, program, (path, *arguments), self._manager, service=True)
+        if nssm.managed(service.bin_path):
+            self.services.adopt(service, self._supervise(service, lambda _state: None, process))
+        else:
+            self.services.adopt(service, process)
+
+    def _service(self, name: str, bin_path: str) -> Service:
+        return self.services.find(name) or self.services.create(name, bin_path, start="auto")
+
+    @property
+    def hns(self) -> Hns:
+        self._look()
+        return self.host.hns
+
+    # ---- variables
+
+    def environment(self, user: str) -> dict[str, str]:
+        """Of a new process of somebody."""
+        profile = rf"C:\Users\{user}"
+        kept = self.host.registry.values(ENVIRONMENT) or {}
+        return {
+            **INSTALLED, "APPDATA": rf"{profile}\AppData\Roaming", "COMPUTERNAME": self.host.computer_name,
+            "LOCALAPPDATA": rf"{profile}\AppData\Local", "NUMBER_OF_PROCESSORS": str(self.host.hardware.cpus),
+            "TEMP": r"C:\Windows\Temp", "TMP": r"C:\Windows\Temp", "USERDOMAIN": self.host.computer_name, "USERNAME": user,
+            "USERPROFILE": profile, **{name: str(value) for name, value in kept.items()},
+        }  # fmt: skip
+
+    def variable(self, name: str) -> str | None:
+        """One that every new process gets."""
+        found = self.host.registry.get(ENVIRONMENT, name)
+        return None if found is None else str(found)
+
+    def set_variable(self, name: str, value: str) -> None:
+        if value:
+            self.host.registry.set(ENVIRONMENT, name, value)
+        else:
+            self.host.registry.delete(ENVIRONMENT, name)
+
+    # ---- programs
+
+    async def run(
+        self, path: str, argv: Sequence[str], environment: Mapping[str, str], directory: str, output: Output, parent: int = 0,
+        *, service: bool = False,
+    ) -> NodeProcess:  # fmt: skip
+        """Raises ServiceError when the machine has no such program."""
+        binary = binary_of(path)
+        if binary is None or not self.host.files.exists(path):
+            raise ServiceError(NOT_FOUND)
+        program = await self.binaries.launch(binary, argv, environment, directory, output)
+        return NodeProcess(self, program, (path, *argv), parent or self._manager, service)
+
+    def spawn(self, ending: Coroutine[None, None, None]) -> None:
+        """A program is being ended although nobody waits for it."""
+        task = asyncio.get_running_loop().create_task(ending)
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    # ---- services
+
+    async def _launch(self, service: Service, report: Report) -> ServiceProcess:
+        words = split(service.bin_path)
+        if words and nssm.managed(words[0]):
+            if not self.host.files.exists(words[0]):
+                raise ServiceError(NOT_FOUND)
+            return self._supervise(service, report)
+        if not words:
+            raise ServiceError(NOT_FOUND)
+        flagged = any(flag in words for flag in _SERVICE_FLAGS)
+        environment = self.environment("SYSTEM")
+        return await self.run(words[0], words[1:], environment, r"C:\Windows\system32", _nowhere, service=flagged)
+
+    def _supervise(self, service: Service, report: Report, first: NodeProcess | None = None) -> nssm.Supervisor:
+        async def run(given: nssm.Settings) -> NodeProcess:
+            environment = {**self.environment("SYSTEM"), **given.environment}
+            output = self._log(given)
+            return await self.run(given.application, split(given.parameters), environment, given.directory, output, pid)
+
+        def read() -> nssm.Settings:
+            return nssm.settings(self.host.registry, service.name)
+
+        pid = self.processes.add((NSSM,), self._manager, lambda _name: self.spawn(supervisor.kill(KILLED)))
+        supervisor = nssm.Supervisor(pid, self.clock, read, run, report, first)
+        supervisor.on_end = lambda: self.processes.remove(pid)
+        return supervisor
+
+    def _log(self, given: nssm.Settings) -> Output:
+        """Both outputs of a program are one here."""
+        paths = {path.lower(): path for path in (given.stdout, given.stderr) if path}
+
+        def write(data: bytes) -> None:
+            for path in paths.values():
+                self.host.files.append(path, data)
+
+        return write
+
+
+def binary_of(path: str) -> str | None:
+    stem = ntpath.basename(path.strip('"').replace("/", "\\")).lower().removesuffix(".exe")
+    return stem if stem in BINARIES else None
+
+
+def split(line: str) -> list[str]:
+    """A command line, quoted with either kind of quotes: people write those of PowerShell in a service's path."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=False)
+    lexer.whitespace_split, lexer.escape, lexer.commenters = True, "", ""
+    try:
+        return list(lexer)
+    except ValueError:  # a quote without its end
+        return line.split()
+
+
+def join(words: Sequence[str]) -> str:
+    return " ".join(f'"{word}"' if " " in word or not word else word for word in words)
+
+
+def _ignore(_signal: str) -> None:
+    """A process of the system, which nobody ends."""
+
+
+def _nowhere(_data: bytes) -> None:
+    """A service of Windows has no console."""
