@@ -151,6 +151,13 @@ class HttpClient:
     async def get_json(self, path: str) -> Any:
         return await self._json("GET", path)
 
+    async def get_text(self, path: str) -> str:
+        """A document that is no JSON: a log, the state of health."""
+        answer = await self._exchange(self._encode("GET", path, None, None, ""), again=True)
+        if answer.status >= 300:
+            raise _failure("GET", answer)
+        return answer.body.decode(errors="replace")
+
     # ---- requests ------------------------------------------------------------------------------------------------
 
     async def _json(
