@@ -24,6 +24,7 @@ VERBS = {
     "ps": "show the containers on all nodes",
     "trace": "follow a packet through the cluster's network, and say why it does not arrive",
     "doctor": "say what is wrong with a cluster, and what to do about it",
+    "report": "collect what a report of a bug needs",
     "image": "list, import, load, save, pull or remove images for real containers",
     "hns": "look into the host networking service of a Windows node, or make it fail",
     "logs": "show a cluster's log",

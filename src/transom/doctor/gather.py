@@ -96,15 +96,21 @@ async def _logs(api: Api, s: Snapshot, about: Collection[str]) -> Mapping[tuple[
     found: dict[tuple[str, str], str] = {}
     for pod in [pod for pod in s.pods if _key(pod) in talkative(s, about)][:_MOST_LOGS]:
         namespace, name = _key(pod)
-        texts = []
-        for container in pod["spec"].get("containers") or ():
-            path = f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(name)}/log?tailLines={_TAIL}"
-            try:
-                texts.append(await api.get_text(f"{path}&container={quote(container['name'])}"))
-            except (ApiError, Unreachable):
-                continue  # it has none yet
-        found[namespace, name] = "\n".join(texts)
+        path = f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(name)}/log?tailLines={_TAIL}"
+        wanted = [
+            f"{path}&container={quote(container['name'])}{which}"
+            for container in pod["spec"].get("containers") or () for which in ("", "&previous=true")
+        ]  # fmt: skip
+        found[namespace, name] = "\n".join([await _text(api, one) for one in wanted])
     return found
+
+
+async def _text(api: Api, path: str) -> str:
+    """Nothing for what is not there (yet)."""
+    try:
+        return await api.get_text(path)
+    except (ApiError, Unreachable):
+        return ""
 
 
 def _key(pod: Object) -> tuple[str, str]:

@@ -190,7 +190,8 @@ def failed_creates(s: Snapshot) -> Iterator[Finding]:
 
 def _cause(text: str) -> str:
     """Without the pod's name, which is another one each time."""
-    return re.sub(r'pods "[^"]*" is forbidden', "a pod is forbidden", text.removeprefix("Error creating: "))
+    text = text.removeprefix("(combined from similar events): ").removeprefix("Error creating: ")
+    return re.sub(r'pods "[^"]*" is forbidden', "a pod is forbidden", text)
 
 
 def _refusal(text: str) -> tuple[str, str]:

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from transom.doctor.findings import Finding
+from transom.doctor.findings import Finding, known
 from transom.doctor.snapshot import Object, Snapshot, condition, key, moment, place
 from transom.doctor.texts import recognised
+from transom.windows.targeting import verdict
 
 _LATE: Final = 120.0  # seconds in which a pod should have been made
 _SLOW_END: Final = 30.0  # seconds beyond its grace
@@ -16,6 +17,7 @@ _MAKING: Final = ("ContainerCreating", "PodInitializing")
 _TROUBLE: Final = ("FailedCreatePodSandBox", "FailedMount", "FailedAttachVolume", "NetworkNotReady", "FailedCreatePodContainer")
 _PULLING: Final = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "RegistryUnavailable",
                    "ErrImageInspect")  # fmt: skip
+_NO_IMAGE: Final = ("WIN-OS-005", "WIN-OS-006")
 # What the scheduler says of the nodes it refused -> what to do about it.
 _REFUSALS: Final[tuple[tuple[str, str], ...]] = (
     (r"Insufficient|Too many pods", "Lower the pod's requests, remove other pods, or add nodes."),
@@ -155,9 +157,15 @@ def _newest(s: Snapshot, pod: Object, *reasons: str, containing: str = "") -> st
 
 
 def _plain(text: str) -> str:
-    """Without what is another one each time: ids of sandboxes and of containers."""
-    return re.sub(r"\b[0-9a-f]{64}\b", "...", " ".join(text.split()))
+    """Without what is said already, and what is another one each time: ids of sandboxes and of containers."""
+    text = re.sub(r'^Failed to pull image "[^"]*": (rpc error: code = \w+ desc = )?', "", " ".join(text.split()))
+    return re.sub(r"\b[0-9a-f]{64}\b", "...", text)
 
 
 def _windows(s: Snapshot, pod: Object, reason: str, text: str, what: str, where: str) -> Finding | None:
-    return recognised(reason, text, what, where) if s.on_windows(pod) else None
+    if not s.on_windows(pod):
+        return None
+    found = recognised(reason, text, what, where)
+    if found is not None and found.record in _NO_IMAGE and not verdict(pod).windows:
+        return known("WIN-OS-007", what, where)  # it was never meant for Windows
+    return found
