@@ -34,16 +34,16 @@ class _Usage:
 
     def __init__(self, core: Core) -> None:
         self._account = core.host.account("login")
-        self._cores = 0.0
+        self.cores = 0.0
         self._threads = 0
 
     def cpu(self, cores: float) -> None:
-        self._cores = cores
-        self._account.set_cpu(self._cores + self._threads)
+        self.cores = cores
+        self._account.set_cpu(self.cores + self._threads)
 
     def thread(self, begins: bool) -> float:
         self._threads += 1 if begins else -1
-        self._account.set_cpu(self._cores + self._threads)
+        self._account.set_cpu(self.cores + self._threads)
         return 1.0
 
     def memory(self, size: int) -> bool:
@@ -72,7 +72,7 @@ class LoginContext:
     def __init__(
         self, core: Core, machine: WindowsMachine | None, processes: Table, argv: Sequence[str], client: Client, stdin: Stdin
     ) -> None:
-        self._core = core
+        self.core = core
         self._client = client
         self._closers: list[Callable[[], None]] = []
         self._usage: _Usage | None = None
@@ -95,11 +95,11 @@ class LoginContext:
 
     @property
     def hostname(self) -> str:
-        return self._core.host.name
+        return self.core.host.name
 
     @property
     def ips(self) -> Sequence[str]:
-        return self._core.node_namespace.addresses
+        return self.core.node_namespace.addresses
 
     @property
     def dns(self) -> DnsConfig:
@@ -107,27 +107,27 @@ class LoginContext:
 
     @property
     def build(self) -> str:
-        return self._core.host.identity.kernel_version
+        return self.core.host.identity.kernel_version
 
     @property
     def cpus(self) -> int:
-        return self._core.host.hardware.cpus
+        return self.core.host.hardware.cpus
 
     @property
     def memory_limit(self) -> int:
-        return self._core.host.hardware.memory
+        return self.core.host.hardware.memory
 
     @property
     def files(self) -> FileTree:
-        return self._core.host.files
+        return self.core.host.files
 
     @property
     def clock(self) -> HostClock:
-        return self._core.host.clock
+        return self.core.host.clock
 
     @property
     def rng(self) -> random.Random:
-        return self._core.rng
+        return self.core.rng
 
     @property
     def terminal(self) -> Terminal | None:
@@ -144,7 +144,7 @@ class LoginContext:
     @property
     def usage(self) -> _Usage:
         if self._usage is None:
-            self._usage = _Usage(self._core)
+            self._usage = _Usage(self.core)
         return self._usage
 
     @property
@@ -176,17 +176,17 @@ class LoginContext:
             self._client.finish(code)
 
     def listen(self, port: int, accept: Accept, address: str = "") -> Callable[[], None]:
-        return self._closing(self._core.node_namespace.listen(port, accept, address))
+        return self._closing(self.core.node_namespace.listen(port, accept, address))
 
     def answer(self, port: int, respond: Respond) -> Callable[[], None]:
-        return self._closing(self._core.node_namespace.answer(port, respond))
+        return self._closing(self.core.node_namespace.answer(port, respond))
 
     def _closing(self, close: Callable[[], None]) -> Callable[[], None]:
         self._closers.append(close)
         return close
 
     async def connect(self, host: str, port: int) -> socket.socket:
-        namespace = self._core.node_namespace
+        namespace = self.core.node_namespace
         if is_address(host) or is_loopback(host):
             return await namespace.connect(host, port)
         failure: OSError | None = None
@@ -204,10 +204,10 @@ class LoginContext:
         return Resolver(self.os, self.dns, self.clock, self.rng, self.ask, self.connect)
 
     async def ask(self, server: str, port: int, payload: bytes) -> bytes:
-        return await self._core.node_namespace.ask(server, port, payload)
+        return await self.core.node_namespace.ask(server, port, payload)
 
     async def echo(self, address: str, patience: float) -> bool:
-        return await self._core.node_namespace.echo(address, patience)
+        return await self.core.node_namespace.echo(address, patience)
 
     # What is done with it
 

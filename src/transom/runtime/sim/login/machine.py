@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from transom.hosts.windows import nssm
 from transom.hosts.windows.hns import Hns
 from transom.hosts.windows.host import CONTROL, WindowsHost
-from transom.hosts.windows.services import NOT_FOUND, Report, Service, ServiceError, ServiceManager, ServiceProcess
+from transom.hosts.windows.services import KEY, NOT_FOUND, Report, Service, ServiceError, ServiceManager, ServiceProcess
 from transom.hosts.windows.variables import INSTALLED, PATH
 from transom.kit.clock import Clock
 from transom.runtime.sim.table import Table
@@ -29,8 +29,7 @@ KILLED: Final = 1  # what taskkill and Stop-Process leave as the exit code
 _SERVICE_FLAGS: Final = ("--service", "--windows-service")
 _MOMENT: Final = 0.05  # seconds in which a program that cannot start has said so
 _SYSTEM: Final = (
-    "System", "smss.exe", "csrss.exe", "wininit.exe", "services.exe", "lsass.exe", "svchost.exe", "svchost.exe",
-    "vmcompute.exe",
+    "smss.exe", "csrss.exe", "wininit.exe", "services.exe", "lsass.exe", "svchost.exe", "svchost.exe", "vmcompute.exe",
 )  # fmt: skip
 
 Output = Callable[[bytes], None]
@@ -47,6 +46,9 @@ class Binaries(Protocol):
     def usual(self, binary: str) -> tuple[str, list[str]]:
         """Where it is, and the arguments that it runs with since boot."""
 
+    def environment(self, binary: str) -> Mapping[str, str]:
+        """The variables that it has since boot, beside the machine's."""
+
     def running(self, binary: str) -> Program | None: ...
     async def launch(
         self, binary: str, argv: Sequence[str], environment: Mapping[str, str], directory: str, output: Output
@@ -55,21 +57,22 @@ class Binaries(Protocol):
 
 
 class NodeProcess:
-    """One of the node's programs while it runs, in the machine's table of processes."""
+    """One of the node's programs while it runs. Below a `parent` it is a process of its own in the machine's table."""
 
     def __init__(self, machine: WindowsMachine, program: Program, argv: Sequence[str], parent: int, service: bool) -> None:
         self._machine = machine
         self._program = program
         self._service = service
         self._killed = False
-        self.pid = machine.processes.add(argv, parent, lambda _name: self._kill())
+        self._table = machine.processes
+        self.pid = self._table.add(argv, parent, lambda _name: self._kill()) if parent else 0
         self._ended = asyncio.get_running_loop().create_task(self._watch())
 
     async def _watch(self) -> int:
         try:
             code = await self._program.wait()
         finally:
-            self._machine.processes.remove(self.pid)
+            self._table.remove(self.pid)
         return KILLED if self._killed else code
 
     def _kill(self) -> None:
@@ -131,14 +134,7 @@ class WindowsMachine:
         if program is None:
             return
         path, arguments = self.binaries.usual(binary)
-        if binary == "flanneld":  # it does not know how to be a service
-            service = self._service(binary, NSSM)
-            nssm.put(self.host.registry, binary, nssm.PARAMETERS["application"], path)
-            nssm.put(self.host.registry, binary, nssm.PARAMETERS["appparameters"], join(arguments))
-        else:
-            flags = () if any(flag in arguments for flag in _SERVICE_FLAGS) else ("--windows-service",)
-            service = self._service(binary, join((path, *flags, *arguments)))
-            service.recovery = RESTART
+        service = self.services.find(binary) or self._register(binary, path, arguments)
         if service.state != "STOPPED":
             return
         process = NodeProcess(self, program, (path, *arguments), self._manager, service=True)
@@ -147,8 +143,22 @@ class WindowsMachine:
         else:
             self.services.adopt(service, process)
 
-    def _service(self, name: str, bin_path: str) -> Service:
-        return self.services.find(name) or self.services.create(name, bin_path, start="auto")
+    def _register(self, binary: str, path: str, arguments: Sequence[str]) -> Service:
+        """flanneld does not know how to be a service of Windows."""
+        registry = self.host.registry
+        variables = tuple(f"{name}={value}" for name, value in self.binaries.environment(binary).items())
+        if binary == "flanneld":
+            service = self.services.create(binary, NSSM, start="auto")
+            nssm.put(registry, binary, nssm.PARAMETERS["application"], path)
+            nssm.put(registry, binary, nssm.PARAMETERS["appparameters"], join(arguments))
+            nssm.put(registry, binary, nssm.PARAMETERS["appenvironmentextra"], variables)
+            return service
+        flags = () if any(flag in arguments for flag in _SERVICE_FLAGS) else ("--windows-service",)
+        service = self.services.create(binary, join((path, *flags, *arguments)), start="auto")
+        service.recovery = RESTART
+        if variables:
+            registry.set(rf"{KEY}\{binary}", "Environment", variables)
+        return service
 
     @property
     def hns(self) -> Hns:
@@ -182,15 +192,15 @@ class WindowsMachine:
     # ---- programs
 
     async def run(
-        self, path: str, argv: Sequence[str], environment: Mapping[str, str], directory: str, output: Output, parent: int = 0,
+        self, path: str, argv: Sequence[str], environment: Mapping[str, str], directory: str, output: Output, parent: int,
         *, service: bool = False,
     ) -> NodeProcess:  # fmt: skip
-        """Raises ServiceError when the machine has no such program."""
+        """A process below `parent`; 0: that of whoever calls. Raises ServiceError when the machine has no such program."""
         binary = binary_of(path)
         if binary is None or not self.host.files.exists(path):
             raise ServiceError(NOT_FOUND)
         program = await self.binaries.launch(binary, argv, environment, directory, output)
-        return NodeProcess(self, program, (path, *argv), parent or self._manager, service)
+        return NodeProcess(self, program, (path, *argv), parent, service)
 
     def spawn(self, ending: Coroutine[None, None, None]) -> None:
         """A program is being ended although nobody waits for it."""
@@ -209,8 +219,11 @@ class WindowsMachine:
         if not words:
             raise ServiceError(NOT_FOUND)
         flagged = any(flag in words for flag in _SERVICE_FLAGS)
-        environment = self.environment("SYSTEM")
-        return await self.run(words[0], words[1:], environment, r"C:\Windows\system32", _nowhere, service=flagged)
+        own = self.host.registry.get(rf"{KEY}\{service.name}", "Environment")
+        lines = own if isinstance(own, tuple) else ()
+        environment = {**self.environment("SYSTEM"), **dict(line.partition("=")[::2] for line in lines)}
+        directory = r"C:\Windows\system32"
+        return await self.run(words[0], words[1:], environment, directory, _nowhere, self._manager, service=flagged)
 
     def _supervise(self, service: Service, report: Report, first: NodeProcess | None = None) -> nssm.Supervisor:
         async def run(given: nssm.Settings) -> NodeProcess:

@@ -7,7 +7,7 @@ is a line for the machine's shell, as with ssh: PowerShell on Windows, sh on Lin
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, cast
 
 from transom.runtime.api import Output
@@ -39,13 +39,23 @@ def login(
             signal=lambda name: context.signalled(name),
         )
     source: Stdin = given if given is not None else NO_INPUT
-    shell = ["powershell.exe"] if machine is not None else ["sh"]
-    context = LoginContext(core, machine, processes, list(command) or shell, client, source)
-    seen = cast(ProgramContext, context)
-    context.program = TaskProgram(seen, _windows if machine is not None else _linux)
+    argv, body = _windows(command) if machine is not None else _linux(command)
+    context = LoginContext(core, machine, processes, argv, client, source)
+    context.program = TaskProgram(cast(ProgramContext, context), body)
     client.on_close = context.kill
     client.on_resize = lambda: None if core.windows else context.signalled("SIGWINCH")
     return client
+
+
+def detached(
+    parent: LoginContext, argv: Sequence[str], env: Mapping[str, str], cwd: str, output: Callable[[bytes], None]
+) -> tuple[int, Client]:
+    """A program in a window of its own: it stays when whoever started it has gone. Its process id, and its end to wait for."""
+    client = Client(lambda _stream, data: output(data), None, None)
+    context = LoginContext(parent.core, parent.machine, parent.processes, argv, client, NO_INPUT)
+    context.env, context.cwd = dict(env), cwd
+    context.program = TaskProgram(cast(ProgramContext, context), _program)
+    return context.pid, client
 
 
 def _linux_processes(core: Core) -> Table:
@@ -57,37 +67,50 @@ def _nowhere(data: bytes) -> None:
     """Nobody reads what is typed."""
 
 
-async def _windows(process: Process) -> int:
-    from transom.runtime.sim.programs.powershell import main
+Body = Callable[[Process], Awaitable[int]]
+
+
+async def _program(process: Process) -> int:
+    """Raises OSError when there is none of this name."""
+    from transom.runtime.sim.programs.launch import find as find_on_linux
     from transom.runtime.sim.programs.win.launch import find
 
-    words = list(process.argv)
-    if len(words) > 1:
+    name = process.argv[0]
+    command = find(process.context, name, process.cwd) if process.windows else find_on_linux(process, name)
+    result = command(process)
+    return result if isinstance(result, int) else await result
+
+
+def _windows(command: Sequence[str]) -> tuple[Sequence[str], Body]:
+    from transom.runtime.sim.programs.powershell import main
+
+    async def run(process: Process) -> int:
         try:
-            command = find(process.context, words[0], process.cwd)
-        except OSError:
-            return await main.line(process, " ".join(_quoted(word) for word in words))
-        result = command(process)
-        return result if isinstance(result, int) else await result
-    if words == ["powershell.exe"]:
-        return await main.run(process)
-    return await main.line(process, words[0])
+            return await _program(process)
+        except FileNotFoundError:  # a cmdlet, or nothing
+            return await main.line(process, " ".join(_quoted(word) for word in command))
+
+    if not command:
+        return ("powershell.exe",), main.run
+    if len(command) > 1:
+        return command, run
+    return ("powershell.exe", "-Command", command[0]), lambda process: main.line(process, command[0])
 
 
 def _quoted(word: str) -> str:
     return word if _PLAIN.fullmatch(word) else "'" + word.replace("'", "''") + "'"
 
 
-async def _linux(process: Process) -> int:
-    from transom.runtime.sim.programs.launch import find
-    from transom.runtime.sim.programs.sh.main import run
+def _linux(command: Sequence[str]) -> tuple[Sequence[str], Body]:
+    from transom.runtime.sim.programs.sh.main import run as run_shell
 
-    words = list(process.argv)
-    if len(words) > 1:
+    async def run(process: Process) -> int:
         try:
-            result = find(process, words[0])(process)
+            return await _program(process)
         except OSError:
-            return process.fail(f"{words[0]}: not found", 127)
-        return result if isinstance(result, int) else await result
-    process.argv = ["sh"] if words == ["sh"] else ["sh", "-c", words[0]]
-    return await run(process)
+            process.complain(f"sh: {command[0]}: not found")
+            return 127
+
+    if len(command) > 1:
+        return command, run
+    return (("sh", "-c", command[0]) if command else ("sh",)), run_shell

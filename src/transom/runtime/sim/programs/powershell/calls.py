@@ -11,6 +11,7 @@ from transom.runtime.sim.programs.powershell.cmdlets import Call, find
 from transom.runtime.sim.programs.powershell.lexer import Node
 from transom.runtime.sim.programs.powershell.parser import parse
 from transom.runtime.sim.programs.powershell.values import PowerShellError, ScriptBlock, text
+from transom.runtime.sim.programs.process import Exit
 from transom.runtime.sim.programs.streams import BytesSource, Collector
 
 if TYPE_CHECKING:
@@ -169,4 +170,8 @@ async def _script_file(evaluator: Evaluator, path: str, argv: list[str]) -> None
             named[waiting], waiting = word, ""
         else:
             rest.append(word)
-    await evaluator.call_block(ScriptBlock(parameters, body), rest, None, named, own_scope=True)
+    try:
+        await evaluator.call_block(ScriptBlock(parameters, body), rest, None, named, own_scope=True)
+    except Exit as end:  # of the script, not of whoever called it
+        evaluator.last_exit = evaluator.exited = end.code
+        evaluator.success = end.code == 0

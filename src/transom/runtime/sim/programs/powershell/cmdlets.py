@@ -173,9 +173,10 @@ def _table() -> dict[str, Cmdlet]:
 @cache
 def _of_machine() -> dict[str, Cmdlet]:
     """Those of a machine beside the above, or instead of them: what a container cannot see."""
-    from transom.runtime.sim.programs.powershell import cmdlets_hns, cmdlets_services
+    from transom.runtime.sim.programs.powershell import cmdlets_hns, cmdlets_services, cmdlets_windows
 
-    rows = {cmdlet.name.lower(): cmdlet for module in (cmdlets_hns, cmdlets_services) for cmdlet in module.CMDLETS}
+    modules = (cmdlets_hns, cmdlets_services, cmdlets_windows)
+    rows = {cmdlet.name.lower(): cmdlet for module in modules for cmdlet in module.CMDLETS}
     return rows | {alias: rows[name.lower()] for alias, name in _ALIASES.items() if name.lower() in rows}
 
 

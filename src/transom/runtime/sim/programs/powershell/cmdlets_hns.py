@@ -70,7 +70,7 @@ def _new_network(call: Call) -> None:
 
 
 def _adapter(adapter: Adapter) -> PsObject:
-    return PsObject("Microsoft.Management.Infrastructure.CimInstance#root/StandardCimv2/MSFT_NetAdapter", {
+    return PsObject("MSFT_NetAdapter", {
         "Name": adapter.name, "InterfaceDescription": description(adapter), "ifIndex": adapter.index, "Status": "Up",
         "MacAddress": adapter.mac, "LinkSpeed": "10 Gbps", "InterfaceIndex": adapter.index, "InterfaceAlias": adapter.name,
         "Virtual": adapter.kind != "physical",

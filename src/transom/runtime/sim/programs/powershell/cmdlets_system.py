@@ -27,7 +27,7 @@ from transom.runtime.sim.programs.powershell.values import (
     truth,
 )
 from transom.runtime.sim.programs.process import Exit
-from transom.runtime.sim.programs.win.network import link_local
+from transom.runtime.sim.programs.win.network import link_local, physical_address
 from transom.windows import builds
 
 
@@ -122,7 +122,7 @@ def _stop_process(call: Call) -> None:
             )
 
 
-async def _start_process(call: Call) -> None:
+async def start_process(call: Call) -> None:
     evaluator = call.evaluator
     words = [text(word) for word in items(call.get("ArgumentList"))]
     arguments = tuple(("value", word) for word in words)
@@ -261,6 +261,7 @@ def _net_adapter(call: Call) -> None:
     alias = f"vEthernet ({call.process.context.container_id[:8]})"
     call.emit(PsObject("MSFT_NetAdapter", {
         "Name": alias, "InterfaceDescription": "Hyper-V Virtual Ethernet Container Adapter", "ifIndex": 30, "Status": "Up",
+        "MacAddress": physical_address(next(iter(call.process.context.ips), "")), "LinkSpeed": "10 Gbps",
     }))  # fmt: skip
 
 
@@ -503,7 +504,7 @@ CMDLETS = (
     row("Stop-Process", _stop_process, "Id", "Force PassThru", "Name"),
     row(
         "Start-Process",
-        _start_process,
+        start_process,
         "FilePath ArgumentList*",
         "Wait NoNewWindow PassThru",
         "WindowStyle WorkingDirectory Verb",

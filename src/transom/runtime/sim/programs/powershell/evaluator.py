@@ -53,6 +53,7 @@ class Evaluator:
         self.functions: dict[str, ScriptBlock] = {}
         self.success: bool = True
         self.last_exit: int | None = None
+        self.exited: int | None = None  # how the last script file ended, if by `exit`
         self.errors: list[PowerShellError] = []
         self.trying = 0
         self.script = ""
@@ -110,14 +111,15 @@ class Evaluator:
         return automatic(self) if automatic is not None else None
 
     def put(self, name: str, value: Any) -> None:
+        written = name.partition(":")[2]
         name = name.lower()
         scope, colon, rest = name.partition(":")
         if colon:
             if scope == "env":
                 if value is None or text(value) == "":
-                    self.env.pop(rest, None)
+                    self.env.pop(written, None)
                 else:
-                    self.env[rest] = text(value)
+                    self.env[written] = text(value)
                 return
             self.scopes[0 if scope in ("global", "script") else -1][rest] = value
             return

@@ -10,6 +10,7 @@ from transom.runtime.sim.programs.powershell.values import DateTime, Hashtable, 
 _COLUMNS: dict[str, tuple[str, ...]] = {
     "System.Diagnostics.Process": ("Handles", "NPM(K)", "PM(K)", "WS(K)", "CPU(s)", "Id", "SI", "ProcessName"),
     "System.ServiceProcess.ServiceController": ("Status", "Name", "DisplayName"),
+    "MSFT_NetAdapter": ("Name", "InterfaceDescription", "ifIndex", "Status", "MacAddress", "LinkSpeed"),
     "System.Management.Automation.PSRemotingJob": (
         "Id",
         "Name",

@@ -89,10 +89,12 @@ async def _file(process: Process, arguments: list[str]) -> int:
         )
         return 0xFFFD0000
     words = " ".join(f"'{word}'" if not word.startswith("-") else word for word in arguments[1:])
-    return await _script(process, f"& '{path}' {words}", False, file=process.files.text(path))
+    evaluator = Evaluator(process)
+    code = await _run(evaluator, f"& '{path}' {words}")
+    return code if evaluator.exited is None else evaluator.exited
 
 
-async def _script(process: Process, source: str, stay: bool, file: str = "") -> int:
+async def _script(process: Process, source: str, stay: bool) -> int:
     evaluator = Evaluator(process)
     code = await _run(evaluator, source)
     return await _converse(evaluator) if stay and process.killed is None else code

@@ -33,7 +33,7 @@ def _node_program(machine: WindowsMachine, path: str) -> Command:
             process.stderr.write(data.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n"))
 
         try:
-            running = await machine.run(path, process.argv[1:], process.env, process.cwd, write, process.pid)
+            running = await machine.run(path, process.argv[1:], process.env, process.cwd, write, 0)
         except ServiceError:
             process.complain(texts.NOT_FOUND_FILE)
             return 1

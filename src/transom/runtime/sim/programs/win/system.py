@@ -54,7 +54,7 @@ def _all_processes(process: Process) -> list[tuple[str, int, int]]:
     """With the system's own that every Windows container has. Name, pid, memory."""
     rows = [(_image_name(entry), entry.pid, max(entry.memory, 4 << 20)) for entry in process.context.processes.list()]
     if process.context.machine is not None or real(process.context) is not None:
-        return [("System Idle Process", 0, 8 << 10), *rows]
+        return [("System Idle Process", 0, 8 << 10), ("System", 4, 140 << 10), *rows]
     fixed = [("System Idle Process", 0, 8 << 10), ("System", 4, 140 << 10), ("smss.exe", 872, 1200 << 10), ("csrss.exe",
     908, 4500 << 10),
              ("wininit.exe", 944, 5200 << 10), ("services.exe", 980, 6400 << 10), ("lsass.exe", 996, 11 << 20),
