@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import random
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Generic, NamedTuple, TypeVar
 
 from transom.client.api import STRATEGIC_PATCH, Client, is_already_exists, is_not_found
@@ -190,6 +190,7 @@ class EventRecorder:
         self._correlator = Correlator(clock)
         self._lanes: Lanes[Object] = Lanes(self._record)
         self._stamp = Stamp(clock)
+        self.told: Callable[[Object], None] | None = None  # hears of each event before it is written
 
     def event(
         self, about: Object, kind: str, reason: str, message: str, *, annotations: dict[str, str] | None = None,
@@ -206,6 +207,8 @@ class EventRecorder:
             "message": message, "source": self._source, "firstTimestamp": rfc3339(now), "lastTimestamp": rfc3339(now),
             "count": 1, "type": kind,
         }
+        if self.told is not None:
+            self.told(event)
         self._lanes.add(ref.get("uid") or ref["name"], event)
 
     async def run(self) -> None:

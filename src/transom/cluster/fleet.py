@@ -13,6 +13,7 @@ import random
 import socket
 import ssl
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from transom.client.api import STRATEGIC_PATCH, is_not_found
 from transom.client.events import EventRecorder
 from transom.client.informer import Informer
-from transom.client.resources import NODES
+from transom.client.resources import EVENTS, NODES
 from transom.cluster import families
 from transom.cluster import nodes as specs
 from transom.cluster.config import ClusterConfig
@@ -61,11 +62,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("transom.cluster")
 
-KUBELET_PORT = 10250
 _LISTENERS = 16  # clusters up to this size have a port of this machine for each kubelet
 _TWO_ADDRESSES = (1, 20)  # since then a kubelet takes one of each family
 _RESTRICTED = ("node-role.kubernetes.io/", "node-restriction.kubernetes.io/")
 
+
+ON: ContextVar[str] = ContextVar("ON", default="")
+"""The machine whose kubelet a task works for: whoever reads the log of one node wants to know."""
 
 Life = Callable[[], Coroutine[None, None, None]]
 Supervise = Callable[[str, Life], Coroutine[None, None, None]]
@@ -174,6 +177,28 @@ class Fleet:
     def is_ready(self, name: str) -> bool:
         return name in self._ready
 
+    def names(self) -> set[str]:
+        return set(self._machines)
+
+    def pod_cidr(self, node: str) -> str | None:
+        """The ranges of a Node's pods, with a comma; None when there is no such Node."""
+        found = self._nodes.get("", node)
+        return None if found is None else ",".join((found.get("spec") or {}).get("podCIDRs") or ())
+
+    def node_address(self, node: str) -> str:
+        """The InternalIP of a Node; "" when there is none."""
+        found = self._nodes.get("", node) or {}
+        addresses = (found.get("status") or {}).get("addresses") or ()
+        return next((str(a["address"]) for a in addresses if a["type"] == "InternalIP"), "")
+
+    async def list_events(self) -> list[Object]:
+        return list((await self._admin.list(EVENTS, "")).items)
+
+    def api_address(self, port: int) -> str:
+        """Where nodes find the API server: on the control plane's node."""
+        first = min(self._machines.values(), key=lambda m: m.spec.number)
+        return f"https://{self.ip(first.spec)}:{port}"
+
     def ip(self, spec: NodeSpec) -> str:
         return self.ips(spec)[0]
 
@@ -251,10 +276,13 @@ class Fleet:
         if self._engines is not None and not isinstance(machine.runtime, SimRuntime):
             await self._nodes.synced()  # containers that are found again need their node's range of addresses
             await machine.runtime.start()
+        ON.set(machine.spec.name)
         kubelet, events = self._kubelet(machine, config)
+        if machine.binaries is not None:
+            events.told = machine.binaries.told
         machine.kubelet = kubelet
         closing = [
-            self.dataplane.listen(address, KUBELET_PORT, lambda sock: self._accepted(kubelet, sock))
+            self.dataplane.listen(address, kubelet.env.config.port, lambda sock: self._accepted(kubelet, sock))
             for address in self.ips(machine.spec)
         ]
         try:
@@ -320,17 +348,21 @@ class Fleet:
         if not labels.items() <= (node["metadata"].get("labels") or {}).items():
             await self._admin.patch(NODES, "", name, {"metadata": {"labels": labels}}, STRATEGIC_PATCH)
 
-    async def _announce(self, machine: Machine) -> None:
-        """What the agent of the network says of the node."""
+    def announce(self, machine: Machine, node: str = "") -> None:
+        """What the agent of the network says of its Node, as soon as that can be written."""
+        if self._tasks is not None and machine.network.annotations:
+            self._tasks.create_task(self._announce(machine, node or machine.spec.name))
+
+    async def _announce(self, machine: Machine, node: str) -> None:
         try:
             body = {"metadata": {"annotations": machine.network.annotations}}
-            await self._admin.patch(NODES, "", machine.spec.name, body, STRATEGIC_PATCH)
+            await self._admin.patch(NODES, "", node, body, STRATEGIC_PATCH)
             condition = {**CONDITION, "lastHeartbeatTime": rfc3339(self._api.clock.time()),
                          "lastTransitionTime": rfc3339(self._api.clock.time())}  # fmt: skip
-            await self._admin.patch(NODES, "", machine.spec.name, {"status": {"conditions": [condition]}}, STRATEGIC_PATCH,
+            await self._admin.patch(NODES, "", node, {"status": {"conditions": [condition]}}, STRATEGIC_PATCH,
                                     subresource="status")  # fmt: skip
         except ApiError as problem:
-            log.warning("node %s cannot be told of its network: %s", machine.spec.name, problem)
+            log.warning("node %s cannot be told of its network: %s", node, problem)
 
     # ---- what people do with nodes -------------------------------------------------------------------------------
 
@@ -376,6 +408,8 @@ class Fleet:
         machine = self.machine(name)
         await self.stop(name)
         self._forget_kubelet(machine)
+        if machine.binaries is not None:
+            machine.binaries.close()
         if self._engines is not None:
             await self._engines.remove(machine.runtime, machine.host)
         self.network.forget(name)
@@ -507,8 +541,7 @@ class Fleet:
             machine.network.pods.use(cidr)
             if machine.kubelet is not None:
                 machine.kubelet.agent.changed()
-            if self._tasks is not None and machine.network.annotations:
-                self._tasks.create_task(self._announce(machine))
+            self.announce(machine)
         ready = any(
             c["type"] == "Ready" and c["status"] == "True" for c in (node.get("status") or {}).get("conditions") or ()
         )

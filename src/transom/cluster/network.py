@@ -112,7 +112,7 @@ class ClusterNetwork:
             found = LinuxNodeNet(spec, host, addresses, self.shared)
         self._nodes[spec.name] = found
         if found.wants_endpoints:
-            self._follow_endpoints()
+            self.follow_endpoints()
         return found
 
     def forget(self, name: str) -> None:
@@ -150,7 +150,7 @@ class ClusterNetwork:
         if self._config.network.policy:
             self._tie(NETWORK_POLICIES, self._put_policy, shared.policies.remove_policy)
 
-    def _follow_endpoints(self) -> None:
+    def follow_endpoints(self) -> None:
         """From the first node on whose proxy does not read slices."""
         if not self._endpoints:
             self._endpoints = True

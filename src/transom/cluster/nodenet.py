@@ -22,7 +22,8 @@ from transom.kit.clock import Clock
 from transom.network import modes, winhost
 from transom.network.api import Dataplane, SandboxNetwork
 from transom.network.cni import defaults, flannelconf
-from transom.network.cni.flannelconf import FlannelError
+from transom.network.cni.flannel import SUBNET_FILE
+from transom.network.cni.flannelconf import FlannelConf, FlannelError
 from transom.network.cni.flanneld import Flanneld
 from transom.network.cni.leases import Lease, Leases
 from transom.network.cni.paths import join
@@ -111,7 +112,7 @@ class NodeNet(ABC):
         self.shared = shared
         self.stops: list[Callable[[], object]] = []
         self.proxy_stops: list[Callable[[], object]] = []
-        self.absent: set[str] = set()  # of kube-proxy and flanneld, what somebody has stopped
+        self.by_hand: set[str] = set()  # of kube-proxy and flanneld, what somebody stops and starts himself
         self.agent: Flanneld | None = None
         self.started = ""  # the ranges of addresses that the agents have been started with
         nowhere = Stack(spec.name, "node", self.os, spec.name, lambda *_: None)  # of a machine that is off
@@ -178,7 +179,7 @@ class NodeNet(ABC):
         """The machine is on: it has its own addresses, nothing else yet."""
         shared, name = self.shared, self.spec.name
         self.halt()
-        self.absent.clear()
+        self.by_hand.clear()
         stack = self.machine.stack = shared.fabric.add(name, "node", self.os)
         self.plug_in(stack)
         if self.address6:
@@ -213,8 +214,7 @@ class NodeNet(ABC):
         self.proxier = None
 
     def use_proxier(self, proxier: Proxier, *stops: Callable[[], object]) -> None:
-        """Another kube-proxy than the one that the node booted with."""
-        self.stop_proxy()
+        """Another kube-proxy than the one that the node booted with, which has been stopped."""
         self.proxier = proxier
         self.proxy_stops += stops
 
@@ -228,6 +228,7 @@ class NodeNet(ABC):
         """Another flanneld that has started."""
         self.stop_agent()
         self.agent = agent
+        agent.go_on()
         self.annotations = agent.annotations()
         if agent.lease is not None:
             self.shared.leases.put(agent.lease)
@@ -235,7 +236,7 @@ class NodeNet(ABC):
     # ---- the way between nodes -------------------------------------------------------------------------------------
 
     def _start_agents(self, cidr: str) -> None:
-        if self.spec.name not in self.shared.fabric.stacks or self.started == cidr:
+        if self.spec.name not in self.shared.fabric.stacks or self.started == cidr or "flanneld" in self.by_hand:
             return
         self.started = cidr
         try:
@@ -244,36 +245,54 @@ class NodeNet(ABC):
         except (FlannelError, HnsError, CniError) as problem:
             self.pods.fault = f"cni config uninitialized: {problem}"
             log.error("the network of node %s does not start: %s", self.spec.name, problem)
-        if "kube-proxy" not in self.absent:
+        if "kube-proxy" not in self.by_hand:
+            self.network_started()
+
+    def network_made(self, cidr: str) -> None:
+        """flannel's network is there, by an agent that somebody has started."""
+        self.pods.cidr = self.started = cidr
+        self.pods.fault = ""
+        if isinstance(self.pods.network(), str):
+            self._configure(self.subnets(cidr.split(",")))
+        if self.proxier is None and "kube-proxy" not in self.by_hand:
             self.network_started()
 
     def _agents(self, subnets: Sequence[str]) -> None:
         if self.plugin == "flannel":
-            if "flanneld" not in self.absent:
-                agent = self.flanneld()
-                agent.start(subnets)
-                self.use_agent(agent)
+            agent = self.flanneld()
+            agent.start(subnets)
+            self.use_agent(agent)
         else:
             self.stops.append(RouteAgent(self.spec.name, self.stack, self.shared.leases).stop)
             self.shared.leases.put(self.lease(subnets))
             self.make_network(subnets)
             self.stack.set_forwarding(True)
+        self._configure(subnets)
+
+    def _configure(self, subnets: Sequence[str]) -> None:
         content = self.configuration(subnets)
         name = defaults.place(self.os, self.runtime)[1]
         if b'"plugins"' in content:
             name = name.rpartition(".")[0] + ".conflist"
         self.write(self.pods.directory, name, content)
 
-    def flanneld(self, *, interface: str = "", masquerade: bool = True, log: Callable[[str], None] = log.info) -> Flanneld:
-        """The agent of this node, not started."""
-        shared, settings = self.shared, self.shared.settings
+    def net_conf(self) -> bytes:
+        """net-conf.json, the same on all nodes."""
+        ranges, settings = self.shared.ranges, self.shared.settings
         # flanneld on Windows calls the HNS network by this name; kube-proxy looks for it.
         name = defaults.OVERLAY_NAME if settings.mode == "overlay" else BRIDGE
         backend = {"Name": name, **modes.backend(settings.mode, settings.backend)}
-        conf = flannelconf.parse(defaults.net_conf(shared.ranges.pods, backend, shared.ranges.pods6))
+        return defaults.net_conf(ranges.pods, backend, ranges.pods6)
+
+    def flanneld(
+        self, *, interface: str = "", masquerade: bool = True, conf: FlannelConf | None = None, subnet_file: str = SUBNET_FILE,
+        log: Callable[[str], None] = log.info,
+    ) -> Flanneld:  # fmt: skip
+        """The agent of this node, not started."""
         return Flanneld(
-            self.spec.name, self.machine, shared.leases, conf, public_ip=self.address, public_ip6=self.address6,
-            interface=interface, masquerade=masquerade, log=log,
+            self.spec.name, self.machine, self.shared.leases, conf or flannelconf.parse(self.net_conf()),
+            public_ip=self.address, public_ip6=self.address6, interface=interface, masquerade=masquerade,
+            subnet_file=subnet_file, log=log,
         )  # fmt: skip
 
     def write(self, directory: str, name: str, content: bytes) -> None:

@@ -6,6 +6,7 @@ What the service keeps over a reboot is found again when the node boots.
 from __future__ import annotations
 
 import ipaddress
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -35,20 +36,22 @@ class WindowsNodeNet(NodeNet):
     os = "windows"
 
     def __init__(self, spec: NodeSpec, host: Any, addresses: tuple[str, ...], release: str, shared: Shared) -> None:
-        self._hns: Hns = host.hns
-        super().__init__(spec, host, addresses, shared, self._hns)
+        self.hns: Hns = host.hns
+        super().__init__(spec, host, addresses, shared, self.hns)
         self._release = releases.parse(release)
         mac = stable_mac(spec.name, "Ethernet")
-        self._hns.set_adapters([Adapter(
+        self.hns.set_adapters([Adapter(
             "Ethernet", "00-15-5D" + mac[8:].upper().replace(":", "-"), shared.ranges.with_length(self.address),
             shared.ranges.gateway,
         )])  # fmt: skip
+        self.proxy_log = logging.Logger("transom.proxy")  # one of its own, so that one node's lines can be told from others'
+        self.proxy_log.parent = logging.getLogger("transom.proxy")
         self._userspace = shared.settings.proxy_mode == "userspace"
         slices = Options(gates=spec.feature_gates, release=self._release).slices
         self.wants_endpoints = self._userspace or not slices
 
     def plug_in(self, stack: Stack) -> None:
-        self.stops.append(winhost.bind(stack, self._hns))
+        self.stops.append(winhost.bind(stack, self.hns))
 
     # ---- plugins -------------------------------------------------------------------------------------------------
 
@@ -69,7 +72,7 @@ class WindowsNodeNet(NodeNet):
         return super().lease([str(self._card_addresses())] if self.plugin == "azure" else subnets)
 
     def make_network(self, subnets: Sequence[str]) -> None:
-        hns, plugin = self._hns, self.plugin
+        hns, plugin = self.hns, self.plugin
         if plugin in _BRIDGES:
             setup.l2bridge(hns, BRIDGE, subnets)
         elif plugin == "ovn":
@@ -125,41 +128,51 @@ class WindowsNodeNet(NodeNet):
         if not self._userspace:
             return
         shared = self.shared
-        if INTERFACE not in stack.links:
-            stack.add_link(Link(INTERFACE, "vnic", mac=stable_mac(self.spec.name, INTERFACE)))
+        self.add_userspace_interface()
         proxier = self.proxier = UserspaceProxier(
             shared.endpoints, self.hostname, stack, OnStack(shared.dataplane, self.spec.name), shared.clock, rng=shared.rng,
             node_ip=self.address,
         )
         self.proxy_stops.append(proxier.close)
 
+    def add_userspace_interface(self) -> None:
+        """That the user space mode puts the addresses of services on."""
+        if INTERFACE not in self.stack.links:
+            self.stack.add_link(Link(INTERFACE, "vnic", mac=stable_mac(self.spec.name, INTERFACE)))
+
     def network_started(self) -> None:
         if not self._userspace:
+            self.stop_proxy()
             self.proxier = self._winkernel()
 
-    def _winkernel(self) -> WinkernelProxier | DualStackProxier:
-        shared, settings, gates = self.shared, self.shared.settings, dict(self.spec.feature_gates)
+    def proxy_options(self) -> Options:
+        """What the kernel mode runs with since boot; the source VIP is there as soon as the node has a range of addresses."""
+        settings, ranges, gates = self.shared.settings, self.shared.ranges, dict(self.spec.feature_gates)
         network = {"overlay": defaults.OVERLAY_NAME, "transparent": _OVN}.get(settings.mode, BRIDGE)
         if settings.chosen_plugin == "azure":
             network = _AZURE
-        vip = source_vip(self.machine, network, self.started.split(",")[0]) if settings.mode == "overlay" else ""
-        dual = gates.setdefault("IPv6DualStack", bool(self.address6))
+        overlay = settings.mode == "overlay" and self.started
+        vip = source_vip(self.machine, network, self.started.split(",")[0]) if overlay else ""
+        gates.setdefault("IPv6DualStack", bool(self.address6))
         if settings.dsr:
             gates["WinDSR"] = True
-        options = Options(
+        return Options(
             network_name=network, source_vip=vip, enable_dsr=settings.dsr, gates=gates, release=self._release,
             node_ip=self.address if self.hostname == self.spec.name else "",
-            cluster_cidr=",".join(given(shared.ranges.pods, shared.ranges.pods6)),
+            cluster_cidr=",".join(given(ranges.pods, ranges.pods6)),
         )  # fmt: skip
+
+    def _winkernel(self) -> WinkernelProxier | DualStackProxier:
+        shared, options, log = self.shared, self.proxy_options(), self.proxy_log
         tracker = shared.slices if options.slices else shared.endpoints
         proxier: WinkernelProxier | DualStackProxier
-        if dual:
+        if options.gates["IPv6DualStack"]:
             proxier = DualStackProxier(
-                tracker, self.hostname, self._hns, options, shared.clock, health=self.service_health()
+                tracker, self.hostname, self.hns, options, shared.clock, health=self.service_health(), log=log
             )
         else:
             proxier = WinkernelProxier(
-                tracker, self.hostname, self._hns, options, shared.clock, health=self.service_health()
+                tracker, self.hostname, self.hns, options, shared.clock, health=self.service_health(), log=log
             )
             proxier.start()  # on overlay networks it waits a while before it goes on, from now
         self.proxy_stops.append(proxier.close)

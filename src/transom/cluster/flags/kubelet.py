@@ -143,7 +143,7 @@ _PATHS: Final = {"pod-manifest-path": "static_pod_path", "root-dir": "root_dir"}
 _ELSEWHERE: Final = frozenset((
     "allow-privileged", "cni-bin-dir", "cni-conf-dir", "config", "container-log-max-size", "container-runtime",
     "container-runtime-endpoint", "hairpin-mode", "help", "hostname-override", "kubeconfig", "network-plugin", "node-ip",
-    "register-node", "service", "version", "windows-service",
+    "service", "version", "windows-service",
 ))  # fmt: skip
 # Of all these the ones that are no part of the configuration file, where the others are to be instead.
 _FLAGS_ONLY: Final = frozenset((
@@ -175,7 +175,6 @@ class Wanted:
     network_plugin: str = ""
     cni_bin_dir: str = "/opt/cni/bin"
     cni_conf_dir: str = "/etc/cni/net.d"
-    register: bool = True
     deprecated: tuple[str, ...] = ()  # what is said of flags, before anything else
     unused: tuple[str, ...] = ()  # flags that change nothing on a simulated node
 
@@ -203,7 +202,6 @@ def wanted(parsed: Parsed) -> Wanted:
         network_plugin=get("network-plugin", ""),
         cni_bin_dir=get("cni-bin-dir", "/opt/cni/bin"),
         cni_conf_dir=get("cni-conf-dir", "/etc/cni/net.d"),
-        register=get("register-node", True),
         deprecated=tuple(f"Flag --{n} has been deprecated, {_DEPRECATED[n]}" for n in parsed.texts if n in _DEPRECATED),
         unused=tuple(name for name in parsed.texts if name not in known),
     )

@@ -80,7 +80,7 @@ class Flanneld:
         """Raises FlannelError."""
         lease = self._acquire(pod_cidrs)
         late, self.late = self.late, False
-        backend = _backend(self.conf, self.machine, self._link(), self._public, Manner(self._version, late, self._log))
+        backend = _backend(self.conf, self.machine, self.link(), self._public, Manner(self._version, late, self._log))
         lease = backend.register(lease)
         if self.machine.os == "linux":
             if self._masquerade:
@@ -95,6 +95,10 @@ class Flanneld:
             write_subnet(self.conf.network, lease.subnet, backend.mtu, self._masquerade, self.conf.network6, lease.subnet6),
         )
         self._backend, self.lease, self._at = backend, lease, -1
+        self.go_on()
+
+    def go_on(self) -> None:
+        """It follows the leases, also after `stop`."""
         self._leases.agents[self.node] = self
 
     def stop(self) -> None:
@@ -165,8 +169,8 @@ class Flanneld:
         kind = "" if conf.backend == "alloc" else conf.backend
         return Lease(self.node, subnets[4], self._public, "null", kind, subnets[6], self._public6)
 
-    def _link(self) -> Link:
-        """The interface that leads to the other nodes."""
+    def link(self) -> Link:
+        """The interface that leads to the other nodes. Raises FlannelError."""
         links = self.machine.stack.links
         if self._interface:
             named = self._interface
