@@ -23,6 +23,7 @@ from transom.runtime.sim.table import Table
 BINARIES: Final = ("kubelet", "kube-proxy", "flanneld")
 ENVIRONMENT: Final = CONTROL + r"\Session Manager\Environment"
 HOME: Final = r"C:\k"
+SYSTEM: Final = "SYSTEM"  # the account of services
 NSSM: Final = rf"{HOME}\{nssm.PROGRAM}"
 RESTART: Final = (("restart", 10000),)
 KILLED: Final = 1  # what taskkill and Stop-Process leave as the exit code
@@ -169,12 +170,15 @@ class WindowsMachine:
 
     def environment(self, user: str) -> dict[str, str]:
         """Of a new process of somebody."""
-        profile = rf"C:\Users\{user}"
+        computer = self.host.computer_name
+        domain, name, profile = computer, user, rf"C:\Users\{user}"
+        if user == SYSTEM:
+            domain, name, profile = "WORKGROUP", f"{computer}$", r"C:\Windows\system32\config\systemprofile"
         kept = self.host.registry.values(ENVIRONMENT) or {}
         return {
-            **INSTALLED, "APPDATA": rf"{profile}\AppData\Roaming", "COMPUTERNAME": self.host.computer_name,
+            **INSTALLED, "APPDATA": rf"{profile}\AppData\Roaming", "COMPUTERNAME": computer,
             "LOCALAPPDATA": rf"{profile}\AppData\Local", "NUMBER_OF_PROCESSORS": str(self.host.hardware.cpus),
-            "TEMP": r"C:\Windows\Temp", "TMP": r"C:\Windows\Temp", "USERDOMAIN": self.host.computer_name, "USERNAME": user,
+            "TEMP": r"C:\Windows\Temp", "TMP": r"C:\Windows\Temp", "USERDOMAIN": domain, "USERNAME": name,
             "USERPROFILE": profile, **{name: str(value) for name, value in kept.items()},
         }  # fmt: skip
 
@@ -221,13 +225,13 @@ class WindowsMachine:
         flagged = any(flag in words for flag in _SERVICE_FLAGS)
         own = self.host.registry.get(rf"{KEY}\{service.name}", "Environment")
         lines = own if isinstance(own, tuple) else ()
-        environment = {**self.environment("SYSTEM"), **dict(line.partition("=")[::2] for line in lines)}
+        environment = {**self.environment(SYSTEM), **dict(line.partition("=")[::2] for line in lines)}
         directory = r"C:\Windows\system32"
         return await self.run(words[0], words[1:], environment, directory, _nowhere, self._manager, service=flagged)
 
     def _supervise(self, service: Service, report: Report, first: NodeProcess | None = None) -> nssm.Supervisor:
         async def run(given: nssm.Settings) -> NodeProcess:
-            environment = {**self.environment("SYSTEM"), **given.environment}
+            environment = {**self.environment(SYSTEM), **given.environment}
             output = self._log(given)
             return await self.run(given.application, split(given.parameters), environment, given.directory, output, pid)
 

@@ -20,12 +20,12 @@ if (-not $ManagementIP) {
 $hostname = $(hostname).ToLower()
 
 foreach ($name in "kube-proxy", "kubelet", "flanneld") {
-    Get-Process $name -ErrorAction SilentlyContinue | ? { -not (Get-Service $name -ErrorAction SilentlyContinue) } | Stop-Process
     if (Get-Service $name -ErrorAction SilentlyContinue) {
         Write-Host "Removing the service $name that is there"
         Stop-Service $name -Force
         sc.exe delete $name | Out-Null
     }
+    Get-Process $name -ErrorAction SilentlyContinue | Stop-Process
 }
 
 nssm install flanneld C:\flannel\flanneld.exe
