@@ -50,6 +50,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     new.add_argument("--count", type=int, metavar="N", help="so many of them: NODE-1, NODE-2, ...")
     new.add_argument("--cpus", type=int, metavar="N")
     new.add_argument("--memory", metavar="SIZE", help="for example 16Gi")
+    new.add_argument("--adapter", metavar="NAME", help='what a Windows node\'s network adapter is called (default: Ethernet)')
     new.add_argument("--container-runtime", choices=("docker", "containerd"))
     new.add_argument("--label", action="append", default=[], metavar="K=V", help="may be given several times")
     new.add_argument("--taint", action="append", default=[], metavar="K=V:EFFECT", help="may be given several times")
@@ -140,7 +141,7 @@ def _row(args: argparse.Namespace, name: str) -> dict[str, Any]:
         raise ClusterError("a label is written KEY=VALUE", "for example --label zone=a")
     row["labels"] = labels
     for option, field in (("build", "build"), ("count", "count"), ("cpus", "cpus"), ("memory", "memory"),
-                          ("container_runtime", "runtime")):
+                          ("adapter", "adapter"), ("container_runtime", "runtime")):
         if getattr(args, option) is not None:
             row[field] = getattr(args, option)
     return row

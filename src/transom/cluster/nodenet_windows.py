@@ -41,7 +41,7 @@ class WindowsNodeNet(NodeNet):
         self._release = releases.parse(release)
         mac = stable_mac(spec.name, "Ethernet")
         self.hns.set_adapters([Adapter(
-            "Ethernet", "00-15-5D" + mac[8:].upper().replace(":", "-"), shared.ranges.with_length(self.address),
+            spec.adapter or "Ethernet", "00-15-5D" + mac[8:].upper().replace(":", "-"), shared.ranges.with_length(self.address),
             shared.ranges.gateway,
         )])  # fmt: skip
         self.proxy_log = logging.Logger("transom.proxy")  # one of its own, so that one node's lines can be told from others'

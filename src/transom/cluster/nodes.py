@@ -31,6 +31,7 @@ _CONTROL_PLANE_TAINT = {"key": "node-role.kubernetes.io/master", "effect": "NoSc
 _CONTROL_PLANE_LABELS = {"node-role.kubernetes.io/control-plane": "", "node-role.kubernetes.io/master": ""}
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _PROXY = re.compile(r"https?://[^\s/]+/?")
+_ADAPTER = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _-]{0,63}")
 _MOST_NODES = 5000
 
 
@@ -60,6 +61,7 @@ class NodeSpec:
     pause_image: str = ""
     max_pods: int = 110
     static_pods: str = ""  # a folder of this machine
+    adapter: str = ""  # what a Windows node's network adapter is called; "" for Ethernet
     mac_spoofing: bool = True  # whether the virtual machine's adapter lets out frames of pods
     proxy: str = ""  # the one that stands between the machine and registries
     stopped: bool = False
@@ -153,6 +155,8 @@ def _check(config: ClusterConfig, node: NodeSpec) -> None:
         )
     if not node.windows and (node.proxy or not node.mac_spoofing):
         raise refuse("proxy and macSpoofing are for Windows nodes", "leave them out, or set os: windows")
+    if node.adapter and (not node.windows or not _ADAPTER.fullmatch(node.adapter)):
+        raise refuse(f"{node.adapter!r} cannot be its network adapter", 'Windows nodes have one like "Ethernet 2"')
     if node.proxy and not _PROXY.fullmatch(node.proxy):
         raise refuse(f"{node.proxy!r} is not the address of a proxy", "write it like http://proxy.example.com:80/")
     if not 1 <= node.cpus <= 1024:
@@ -221,7 +225,7 @@ _FILE_FIELDS = {  # as the file spells them
     "systemReserved": "system_reserved", "evictionHard": "eviction_hard", "evictionSoft": "eviction_soft",
     "evictionSoftGracePeriod": "eviction_soft_grace_period", "featureGates": "feature_gates",
     "priorityClass": "priority_class", "pauseImage": "pause_image", "maxPods": "max_pods", "staticPods": "static_pods",
-    "macSpoofing": "mac_spoofing", "proxy": "proxy",
+    "macSpoofing": "mac_spoofing", "proxy": "proxy", "adapter": "adapter",
     # As the guide to Windows spells the kubelet's flags:
     "kubeletReserve": "kube_reserved", "systemReserve": "system_reserved",
 }  # fmt: skip
