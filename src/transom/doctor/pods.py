@@ -74,7 +74,7 @@ def _unplaced(s: Snapshot, pod: Object, where: str) -> Iterator[Finding]:
     if placed.get("status") == "False":
         text = str(placed.get("message", ""))
         remedy = next((what for pattern, what in _REFUSALS if re.search(pattern, text)), "")
-        ask = f"transom explain-schedule {'/'.join(key(pod))} tells more."
+        ask = "transom explain-schedule NAMESPACE/POD tells more."
         yield Finding("error", f"no node takes it: {text}", (where,), "It waits until a node does.", f"{remedy} {ask}".strip())
     elif s.now - moment(pod["metadata"].get("creationTimestamp", "")) > _SLOW_END:
         called = (pod.get("spec") or {}).get("schedulerName", "default-scheduler")
@@ -114,7 +114,7 @@ def _crashed(s: Snapshot, pod: Object, container: Object, last: Object, where: s
         f"ended with exit code {last.get('exitCode')}" if last else "ends"
     what = f"container {container['name']} {how}" + (f": {text}" if text else "")
     remedy = "Raise its memory limit, or let it use less." if last.get("reason") == "OOMKilled" else \
-        f"Read its log: kubectl logs --namespace {key(pod)[0]} {key(pod)[1]} --container {container['name']} --previous"
+        f"Read what it said before it ended: kubectl logs POD --container {container['name']} --previous"
     return _windows(s, pod, "CrashLoopBackOff", text, what, where) or Finding(
         "error", what, (where,), "It is started again and again, ever later.", remedy
     )
@@ -131,7 +131,7 @@ def _not_made(s: Snapshot, pod: Object, reason: str, where: str) -> Iterator[Fin
         )
     elif age > _LATE:
         yield Finding("warning", f"is {reason} for more than {int(_LATE)} seconds", (where,), "Its containers do not run.",
-                      f"kubectl describe pod --namespace {key(pod)[0]} {key(pod)[1]}")  # fmt: skip
+                      "Read its events: kubectl describe pod POD")  # fmt: skip
 
 
 def _unready(s: Snapshot, pod: Object, where: str) -> Iterator[Finding]:

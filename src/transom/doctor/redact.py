@@ -8,7 +8,7 @@ from typing import Any, Final
 
 MASK: Final = "[redacted]"
 _SECRET: Final = r"(?:password|passwd|pwd|token|secret|credentials?|api[-_]?key|access[-_]?key|private[-_]?key|client-key-data)"
-_NAMED: Final = re.compile(rf"(?i)(?:^|[-_.])\w*{_SECRET}$|authorization$|^{_SECRET}")
+_NAMED: Final = re.compile(rf"(?i){_SECRET}$|authorization$|^{_SECRET}(?!name$)")
 _DROPPED: Final = ("managedFields", "kubectl.kubernetes.io/last-applied-configuration")
 _RULES: Final = tuple((re.compile(pattern, flags), to) for pattern, flags, to in (
     (r"-----BEGIN ([A-Z ]*PRIVATE KEY)-----.*?(?:-----END \1-----|\Z)", re.DOTALL, MASK),
