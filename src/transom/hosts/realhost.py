@@ -11,6 +11,7 @@ import os
 import platform
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -108,6 +109,9 @@ class RealLinuxHost(RealHost):
         use: Callable[[], Use] = Use,
     ) -> None:
         super().__init__(LinuxHost(name, clock, hardware, seed=seed), folder, use)
+        # Before anything is mounted in it: what was, would stay below, where nobody could unmount it.
+        with suppress(OSError):
+            self.files.share_mounts()
         self._mount_run()
         # Names are looked up as this machine does, where a pod asks for no more.
         if os.path.exists(_RESOLV_CONF):

@@ -60,6 +60,7 @@ class PluginManager:
         files = self._env.host.files
         stop = files.on_sockets(self._look_again.set) if isinstance(files, _Telling) else None
         try:
+            files.mkdir(self._env.os.join(self._env.config.root_dir, "plugins"), 0o750)
             files.mkdir(self._directory(), 0o750)
             while True:
                 self._look_again.clear()
