@@ -64,7 +64,7 @@ class Control:
                 case "GET", ["nodes", name, "logs"]:
                     from transom.cluster import inspect_node
 
-                    return _json(200, inspect_node.logs(self._fleet, name))
+                    return _json(200, await inspect_node.logs(self._fleet, name))
                 case "GET", ["trace"]:
                     return _json(200, await self._fleet.tracing().answer(request.query))
                 case "GET", ["relays"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
@@ -9,6 +10,7 @@ import orjson
 
 from transom.cluster.inspect_hns import VIEWS
 from transom.doctor.inside import Inside
+from transom.hosts.windows.services import KEY as SERVICES
 from transom.hosts.windows.variables import of_machine
 from transom.network.cni import defaults
 from transom.network.cni.flannel import SUBNET_FILE
@@ -18,10 +20,12 @@ from transom.runtime.sim.engine import SimRuntime
 
 if TYPE_CHECKING:
     from transom.cluster.fleet import Fleet, Machine
+    from transom.hosts.windows.registry import Registry
 
 # Network mode -> the HNS network that is there before the first pod; others are made with it.
 _NETWORKS: Final = {"l2bridge": defaults.BRIDGE_NAME, "overlay": defaults.OVERLAY_NAME, "transparent": "external"}
 _PROGRAMS: Final = ("kubelet", "kube-proxy", "flanneld")
+_HOSTNAME: Final = re.compile(r"""--?hostname-override(?:=|\s+)["']?([^\s"']+)""")
 _HNS: Final = ("networks", "endpoints", "loadbalancers", "namespaces", "policies", "adapters", "faults")
 
 
@@ -50,13 +54,27 @@ def _windows(fleet: Fleet, machine: Machine) -> dict[str, Any]:
         "adapters": tuple(hns.adapters),
         "mac_spoofing": hns.mac_spoofing,
         "kube_proxy_problem": fleet.network.proxy_problem(spec.name),
-        "kube_proxy_hostname": network.hostname,
+        "kube_proxy_hostname": _hostname(machine, registry),
         "stopped": _stopped(machine, flannel),
         "subnet_env": _read(machine, join("windows", SUBNET_FILE)),
         "source_vip": _source_vip(machine) if settings.mode == "overlay" else "",
         "proxy": spec.proxy,
         "variables": dict(of_machine(registry)) if registry is not None else {},
     }
+
+
+def _hostname(machine: Machine, registry: Registry | None) -> str:
+    """What kube-proxy takes for its node's name: as it was started, or as its service would start it."""
+    running = machine.binaries.running("kube-proxy") if machine.binaries is not None else None
+    if running is not None:
+        line = " ".join(running.argv)
+    elif registry is not None:
+        key = rf"{SERVICES}\kube-proxy"
+        line = str(registry.get(rf"{key}\Parameters", "AppParameters") or registry.get(key, "ImagePath") or "")
+    else:
+        line = ""
+    found = _HOSTNAME.search(line)
+    return found[1] if found is not None else machine.network.hostname
 
 
 def _stopped(machine: Machine, flannel: bool) -> tuple[str, ...]:
@@ -81,19 +99,14 @@ def _source_vip(machine: Machine) -> str:
         return ""
 
 
-def logs(fleet: Fleet, name: str) -> dict[str, Any]:
+async def logs(fleet: Fleet, name: str) -> dict[str, Any]:
     """What a node's programs have written, and what its host networking service has been told."""
     machine = fleet.machine(name)
     found: dict[str, Any] = {"node": name, "logs": {}, "hns": None}
     if machine.spec.windows:
         fleet.network.fabric.look(name)
         found["hns"] = {view: VIEWS[view](machine.host.hns) for view in _HNS}
-        found["logs"] = {program: text for program in _PROGRAMS if (text := _log(fleet, machine, program))}
+        if isinstance(machine.runtime, SimRuntime):
+            binaries = fleet.binaries(name)
+            found["logs"] = {program: (await binaries.log(program)).decode(errors="replace") for program in _PROGRAMS}
     return found
-
-
-def _log(fleet: Fleet, machine: Machine, program: str) -> str:
-    if not isinstance(machine.runtime, SimRuntime) or machine.spec.stopped:
-        return ""
-    log = getattr(fleet.binaries(machine.spec.name), "log", None)
-    return log(program).decode(errors="replace") if log is not None else ""

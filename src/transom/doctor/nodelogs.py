@@ -30,7 +30,7 @@ async def collect(
         found = await _own(api, node) if node in s.inside else {}
         if found.get("hns"):
             hns[node] = found["hns"]
-        programs = {f"{program}.log": str(text)[-_LONGEST:] for program, text in (found.get("logs") or {}).items()}
+        programs = {f"{program}.log": str(text)[-_LONGEST:] for program, text in (found.get("logs") or {}).items() if text}
         logs[node] = {**programs, **await _directory(api, f"/api/v1/nodes/{quote(node)}/proxy/logs/", deep=True)}
     return logs, hns
 

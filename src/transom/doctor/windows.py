@@ -148,7 +148,7 @@ def kube_proxy(s: Snapshot) -> Iterator[Finding]:
         if swallowed is not None:
             flag = swallowed[2]
             yield known(
-                "SUP-TRB-007", f"kube-proxy takes {called!r} for its node's name: the flag {flag} was swallowed", where,
+                "SUP-TRB-007", f"kube-proxy takes {called} for its node's name: the flag {flag} was swallowed", where,
                 why=f"A space is missing before {flag}, as in the line that the document prints: kube-proxy knows neither its "
                 f"node nor what {flag} says.", remedy=f"Write --hostname-override={swallowed[1] or node.name} {flag}=...",
                 statements=("TRB-56", "TRB-59"),
