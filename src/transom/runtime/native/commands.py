@@ -7,17 +7,16 @@ import ctypes
 import os
 import signal
 import socket
-import termios
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from tty import setraw
 from typing import Any, Literal
 
 from transom.runtime.api import ExecResult, Output, RuntimeFailure
 from transom.runtime.native import saved
 from transom.runtime.native.client import MonitorFailure, MonitorGone, connect
 from transom.runtime.native.core import Core
+from transom.runtime.native.monitor.terminals import leave_to_program
 from transom.runtime.native.platform import Running, Spec
 from transom.runtime.native.records import ContainerRecord, SandboxRecord, int32
 from transom.runtime.native.requests import request_of
@@ -86,7 +85,7 @@ async def _start(
         if console is not None:
             terminal = await console.terminal(asked)
             if core.platform.raw_terminal:
-                setraw(terminal, termios.TCSANOW)
+                leave_to_program(terminal)
             command.use_terminal(terminal, stdin)
         await asked
     except (MonitorFailure, MonitorGone) as problem:

@@ -17,12 +17,12 @@ import termios
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from tty import setraw
 from typing import Any, Protocol
 
 from transom.runtime.native.monitor.holder import hold
 from transom.runtime.native.monitor.logfile import LogFile
 from transom.runtime.native.monitor.loop import READ, WRITE, Later, Loop
+from transom.runtime.native.monitor.terminals import leave_to_program
 
 EXIT = "exit.json"
 STARTED = "started.json"
@@ -178,7 +178,7 @@ class Task:
         if descriptors:
             self._terminal = self._input = descriptors[0]
             if self._order.get("raw"):
-                setraw(self._terminal, termios.TCSANOW)
+                leave_to_program(self._terminal)
             self._add_output(self._terminal, "stdout", STDOUT)
             if not self._order.get("stdin"):
                 self._input = -1

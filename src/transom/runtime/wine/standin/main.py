@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ntpath
+import os
 import socket
 import sys
 from typing import Any, Final, cast
@@ -29,6 +30,7 @@ class _Short(logging.Formatter):
 
 def main() -> None:
     """Never returns."""
+    os.setsid()  # a terminal's signals are for the Win32 half, which tells of them
     handler = logging.StreamHandler()
     handler.setFormatter(_Short())
     logging.basicConfig(handlers=[handler])
