@@ -54,8 +54,10 @@ def test_a_proxy_that_does_not_work() -> None:
 
 
 def test_programs_that_do_not_run() -> None:
-    both = [one for one in examine(healthy(inside=windows_node(stopped=("kube-proxy", "flanneld")))) if one.record]
-    assert [one.what for one in both] == ["kube-proxy does not run", "flanneld does not run"]
+    both = examine(healthy(inside=windows_node(stopped={"kube-proxy": "F1116 no configuration", "flanneld": ""})))
+    assert [one.what for one in both] == [
+        "kube-proxy does not run; its log ends with: F1116 no configuration", "flanneld does not run",
+    ]  # fmt: skip
     assert both[1].remedy.endswith("Start-Service flanneld")
 
 

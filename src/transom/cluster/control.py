@@ -60,7 +60,7 @@ class Control:
                 case "GET", ["inside"]:
                     from transom.cluster import inspect_node
 
-                    return _json(200, inspect_node.inside(self._fleet))
+                    return _json(200, await inspect_node.inside(self._fleet))
                 case "GET", ["nodes", name, "logs"]:
                     from transom.cluster import inspect_node
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
@@ -29,8 +29,9 @@ _HOSTNAME: Final = re.compile(r"""--?hostname-override(?:=|\s+)["']?([^\s"']+)""
 _HNS: Final = ("networks", "endpoints", "loadbalancers", "namespaces", "policies", "adapters", "faults")
 
 
-def inside(fleet: Fleet) -> dict[str, Any]:
-    return {"items": [asdict(_inside(fleet, machine)) for machine in fleet.machines()]}
+async def inside(fleet: Fleet) -> dict[str, Any]:
+    found = [replace(_inside(fleet, machine), stopped=await _stopped(machine)) for machine in fleet.machines()]
+    return {"items": [asdict(one) for one in found]}
 
 
 def _inside(fleet: Fleet, machine: Machine) -> Inside:
@@ -55,7 +56,6 @@ def _windows(fleet: Fleet, machine: Machine) -> dict[str, Any]:
         "mac_spoofing": hns.mac_spoofing,
         "kube_proxy_problem": fleet.network.proxy_problem(spec.name),
         "kube_proxy_hostname": _hostname(machine, registry),
-        "stopped": _stopped(machine, flannel),
         "subnet_env": _read(machine, join("windows", SUBNET_FILE)),
         "source_vip": _source_vip(machine) if settings.mode == "overlay" else "",
         "proxy": spec.proxy,
@@ -77,11 +77,16 @@ def _hostname(machine: Machine, registry: Registry | None) -> str:
     return found[1] if found is not None else machine.network.hostname
 
 
-def _stopped(machine: Machine, flannel: bool) -> tuple[str, ...]:
+async def _stopped(machine: Machine) -> dict[str, str]:
     binaries = machine.binaries
     if binaries is None or machine.spec.stopped:
-        return ()
-    return tuple(name for name in _PROGRAMS if binaries.running(name) is None and (flannel or name != "flanneld"))
+        return {}
+    programs = [name for name in _PROGRAMS if name != "flanneld" or machine.network.plugin == "flannel"]
+    return {name: _last(await binaries.log(name)) for name in programs if binaries.running(name) is None}
+
+
+def _last(log: bytes) -> str:
+    return next(reversed(log.decode(errors="replace").strip().splitlines()), "")
 
 
 def _read(machine: Machine, path: str) -> str | None:

@@ -23,7 +23,7 @@ class Inside:
     pod_cidr: str = ""
     kube_proxy_problem: str = ""
     kube_proxy_hostname: str = ""  # the name that it takes for its node's
-    stopped: tuple[str, ...] = ()  # of kubelet, kube-proxy and flanneld those that somebody has stopped, or that have ended
+    stopped: Mapping[str, str] = field(default_factory=dict)  # kubelet, kube-proxy, flanneld that do not run: their last words
     subnet_env: str | None = None  # flannel's file; None: there is none
     source_vip: str = ""  # as the file says, on an overlay
     proxy: str = ""  # that stands between the machine and registries
@@ -38,5 +38,5 @@ def of(document: Mapping[str, Any]) -> Inside:
     """As `dataclasses.asdict` has written it; a newer cluster may say more."""
     names = {f.name for f in fields(Inside)}
     values: dict[str, Any] = {name: value for name, value in document.items() if name in names}
-    values.update((name, tuple(values.get(name) or ())) for name in ("adapters", "stopped"))
+    values["adapters"] = tuple(values.get("adapters") or ())
     return Inside(**values)

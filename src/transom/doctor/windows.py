@@ -168,8 +168,9 @@ def kube_proxy(s: Snapshot) -> Iterator[Finding]:
 
 def processes(s: Snapshot) -> Iterator[Finding]:
     for node, where in _nodes(s):
-        for process in node.stopped:
-            yield known("SUP-TRB-002", f"{process} does not run", where, why=_NEEDED[process],
+        for process, last in node.stopped.items():
+            what = f"{process} does not run" + (f"; its log ends with: {last}" if last else "")
+            yield known("SUP-TRB-002", what, where, why=_NEEDED[process],
                         remedy=f"Read its log, then start it again; as a service: Start-Service {process}",
                         statements=("TRB-03", "TRB-04"))  # fmt: skip
 
