@@ -105,8 +105,8 @@ class WinePlatform:
         named = builds.by_name(str(request.image.config.get("os.version", "")))
         return named or builds.BUILDS.get(self._build or 0, builds.DEFAULT)
 
-    def limits(self, config: ContainerConfig) -> Limits:
-        return limits.of(_resources(config), os.cpu_count() or 1)
+    def limits(self, config: ContainerConfig, cpus: int) -> Limits:
+        return limits.of(_resources(config), cpus)
 
     async def create(self, request: ContainerRequest) -> Spec:
         user = self._user(request)

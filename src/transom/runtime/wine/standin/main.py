@@ -8,13 +8,14 @@ import ntpath
 import os
 import socket
 import sys
+from pathlib import Path
 from typing import Any, Final, cast
 
 from transom.runtime.sim.program_api import ProgramContext
 from transom.runtime.sim.programs.launch import Command
 from transom.runtime.sim.programs.process import TaskProgram
 from transom.runtime.wine.standin.channel import Channel
-from transom.runtime.wine.standin.context import StandInContext, greeting, interrupted
+from transom.runtime.wine.standin.context import PREFIX, StandInContext, greeting, interrupted
 
 _STANDARD_INPUT: Final = 0
 _NOT_RECOGNIZED: Final = 9009
@@ -38,7 +39,7 @@ def main() -> None:
     sys.exit(0)
 
 
-async def serve(connection: socket.socket) -> None:
+async def serve(connection: socket.socket, prefix: Path = PREFIX) -> None:
     """Returns when the program has ended, or its Win32 half."""
     ended = asyncio.Event()
     channel = Channel(connection, ended.set)
@@ -49,9 +50,10 @@ async def serve(connection: socket.socket) -> None:
     await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
     if not said.done():
         return
-    context = StandInContext(channel, greeting(said.result()))
+    context = StandInContext(channel, greeting(said.result()), prefix)
     context.on_exit(ended.set)
     program = TaskProgram(cast(ProgramContext, context), command(context.program))
+    context.real.inherit(program.process)
     channel.handlers["C"] = interrupted(context, program.signal)
     await over
     program.kill()

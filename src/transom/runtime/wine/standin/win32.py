@@ -12,6 +12,7 @@ from transom.runtime.sim.program_api import ProcessEntry, ProgramContext
 from transom.runtime.sim.programs.launch import Command
 from transom.runtime.sim.programs.powershell.values import PowerShellError
 from transom.runtime.sim.programs.process import Process
+from transom.runtime.sim.programs.streams import Sink, Source
 from transom.runtime.wine import commandline
 from transom.runtime.wine.standin.channel import Channel, Reader, numbers, texts, variables
 
@@ -130,7 +131,12 @@ class Programs:
         self._channel = channel
         self._children: dict[int, _Child] = {}
         self._numbers = itertools.count(1)
+        self._own: tuple[Source, Sink, Sink] | None = None
         channel.handlers |= {"P": _ignore, "F": self._failed, "X": self._ended, "O": self._said}
+
+    def inherit(self, process: Process) -> None:
+        """Whoever still has the streams of this process shares its handles; all other streams go through this half."""
+        self._own = process.stdin, process.stdout, process.stderr
 
     def services(self) -> list[tuple[str, str, str]]:
         """Name, name to show and state of each service that Wine has."""
@@ -156,14 +162,15 @@ class Programs:
         return run
 
     async def _run(self, process: Process, path: str) -> int:
-        own, number = process.program.process, next(self._numbers)
-        streams: dict[int, Callable[[bytes], None]] = {
-            stream: sink.write
-            for stream, sink, given in ((1, process.stdout, own.stdout), (2, process.stderr, own.stderr))
-            if sink is not given
-        }
+        number = next(self._numbers)
+        given, output, error = self._own or (None, None, None)
+        streams: dict[int, Callable[[bytes], None]] = {}
+        if process.stdout is not output:
+            streams[1] = process.stdout.write
+        if process.stderr is not error:
+            streams[2] = process.stderr.write
         flags = (_OUTPUT if 1 in streams else 0) | (_ERROR if 2 in streams else 0)
-        fed = process.stdin is not own.stdin
+        fed = process.stdin is not given
         child = self._children[number] = _Child(process, streams)
         words = [path, *process.argv[1:]]
         line = commandline.join(words if ntpath.splitext(path)[1].lower() not in _BATCH else [_SHELL, "/c", *words])

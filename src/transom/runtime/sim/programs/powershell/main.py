@@ -12,6 +12,7 @@ from transom.runtime.sim.programs.powershell.values import PowerShellError
 from transom.runtime.sim.programs.process import Exit, Process
 from transom.runtime.sim.programs.streams import CallSink, Sink
 
+_CORE = "PowerShell 7.1.1"
 _TAKES_VALUE = (
     "executionpolicy",
     "ep",
@@ -41,6 +42,10 @@ async def run(process: Process) -> int:
         name = word[1:].lower().lstrip("-")
         if name in ("noexit", "noe"):
             stay = True
+        elif core and name in ("version", "v"):
+            note = process.context.image.options.get("note", "")
+            process.write(_CORE + (f" ({note})" if note else "") + "\r\n")
+            return 0
         elif name in _TAKES_VALUE:
             if arguments:
                 arguments.pop(0)
@@ -64,7 +69,7 @@ async def run(process: Process) -> int:
         return await _script(process, " ".join(arguments), stay)
     if process.context.tty:
         banner = (
-            "PowerShell 7.1.1\r\nCopyright (c) Microsoft Corporation.\r\n"
+            f"{_CORE}\r\nCopyright (c) Microsoft Corporation.\r\n"
             if core
             else "Windows PowerShell \r\nCopyright (C) Microsoft Corporation. All rights reserved."
         )
