@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from transom.runtime.api import ContainerConfig, Mount, WindowsContainer, Window
 from transom.runtime.native.platform import Limits, Usage
 from transom.runtime.wine import accounts, bundle, drives, environment, jobs, limits, registry, roots, template
 from transom.runtime.wine.helpers import Helpers
+from transom.runtime.wine.platform import WinePlatform
 from transom.windows.builds import BUILDS
 
 _MIB = 1 << 20
@@ -148,6 +150,13 @@ def test_accounts(tmp_path: Path, asked: str, image: dict[str, Any], name: str |
 )
 def test_limits(asked: WindowsResources, cpus: int, given: Limits) -> None:
     assert limits.of(asked, cpus) == given
+
+
+def test_a_share_is_one_of_the_nodes_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kubelet has divided by those, and the machine may have others."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    config = ContainerConfig("c", 0, "i", "i", windows=WindowsContainer(resources=WindowsResources(cpu_maximum=1000)))
+    assert WinePlatform(Path("/nonexistent")).limits(config, 4).cpu_quota == 40_000
 
 
 def test_memory_beyond_the_limit_is_paged() -> None:

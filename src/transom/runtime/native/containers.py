@@ -115,7 +115,7 @@ async def _prepare(core: Core, c: ContainerRecord, overlay: Sequence[str] | None
     linux: Spec = spec.setdefault("linux", {})
     if core.limited:
         linux["cgroupsPath"] = c.group
-        wanted = cgroups.resources(core.platform.limits(c.config))
+        wanted = cgroups.resources(core.limits(c.config))
         linux["resources"] = {**wanted, **(linux.get("resources") or {})}
     else:
         linux.pop("resources", None)

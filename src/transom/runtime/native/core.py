@@ -13,9 +13,9 @@ from typing import Any, Literal
 from transom.hosts.realhost import RealHost
 from transom.kit.clock import Clock
 from transom.network.api import PodNetwork, SandboxNetwork
-from transom.runtime.api import Event
+from transom.runtime.api import ContainerConfig, Event
 from transom.runtime.native.client import Monitor
-from transom.runtime.native.platform import Platform
+from transom.runtime.native.platform import Limits, Platform
 from transom.runtime.native.records import ContainerRecord, SandboxRecord
 from transom.runtime.native.runc import Runc
 from transom.runtime.native.store import Images
@@ -63,6 +63,9 @@ class Core:
 
     def __post_init__(self) -> None:
         self.texts = TEXTS[self.platform.version.name]
+
+    def limits(self, config: ContainerConfig) -> Limits:
+        return self.platform.limits(config, self.host.hardware.cpus)
 
     def new_id(self) -> str:
         return f"{self.rng.getrandbits(256):064x}"

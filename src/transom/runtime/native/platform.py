@@ -159,7 +159,8 @@ class Platform(Protocol):
         """Folders under the writable layer, the lowest first. May take its time (a template is made) and raise
         RuntimeFailure (the call to create fails) or CannotStart (the container is made, its start will fail so)."""
 
-    def limits(self, config: ContainerConfig) -> Limits: ...
+    def limits(self, config: ContainerConfig, cpus: int) -> Limits:
+        """On a node that has so many processors, whatever this machine has."""
 
     async def create(self, request: ContainerRequest) -> Spec:
         """The specification; the snapshot is mounted and may be written to. Raises as `layers` does."""

@@ -166,7 +166,8 @@ def weigh(core: Core, sandbox: SandboxRecord) -> None:
 
 
 def _shares(core: Core, sandbox: SandboxRecord) -> int:
-    return sum(core.platform.limits(c.config).cpu_shares for c in sandbox.containers if c.state in ("created", "running"))
+    alive = (c for c in sandbox.containers if c.state in ("created", "running"))
+    return sum(core.limits(c.config).cpu_shares for c in alive)
 
 
 def _news(core: Core, sandbox: SandboxRecord, news: dict[str, Any]) -> None:

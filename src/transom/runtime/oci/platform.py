@@ -67,7 +67,7 @@ class LinuxPlatform:
     async def layers(self, request: ContainerRequest) -> Sequence[Path]:
         return request.image.layers
 
-    def limits(self, config: ContainerConfig) -> Limits:
+    def limits(self, config: ContainerConfig, cpus: int) -> Limits:
         wanted = (config.linux or LinuxContainer()).resources
         return Limits(
             cpu_shares=wanted.cpu_shares, cpu_quota=wanted.cpu_quota, cpu_period=wanted.cpu_period,
