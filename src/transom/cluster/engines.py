@@ -120,7 +120,7 @@ class Engines:
         self._dataplane: Any = dataplane  # the kernel's: it has namespaces
         self.monitor = Monitor(config.state / _CONTAINERS)
         self.images = ImageService(store_folder())
-        self._wine: dict[int, Any] = {}
+        self._wine: dict[tuple[int, str], Any] = {}
 
     def host(self, spec: NodeSpec, hardware: Hardware) -> Any:
         from transom.hosts.realhost import RealLinuxHost, RealWindowsHost
@@ -163,9 +163,10 @@ class Engines:
             return LinuxPlatform()
         from transom.runtime.wine.platform import WinePlatform
 
-        found = self._wine.get(spec.build)
+        kind = (spec.build, spec.runtime)
+        found = self._wine.get(kind)
         if found is None:
-            found = self._wine[spec.build] = WinePlatform(
+            found = self._wine[kind] = WinePlatform(
                 clusters_dir() / _WINE, build=spec.build, engine="docker" if spec.runtime == "docker" else "containerd"
             )
         return found
