@@ -81,7 +81,8 @@ class NodeBinaries:
         assert isinstance(network, WindowsNodeNet)
         self._network = network
         self._runtime: SimRuntime = machine.runtime
-        self._kept = (self._runtime.sandbox_image, self._runtime.pull_deadline, network.pods.directory, network.pods.binaries)
+        self._kept = (self._runtime.sandbox_image, self._runtime.pull_deadline)
+        self._plugins = (network.pods.directory, network.pods.binaries)
         self._pids = _FIRST_PID
         self._processes: dict[str, list[Process]] = {binary: [] for binary in BINARIES}
         self._logs: dict[str, NodeLog] = {}
@@ -98,7 +99,8 @@ class NodeBinaries:
     def usual(self, binary: str) -> tuple[str, list[str]]:
         """Where it is on the node, and the arguments that it runs with since boot."""
         line = {
-            "kubelet": lambda: binaries_usual.kubelet(self._fleet.settings(self._machine.spec), self._network),
+            "kubelet": lambda: binaries_usual.kubelet(
+                self._fleet.settings(self._machine.spec), self._network.runtime, self._plugins),
             "kube-proxy": lambda: binaries_usual.kube_proxy(self._network)[0],
             "flanneld": lambda: binaries_usual.flanneld(self._network)[0],
         }[binary]()
@@ -186,10 +188,10 @@ class NodeBinaries:
         self.powered_off()
         if self._machine.spec.stopped:
             return
-        self._runtime.use_sandbox_image(self._kept[0])
-        self._runtime.pull_deadline = self._kept[1]
-        if (self._network.pods.directory, self._network.pods.binaries) != self._kept[2:]:
-            self._network.pods.look_in(*self._kept[2:])
+        image, self._runtime.pull_deadline = self._kept
+        self._runtime.use_sandbox_image(image)
+        if (self._network.pods.directory, self._network.pods.binaries) != self._plugins:
+            self._network.pods.look_in(*self._plugins)
         ends = {"kubelet": self._stop_kubelet, "kube-proxy": self._stop_proxy, "flanneld": self._stop_flanneld}
         for binary in BINARIES if self._network.plugin == "flannel" else BINARIES[:2]:
             process = self._process(binary, self.usual(binary)[1])

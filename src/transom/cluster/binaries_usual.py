@@ -22,7 +22,8 @@ PATHS: Final = {"kubelet": r"C:\k\kubelet.exe", "kube-proxy": r"C:\k\kube-proxy.
 _PIPE: Final = "npipe:////./pipe/containerd-containerd"
 
 
-def kubelet(config: KubeletConfig, net: WindowsNodeNet) -> list[str]:
+def kubelet(config: KubeletConfig, runtime: str, plugins: tuple[str, str]) -> list[str]:
+    """`plugins`: the folders of their configuration and of themselves."""
     line = [
         f"--hostname-override={config.node_name}", "--v=6", f"--pod-infra-container-image={config.pod_infra_image}",
         "--resolv-conf=", "--enable-debugging-handlers", f"--cluster-dns={','.join(config.cluster_dns)}",
@@ -30,8 +31,8 @@ def kubelet(config: KubeletConfig, net: WindowsNodeNet) -> list[str]:
         "--image-pull-progress-deadline=20m", "--cgroups-per-qos=false", f"--log-dir={HOME}", "--logtostderr=false",
         "--enforce-node-allocatable=",
     ]  # fmt: skip
-    if net.runtime == "docker":
-        line += ["--network-plugin=cni", f"--cni-bin-dir={net.pods.binaries}", f"--cni-conf-dir={net.pods.directory}"]
+    if runtime == "docker":
+        line += ["--network-plugin=cni", f"--cni-bin-dir={plugins[1]}", f"--cni-conf-dir={plugins[0]}"]
     else:
         line += ["--container-runtime=remote", f"--container-runtime-endpoint={_PIPE}"]
     if config.secondary_node_ip:

@@ -125,3 +125,12 @@ def test_requests_are_counted() -> None:
     assert 'kubelet_http_requests_total{long_running="false",method="GET",path="pods",server_type="readwrite"} 1\n' in said
     assert 'kubelet_running_containers{container_state="running"} 1\n' in said
     assert 'kubelet_running_pods 1\n' in said and 'kubelet_node_name{node="n1"} 1\n' in said
+
+
+@pytest.mark.windows("TRB-39")
+@pytest.mark.parametrize("path", ["/containerLogs/ns/web/c", "/exec/ns/web/c", "/runningpods/", "/logs/"])
+def test_debugging_handlers_may_be_off(path: str) -> None:
+    off = World(enable_debugging_handlers=False)
+    assert off.text(path) == (405, "Debug endpoints are disabled.")
+    assert off.text("/pods")[0] == 200
+    assert World().text(path)[1] != "Debug endpoints are disabled."

@@ -1,0 +1,279 @@
+"""kube-proxy.exe and flanneld.exe of a Windows node by their command lines: refusals, effects, and what stays without them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from tests.cluster.binaries_world import World, play
+
+from transom.client.resources import NODES, PODS
+from transom.cluster import fleet as fleets
+from transom.cluster import nodes as specs
+from transom.cluster.netconfig import NetworkSettings
+
+OVERLAY = NetworkSettings(mode="overlay")
+DSR = 1  # of a load balancer's flags
+ENV = r"C:\run\flannel\subnet.env"
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setattr(fleets, "_LISTENERS", 0)  # nobody outside looks
+
+
+# ---- kube-proxy ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.windows("TRB-57", "TRB-60", "TRB-62")
+def test_load_balancers_stay_without_kube_proxy_and_nobody_changes_them() -> None:
+    async def scenario(world: World) -> None:
+        await world.runs("a")
+        old = await world.service("a")
+        await world.clock.sleep(3)
+        assert world.balancers(old)
+        await world.stop("kube-proxy")
+        await world.runs("b")
+        new = await world.service("b")
+        await world.clock.sleep(60)
+        assert world.balancers(old) and not world.balancers(new)
+        world.files.mkdir(r"C:\logs")
+        said = await world.relaunch("kube-proxy", r"--log-dir=C:\logs")
+        await world.clock.sleep(3)
+        assert world.balancers(old) and world.balancers(new)
+        content = world.files.read(r"C:\logs\kube-proxy.exe.INFO").decode()
+        assert "Using Kernelspace Proxier." in content and 'FLAG: --v="4"' in content
+        assert f"Hns LoadBalancer resource created for cluster resources {new}" in content  # only from four on
+        assert "LoadBalancer" not in said.text
+        await world.relaunch("kube-proxy", r"--log-dir=C:\logs", "--v=2")
+        await world.clock.sleep(3)
+        assert "LoadBalancer" not in world.files.read(r"C:\logs\kube-proxy.exe.INFO").decode()
+
+    play(scenario)
+
+
+@pytest.mark.windows("TRB-58")
+def test_other_modes_make_no_load_balancers() -> None:
+    async def scenario(world: World) -> None:
+        await world.runs("a")
+        ip = await world.service("a")
+        for mode in ("userspace", ""):
+            await world.stop("kube-proxy")
+            for each in list(world.net.hns.loadbalancers):
+                world.net.hns.delete("loadbalancer", each)
+            said = await world.relaunch("kube-proxy", f"--proxy-mode={mode}", "--logtostderr=true")
+            await world.clock.sleep(5)
+            assert "Using userspace Proxier." in said.text and not world.balancers(ip)
+        await world.relaunch("kube-proxy")
+        await world.clock.sleep(5)
+        assert world.balancers(ip)
+
+    play(scenario)
+
+
+@pytest.mark.windows("TRB-61")
+@pytest.mark.parametrize("dsr", [False, True])
+def test_direct_server_return(dsr: bool) -> None:
+    async def scenario(world: World) -> None:
+        await world.runs("a")
+        ip = await world.service("a")
+        await world.relaunch(
+            "kube-proxy", f"--enable-dsr={str(dsr).lower()}", f"--feature-gates=WinDSR={str(dsr).lower()}", without="enable-dsr"
+        )
+        await world.clock.sleep(5)
+        (found,) = world.balancers(ip)
+        assert bool(found.get("Flags", 0) & DSR) is dsr
+
+    play(scenario, build=19041)
+
+
+REFUSED: Sequence[tuple[tuple[str, ...], str, int]] = (
+    (("--nope",), "Error: unknown flag: --nope", 1),
+    (("run",), '"kube-proxy" does not take any arguments, got ["run"]', 1),
+    (("--proxy-mode=fast",), 'Invalid value: "fast": must be kernelspace,userspace or blank', 255),
+    (("--feature-gates=WinUnderlay=true",), "failed complete: unrecognized feature gate: WinUnderlay", 255),
+    ((r"--kubeconfig=c:\k\nope",), r"CreateFile c:\k\nope: The system cannot find the file specified.", 1),
+    (("--enable-dsr=true",), "unable to create proxier: WinDSR feature gate not enabled", 1),
+    ((r"--config=C:\k\proxy.yaml",), r"failed complete: open C:\k\proxy.yaml: The system cannot find the file specified.", 255),
+)  # fmt: skip
+
+
+def test_what_kube_proxy_refuses() -> None:
+    async def scenario(world: World) -> None:
+        for more, text, code in REFUSED:
+            said = await world.relaunch("kube-proxy", *more)
+            assert await said.end() == code and text in said.text, said.text
+        said = await world.relaunch("kube-proxy")
+        twice = await world.launch("kube-proxy", *world.binaries.usual("kube-proxy")[1], KUBE_NETWORK="cbr0")
+        assert await twice.end() == 1 and not said.process.ended
+
+    play(scenario)
+
+
+@pytest.mark.windows("TRB-56", "TRB-59", "TRB-60")
+def test_the_printed_line_has_no_kubeconfig() -> None:
+    async def scenario(world: World) -> None:
+        await world.stop("kube-proxy")
+        line = r"--v=4 --proxy-mode=kernelspace --hostname-override=w--kubeconfig=c:\k\config --enable-dsr=false --log-dir=C:\k"
+        said = await world.launch("kube-proxy", *line.split(), KUBE_NETWORK="cbr0")
+        assert await said.end() == 1
+        assert "Neither kubeconfig file nor master URL was specified. Falling back to in-cluster config." in said.text
+        assert "KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT must be defined" in said.text
+        said = await world.launch("kube-proxy", *line.replace("w--", "w --").split(), KUBE_NETWORK="cbr0")
+        assert not said.process.ended
+
+    play(scenario)
+
+
+@pytest.mark.windows("TRB-63", "TRB-68")
+def test_the_network_that_kube_proxy_is_told() -> None:
+    async def scenario(world: World) -> None:
+        await world.stop("kube-proxy")
+        usual = world.binaries.usual("kube-proxy")[1]
+        said = await world.launch("kube-proxy", *usual)
+        assert await said.end() == 1
+        assert "Environment variable KUBE_NETWORK and network-flag not initialized" in said.text
+        said = await world.launch("kube-proxy", *usual, "--network-name=later", "--logtostderr=true")
+        await world.clock.sleep(30)
+        assert not said.process.ended and "Unable to find HNS Network specified by later." in said.text
+        await said.process.stop()
+        said = await world.launch("kube-proxy", *usual, kube_network="cbr0")  # names of variables are written anyhow
+        await world.clock.sleep(5)
+        assert not said.process.ended
+
+    play(scenario)
+
+
+@pytest.mark.windows("TRB-66", "TRB-67", "TRB-68", "TRB-69")
+def test_overlay_networks_need_the_gate_and_a_source_vip() -> None:
+    async def scenario(world: World) -> None:
+        await world.runs("a")
+        ip = await world.service("a")
+        for without, more, text in (
+            ("source-vip", (), "source-vip flag not set"),
+            ("", ("--feature-gates=WinOverlay=false",), "WinOverlay feature gate not enabled"),
+        ):
+            said = await world.relaunch("kube-proxy", *more, without=without)
+            assert await said.end() == 1 and f"unable to create proxier: {text}" in said.text
+        line = world.binaries.usual("kube-proxy")[1]
+        assert "--network-name=vxlan0" in line and "--feature-gates=WinOverlay=true" in line
+        said = await world.relaunch("kube-proxy")
+        await world.clock.sleep(20)
+        assert not said.process.ended and world.balancers(ip)
+
+    play(scenario, OVERLAY)
+
+
+@pytest.mark.windows("TRB-59", "TRB-84", "TRB-85")
+@pytest.mark.parametrize(("name", "stays"), [("w", True), ("other", False)])
+def test_an_old_kube_proxy_with_another_name_deletes_the_pods_endpoints(name: str, stays: bool) -> None:
+    async def scenario(world: World) -> None:
+        address = (await world.runs("a"))["status"]["podIP"]
+        ip = await world.service("a")
+        await world.relaunch("kube-proxy", f"--hostname-override={name}", without="hostname-override")
+        await world.clock.sleep(5)
+        assert world.balancers(ip)
+        labels = {"metadata": {"labels": {"app": "none"}}}
+        await world.client.patch(PODS, "default", "a", labels, "application/merge-patch+json")
+        await world.clock.sleep(5)
+        assert any(address in str(endpoint) for endpoint in world.net.hns.endpoints.values()) is stays
+
+    play(scenario, kubelet_version="v1.18.20")
+
+
+# ---- flanneld --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.windows("TRB-27", "TRB-28", "TRB-92", "TRB-94", "TRB-96", "TRB-97", "TRB-98", "TRB-99")
+def test_routes_stay_without_flanneld_and_the_next_one_goes_on() -> None:
+    async def scenario(world: World) -> None:
+        before = world.routes()
+        await world.stop("flanneld")
+        await world.fleet.add(specs.settle(world.fleet._config, [specs.NodeSpec("m")], world.fleet.numbers()))
+        await world.until(lambda: world.fleet.is_ready("m"))
+        assert world.routes() == before
+        world.files.remove(ENV)
+        await world.pod("p")
+        missing = "open /run/flannel/subnet.env: The system cannot find the file specified."
+        await world.until(lambda: _told(world, "FailedCreatePodSandBox", missing))
+        said = await world.relaunch("flanneld", "--ip-masq=0", without="ip-masq")
+        assert "Wrote subnet file to /run/flannel/subnet.env" in said.text and not said.process.ended
+        cidr = (await world.node())["spec"]["podCIDR"]
+        first = cidr.replace(".0/", ".1/")
+        lines = ["FLANNEL_NETWORK=10.244.0.0/16", f"FLANNEL_SUBNET={first}", "FLANNEL_MTU=1500", "FLANNEL_IPMASQ={}"]
+        assert world.files.read(ENV).decode().splitlines() == [line.format("false") for line in lines]
+        await world.relaunch("flanneld")
+        assert world.files.read(ENV).decode().splitlines() == [line.format("true") for line in lines]
+        assert world.fleet.pod_cidr("m") in world.routes()
+        await world.until(lambda: _running(world, "p"))
+
+    play(scenario)
+
+
+async def _told(world: World, reason: str, text: str) -> bool:
+    return any(text in message for message in await world.events(reason))
+
+
+async def _running(world: World, name: str) -> bool:
+    return bool((await world.client.get(PODS, "default", name))["status"].get("phase") == "Running")
+
+
+@pytest.mark.windows("TRB-25", "TRB-26", "TRB-29", "TRB-91")
+def test_what_flanneld_refuses() -> None:
+    async def scenario(world: World) -> None:
+        await world.stop("flanneld")
+        usual = world.binaries.usual("flanneld")[1]
+        for argv, environment, code, text in (
+            ([*usual, r"--kubeconfig-file=c:\k\nope"], {"NODE_NAME": "w"}, 1,
+             r"Failed to create SubnetManager: fail to create kubernetes config: CreateFile c:\k\nope: The system cannot find"),
+            ([usual[0], "--iface=10.9.9.9", *usual[2:]], {"NODE_NAME": "w"}, 1,
+             "error looking up interface 10.9.9.9: no interface with given IP found"),
+            ([usual[0], "--iface=Ethernet 9", *usual[2:]], {"NODE_NAME": "w"}, 1, "route ip+net: no such network interface"),
+            (usual, {}, 1, "Failed to create SubnetManager: env variables POD_NAME and POD_NAMESPACE must be set"),
+            (usual, {"NODE_NAME": "nobody"}, 1, 'Error registering network: failed to acquire lease: node "nobody" not found'),
+            ([*usual, "--nope"], {"NODE_NAME": "w"}, 0, "flag provided but not defined: -nope"),
+            ([*usual, "--net-config-path=/etc/nope.json"], {"NODE_NAME": "w"}, 1,
+             "failed to read net conf: open /etc/nope.json: The system cannot find the file specified."),
+        ):  # fmt: skip
+            said = await world.launch("flanneld", *argv, **environment)
+            assert await said.end() == code and text in said.text, said.text
+        said = await world.launch("flanneld", *usual, node_name="w")
+        assert not said.process.ended
+        node = await world.client.get(NODES, "", "w")
+        assert node["metadata"]["annotations"]["flannel.alpha.coreos.com/public-ip"] == world.net.address
+
+    play(scenario)
+
+
+def test_without_kube_subnet_mgr_it_looks_for_etcd() -> None:
+    async def scenario(world: World) -> None:
+        await world.stop("flanneld")
+        said = await world.launch("flanneld", f"--iface={world.net.address}", NODE_NAME="w")
+        await world.clock.sleep(3)
+        assert said.text.count("etcd cluster is unavailable or misconfigured") > 2 and not said.process.ended
+        await said.process.stop()
+
+    play(scenario)
+
+
+def test_a_second_flanneld_leaves_the_first_when_it_ends() -> None:
+    async def scenario(world: World) -> None:
+        said = await world.launch("flanneld", *world.binaries.usual("flanneld")[1], NODE_NAME="w")
+        assert world.binaries.running("flanneld") is said.process
+        await said.process.stop()
+        assert world.binaries.running("flanneld") is not None and world.net.agent is not None
+        await world.stop("flanneld")
+        assert world.net.agent is None
+
+    play(scenario)
+
+
+def test_where_flannel_is_not_the_network() -> None:
+    async def scenario(world: World) -> None:
+        assert world.binaries.running("flanneld") is None
+        said = await world.launch("flanneld", *world.binaries.usual("flanneld")[1], NODE_NAME="w")
+        assert await said.end() == 1 and "simulated: the network of this node is made by win-bridge" in said.text
+
+    play(scenario, NetworkSettings(plugin="win-bridge"))
