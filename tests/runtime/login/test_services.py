@@ -1,0 +1,177 @@
+"""Services of a Windows machine as people see them who have logged in: sc, net, PowerShell's cmdlets."""
+
+from __future__ import annotations
+
+import pytest
+from tests.runtime.login.rig import Login, run
+
+from transom.hosts.windows.services import KEY
+
+CREATE = """sc.exe create proxy2 binPath= "C:\\k\\kube-proxy.exe {flag} --hostname-override 'min ion' --v=4" """
+
+
+@pytest.mark.windows("TRB-03", "TRB-04", "TRB-14", "SUP-TRB-003")
+def test_what_runs_since_boot_is_there_as_services_and_processes() -> None:
+    async def body() -> None:
+        login = Login()
+        shown = (await login("Get-Service kubelet, kube-proxy, flanneld")).out.split()
+        assert shown[:3] == ["Status", "Name", "DisplayName"]
+        assert shown[6:] == ["Running", "kubelet", "kubelet", "Running", "kube-proxy", "kube-proxy", "Running", "flanneld",
+                             "flanneld"]  # fmt: skip
+        found = (await login("(Get-Process kubelet, kube-proxy, flanneld).ProcessName")).out.split()
+        assert sorted(found) == ["flanneld", "kube-proxy", "kubelet"]
+        assert "C:\\k\\kubelet.exe --windows-service --v=2" in (await login("sc.exe", "qc", "kubelet")).out
+        assert "AUTO_START" in (await login("sc.exe", "qc", "kubelet")).out
+
+    run(body)
+
+
+@pytest.mark.windows("TRB-12", "TRB-13", "SUP-TRB-003")
+@pytest.mark.parametrize("force", ["", " -Force"])
+def test_services_are_stopped_and_started(force: str) -> None:
+    async def body() -> None:
+        login = Login()
+        for name in ("kubelet", "kube-proxy"):
+            assert (await login(f"Stop-Service {name}{force}")).code == 0
+            assert (await login.status(name), login.binaries.running(name)) == ("Stopped", None)
+            assert (await login(f"Start-Service {name}")).code == 0
+            assert await login.status(name) == "Running"
+        proxy = login.binaries.started[-1]
+        assert (proxy.argv, proxy.environment["KUBE_NETWORK"]) == (["--windows-service", "--v=2"], "cbr0")
+
+    run(body)
+
+
+@pytest.mark.windows("TRB-08", "SUP-TRB-003")
+@pytest.mark.parametrize(
+    "kill", ["taskkill /F /IM kubelet.exe", "Stop-Process -Name kubelet", "Get-Process kubelet | Stop-Process -Force"]
+)
+def test_a_kubelet_that_is_killed_comes_back(kill: str) -> None:
+    async def body() -> None:
+        login = Login()
+        assert (await login(kill)).code == 0
+        assert await login.status("kubelet") == "Stopped"
+        await login.clock.run_for(10)
+        assert await login.status("kubelet") == "Running"
+        assert [one.binary for one in login.binaries.started] == ["kubelet"]
+
+    run(body)
+
+
+@pytest.mark.windows("TRB-09", "TRB-10", "TRB-11", "SUP-TRB-003")
+@pytest.mark.parametrize("flag", ["--service", "--windows-service"])
+def test_a_service_that_is_made_runs_its_command_line(flag: str) -> None:
+    async def body() -> None:
+        login = Login()
+        await login("Stop-Service kube-proxy")
+        assert (await login(CREATE.format(flag=flag))).out == "[SC] CreateService SUCCESS\r\n"
+        assert await login.status("proxy2") == "Stopped"
+        line = f"C:\\k\\kube-proxy.exe {flag} --hostname-override 'min ion' --v=4"
+        assert line in (await login("sc.exe", "qc", "proxy2")).out
+        assert login.host.registry.get(rf"{KEY}\proxy2", "ImagePath") == line
+        await login("Start-Service proxy2")
+        assert await login.status("proxy2") == "Running"
+        assert login.binaries.started[-1].argv == [flag, "--hostname-override", "min ion", "--v=4"]
+
+    run(body)
+
+
+@pytest.mark.windows("TRB-10")
+def test_a_service_without_the_flag_never_answers() -> None:
+    async def body() -> None:
+        login = Login()
+        await login("Stop-Service kube-proxy")
+        await login(CREATE.format(flag=""))
+        begun = login.clock.monotonic()
+        said = await login("sc.exe", "start", "proxy2")
+        assert said.code == 1053
+        assert said.out.startswith("[SC] StartService FAILED 1053:\r\n\r\nThe service did not respond to the start or control")
+        assert 30 <= login.clock.monotonic() - begun < 31
+        refused = await login("Start-Service proxy2")
+        assert "Service 'proxy2 (proxy2)' cannot be started due to the following error" in refused.err
+        assert (refused.code, login.binaries.running("kube-proxy")) == (1, None)
+
+    run(body)
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "text"),
+    [
+        ("sc.exe query nothing", 1060, "[SC] EnumQueryServicesStatus:OpenService FAILED 1060:"),
+        ("sc.exe start kubelet", 1056, "[SC] StartService FAILED 1056:"),
+        ("sc.exe stop nothing", 1060, "[SC] OpenService FAILED 1060:"),
+        ("sc.exe delete nothing", 1060, "[SC] OpenService FAILED 1060:"),
+        ('sc.exe create kubelet binPath= "x"', 1073, "[SC] CreateService FAILED 1073:"),
+        ("sc.exe create x", 1639, "DESCRIPTION:"),
+        ("sc.exe create x binPath=C:\\x.exe", 1639, "DESCRIPTION:"),
+        ("sc.exe create x binPath= C:\\x.exe start= sometimes", 1639, "DESCRIPTION:"),
+        ("sc.exe dance kubelet", 1639, "ERROR:  Unrecognized command"),
+        ("net start nothing", 2, "The service name is invalid."),
+        ("net start kubelet", 2, "The requested service has already been started."),
+        ("Get-Service nothing", 1, "Get-Service : Cannot find any service with service name 'nothing'."),
+        ("New-Service kubelet C:\\x.exe", 1, "New-Service : Service 'kubelet (kubelet)' cannot be created due to"),
+        ("Get-Process nothing", 1, 'Get-Process : Cannot find a process with the name "nothing".'),
+    ],
+)
+def test_what_cannot_be_is_said_as_windows_says_it(line: str, code: int, text: str) -> None:
+    async def body() -> None:
+        login = Login()
+        said = await login(line)
+        assert said.code == code
+        assert (said.out + said.err).lstrip("\r\n").startswith(text)
+        assert [await login.status(name) for name in ("kubelet", "kube-proxy", "flanneld")] == ["Running"] * 3
+
+    run(body)
+
+
+def test_a_service_is_described_step_by_step() -> None:
+    async def body() -> None:
+        login = Login()
+        for line in (
+            'New-Service mine "C:\\k\\kube-proxy.exe --service" -DisplayName "My proxy" -StartupType Manual',
+            "sc.exe config mine depend= kubelet/flanneld start= auto",
+            "sc.exe failure mine reset= 86400 actions= restart/1000/restart/2000",
+            'sc.exe description mine "what it does"',
+        ):
+            assert (await login(line)).code == 0
+        assert (await login("(Get-Service 'My proxy').Name")).out == "mine\r\n"
+        shown = (await login("sc.exe qc mine; sc.exe qfailure mine")).out
+        for text in ("AUTO_START", "DISPLAY_NAME       : My proxy", "DEPENDENCIES       : kubelet\r\n", ": flanneld",
+                     "RESET_PERIOD (in seconds)    : 86400", "RESTART -- Delay = 2000 milliseconds."):  # fmt: skip
+            assert text in shown
+        assert (await login("Set-Service mine -StartupType Disabled; (Get-Service mine).StartType")).out == "Disabled\r\n"
+        assert (await login("sc.exe start mine")).code == 1058
+
+    run(body)
+
+
+@pytest.mark.windows("TRB-13")
+def test_who_depends_on_a_service_goes_before_it() -> None:
+    async def body() -> None:
+        login = Login()
+        await login("sc.exe config kube-proxy depend= kubelet")
+        refused = await login("Stop-Service kubelet")
+        assert "because it has dependent services. It can only be stopped if the Force flag is set." in refused.err
+        await login("Stop-Service kubelet -Force")
+        assert (await login.status("kubelet"), await login.status("kube-proxy")) == ("Stopped", "Stopped")
+        await login("net start kube-proxy")
+        assert (await login.status("kubelet"), await login.status("kube-proxy")) == ("Running", "Running")
+        await login("Restart-Service kubelet -Force")
+        assert (await login.status("kubelet"), await login.status("kube-proxy")) == ("Running", "Running")
+
+    run(body)
+
+
+def test_services_of_a_machine_that_was_switched_off_are_those_that_run_then() -> None:
+    async def body() -> None:
+        login = Login()
+        await login("Stop-Service kubelet")
+        login.binaries.now.clear()
+        login.host.reboot()
+        await login.clock.run_for(30)
+        assert not login.binaries.started
+        login.binaries.boot()
+        login.machine.refresh()
+        assert [await login.status(name) for name in ("kubelet", "kube-proxy", "flanneld")] == ["Running"] * 3
+
+    run(body)
