@@ -90,6 +90,21 @@ def _unknown(verb: str) -> int:
     return 2
 
 
+def _parse(parser: argparse.ArgumentParser, arguments: list[str]) -> argparse.Namespace:
+    """Options may stand between words, as kubectl has it; what comes after `--` are words, whatever they look like."""
+    words = parser._get_positional_actions()
+    if any(action.nargs == argparse.PARSER for action in words):
+        return parser.parse_args(arguments)  # a verb that has verbs, each with a parser of its own
+    if "--" not in arguments:
+        return parser.parse_intermixed_args(arguments)
+    if not words or words[-1].nargs != argparse.ZERO_OR_MORE:
+        return parser.parse_args(arguments)
+    cut = arguments.index("--")
+    args = parser.parse_intermixed_args(arguments[:cut])
+    setattr(args, words[-1].dest, [*(getattr(args, words[-1].dest) or ()), *arguments[cut + 1 :]])
+    return args
+
+
 def _run(verb: str, arguments: list[str]) -> int:
     from transom.cluster.errors import ClusterError
 
@@ -102,7 +117,7 @@ def _run(verb: str, arguments: list[str]) -> int:
         allow_abbrev=False,
     )
     module.arguments(parser)
-    args = parser.parse_args(arguments)
+    args = _parse(parser, arguments)
     try:
         code: int = module.run(args)
         sys.stdout.flush()
