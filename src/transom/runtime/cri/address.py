@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Callable
 from typing import Any, Final, Literal, NamedTuple
@@ -27,8 +28,8 @@ class Address(NamedTuple):
 
 
 def parse(endpoint: str, platform: str = sys.platform) -> Address:
-    """AddressError also for what can be read but not reached from `platform`."""
-    parts = urlsplit(endpoint)
+    """As Kubernetes reads it. AddressError also for what can be read but not reached from `platform`."""
+    parts = urlsplit(endpoint.replace("\\", "/") if endpoint.startswith("npipe:") else endpoint)
     windows = platform == "win32"
     if parts.scheme == "unix" or endpoint.startswith("/"):
         if windows:
@@ -38,7 +39,7 @@ def parse(endpoint: str, platform: str = sys.platform) -> Address:
             raise AddressError(f'the endpoint "{endpoint}" names no absolute path: "{_example(windows)}" does')
         return Address("unix", path)
     if parts.scheme == "npipe":
-        pipe = parts.path if not parts.netloc else f"//{parts.netloc}{parts.path}"
+        pipe = parts.path if parts.path.startswith("//") else f"//{parts.netloc or '.'}{parts.path}"
         if not pipe.lower().startswith("//./pipe/") or pipe.endswith("/"):
             raise AddressError(f'the endpoint "{endpoint}" names no pipe: "npipe:////./pipe/containerd-containerd" does')
         if not windows:
@@ -58,7 +59,20 @@ async def connect(address: Address, protocol: Callable[[], asyncio.Protocol]) ->
     """The protocol, connected. Raises OSError."""
     loop: Any = asyncio.get_running_loop()
     if address.kind == "npipe":
-        _, made = await loop.create_pipe_connection(protocol, address.path)  # the proactor's, on Windows
+        # Of the loop that asyncio has on Windows. While all instances of a pipe are busy it tries again, without end.
+        _, made = await loop.create_pipe_connection(protocol, address.path)
+        await asyncio.sleep(0)  # it answers before it has told the protocol
     else:
         _, made = await loop.create_unix_connection(protocol, address.path)
     return made
+
+
+def complaint(address: Address, problem: OSError) -> str:
+    """Why `connect` failed, as Go says it; Windows' words are sentences."""
+    if address.kind == "npipe":
+        if isinstance(problem, TimeoutError):
+            return "context deadline exceeded"
+        pipe = address.path.replace("\\", "/")
+        return f"open {pipe}: {(problem.strerror or str(problem)).rstrip('.')}."
+    why = os.strerror(problem.errno).lower() if problem.errno else str(problem) or "i/o timeout"
+    return f"dial unix {address.path}: connect: {why}"

@@ -5,7 +5,6 @@ version of the interface it speaks.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -73,7 +72,8 @@ class Client:
             async with asyncio.timeout(self.patience):
                 connection: Connection = await address.connect(self._address, Connection)
         except OSError as problem:
-            raise RuntimeFailure("Unavailable", self._no_way(problem)) from problem
+            why = address.complaint(self._address, problem)
+            raise RuntimeFailure("Unavailable", f'connection error: desc = "transport: Error while dialing {why}"') from problem
         try:
             await self._negotiate(connection)
         except BaseException:
@@ -92,13 +92,6 @@ class Client:
             else:
                 self._api = api
                 return
-
-    def _no_way(self, problem: OSError) -> str:
-        """As Go says it."""
-        why = os.strerror(problem.errno).lower() if problem.errno else str(problem) or "i/o timeout"
-        kind = self._address.kind
-        dialing = f"dial unix {self._address.path}: connect: {why}" if kind == "unix" else f"open {self._address.path}: {why}"
-        return f'connection error: desc = "transport: Error while dialing {dialing}"'
 
     def close(self) -> None:
         connection, self._connection = self._connection, None
