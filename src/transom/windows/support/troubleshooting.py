@@ -28,7 +28,8 @@ SUPPORT: Final = (
     Support("SUP-TRB-005", "flanneld by nssm", "Its binary, parameters, NODE_NAME and directory.", "procedure",
             checklist=_ids(23, 31), section=_S, topics=("nssm", "flanneld")),
     Support("SUP-TRB-006", "kubelet by nssm", "Its binary and all flags of the document's line, which start as printed.",
-            "procedure", checklist=_ids(32, 53), section=_S, topics=("nssm", "kubelet")),
+            "procedure", checklist=_ids(32, 53), section=_S, topics=("nssm", "kubelet"),
+            note="Kubelets since 1.15 do not have --allow-privileged; here it is accepted, and changes nothing."),
     Support("SUP-TRB-007", "kube-proxy by nssm", "Kernelspace mode; KUBE_NETWORK on l2bridge, --network-name, --source-vip and "
             "WinOverlay on overlay.", "procedure", checklist=_ids(54, 69), section=_S, topics=("nssm", "kube-proxy"),
             note="The printed line lacks a space before --kubeconfig."),
