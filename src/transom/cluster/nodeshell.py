@@ -12,12 +12,19 @@ from transom.http.messages import Answer, Request
 from transom.kit.streaming import channels
 from transom.kubelet.server.answers import Failure
 from transom.kubelet.server.commands import parse_streams, serve_process
+from transom.machinery.objects import Object
 from transom.runtime.api import Output, Process
 from transom.runtime.sim.engine import SimRuntime
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from transom.cluster.fleet import Fleet, Machine
     from transom.runtime.sim.login.machine import WindowsMachine
+
+
+def _outcome(code: int) -> Object:
+    return channels.exit_status(code, f"exit code {code}")
 
 
 class NodeShells:
@@ -27,29 +34,36 @@ class NodeShells:
 
     def serve(self, name: str, request: Request) -> Answer:
         """ClusterError for a node that nobody can log in to."""
+        runtime, machine = self._way(name)
+        command = request.query.get("command", [])
+        try:
+            streams = parse_streams(request.query)
+
+            async def begin(output: Output) -> Process:
+                return runtime.login(machine, command, output, stdin=streams.stdin, tty=streams.tty)
+
+            return serve_process(
+                self._fleet.machine(name).host.clock, request, streams, begin, _outcome,
+                "the command could not be run on the node",
+            )  # fmt: skip
+        except Failure as problem:
+            raise ClusterError(str(problem).strip()) from problem
+
+    def login(self, name: str, command: Sequence[str], output: Output) -> Process:
+        """A command without input. Raises as `serve` does."""
+        runtime, machine = self._way(name)
+        return runtime.login(machine, command, output)
+
+    def _way(self, name: str) -> tuple[SimRuntime, WindowsMachine | None]:
         node = self._fleet.machine(name)
-        runtime = node.runtime
-        if not isinstance(runtime, SimRuntime):
+        if not isinstance(node.runtime, SimRuntime):
             raise ClusterError(
                 f"node {name} has no machine of its own to log in to: its containers are real, and run on this one",
                 "kubectl exec reaches its containers; nodes with simulated ones can be logged in to",
             )
         if node.spec.stopped:
             raise ClusterError(f"node {name} is switched off", f"transom node start {name}")
-        command = request.query.get("command", [])
-        try:
-            streams = parse_streams(request.query)
-            machine = self._windows(node) if node.spec.windows else None
-
-            async def begin(output: Output) -> Process:
-                return runtime.login(machine, command, output, stdin=streams.stdin, tty=streams.tty)
-
-            return serve_process(
-                node.host.clock, request, streams, begin, lambda code: channels.exit_status(code, f"exit code {code}"),
-                "the command could not be run on the node",
-            )  # fmt: skip
-        except Failure as problem:
-            raise ClusterError(str(problem).strip()) from problem
+        return node.runtime, self._windows(node) if node.spec.windows else None
 
     def _windows(self, node: Machine) -> WindowsMachine:
         from transom.runtime.sim.login import scripts

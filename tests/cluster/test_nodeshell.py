@@ -1,0 +1,167 @@
+"""What people do on a Windows node by logging in, and what the cluster sees of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from tests.cluster.binaries_world import World, play
+
+from transom.client.api import is_not_found
+from transom.cluster import fleet as fleets
+from transom.cluster.errors import ClusterError
+from transom.cluster.nodeshell import NodeShells
+from transom.http.messages import Request
+from transom.machinery.errors import ApiError
+
+ADDRESS = "172.20.0.3"
+CREATE = (
+    "sc.exe create kubelet binPath= \"C:\\k\\kubelet.exe --service --hostname-override 'minion' --kubeconfig=c:\\k\\config "
+    "--resolv-conf= --cgroups-per-qos=false --enforce-node-allocatable= --network-plugin=cni --cni-bin-dir=c:\\k\\cni "
+    '--cni-conf-dir=c:\\k\\cni\\config"'
+)
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setattr(fleets, "_LISTENERS", 0)  # nobody outside looks
+
+
+class Shell:
+    def __init__(self, world: World) -> None:
+        self.shells = NodeShells(world.fleet)
+
+    async def __call__(self, *command: str) -> str:
+        said = bytearray()
+        session = self.shells.login("w", command, lambda stream, data: said.extend(data))
+        assert await session.wait() == 0, said.decode()
+        return said.decode().replace("\r\n", "\n")
+
+
+async def ready(world: World, name: str = "w") -> str:
+    try:
+        conditions = (await world.node(name))["status"].get("conditions") or ()
+    except ApiError as problem:
+        if not is_not_found(problem):
+            raise
+        return ""
+    return next((str(c["status"]) for c in conditions if c["type"] == "Ready"), "")
+
+
+async def is_ready(world: World, name: str = "w") -> bool:
+    return await ready(world, name) == "True"
+
+
+@pytest.mark.windows("TRB-12", "TRB-13", "SUP-TRB-003")
+def test_a_node_whose_kubelet_is_stopped_is_not_ready_after_a_while() -> None:
+    async def scenario(world: World) -> None:
+        shell = Shell(world)
+        await shell("Stop-Service kubelet")
+        await world.clock.sleep(35)
+        assert await ready(world) == "True"
+        await world.clock.sleep(20)
+        assert await ready(world) == "Unknown"
+        await shell("Start-Service kubelet")
+        await world.until(lambda: is_ready(world))
+
+    play(scenario)
+
+
+@pytest.mark.windows("TRB-08", "SUP-TRB-003")
+def test_a_node_whose_kubelet_crashes_stays_ready() -> None:
+    async def scenario(world: World) -> None:
+        shell = Shell(world)
+        await world.runs("before")
+        await shell("Stop-Process -Name kubelet")
+        await world.until(lambda: world.binaries.running("kubelet") is None, 1)
+        for _ in range(12):
+            await world.clock.sleep(5)
+            assert await ready(world) == "True"
+        await world.runs("after")
+
+    play(scenario)
+
+
+@pytest.mark.windows("TRB-11", "SUP-TRB-003")
+def test_a_kubelet_that_is_registered_with_another_name_is_another_node() -> None:
+    async def scenario(world: World) -> None:
+        shell = Shell(world)
+        await shell("Stop-Service kubelet; sc.exe delete kubelet")
+        assert await ready(world, "minion") == ""
+        await shell(CREATE)
+        await shell("Start-Service kubelet")
+        await world.until(lambda: is_ready(world, "minion"))
+
+    play(scenario)
+
+
+@pytest.mark.windows("TRB-03", "TRB-04", "TRB-06", "TRB-07", "TRB-15", "TRB-16", "TRB-53", "SUP-TRB-002", "SUP-TRB-004")
+@pytest.mark.parametrize("script", ["start", "register-svc"])
+def test_the_scripts_make_the_machine_a_node(script: str) -> None:
+    async def scenario(world: World) -> None:
+        shell = Shell(world)
+        await shell(".\\stop.ps1")
+        await world.clock.sleep(60)
+        assert await ready(world) == "Unknown"
+        await shell(f".\\{script}.ps1 -ManagementIP {ADDRESS}")
+        await world.until(lambda: is_ready(world))
+        await world.runs("after")
+        found = (await shell("(Get-Process kubelet, kube-proxy, flanneld).ProcessName")).split()
+        assert sorted(found) == ["flanneld", "kube-proxy", "kubelet"]
+
+    play(scenario)
+
+
+@pytest.mark.windows("TRB-101", "TRB-102", "TRB-103", "TRB-104", "TRB-105", "SUP-TRB-015")
+def test_a_node_with_an_adapter_of_another_name() -> None:
+    async def scenario(world: World) -> None:
+        shell = Shell(world)
+        assert (await shell('(Get-NetAdapter | ? Name -Like "vEthernet (Ethernet*").Name')) == "vEthernet (Ethernet 2)\n"
+        await world.client.delete_pod("before") if hasattr(world.client, "delete_pod") else None
+        await shell(".\\stop.ps1")
+        with pytest.raises(AssertionError, match="No network adapter is found"):
+            await shell(f".\\start.ps1 -ManagementIP {ADDRESS}")
+        assert await shell('Get-HnsNetwork | ? Name -ieq "cbr0"') == ""
+        await shell(f'.\\start.ps1 -ManagementIP {ADDRESS} -InterfaceName "Ethernet 2"')
+        await world.until(lambda: is_ready(world))
+        assert "cbr0" in await shell('Get-HnsNetwork | ? Name -ieq "cbr0"')
+
+    play(scenario, adapter="Ethernet 2")
+
+
+def test_services_are_found_again_after_a_reboot() -> None:
+    async def scenario(world: World) -> None:
+        shell = Shell(world)
+        await shell("Stop-Service kube-proxy")
+        await world.fleet.reboot("w")
+        await world.until(lambda: is_ready(world))
+        assert (await shell("(Get-Service kubelet, kube-proxy, flanneld).Status")).split() == ["Running"] * 3
+        await shell("Restart-Service kube-proxy")
+        assert world.binaries.running("kube-proxy") is not None
+
+    play(scenario)
+
+
+def test_who_cannot_be_logged_in_to_is_said() -> None:
+    async def scenario(world: World) -> None:
+        shells = NodeShells(world.fleet)
+        plain = Request("GET", b"/transom/nodes/w/exec?output=1&command=hostname", "/transom/nodes/w/exec", {})
+        with pytest.raises(ClusterError, match="Upgrade request required"):
+            shells.serve("w", plain)
+        with pytest.raises(ClusterError, match="there is no node 'x'"):
+            shells.serve("x", plain)
+        await world.fleet.stop("w")
+        with pytest.raises(ClusterError, match="node w is switched off"):
+            shells.serve("w", plain)
+        node = world.fleet.machine("l")
+        simulated, node.runtime = node.runtime, cast(Any, SimpleNamespace())
+        try:
+            with pytest.raises(ClusterError, match="no machine of its own to log in to: its containers are real"):
+                shells.serve("l", plain)
+        finally:
+            node.runtime = simulated
+
+    play(scenario)
