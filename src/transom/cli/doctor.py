@@ -85,13 +85,16 @@ def _told(one: Finding, columns: int) -> list[str]:
 
 def summary(seen: Snapshot, found: list[Finding], titles: list[str]) -> str:
     counts = {severity: sum(one.severity == severity for one in found) for severity in _COLOURS}
-    told = ", ".join(f"{count} {severity}{'s' if count != 1 and severity != 'info' else ''}"
-                     for severity, count in counts.items() if count)  # fmt: skip
+    told = ", ".join(_count(count, severity) for severity, count in counts.items() if count)
     if seen.unreachable:
         return told
-    of = f"{len(titles)} checks of {len(seen.nodes)} nodes and {len(seen.pods)} pods"
+    of = f"{_count(len(titles), 'check')} of {_count(len(seen.nodes), 'node')} and {_count(len(seen.pods), 'pod')}"
     limits = "" if seen.inside else "; what only nodes themselves know was not told"
     return f"{told or 'nothing is wrong'} ({of}{limits})"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 or what == "info" else "s")
 
 
 def width() -> int:

@@ -30,7 +30,7 @@ class Finding(NamedTuple):
             "severity": self.severity, "what": self.what, "where": list(self.where), "why": self.why, "remedy": self.remedy,
             "record": self.record, "statements": list(self.statements), "section": "windows" if self.windows else "general",
         }  # fmt: skip
-        return {name: value or None for name, value in found.items()}
+        return {name: None if value == "" else value for name, value in found.items()}
 
 
 def known(
