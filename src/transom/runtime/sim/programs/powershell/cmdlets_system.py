@@ -405,7 +405,8 @@ def _start_job(call: Call) -> None:
 
 
 def _picked(call: Call) -> list[Job]:
-    given = call.get("Job", call.input)
+    by_place = [one for one in items(call.get("Id")) if isinstance(one, Job)] or None
+    given = call.get("Job", by_place or call.input)
     if given is not None:
         return [job for job in items(given) if isinstance(job, Job)]
     wanted = [text(one).lower() for one in (*items(call.get("Name")), *items(call.get("Id")))]
