@@ -212,6 +212,28 @@ def test_routes_stay_without_flanneld_and_the_next_one_goes_on() -> None:
     play(scenario)
 
 
+@pytest.mark.windows("TRB-95", "TRB-97")
+def test_subnet_env_of_the_master_with_another_subnet() -> None:
+    """The subnet must be the one that the node's network has: HNS gives no address of another one."""
+
+    async def scenario(world: World) -> None:
+        await world.stop("flanneld")
+        world.files.remove(ENV)
+        own = (await world.node())["spec"]["podCIDR"].replace(".0/", ".1/")
+        master = world.fleet.machine("l").host.files.read("/run/flannel/subnet.env").decode()
+        for number, subnet in enumerate(("10.244.44.1/24", own)):
+            changed = [f"FLANNEL_SUBNET={subnet}" if "SUBNET" in line else line for line in master.splitlines()]
+            world.files.write(ENV, "\n".join(changed).encode())
+            await world.pod(f"p{number}")
+            if subnet != own:
+                await world.until(lambda: _told(world, "FailedCreatePodSandBox", "An address provided is invalid or reserved."))
+        await world.until(lambda: _running(world, "p1"))
+        address = (await world.client.get(PODS, "default", "p1"))["status"]["podIP"]
+        assert address.startswith(own.rpartition(".")[0] + ".")
+
+    play(scenario)
+
+
 async def _told(world: World, reason: str, text: str) -> bool:
     return any(text in message for message in await world.events(reason))
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from transom.cluster import binaries_flanneld, binaries_kubelet, binaries_proxy, binaries_usual
 from transom.cluster.binaries_start import Ended, Output, Running, Start
+from transom.cluster.errors import ClusterError
 from transom.cluster.flags import klog, kube_proxy, kubelet
 from transom.cluster.fleet import ON
 from transom.cluster.netconfig import API_PORT
@@ -128,6 +129,8 @@ class NodeBinaries:
         self, binary: str, argv: Sequence[str], environment: Mapping[str, str], directory: str, output: Output
     ) -> Process:
         """One that cannot start is a program that ends with an exit code and has written the reason to its output."""
+        if self._machine.spec.stopped:
+            raise ClusterError(f"{self._machine.spec.name} is switched off", "start it first")
         process = self._process(binary, argv)
         given = self._given(binary, process.pid, argv, environment, directory, output)
         runs = self.running(binary) is not None

@@ -21,6 +21,8 @@ def serve(files: Files, os: OsRules, path: str) -> Response:
     if ".." in parts:
         return Response(400, [TEXT], b"invalid URL path\n")
     where = os.host_path("/".join((ROOT, *parts)))
+    if not parts:
+        files.mkdir(os.host_path(f"{ROOT}/containers"))  # a kubelet makes it when it starts; here, when somebody looks
     try:
         stat = files.stat(where)
     except OSError:
