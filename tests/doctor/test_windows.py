@@ -111,7 +111,7 @@ def test_a_node_behind_a_proxy() -> None:
     assert examine(healthy(inside=windows_node(proxy=proxy, variables=variables))) == []
 
 
-@pytest.mark.windows("TRB-107", "TRB-108", "TRB-109", "TRB-116")
+@pytest.mark.windows("TRB-107", "TRB-109", "TRB-116")
 @pytest.mark.parametrize(("reason", "text", "record", "why"), [
     ("FailedCreatePodSandBox", MISMATCH, "WIN-OS-004", "The pause image of the node is for another Windows build"),
     ("CrashLoopBackOff", MISMATCH, "WIN-OS-004", ""),
@@ -125,6 +125,15 @@ def test_a_node_behind_a_proxy() -> None:
 def test_texts_that_are_known(reason: str, text: str, record: str, why: str) -> None:
     one = recognised(reason, text, "it fails", "pod/default/a")
     assert one is not None and one.record == record and re.search(why, one.why)
+
+
+@pytest.mark.windows("TRB-108", "TRB-109")
+def test_which_builds_do_not_go_together() -> None:
+    old = pod("a", waiting={"reason": "CrashLoopBackOff"}, last={"exitCode": 1, "message": MISMATCH})
+    old["spec"]["containers"][0]["image"] = "microsoft/iis:windowsservercore-1803"
+    assert found("WIN-OS-004", pods=[old]).why.startswith(
+        "microsoft/iis:windowsservercore-1803 is of build 17134 (1803), the node of 17763 (Windows Server 2019, 1809). "
+    )
 
 
 @pytest.mark.parametrize(("reason", "text"), [

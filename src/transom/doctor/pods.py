@@ -7,9 +7,11 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from transom.doctor.findings import Finding, known
-from transom.doctor.snapshot import Object, Snapshot, condition, key, moment, place
+from transom.doctor.snapshot import Object, Snapshot, build, condition, key, moment, place
 from transom.doctor.texts import recognised
+from transom.windows.images import build_of
 from transom.windows.targeting import verdict
+from transom.windows.wording import build_name
 
 _LATE: Final = 120.0  # seconds in which a pod should have been made
 _SLOW_END: Final = 30.0  # seconds beyond its grace
@@ -168,4 +170,15 @@ def _windows(s: Snapshot, pod: Object, reason: str, text: str, what: str, where:
     found = recognised(reason, text, what, where)
     if found is not None and found.record in _NO_IMAGE and not verdict(pod).windows:
         return known("WIN-OS-007", what, where)  # it was never meant for Windows
+    if found is not None and found.record in (*_NO_IMAGE, "WIN-OS-004"):
+        return found._replace(why=f"{_builds(s, pod)}{found.why}")
     return found
+
+
+def _builds(s: Snapshot, pod: Object) -> str:
+    """Which builds do not go together, as far as names of images tell."""
+    host = build(s.node[pod["spec"]["nodeName"]])
+    images = [str(container.get("image", "")) for container in pod["spec"]["containers"]]
+    others = [(image, found.number) for image in images if (found := build_of(image)) is not None and found.number != host]
+    told = (f"{image} is of build {build_name(number)}, the node of {build_name(host)}. " for image, number in others)
+    return "".join(told) if host else ""

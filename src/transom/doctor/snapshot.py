@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -87,6 +88,12 @@ def is_windows(node: Object) -> bool:
     labels = node["metadata"].get("labels") or {}
     info = (node.get("status") or {}).get("nodeInfo") or {}
     return "windows" in (labels.get("kubernetes.io/os"), info.get("operatingSystem"))
+
+
+def build(node: Object) -> int:
+    """Of Windows; 0 if the node does not say."""
+    found = re.match(r"10\.0\.(\d+)", str(((node.get("status") or {}).get("nodeInfo") or {}).get("kernelVersion", "")))
+    return int(found[1]) if found else 0
 
 
 def condition(obj: Object, kind: str) -> Object:
