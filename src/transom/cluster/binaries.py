@@ -224,11 +224,17 @@ class NodeBinaries:
         await self._fleet.stop_kubelet(self._machine)
         self._forget_ended("kubelet")
 
+    def _catch_up(self) -> None:
+        """Since boot agents do their work when somebody looks: what they would have done by now is to stay."""
+        self._fleet.network.fabric.look(self._machine.spec.name)
+
     async def _stop_proxy(self) -> None:
+        self._catch_up()
         self._network.by_hand.add("kube-proxy")
         self._network.stop_proxy()
 
     async def _stop_flanneld(self) -> None:
+        self._catch_up()
         self._network.by_hand.add("flanneld")
         self._network.stop_agent()
 
