@@ -45,8 +45,7 @@ def root(
         fresh = Path(tempfile.mkdtemp(prefix="making-", dir=folder))
         try:
             _fill(fresh, mount_points, hosts, helpers, files)
-            (fresh / unix_half.START).write_text(start)
-            (fresh / unix_half.START).chmod(0o755)
+            _add_program(fresh / unix_half.START, start)
             fresh.rename(made)
         except OSError:
             shutil.rmtree(fresh)
@@ -70,6 +69,12 @@ def _fill(at: Path, mount_points: tuple[str, ...], hosts: str, helpers: Helpers,
     for name, content in files.items():
         (at / "etc" / name).write_text(content)
     (at / "etc" / "hosts").symlink_to(hosts)
+
+
+def _add_program(path: Path, script: str) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(script)
+    path.chmod(0o755)
 
 
 def resolver(dns: DnsConfig) -> str:
