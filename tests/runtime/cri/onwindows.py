@@ -61,9 +61,9 @@ class Node:
         config = SandboxConfig("web", "default", uid, hostname="web", log_directory=self.logs)
         return await self.runtime.run_sandbox(config)
 
-    async def create(self, sandbox: str, name: str, *command: str) -> str:
+    async def create(self, sandbox: str, name: str, *command: str, stdin: bool = False) -> str:
         reference = await self.runtime.pull_image(IMAGE)
-        config = ContainerConfig(name, 0, IMAGE, reference, command=command, log_path=f"{name}.log")
+        config = ContainerConfig(name, 0, IMAGE, reference, command=command, log_path=f"{name}.log", stdin=stdin)
         return await self.runtime.create_container(sandbox, config)
 
     def log(self, name: str) -> list[tuple[str, ...]]:
@@ -128,6 +128,23 @@ async def commands(node: Node) -> None:
     process.write(b"hello\n")
     assert await process.wait() == 4
     assert b"".join(heard) == b"you said hello\n"
+    heard.clear()
+    process = await runtime.exec(made, ("sh", "-c", "tty; exit 6"), lambda _, data: heard.append(data), tty=True)
+    assert await process.wait() == 6
+    assert b"".join(heard).startswith(b"/dev/pts/")
+
+
+async def attachments(node: Node) -> None:
+    """To a container that reads its input."""
+    runtime, heard = node.runtime, list[bytes]()
+    (sandbox,) = runtime.sandboxes("uid-2")
+    made = await node.create(sandbox.id, "listener", "sh", "-c", "read x; echo you said $x", stdin=True)
+    await runtime.start_container(made)
+    process = await runtime.attach(made, lambda _, data: heard.append(data), stdin=True)
+    process.write(b"hello\n")
+    assert await process.wait() == 0
+    assert b"".join(heard) == b"you said hello\n"
+    await until(lambda: node.state(made) == ("exited", 0))
 
 
 async def ports(node: Node) -> None:
@@ -189,7 +206,7 @@ async def main(logs: str) -> None:
     assert not node.runtime.status().runtime_reason
     say(f"{node.runtime.version.name} {node.runtime.version.version}, {node.runtime.interface}")
     try:
-        for part in (lives, commands, ports, others, absence):
+        for part in (lives, commands, attachments, ports, others, absence):
             await part(node)
             say(part.__name__)
     finally:

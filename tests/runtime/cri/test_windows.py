@@ -13,6 +13,8 @@ from tests.runtime.cri.npipe import NamedPipe
 from tests.runtime.cri.wheels import Unobtainable
 from tests.runtime.cri.winpython import WindowsPython
 
+_PARTS = ["lives", "commands", "attachments", "ports", "others", "absence"]
+
 
 @pytest.fixture(scope="module")
 def windows(containerd: Containerd, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WindowsPython]:
@@ -25,7 +27,7 @@ def windows(containerd: Containerd, tmp_path_factory: pytest.TempPathFactory) ->
         with winpython.running(cache, ("nsenter", f"--net=/proc/{containerd.init}/ns/net")) as made:
             yield made
     except Unobtainable as problem:
-        pytest.skip(str(problem))
+        pytest.skip(f"no Python for Windows: {problem}")
 
 
 def test_containerd_over_a_named_pipe(windows: WindowsPython, containerd: Containerd, tmp_path: Path) -> None:
@@ -46,5 +48,5 @@ def test_containerd_over_a_named_pipe(windows: WindowsPython, containerd: Contai
     pipe.close()
     assert program.wait() == 0, "\n".join(said)
     assert said[0].startswith("containerd 1.")
-    assert [word for word in said[1:] if " " not in word] == ["lives", "commands", "ports", "others", "absence"]
+    assert [word for word in said[1:] if " " not in word] == _PARTS
     assert pipe.clients == 6  # the node's, four others, and the node's again

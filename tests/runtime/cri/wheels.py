@@ -31,8 +31,8 @@ def open_wheel(package: str, number: str, tag: str, platform: str) -> zipfile.Zi
 
 def _links(package: str, tag: str, platform: str) -> Sequence[str]:
     """Where pip would get a package from; it says so when it is asked for the versions."""
-    options = ("--only-binary=:all:", f"--platform={platform}", f"--python-version={tag}", "--disable-pip-version-check")
-    command = [sys.executable, "-m", "pip", "index", "versions", package, "-vvv", *options]
+    options = ("--only-binary=:all:", f"--platform={platform}", f"--python-version={tag}", "--retries=1", "--timeout=15")
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "index", "versions", package, "-vvv", *options]
     try:
         told = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
     except subprocess.TimeoutExpired as problem:
