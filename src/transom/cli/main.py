@@ -19,7 +19,7 @@ VERBS = {
     "down": "stop a cluster, keeping its objects",
     "delete": "stop a cluster and remove all it has",
     "status": "show whether a cluster runs, where, and what is in it",
-    "node": "list, add, stop, start, reboot, cordon or delete nodes",
+    "node": "list, add, stop, start, reboot, cordon, log in to or delete nodes",
     "demo": "run a web server on Linux and one on Windows that call each other",
     "ps": "show the containers on all nodes",
     "trace": "follow a packet through the cluster's network, and say why it does not arrive",

@@ -23,7 +23,7 @@ from transom.runtime.sim.terminal import Terminal
 
 _IMAGES: Final = {
     "windows": ImageInfo("", "windows", userland="windows"),
-    "linux": ImageInfo("", "linux", userland="gnu"),
+    "linux": ImageInfo("", "linux"),
 }
 _USERS: Final = {"windows": "Administrator", "linux": "root"}
 _KILLED: Final = 137

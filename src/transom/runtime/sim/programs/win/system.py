@@ -34,9 +34,9 @@ def whoami(process: Process) -> int:
         name = f"{domain}\\{name}"
     name = name.lower()
     if "/user" in arguments:
-        sid = {"containeradministrator": "S-1-5-93-2-1", "containeruser": "S-1-5-93-2-2"}.get(
-            name.rpartition("\\")[2], "S-1-5-18"
-        )
+        known = {"containeradministrator": "S-1-5-93-2-1", "containeruser": "S-1-5-93-2-2",
+                 "administrator": "S-1-5-21-3623811015-3361044348-30300820-500"}  # fmt: skip
+        sid = known.get(name.rpartition("\\")[2], "S-1-5-18")
         _say(process, "\r\nUSER INFORMATION\r\n----------------\r\n")
         width = len(name)
         _say(process, f"{'User Name':<{width}} SID\r\n{'=' * width} {'=' * len(sid)}\r\n{name} {sid}")
