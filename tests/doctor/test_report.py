@@ -83,6 +83,18 @@ def test_redacting_twice_changes_nothing_more_and_stays_json(found: object) -> N
     json.dumps(once)
 
 
+PIECES = ("password", "=", "token", ": ", "x", "Bearer ", "Basic ", "eyJ", " ", "abcdefgh12345678", ".", "abcdef", "http://",
+          ":", "@", "-----BEGIN RSA PRIVATE KEY-----", "\n", "--", "api_key", "'", "secret", "/")  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=10).map("".join))
+def test_the_quick_look_misses_nothing_that_a_rule_takes_out(text: str) -> None:
+    slowly = text
+    for pattern, to in redact._RULES:
+        slowly = pattern.sub(to, slowly)
+    assert redact.text(text) == slowly
+
+
 def test_nothing_secret_is_in_the_archive() -> None:
     secret = pod("a", volumes=[{"name": "v", "secret": {"secretName": "certificate"}}])
     secret["metadata"]["annotations"] = {"kubectl.kubernetes.io/last-applied-configuration": WORD, "note": f"password={WORD}"}

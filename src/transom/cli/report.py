@@ -59,11 +59,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _progress() -> Any:
-    """Tells what is being done when it takes longer than a second."""
-    started = time.monotonic()
+    """Tells what is being done, once a second: nothing of what is done at once."""
+    told = time.monotonic()
 
     def tell(text: str) -> None:
-        if time.monotonic() - started > 1:
+        nonlocal told
+        if time.monotonic() - told > 1:
+            told = time.monotonic()
             console.tell(text)
 
     return tell

@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote
 
 from transom.client.api import Unreachable
 from transom.doctor.gather import Api
-from transom.doctor.snapshot import Snapshot, is_windows, name
+from transom.doctor.snapshot import Object, Snapshot, condition, is_windows, name
 from transom.machinery.errors import ApiError
 
 _WANTED: Final = re.compile(r"(?i)(kubelet|kube-proxy|flanneld?|containerd|docker|hns|start)")
@@ -25,7 +25,7 @@ async def collect(
     """Of each Windows node its programs' logs, and what its host networking service has been told where that can be known."""
     logs: dict[str, Mapping[str, str]] = {}
     hns: dict[str, Any] = {}
-    for node in [name(node) for node in s.nodes if is_windows(node)][:_MOST]:
+    for node in [name(node) for node in sorted(filter(is_windows, s.nodes), key=_ready)][:_MOST]:  # those in trouble first
         tell(f"reading the logs of {node} ...")
         found = await _own(api, node) if node in s.inside else {}
         if found.get("hns"):
@@ -33,6 +33,10 @@ async def collect(
         programs = {f"{program}.log": str(text)[-_LONGEST:] for program, text in (found.get("logs") or {}).items() if text}
         logs[node] = {**programs, **await _directory(api, f"/api/v1/nodes/{quote(node)}/proxy/logs/", deep=True)}
     return logs, hns
+
+
+def _ready(node: Object) -> bool:
+    return bool(condition(node, "Ready").get("status") == "True")
 
 
 async def _own(api: Api, node: str) -> Mapping[str, Any]:

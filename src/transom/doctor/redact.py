@@ -10,6 +10,7 @@ MASK: Final = "[redacted]"
 _SECRET: Final = r"(?:password|passwd|pwd|token|secret|credentials?|api[-_]?key|access[-_]?key|private[-_]?key|client-key-data)"
 _NAMED: Final = re.compile(rf"(?i){_SECRET}$|authorization$|^{_SECRET}(?!name$)")
 _DROPPED: Final = ("managedFields", "kubectl.kubernetes.io/last-applied-configuration")
+_MAYBE: Final = re.compile(rf"(?i){_SECRET}|bearer|basic|private key|eyJ|:[^/\s@]+@|\.[a-z0-9]{{16}}\b")  # any of the rules
 _RULES: Final = tuple((re.compile(pattern, flags), to) for pattern, flags, to in (
     (r"-----BEGIN ([A-Z ]*PRIVATE KEY)-----.*?(?:-----END \1-----|\Z)", re.DOTALL, MASK),
     (r"\beyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?", 0, MASK),  # JSON web tokens
@@ -22,6 +23,8 @@ _RULES: Final = tuple((re.compile(pattern, flags), to) for pattern, flags, to in
 
 
 def text(content: str) -> str:
+    if not _MAYBE.search(content):
+        return content
     for pattern, to in _RULES:
         content = pattern.sub(to, content)
     return content
