@@ -14,6 +14,7 @@ from sys import intern
 from typing import Final, Self
 
 from transom.hosts.api import Kind, Stat
+from transom.hosts.filesystems import FileSystem
 from transom.hosts.nodes import (
     FORMAT,
     FORMAT_MASK,
@@ -311,12 +312,18 @@ class FileTree:
 
     # Trees in trees
 
-    def bind(self, source: str, target: str) -> None:
-        """Shows a directory at another one too, until `unmount`."""
-        place = self._walk(target)
+    def mount(self, system: FileSystem, path: str, read_only: bool = False) -> None:
+        """The directory shows a file system from elsewhere until `unmount`. EINVAL for one of another operating system."""
+        place = self._walk(path)
+        if system.style is not self._style:
+            raise self._style.error(errno.EINVAL, path)
         if place.node is None or type(place.node.data) is not dict:
-            raise self._style.error(errno.ENOENT if place.node is None else errno.ENOTDIR, target)
-        self._attach(target, self.share(source))
+            raise self._style.error(errno.ENOENT if place.node is None else errno.ENOTDIR, path)
+        self._attach(path, system.attached(self._mounts, read_only))
+
+    def new_file_system(self, size: int) -> FileSystem:
+        """An empty one that this machine could mount."""
+        return FileSystem(self._style, size, self._now())
 
     def mount_tmpfs(self, path: str, size: int) -> None:
         """The directory is in memory from now on; what it had before is hidden until `unmount`."""

@@ -9,10 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from transom.hosts.container_files import LayeredFiles
+from transom.hosts.filesystems import FileSystem
 from transom.hosts.machine import HostClock
+from transom.kit.rpc import Answer
 from transom.network.api import Accept, DnsConfig, PortMapping, Respond
 from transom.network.resolver import Resolver, is_address
-from transom.runtime.sim import environment, files
+from transom.runtime.sim import environment, files, mounting
 from transom.runtime.sim.core import Core
 from transom.runtime.sim.meter import Share, memory_limit
 from transom.runtime.sim.program_api import ImageInfo, Program, Stdin
@@ -286,6 +288,22 @@ class Context:
         namespace = self._container.sandbox.namespace
         assert namespace is not None, "a container runs in a ready sandbox"
         return await namespace.echo(address, patience)
+
+    def serve_socket(self, path: str, answer: Answer) -> None:
+        self.files.remove(path, recursive=True)
+        self._closers.append(self.files.listen(path, answer))
+
+    def dial_socket(self, path: str) -> Answer:
+        return self.files.answerer(path)
+
+    def new_file_system(self, size: int) -> FileSystem:
+        return self._core.host.files.new_file_system(size)
+
+    def mount(self, system: FileSystem, path: str, read_only: bool = False) -> None:
+        mounting.mount(self._core.host, self._container, system, path, read_only)
+
+    def unmount(self, path: str) -> None:
+        mounting.unmount(self._core.host, self._container, path)
 
     def answer(self, port: int, respond: Respond) -> Callable[[], None]:
         namespace = self._container.sandbox.namespace

@@ -14,7 +14,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from transom.hosts.api import ContainerFiles
+from transom.hosts.filesystems import FileSystem
 from transom.kit.clock import Clock
+from transom.kit.rpc import Answer
 from transom.network.api import Accept, DnsConfig, PortMapping, Respond
 
 if TYPE_CHECKING:
@@ -157,6 +159,23 @@ class ProgramContext(Protocol):
 
     async def echo(self, address: str, patience: float) -> bool:
         """One ICMP echo request from inside the sandbox; whether it was answered in so many seconds."""
+
+    def serve_socket(self, path: str, answer: Answer) -> None:
+        """Answers calls at a Unix socket of its files, in place of one that is there. Ends by itself with the program."""
+
+    def dial_socket(self, path: str) -> Answer:
+        """Who answers at a Unix socket of its files. OSError when nobody does."""
+
+    def new_file_system(self, size: int) -> FileSystem:
+        """An empty one, formatted by this container's operating system."""
+
+    def mount(self, system: FileSystem, path: str, read_only: bool = False) -> None:
+        """Shows a file system at a directory. On Linux that takes a privileged container, and the node sees it where the
+        directory is in a mount that propagates to it; on Windows csi-proxy does it on the node. OSError, in the words of
+        who refuses."""
+
+    def unmount(self, path: str) -> None:
+        """Nothing happens where nothing is mounted."""
 
     def answer(self, port: int, respond: Respond) -> Callable[[], None]:
         """Answers datagrams as `Dataplane.answer`, on all addresses of the sandbox. Ends by itself with the program."""

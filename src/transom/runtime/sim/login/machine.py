@@ -18,6 +18,7 @@ from transom.hosts.windows.host import CONTROL, WindowsHost
 from transom.hosts.windows.services import KEY, NOT_FOUND, Report, Service, ServiceError, ServiceManager, ServiceProcess
 from transom.hosts.windows.variables import INSTALLED, PATH
 from transom.kit.clock import Clock
+from transom.runtime.sim.login import system
 from transom.runtime.sim.table import Table
 
 BINARIES: Final = ("kubelet", "kube-proxy", "flanneld")
@@ -30,7 +31,7 @@ KILLED: Final = 1  # what taskkill and Stop-Process leave as the exit code
 _SERVICE_FLAGS: Final = ("--service", "--windows-service")
 _MOMENT: Final = 0.05  # seconds in which a program that cannot start has said so
 _SYSTEM: Final = (
-    "smss.exe", "csrss.exe", "wininit.exe", "services.exe", "lsass.exe", "svchost.exe", "svchost.exe", "vmcompute.exe",
+    "smss.exe", "csrss.exe", "wininit.exe", "services.exe", "lsass.exe",
 )  # fmt: skip
 
 Output = Callable[[bytes], None]
@@ -127,8 +128,19 @@ class WindowsMachine:
             pid = self.processes.add((name,), 0, _ignore)
             if name == "services.exe":
                 self._manager = pid
+        for row in system.SERVICES:
+            service = self.services.find(row.name)
+            if service is None:
+                service = self.services.create(row.name, system.PROGRAM, display_name=row.display_name, start="auto")
+                service.stoppable = row.name == system.NETWORKING
+            self.services.adopt(service, self._resident())
         for binary in BINARIES:
             self._adopt(binary)
+
+    def _resident(self) -> system.Resident:
+        table = self.processes
+        pid = table.add((system.PROGRAM,), self._manager, _ignore)
+        return system.Resident(pid, lambda: table.remove(pid))
 
     def _adopt(self, binary: str) -> None:
         program = self.binaries.running(binary)
@@ -216,6 +228,9 @@ class WindowsMachine:
 
     async def _launch(self, service: Service, report: Report) -> ServiceProcess:
         words = split(service.bin_path)
+        if service.bin_path == system.PROGRAM:
+            self.host.hns.restart_service()
+            return self._resident()
         if words and nssm.managed(words[0]):
             if not self.host.files.exists(words[0]):
                 raise ServiceError(NOT_FOUND)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterable
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urljoin, urlsplit
@@ -88,6 +88,23 @@ async def fetch(
     return answer
 
 
+async def _opened(
+    context: ProgramContext, address: Address, ca: bytes | None, insecure: bool
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    connection = await context.connect(address.host, address.port)
+    tls: ssl.SSLContext | None = None
+    if address.scheme == "https":
+        if insecure:
+            tls = _any_certificate()
+        else:
+            tls = ssl.create_default_context(cadata=ca.decode("ascii", "ignore")) if ca else ssl.create_default_context()
+    try:
+        return await asyncio.open_connection(sock=connection, ssl=tls, server_hostname=address.host if tls else None)
+    except BaseException:
+        connection.close()
+        raise
+
+
 async def _fetch_one(
     context: ProgramContext,
     url: str,
@@ -99,18 +116,7 @@ async def _fetch_one(
     insecure: bool,
 ) -> Fetched:
     address = split_url(url)
-    connection = await context.connect(address.host, address.port)
-    tls: ssl.SSLContext | None = None
-    if address.scheme == "https":
-        if insecure:
-            tls = _any_certificate()
-        else:
-            tls = ssl.create_default_context(cadata=ca.decode("ascii", "ignore")) if ca else ssl.create_default_context()
-    try:
-        reader, writer = await asyncio.open_connection(sock=connection, ssl=tls, server_hostname=address.host if tls else None)
-    except BaseException:
-        connection.close()
-        raise
+    reader, writer = await _opened(context, address, ca, insecure)
     try:
         default = 443 if address.scheme == "https" else 80
         bare = f"[{address.host}]" if ":" in address.host else address.host
@@ -131,6 +137,32 @@ async def _fetch_one(
         writer.write("\r\n".join(lines).encode("utf-8", "surrogateescape") + b"\r\n\r\n" + body)
         await writer.drain()
         return await _answer(reader, url, method)
+    finally:
+        writer.close()
+
+
+async def stream_lines(
+    context: ProgramContext, url: str, headers: Iterable[tuple[str, str]], ca: bytes | None = None
+) -> AsyncIterator[bytes]:
+    """The lines of an answer without an end, as they come. Raises as `fetch` does, and ValueError when it is refused."""
+    address = split_url(url)
+    reader, writer = await _opened(context, address, ca, False)
+    try:
+        lines = [f"GET {address.target} HTTP/1.1", f"Host: {address.host}", "Accept: application/json"]
+        lines.extend(f"{name}: {value}" for name, value in headers)
+        writer.write("\r\n".join(lines).encode() + b"\r\n\r\n")
+        first = (await reader.readline()).decode("latin-1")
+        if " 200 " not in first:
+            raise ValueError(first.strip() or "the server said nothing")
+        while (await reader.readline()).strip():
+            pass
+        rest = b""
+        while size := int((await reader.readline()).split(b";")[0].strip() or b"0", 16):
+            rest += await reader.readexactly(size)
+            await reader.readline()
+            *whole, rest = rest.split(b"\n")
+            for line in whole:
+                yield line
     finally:
         writer.close()
 

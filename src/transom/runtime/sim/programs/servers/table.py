@@ -5,6 +5,7 @@ from __future__ import annotations
 import ntpath
 import posixpath
 from collections.abc import Callable
+from importlib import import_module
 
 from transom.runtime.sim.program_api import Program, ProgramContext
 from transom.runtime.sim.programs.servers import interpreters, load, redis, simple, web
@@ -14,10 +15,29 @@ from transom.runtime.sim.programs.servers.idle import Pause
 Factory = Callable[[ProgramContext], Program]
 generic = simple.generic
 
+
+def _late(module: str, name: str) -> Factory:
+    """One of a package that few clusters need."""
+
+    def start(context: ProgramContext) -> Program:
+        found: Factory = getattr(import_module(f"transom.runtime.sim.programs.csi.{module}"), name)
+        return found(context)
+
+    return start
+
+
 # As images of the catalogue name them.
 PROGRAMS: dict[str, Factory] = {
     "agnhost": agnhost,
     "aspnet": simple.aspnet,
+    "csi-attacher": _late("attacher", "attacher"),
+    "csi-driver": _late("driver", "driver"),
+    "csi-liveness": _late("registrar", "liveness"),
+    "csi-provisioner": _late("provisioner", "provisioner"),
+    "csi-registrar": _late("registrar", "registrar"),
+    "csi-resizer": _late("resizer", "resizer"),
+    "csi-snapshotter": _late("snapshots", "snapshotter"),
+    "csi-waiting": _late("registrar", "waiting"),
     "echoserver": simple.echo_server,
     "hello-app": simple.hello_app,
     "hello-world": interpreters.hello_world,
@@ -38,6 +58,7 @@ PROGRAMS: dict[str, Factory] = {
     "serve-hostname": simple.serve_hostname,
     "server": simple.generic,
     "set-uid": interpreters.set_uid,
+    "snapshot-controller": _late("snapshots", "controller"),
     "stress": load.stress,
 }
 
