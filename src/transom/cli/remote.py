@@ -51,6 +51,8 @@ def _connect(config: ClusterConfig, path: str) -> tuple[ssl.SSLSocket, bytes]:
             problem: Any = json.loads(found[1])
         except ValueError:
             problem = {}
+        if found[0] == 404:
+            raise ClusterError(f"cluster {config.name!r} has no nodes of its own", "it runs with --no-nodes")
         raise ClusterError(problem.get("message") or f"answer {found[0]}", problem.get("hint", ""))
     return found
 

@@ -162,6 +162,22 @@ def test_who_depends_on_a_service_goes_before_it() -> None:
     run(body)
 
 
+def test_of_windows_own_services_only_the_networking_one_can_be_restarted() -> None:
+    async def body() -> None:
+        login = Login()
+        await login("nssm restart flanneld")
+        login.host.hns.faults.switch("lose-networks-on-restart", True)
+        assert (await login("sc.exe stop Dnscache")).code == 1052
+        refused = await login("Restart-Service EventLog")
+        assert "Service 'Windows Event Log (EventLog)' cannot be stopped due to the following error" in refused.err
+        assert login.host.hns.networks
+        assert (await login("Restart-Service hns")).code == 0
+        assert not login.host.hns.networks
+        assert [await login.status(name) for name in ("hns", "EventLog", "Dnscache")] == ["Running"] * 3
+
+    run(body)
+
+
 def test_services_of_a_machine_that_was_switched_off_are_those_that_run_then() -> None:
     async def body() -> None:
         login = Login()

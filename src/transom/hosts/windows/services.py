@@ -29,13 +29,14 @@ KEY: Final = r"HKLM\SYSTEM\CurrentControlSet\Services"
 RESPONSE_SECONDS: Final = 30.0  # ServicesPipeTimeout: so long a process may take until it says that it is a service
 
 NOT_FOUND, DENIED, BAD_PARAMETER = 2, 5, 87
-DEPENDENTS, TIMEOUT, RUNS_ALREADY, DISABLED, MISSING, NOT_STARTED = 1051, 1053, 1056, 1058, 1060, 1062
+DEPENDENTS, NOT_VALID, TIMEOUT, RUNS_ALREADY, DISABLED, MISSING, NOT_STARTED = 1051, 1052, 1053, 1056, 1058, 1060, 1062
 ENDED, DEPENDENCY_FAILED, DELETED, EXISTS, NO_DEPENDENCY, NEVER_STARTED = 1067, 1068, 1072, 1073, 1075, 1077
 _TEXTS: Final = {
     NOT_FOUND: "The system cannot find the file specified.",
     DENIED: "Access is denied.",
     BAD_PARAMETER: "The parameter is incorrect.",
     DEPENDENTS: "A stop control has been sent to a service that other running services are dependent on.",
+    NOT_VALID: "The requested control is not valid for this service.",
     TIMEOUT: "The service did not respond to the start or control request in a timely fashion.",
     RUNS_ALREADY: "An instance of the service is already running.",
     DISABLED: "The service cannot be started, either because it is disabled or because it has no enabled devices associated "
@@ -85,6 +86,7 @@ class Service:
     description: str = ""
     recovery: tuple[Action, ...] = ()
     reset_seconds: int = 0
+    stoppable: bool = True
     state: State = "STOPPED"
     exit_code: int = NEVER_STARTED
     process: ServiceProcess | None = None
@@ -249,6 +251,8 @@ class ServiceManager:
         service = self.get(name)
         if service.state in ("STOPPED", "STOP_PENDING") or service.process is None:
             raise ServiceError(NOT_STARTED)
+        if not service.stoppable:
+            raise ServiceError(NOT_VALID)
         needing = self.dependents(service)
         if needing and not force:
             raise ServiceError(DEPENDENTS)

@@ -229,7 +229,8 @@ class WindowsMachine:
     async def _launch(self, service: Service, report: Report) -> ServiceProcess:
         words = split(service.bin_path)
         if service.bin_path == system.PROGRAM:
-            self.host.hns.restart_service()
+            if service.name == system.NETWORKING:
+                self.host.hns.restart_service()
             return self._resident()
         if words and nssm.managed(words[0]):
             if not self.host.files.exists(words[0]):
