@@ -127,7 +127,7 @@ class _Session:
                     self._code = _exit_code(status)
                 case remotecommand.Closed(error):
                     if self._code is None:
-                        print(f"the connection was lost: {error or 'the cluster has closed it'}", file=sys.stderr)
+                        print(f"error: {error or 'the cluster has closed the connection'}", file=sys.stderr)
                         self._code = _BROKEN
 
     # ---- to the node
