@@ -128,19 +128,20 @@ def _run(
 
 
 def wait_ready(pipe: int, config: ClusterConfig, timeout: float, tell: Callable[[str], None]) -> None:
-    """Returns when the cluster says it is ready; an error with the end of its log when it does not. What it says before
-    is passed on."""
-    started = time.monotonic()
+    """Returns when the cluster says it is ready; an error with the end of its log when it does not, or says nothing for
+    `timeout` seconds. What it says before is passed on."""
+    last = time.monotonic()
     told = False
     heard = b""
     try:
         while True:
-            left = started + timeout - time.monotonic()
+            left = last + timeout - time.monotonic()
             if left <= 0:
                 raise ClusterError(
-                    f"cluster {config.name!r} was not ready after {timeout:.0f} s; the end of its log:\n"
+                    f"cluster {config.name!r} is not ready, and has said nothing for {timeout:.0f} s; the end of its log:\n"
                     f"{tail(config.log, 15)}",
-                    "it goes on starting in the background; see transom logs and transom status",
+                    "it goes on starting in the background: see transom logs and transom status;"
+                    " transom kubeconfig says how to reach it",
                 )
             if select.select([pipe], [], [], min(left, 1.0))[0]:
                 piece = os.read(pipe, 65536)
@@ -151,6 +152,7 @@ def wait_ready(pipe: int, config: ClusterConfig, timeout: float, tell: Callable[
                             return
                         tell(line.decode())
                         told = True
+                        last = time.monotonic()
                     continue
                 raise ClusterError(
                     f"cluster {config.name!r} failed to start; the end of its log:\n{tail(config.log, 15)}",
