@@ -65,7 +65,7 @@ def test_programs_that_do_not_run() -> None:
 def test_a_source_vip_of_the_subnet_before() -> None:
     one = found("SUP-TRB-012", inside=windows_node(source_vip="10.244.9.2"))
     assert one.what == f"the source VIP 10.244.9.2 is not of the node's subnet {CIDR}"
-    assert one.remedy == r"Remove C:\k\SourceVip.json and C:\k\SourceVipRequest.json."
+    assert one.remedy == r"Remove C:\k\SourceVip.json and C:\k\SourceVipRequest.json. Then start kube-proxy again."
     assert examine(healthy(inside=windows_node(source_vip="10.244.2.9"))) == []
 
 
@@ -114,6 +114,8 @@ def test_a_node_behind_a_proxy() -> None:
 @pytest.mark.windows("TRB-107", "TRB-109", "TRB-116")
 @pytest.mark.parametrize(("reason", "text", "record", "why"), [
     ("FailedCreatePodSandBox", MISMATCH, "WIN-OS-004", "The pause image of the node is for another Windows build"),
+    ("FailedCreatePodSandBox", 'failed to get sandbox image "p": no match for platform in manifest: not found', "WIN-OS-004",
+     "The pause image of the node"),
     ("CrashLoopBackOff", MISMATCH, "WIN-OS-004", ""),
     ("ErrImagePull", "no matching manifest for windows/amd64 10.0.17763 in the manifest list entries", "WIN-OS-005", ""),
     ("ErrImagePull", "a Windows version 10.0.20348-based image is incompatible with a 10.0.17763 host", "WIN-OS-005", ""),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from transom.doctor.findings import Finding
-from transom.doctor.snapshot import Object, Snapshot, condition, is_windows, key, moment, name, place, seen
+from transom.doctor.snapshot import Object, Snapshot, condition, is_windows, key, message, moment, name, place, seen
 from transom.doctor.texts import recognised
 from transom.machinery.selectors import from_map
 
@@ -183,15 +183,14 @@ def failed_creates(s: Snapshot) -> Iterator[Finding]:
                 continue
             for event in s.warnings(kind, namespace, called, "FailedCreate", uid=owner["metadata"].get("uid", ""))[:1]:
                 if s.now - seen(event) < _RECENT:
-                    text = str(event.get("message", ""))
+                    text = message(event)
                     why, remedy = _refusal(text)
                     yield Finding("error", f"cannot make its pods: {_cause(text)}", (place(kind.lower(), owner),), why, remedy)
 
 
 def _cause(text: str) -> str:
     """Without the pod's name, which is another one each time."""
-    text = text.removeprefix("(combined from similar events): ").removeprefix("Error creating: ")
-    return re.sub(r'pods "[^"]*" is forbidden', "a pod is forbidden", text)
+    return re.sub(r'pods "[^"]*" is forbidden', "a pod is forbidden", text.removeprefix("Error creating: "))
 
 
 def _refusal(text: str) -> tuple[str, str]:
@@ -228,7 +227,7 @@ def claims(s: Snapshot) -> Iterator[Finding]:
         events = s.warnings("PersistentVolumeClaim", *key(claim))
         age = s.now - moment(claim["metadata"].get("creationTimestamp", ""))
         if events or (claim["status"]["phase"] == "Lost" or age > 300):
-            told = f": {events[0].get('message', '')}" if events else ""
+            told = f": {message(events[0])}" if events else ""
             yield Finding("error" if events else "warning", f"is {claim['status']['phase']}{told}",
                           (place("persistentvolumeclaim", claim),), "Pods that use it wait.",
                           "Check its storage class and the volumes that there are.")  # fmt: skip

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from transom.doctor.findings import Finding, known
-from transom.doctor.snapshot import Object, Snapshot, build, condition, key, moment, place
+from transom.doctor.snapshot import Object, Snapshot, build, condition, key, message, moment, place
 from transom.doctor.texts import recognised
 from transom.windows.images import build_of
 from transom.windows.targeting import verdict
@@ -111,7 +111,7 @@ def _container(s: Snapshot, pod: Object, container: Object, where: str) -> Itera
 
 
 def _crashed(s: Snapshot, pod: Object, container: Object, last: Object, where: str) -> Finding:
-    text = " ".join(str(last.get("message", "")).split())
+    text = _plain(str(last.get("message", "")))
     how = "was killed for using more memory than its limit" if last.get("reason") == "OOMKilled" else \
         f"ended with exit code {last.get('exitCode')}" if last else "ends"
     what = f"container {container['name']} {how}" + (f": {text}" if text else "")
@@ -126,7 +126,7 @@ def _not_made(s: Snapshot, pod: Object, reason: str, where: str) -> Iterator[Fin
     events = s.warnings("Pod", *key(pod), *_TROUBLE, uid=pod["metadata"].get("uid", ""))
     age = s.now - moment(pod["metadata"].get("creationTimestamp", ""))
     if events:
-        told, text = str(events[0].get("reason", "")), str(events[0].get("message", ""))
+        told, text = str(events[0].get("reason", "")), message(events[0])
         what = f"is not made: {told}: {_plain(text)}"
         yield _windows(s, pod, told, text, what, where) or Finding(
             "error", what, (where,), "Its containers wait for it.", "Do what the message asks for."
@@ -153,15 +153,16 @@ def _ended(pod: Object) -> str:
 
 def _newest(s: Snapshot, pod: Object, *reasons: str, containing: str = "") -> str:
     """The message that says most: pulls are followed by events that only repeat that they failed."""
-    texts = [str(event.get("message", "")) for event in s.warnings("Pod", *key(pod), *reasons)]
+    texts = [message(event) for event in s.warnings("Pod", *key(pod), *reasons)]
     telling = [text for text in texts if not text.startswith("Error: ") and containing in text]
     return _plain(next(iter(telling or texts), ""))
 
 
 def _plain(text: str) -> str:
     """Without what is said already, and what is another one each time: ids of sandboxes and of containers."""
-    text = re.sub(r'^Failed to pull image "[^"]*": (rpc error: code = \w+ desc = )?', "", " ".join(text.split()))
-    return re.sub(r"\b[0-9a-f]{64}\b", "...", text)
+    text = re.sub(r'^(?:Failed to pull image "[^"]*"|Failed to create pod sandbox): (?:rpc error: code = \w+ desc = )?', "",
+                  " ".join(text.split()))  # fmt: skip
+    return re.sub(r"\b[0-9a-f]{64}\b", "...", re.sub(r" \(extra info: \{.*\}\)", "", text))
 
 
 def _windows(s: Snapshot, pod: Object, reason: str, text: str, what: str, where: str) -> Finding | None:

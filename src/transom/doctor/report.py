@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from transom.doctor import redact
 from transom.doctor.findings import Finding
-from transom.doctor.snapshot import Object, Snapshot, is_windows, name, seen
+from transom.doctor.snapshot import Object, Snapshot, is_windows, message, name, seen
 from transom.kit.clock import rfc3339
 
 TRACKER: Final = "https://github.com/kubernetes/kubernetes/issues"
@@ -173,6 +173,6 @@ def events(found: Iterable[Object]) -> str:
         about = event.get("involvedObject") or {}
         place = "/".join(filter(None, (str(about.get("kind", "")).lower(), about.get("namespace"), about.get("name"))))
         many = f" (x{event['count']})" if event.get("count", 1) > 1 else ""
-        message = " ".join(str(event.get("message", "")).split())
-        rows.append(f"{rfc3339(seen(event))} {event.get('type', '')} {event.get('reason', '')} {place}{many}: {message}\n")
+        what = f"{event.get('type', '')} {event.get('reason', '')} {place}{many}: {message(event)}"
+        rows.append(f"{rfc3339(seen(event))} {what}\n")
     return "".join(rows)

@@ -108,6 +108,11 @@ def seen(event: Object) -> float:
     return moment(text or event["metadata"].get("creationTimestamp") or "")
 
 
+def message(event: Object) -> str:
+    """In one line. That several like it were put together is not told."""
+    return " ".join(str(event.get("message") or "").removeprefix("(combined from similar events): ").split())
+
+
 def moment(text: str) -> float:
     """0 for what is no time."""
     try:

@@ -18,13 +18,20 @@ class Row(NamedTuple):
     record: str
     statements: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()  # with which it is meant; none: with any
-    why: str = ""  # where the record's statement is about more than this
+    why: str = ""  # where the record's words are about more than this
+    remedy: str = ""
+
+
+_PAUSE: Final = (
+    ("FailedCreatePodSandBox",),
+    "The pause image of the node is for another Windows build than the node's, so that no pod starts there.",
+    "Give the kubelet (--pod-infra-container-image) or containerd (sandbox_image) a pause image of the node's build.",
+)
 
 
 _ROWS: Final = (
-    Row("container operating system does not match the host operating system", "WIN-OS-004", ("TRB-107", "TRB-109"),
-        ("FailedCreatePodSandBox",), "The pause image of the node is for another Windows build than the node's, so that no pod "
-        "starts there."),
+    Row("container operating system does not match the host operating system", "WIN-OS-004", ("TRB-107", "TRB-109"), *_PAUSE),
+    Row("no match for platform in manifest|no matching manifest for windows", "WIN-OS-004", ("TRB-107", "TRB-109"), *_PAUSE),
     Row("container operating system does not match the host operating system", "WIN-OS-004", ("TRB-107", "TRB-109")),
     Row(r"Windows version \S+ image is incompatible|no matching manifest for windows", "WIN-OS-005", ("OS-25",)),
     Row("no match for platform in manifest", "WIN-OS-006", ("OS-25",)),
@@ -41,7 +48,7 @@ def recognised(reason: str, text: str, what: str, *where: str, severity: Severit
     """What a text of a Windows node, told with this reason, shows."""
     for row in _ROWS:
         if re.search(row.pattern, text) and (not row.reasons or reason in row.reasons):
-            return known(row.record, what, *where, severity=severity, why=row.why, statements=row.statements)
+            return known(row.record, what, *where, severity=severity, why=row.why, remedy=row.remedy, statements=row.statements)
     record = next((id for id, told, pattern in _told() if told == reason and pattern.search(text)), "")
     return known(record, what, *where, severity=severity) if record else None
 

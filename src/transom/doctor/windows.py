@@ -180,7 +180,8 @@ def source_vip(s: Snapshot) -> Iterator[Finding]:
         if node.source_vip and node.pod_cidr and not _within(node.source_vip, node.pod_cidr):
             yield known("SUP-TRB-012", f"the source VIP {node.source_vip} is not of the node's subnet {node.pod_cidr}", where,
                         why="The node has joined again with another subnet, and files of the old one are still there: what its "
-                        "load balancers send gets no answer.")  # fmt: skip
+                        "load balancers send gets no answer.",
+                        remedy=f"{remedy_of(RECORDS['SUP-TRB-012'])} Then start kube-proxy again.")  # fmt: skip
 
 
 def _within(address: str, prefix: str) -> bool:
