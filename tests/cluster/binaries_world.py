@@ -95,6 +95,7 @@ class World:
 
     @property
     def files(self) -> Any:
+        assert self.binaries  # they put their own files there
         return self.fleet.machine("w").host.files
 
     async def stop(self, binary: str) -> None:

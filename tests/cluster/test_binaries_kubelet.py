@@ -243,6 +243,25 @@ def test_a_pull_without_progress() -> None:
     play(scenario)
 
 
+@pytest.mark.windows("TRB-35", "TRB-42")
+def test_the_kubeconfig_says_where_the_api_server_is() -> None:
+    async def scenario(world: World) -> None:
+        usual = world.files.read(r"C:\k\config").decode()
+        world.files.write(r"C:\k\other", usual.replace("172.20.0.2:6443", "10.1.1.1:6443").encode())
+        said = await world.relaunch("kubelet", r"--kubeconfig=C:\k\other", "--logtostderr=true")
+        await world.clock.sleep(60)
+        assert not said.process.ended and (await ready(world)).startswith("Unknown")
+        assert "dial tcp 10.1.1.1:6443: connectex: No connection could be made" in said.text
+        said = await world.relaunch("kubelet", "--logtostderr=true")
+        await world.until(lambda: is_ready(world))
+        assert "GET https://172.20.0.2:6443/api/v1/nodes/w 200 OK in 0 milliseconds" in said.text
+        said = await world.relaunch("kubelet", "--logtostderr=true", "--v=5")
+        await world.clock.sleep(15)
+        assert "milliseconds" not in said.text
+
+    play(scenario)
+
+
 def test_without_a_kubeconfig_it_is_alone() -> None:
     async def scenario(world: World) -> None:
         said = await world.relaunch("kubelet", "--kubeconfig=", "--logtostderr=true")

@@ -127,6 +127,25 @@ def test_the_printed_line_has_no_kubeconfig() -> None:
     play(scenario)
 
 
+@pytest.mark.windows("TRB-25", "TRB-60")
+def test_a_kubeconfig_that_leads_nowhere() -> None:
+    async def scenario(world: World) -> None:
+        usual = world.files.read(r"C:\k\config").decode()
+        world.files.write(r"C:\k\other", usual.replace("172.20.0.2:6443", "10.1.1.1:6443").encode())
+        await world.runs("a")
+        said = await world.relaunch("kube-proxy", r"--kubeconfig=C:\k\other")
+        ip = await world.service("a")
+        await world.clock.sleep(60)
+        assert not world.balancers(ip) and not said.process.ended
+        assert 'failed to list *v1.Service: Get "https://10.1.1.1:6443/api/v1/services?' in said.text
+        said = await world.relaunch("flanneld", r"--kubeconfig-file=C:\k\other")
+        assert not said.process.ended
+        await world.clock.sleep(601)
+        assert await said.end() == 1 and "error waiting for nodeController to sync state" in said.text
+
+    play(scenario)
+
+
 @pytest.mark.windows("TRB-63", "TRB-68")
 def test_the_network_that_kube_proxy_is_told() -> None:
     async def scenario(world: World) -> None:

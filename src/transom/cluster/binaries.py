@@ -16,7 +16,6 @@ from transom.cluster.binaries_start import Ended, Output, Running, Start
 from transom.cluster.errors import ClusterError
 from transom.cluster.flags import klog, kube_proxy, kubelet
 from transom.cluster.fleet import ON
-from transom.cluster.netconfig import API_PORT
 from transom.cluster.nodelog import INFO, Lines, NodeLog
 from transom.cluster.nodenet_windows import WindowsNodeNet
 from transom.kit.clock import parse_rfc3339
@@ -90,7 +89,7 @@ class NodeBinaries:
         self._recalled: asyncio.Task[None] | None = None
         self._handler = _OfNode(machine.spec.name, self._kubelet_said)
         logging.getLogger("transom.kubelet").addHandler(self._handler)
-        binaries_usual.install(machine.host.files, network, fleet.api_address(API_PORT))
+        binaries_usual.install(machine.host.files, network, fleet.api_addresses()[0])
         self.booted()
         if machine.kubelet is not None:
             machine.kubelet.env.events.told = self.told

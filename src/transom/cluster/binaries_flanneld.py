@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Container
 from typing import TYPE_CHECKING, Final
 
-from transom.cluster.binaries_start import UNUSED, Ended, Running, Start, failed
+from transom.cluster.binaries_client import refused
+from transom.cluster.binaries_start import UNUSED, BadKubeconfig, Ended, Running, Start, failed
 from transom.cluster.flags import flanneld as flags
 from transom.cluster.flags.golang import FlagError, Kind
 from transom.cluster.flags.klog import Logging
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from transom.network.stacks import Link
 
 _VERSION: Final = "v0.13.0"
+_BEGIN: Final = "Failed to create SubnetManager: "
+_PATIENCE: Final = 600.0  # seconds until Nodes must have been heard of
 _NO_POD: Final = "env variables POD_NAME and POD_NAMESPACE must be set"
 _INSIDE: Final = "Neither --kubeconfig nor --master was specified.  Using the inClusterConfig.  This might not work."
 _NOT_MATCHED: Final = "Failed to find interface to use that matches the interfaces and/or regexes provided"
@@ -55,6 +58,9 @@ def start(given: Start, others: Callable[[], bool]) -> Running:
     if not wanted.kube_subnet_manager:
         log.info("main.go:244", f"Created subnet manager: Etcd Local Manager with Previous Subnet: None ({wanted.etcd})")
         return Running(lambda: _without_etcd(given, log, wanted), log)
+    server = _server(given, log, wanted)
+    if not given.reaches(server):
+        return Running(lambda: _unheard(given, log, server), log)
     before = net.agent
     agent, cidr, node = _subnet_manager(given, net, log, wanted, interface)
     _register(net, log, agent, cidr, wanted)
@@ -133,27 +139,29 @@ def _first(link: Link) -> str:
 # ---- leases ----------------------------------------------------------------------------------------------------------
 
 
+def _server(given: Start, log: NodeLog, wanted: flags.Wanted) -> str:
+    begin = f"{_BEGIN}fail to create kubernetes config: "
+    if not wanted.kubeconfig:
+        log.line(WARNING, "client_config.go:541", _INSIDE)
+        failed(log, "main.go:243", f"{begin}invalid configuration: no configuration has been provided")
+    try:
+        return given.server(wanted.kubeconfig)
+    except BadKubeconfig as problem:
+        failed(log, "main.go:243", f"{begin}{problem}")
+
+
 def _subnet_manager(
     given: Start, net: NodeNet, log: NodeLog, wanted: flags.Wanted, interface: str
 ) -> tuple[Flanneld, str, str]:
-    begin = "Failed to create SubnetManager: "
-    if wanted.kubeconfig:
-        problem = given.kubeconfig(wanted.kubeconfig)
-        if problem:
-            failed(log, "main.go:243", f"{begin}fail to create kubernetes config: {problem}")
-    else:
-        log.line(WARNING, "client_config.go:541", _INSIDE)
-        none = "invalid configuration: no configuration has been provided"
-        failed(log, "main.go:243", f"{begin}fail to create kubernetes config: {none}")
     node = given.variable("NODE_NAME")
     if not node:
-        failed(log, "main.go:243", begin + _NO_POD)
+        failed(log, "main.go:243", _BEGIN + _NO_POD)
     try:
         conf = flannelconf.parse(given.files.read(given.path(wanted.net_conf)))
     except OSError as error:
-        failed(log, "main.go:243", f"{begin}failed to read net conf: {RULES.file_error('open', wanted.net_conf, error)}")
+        failed(log, "main.go:243", f"{_BEGIN}failed to read net conf: {RULES.file_error('open', wanted.net_conf, error)}")
     except FlannelError as error:
-        failed(log, "main.go:243", f"{begin}{error}")
+        failed(log, "main.go:243", f"{_BEGIN}{error}")
     log.info("kube.go:116", "Waiting 10m0s for node controller to sync")
     log.info("kube.go:299", "Starting kube subnet manager")
     log.info("kube.go:123", "Node controller sync successful")
@@ -187,6 +195,16 @@ async def _life(log: NodeLog) -> int:
     log.info("main.go:342", "Waiting for all goroutines to exit")
     await asyncio.Event().wait()
     return 0
+
+
+async def _unheard(given: Start, log: NodeLog, server: str) -> int:
+    log.info("kube.go:116", "Waiting 10m0s for node controller to sync")
+    url = f"Get {server}/api/v1/nodes?limit=500&resourceVersion=0: {refused(server)}"
+    log.line(ERROR, "reflector.go:201", f"Failed to list *v1.Node: {url}")
+    await given.machine.host.clock.sleep(_PATIENCE)
+    late = "error waiting for nodeController to sync state: timed out waiting for the condition"
+    log.line(ERROR, "main.go:243", _BEGIN + late)
+    return 1
 
 
 async def _without_etcd(given: Start, log: NodeLog, wanted: flags.Wanted) -> int:

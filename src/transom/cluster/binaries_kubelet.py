@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 import yaml
 
-from transom.cluster.binaries_start import UNUSED, Ended, Running, Start, fatal, one_or_list
+from transom.client.api import Client
+from transom.cluster.binaries_client import ToldClient
+from transom.cluster.binaries_start import UNUSED, BadKubeconfig, Ended, Running, Start, fatal, one_or_list
 from transom.cluster.flags import gates, klog
 from transom.cluster.flags import kubelet as flags
 from transom.cluster.flags.golang import FlagError, Parsed, usage
@@ -76,10 +78,12 @@ def start(given: Start, *, runs: bool) -> Running:
     config = _checked(given, log, parsed, base)
     log.info("server.go:416", f"Version: {config.version} (simulated)")
     log.info("init_windows.go:54", f"Setting the priority of kubelet process to {config.windows_priorityclass}")
+    server = ""
     if wanted.kubeconfig:
-        unusable = given.kubeconfig(wanted.kubeconfig)
-        if unusable:
-            fatal(log, "server.go:271", f"failed to run Kubelet: invalid kubeconfig: {unusable}")
+        try:
+            server = given.server(wanted.kubeconfig)
+        except BadKubeconfig as problem:
+            fatal(log, "server.go:271", f"failed to run Kubelet: invalid kubeconfig: {problem}")
     else:
         log.line(WARNING, "server.go:558", "standalone mode, no API client")
     _check_runtime(given, log, wanted)
@@ -89,7 +93,7 @@ def start(given: Start, *, runs: bool) -> Running:
         log.info("kubelet.go:404", "Kubelet is running in standalone mode, will skip API server sync")
         return Running(_alone, log, wanted.service)
     _set_up(given, log, wanted, config)
-    return Running(lambda: _life(given, log, config), log, wanted.service)
+    return Running(lambda: _life(given, log, config, server), log, wanted.service)
 
 
 def _base(given: Start) -> KubeletConfig:
@@ -183,12 +187,15 @@ async def _alone() -> int:
     return 0
 
 
-async def _life(given: Start, log: NodeLog, config: KubeletConfig) -> int:
+async def _life(given: Start, log: NodeLog, config: KubeletConfig, server: str) -> int:
+    def way(client: Client) -> Client:
+        return ToldClient(client, log, given.machine.host.clock, server, reachable=given.reaches(server))
+
     name = config.node_name
     log.info("kubelet.go:394", "Attempting to sync node with API server")
     log.info("kubelet_node_status.go:71", f"Attempting to register node {name}", 2)
     try:
-        await given.fleet.kubelet_life(given.machine, config)
+        await given.fleet.kubelet_life(given.machine, config, way)
     except Exception as problem:  # whatever it is: the process ends of it, and says so
         log.line(FATAL, "server.go:271", f"failed to run Kubelet: {problem}")
         return 255

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Final
 
 import yaml
 
-from transom.cluster.binaries_start import UNUSED, Ended, Running, Start, fatal
+from transom.cluster.binaries_client import refused
+from transom.cluster.binaries_start import UNUSED, BadKubeconfig, Ended, Running, Start, fatal
 from transom.cluster.flags import gates
 from transom.cluster.flags import kube_proxy as flags
 from transom.cluster.flags.golang import FlagError, usage
-from transom.cluster.nodelog import FATAL, WARNING, Lines, NodeLog
+from transom.cluster.nodelog import ERROR, FATAL, WARNING, Lines, NodeLog
 from transom.kubelet.os_windows import RULES
 from transom.machinery.field import go_quote
 from transom.network.api import OnStack
@@ -65,10 +66,12 @@ def start(given: Start, *, runs: bool) -> Running:
     config = _configuration(given, log, wanted)
     if wanted.cleanup:
         raise Ended(0)
-    _check_client(given, log, config)
+    server = _server(given, log, config)
     if runs:
         failed = "simulated: a kube-proxy runs on this node already; two would undo each other's work"
         fatal(log, "server.go:489", failed, code=1)
+    if not given.reaches(server):
+        return Running(lambda: _unheard(given, log, server), log, wanted.service)
     tracker, proxier, close = _proxier(given, log, config)
     log.info("server.go:650", f"Version: {version} (simulated)")
     return Running(lambda: _life(given, log, config, tracker, proxier), log, wanted.service, close)
@@ -101,15 +104,16 @@ def _file(given: Start, path: str) -> object:
         raise ConfigError(f"failed complete: {str(problem).partition(chr(10))[0]}") from None
 
 
-def _check_client(given: Start, log: NodeLog, config: ProxyConfig) -> None:
-    if config.kubeconfig:
-        problem = given.kubeconfig(config.kubeconfig)
-    else:
+def _server(given: Start, log: NodeLog, config: ProxyConfig) -> str:
+    if not config.kubeconfig:
         log.info("server.go:565", "Neither kubeconfig file nor master URL was specified. Falling back to in-cluster config.")
         inside = given.variable("KUBERNETES_SERVICE_HOST") and given.variable("KUBERNETES_SERVICE_PORT")
-        problem = f"open {_TOKEN}: The system cannot find the path specified." if inside else _NO_CLUSTER
-    if problem:
-        fatal(log, "server.go:489", problem, code=1)
+        missing = f"open {_TOKEN}: The system cannot find the path specified." if inside else _NO_CLUSTER
+        fatal(log, "server.go:489", missing, code=1)
+    try:
+        return given.server(config.kubeconfig)
+    except BadKubeconfig as problem:
+        fatal(log, "server.go:489", str(problem), code=1)
 
 
 # ---- what it does ----------------------------------------------------------------------------------------------------
@@ -184,6 +188,17 @@ def _userspace(
     except ProxyOnLocalhost as problem:
         fatal(log, "server.go:489", str(problem), code=1)
     return shared.endpoints, proxier
+
+
+async def _unheard(given: Start, log: NodeLog, server: str) -> int:
+    """Nobody answers where its kubeconfig says: it never hears of a service, and tries again for ever."""
+    pause = 1.0
+    while True:
+        for kind, plural in (("Service", "services"), ("Endpoints", "endpoints")):
+            url = f'Get "{server}/api/v1/{plural}?limit=500&resourceVersion=0": {refused(server)}'
+            log.line(ERROR, "reflector.go:138", f"Failed to watch *v1.{kind}: failed to list *v1.{kind}: {url}")
+        await given.machine.host.clock.sleep(pause)
+        pause = min(2 * pause, 30.0)
 
 
 async def _life(given: Start, log: NodeLog, config: ProxyConfig, tracker: Tracker, proxier: Proxier) -> int:

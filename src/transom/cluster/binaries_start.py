@@ -23,6 +23,10 @@ NO_CONFIGURATION = (
 UNUSED = "simulated: these flags are known and change nothing here: %s"
 
 
+class BadKubeconfig(Exception):
+    """The text is client-go's."""
+
+
 class Ended(Exception):
     """The program ends before it has begun; it has said why."""
 
@@ -71,18 +75,25 @@ class Start:
             return RULES.host_path(text).replace("/", "\\")
         return f"{self.directory.rstrip(chr(92))}\\{text}"
 
-    def kubeconfig(self, path: str) -> str:
-        """What client-go says when it cannot use the file; empty when it can."""
+    def server(self, path: str) -> str:
+        """The API server of a kubeconfig. Raises BadKubeconfig."""
         try:
             content = self.files.read(self.path(path))
         except OSError as problem:
-            return RULES.file_error("CreateFile", path, problem)
+            raise BadKubeconfig(RULES.file_error("CreateFile", path, problem)) from None
         try:
             read = yaml.safe_load(content)
         except yaml.YAMLError as problem:
             said = str(problem).partition("\n")[0]
-            return f'error loading config file "{path}": yaml: {said}'
-        return "" if _usable(read) else NO_CONFIGURATION
+            raise BadKubeconfig(f'error loading config file "{path}": yaml: {said}') from None
+        server = _server(read)
+        if not server:
+            raise BadKubeconfig(NO_CONFIGURATION)
+        return server
+
+    def reaches(self, server: str) -> bool:
+        """Whether the cluster's API server is there. Others are not looked for: the node reaches nothing outside."""
+        return server.rstrip("/") in self.fleet.api_addresses()
 
 
 @dataclass(slots=True)
@@ -112,13 +123,13 @@ def one_or_list(texts: Sequence[str]) -> str:
     return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
 
 
-def _usable(content: Any) -> bool:
+def _server(content: Any) -> str:
     if not isinstance(content, dict):
-        return False
-    context = content.get("current-context")
-    contexts = [c for c in content.get("contexts") or () if isinstance(c, dict) and c.get("name") == context]
-    if not contexts:
-        return False
-    named = (contexts[0].get("context") or {}).get("cluster")
-    clusters = [c for c in content.get("clusters") or () if isinstance(c, dict) and c.get("name") == named]
-    return bool(clusters and (clusters[0].get("cluster") or {}).get("server"))
+        return ""
+
+    def named(kind: str, name: object) -> dict[str, Any]:
+        found = [entry for entry in content.get(f"{kind}s") or () if isinstance(entry, dict) and entry.get("name") == name]
+        inner = found[0].get(kind) if found else None
+        return inner if isinstance(inner, dict) else {}
+
+    return str(named("cluster", named("context", content.get("current-context")).get("cluster")).get("server") or "")

@@ -27,7 +27,7 @@ from transom.cluster import nodes as specs
 from transom.cluster.config import ClusterConfig
 from transom.cluster.engines import Engines, choose
 from transom.cluster.errors import ClusterError
-from transom.cluster.netconfig import OUTSIDE_NAME, NetworkSettings
+from transom.cluster.netconfig import API_PORT, OUTSIDE_NAME, NetworkSettings
 from transom.cluster.network import ClusterNetwork
 from transom.cluster.nodenet import NodeNet
 from transom.cluster.nodes import NodeSpec
@@ -194,10 +194,13 @@ class Fleet:
     async def list_events(self) -> list[Object]:
         return list((await self._admin.list(EVENTS, "")).items)
 
-    def api_address(self, port: int) -> str:
-        """Where nodes find the API server: on the control plane's node."""
+    def api_addresses(self) -> tuple[str, ...]:
+        """Where nodes find the API server: on the control plane's node, and by its service."""
+        import ipaddress
+
         first = min(self._machines.values(), key=lambda m: m.spec.number)
-        return f"https://{self.ip(first.spec)}:{port}"
+        service = ipaddress.ip_network(families.of(self._config.service_cidr, 4))[1]
+        return f"https://{self.ip(first.spec)}:{API_PORT}", f"https://{service}:443", f"https://{service}"
 
     def ip(self, spec: NodeSpec) -> str:
         return self.ips(spec)[0]
@@ -271,13 +274,16 @@ class Fleet:
         if machine.binaries is not None:
             machine.binaries.booted()
 
-    async def kubelet_life(self, machine: Machine, config: KubeletConfig | None = None) -> None:
-        """One life of a node's kubelet, until it is cancelled; `config` where it is not to be the node's usual one."""
+    async def kubelet_life(
+        self, machine: Machine, config: KubeletConfig | None = None, way: Callable[[Client], Client] | None = None
+    ) -> None:
+        """One life of a node's kubelet, until it is cancelled. `config` where it is not to be the node's usual one; `way` is
+        how it speaks with the API server then."""
         if self._engines is not None and not isinstance(machine.runtime, SimRuntime):
             await self._nodes.synced()  # containers that are found again need their node's range of addresses
             await machine.runtime.start()
         ON.set(machine.spec.name)
-        kubelet, events = self._kubelet(machine, config)
+        kubelet, events = self._kubelet(machine, config, way)
         if machine.binaries is not None:
             events.told = machine.binaries.told
         machine.kubelet = kubelet
@@ -474,11 +480,14 @@ class Fleet:
     def _pause_image(self, spec: NodeSpec) -> str:
         return specs.pause_image(self._config, spec) or default_pause_image(spec.build)
 
-    def _kubelet(self, machine: Machine, config: KubeletConfig | None) -> tuple[Kubelet, EventRecorder]:
+    def _kubelet(
+        self, machine: Machine, config: KubeletConfig | None, way: Callable[[Client], Client] | None
+    ) -> tuple[Kubelet, EventRecorder]:
         spec = machine.spec
         config = config or self.settings(spec)
         agent = f"kubelet/{config.version} ({spec.os}/amd64) kubernetes/kubelet"
         client = self._client(f"system:node:{config.node_name}", ("system:nodes", "system:authenticated"), agent)
+        client = client if way is None else way(client)
         rng = random.Random(self._rng.getrandbits(64))
         events = EventRecorder(client, "kubelet", machine.host.clock, rng, host=config.node_name)
         addresses = self.ips(spec)
