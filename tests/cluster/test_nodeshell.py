@@ -165,3 +165,24 @@ def test_who_cannot_be_logged_in_to_is_said() -> None:
             node.runtime = simulated
 
     play(scenario)
+
+
+@pytest.mark.windows("TRB-75", "TRB-76", "TRB-79", "TRB-80", "TRB-81", "SUP-TRB-010")
+def test_cni_conf_is_a_file_that_can_be_edited_for_pods_to_come() -> None:
+    async def scenario(world: World) -> None:
+        shell = Shell(world)
+        file = "C:\\k\\cni\\config\\cni.conf"
+        exceptions = f"(Get-Content {file} -Raw | ConvertFrom-Json).delegate.policies[0].Value.ExceptionList"
+        assert (await shell(exceptions)).split() == ["10.244.0.0/16", "10.96.0.0/16", "172.20.0.0/16"]
+        await world.runs("old")
+        await shell(f'(Get-Content {file} -Raw).Replace("172.20.0.0/16", "172.30.0.0/16") | Set-Content {file}')
+        await world.runs("new")
+        found = [
+            policy["Settings"]["Exceptions"][2]
+            for endpoint in world.net.hns.endpoints.values()
+            for policy in endpoint.get("Policies", ())
+            if policy["Type"] == "OutBoundNAT"
+        ]
+        assert found == ["172.20.0.0/16", "172.30.0.0/16"]
+
+    play(scenario)
