@@ -57,3 +57,11 @@ def test_a_template_of_an_older_recipe_is_none(monkeypatch: pytest.MonkeyPatch, 
     assert not engines.template_missing()
     monkeypatch.setattr(installation, "find", lambda: None)
     assert not engines.template_missing()
+
+
+def test_a_proxy_is_for_simulated_containers() -> None:
+    behind = NodeSpec("c", os="windows", proxy="http://proxy.example.com:80/")
+    engines.check(behind, "sim")
+    engines.check(NodeSpec("c", os="windows", mac_spoofing=False), "oci")
+    with pytest.raises(ClusterError, match="real images are pulled by this machine"):
+        engines.check(behind, "oci")

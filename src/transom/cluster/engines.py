@@ -79,6 +79,15 @@ def choose(config: ClusterConfig, nodes: Iterable[NodeSpec]) -> Chosen:
     return Chosen(linux, windows, notes)
 
 
+def check(node: NodeSpec, engine: str) -> None:
+    """Raises ClusterError for a fault that a node with this engine cannot have."""
+    if node.proxy and engine != "sim":
+        raise ClusterError(
+            f"node {node.name!r}: real images are pulled by this machine, whatever proxy the node is behind",
+            "leave proxy out, or use engine: sim",
+        )
+
+
 def missing() -> dict[str, str]:
     """By operating system, why this machine cannot run real containers for it; empty where it can."""
     return {"linux": _no_containers(), "windows": _no_containers() or _no_wine()}

@@ -25,7 +25,7 @@ from transom.client.resources import EVENTS, NODES
 from transom.cluster import families
 from transom.cluster import nodes as specs
 from transom.cluster.config import ClusterConfig
-from transom.cluster.engines import Engines, choose
+from transom.cluster.engines import Engines, check, choose
 from transom.cluster.errors import ClusterError
 from transom.cluster.netconfig import API_PORT, OUTSIDE_NAME, NetworkSettings
 from transom.cluster.network import ClusterNetwork
@@ -430,7 +430,9 @@ class Fleet:
     def set(self, name: str, values: Mapping[str, Any]) -> None:
         """What can be changed while a node runs; takes effect at once."""
         machine = self.machine(name)
-        machine.spec = specs.changed(self._config, machine.spec, values)
+        spec = specs.changed(self._config, machine.spec, values)
+        check(spec, self._chosen.of(spec))
+        machine.spec = spec
         _faults(machine)
         self._save()
 
@@ -451,6 +453,7 @@ class Fleet:
     def _make(self, spec: NodeSpec) -> Machine:
         hardware = Hardware(cpus=spec.cpus, memory=parse(spec.memory).value(), disk=parse(spec.disk).value())
         engine = self._chosen.of(spec)
+        check(spec, engine)
         engines = self._engines if engine != "sim" else None
         host: Any
         runtime: Any

@@ -219,6 +219,8 @@ def _check_engine(config: ClusterConfig, machines: list[nodes.NodeSpec] | None, 
     chosen = engines.choose(config, wanted)
     for note in chosen.notes:
         tell(note)
+    for node in wanted:
+        engines.check(node, chosen.of(node))
     if any(chosen.of(node) == "oci" for node in wanted) and config.network.dataplane != "kernel":
         return replace(config, network=replace(config.network, dataplane="kernel"))
     return config
