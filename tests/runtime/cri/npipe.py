@@ -12,7 +12,7 @@ import subprocess
 import threading
 from pathlib import Path
 
-from tests.runtime.cri.winpython import STREAMS, WindowsPython
+from tests.runtime.wine.winpython import STREAMS, WindowsPython
 
 from transom.runtime.wine.helpers import BUILT
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.runtime.cri import onwindows, winpython
+from tests.runtime.cri import onwindows
 from tests.runtime.cri.containerd import Containerd
 from tests.runtime.cri.npipe import NamedPipe
-from tests.runtime.cri.wheels import Unobtainable
-from tests.runtime.cri.winpython import WindowsPython
+from tests.runtime.wine import winpython
+from tests.runtime.wine.winpython import WindowsPython
 
 _PARTS = ["lives", "commands", "attachments", "ports", "others", "absence"]
 
@@ -19,15 +19,9 @@ _PARTS = ["lives", "commands", "attachments", "ports", "others", "absence"]
 @pytest.fixture(scope="module")
 def windows(containerd: Containerd, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WindowsPython]:
     """In containerd's network, where its streaming server listens on the loopback."""
-    why = winpython.unavailable()
-    if why:
-        pytest.skip(why)
     cache = tmp_path_factory.getbasetemp().parent / "transom-wine"
-    try:
-        with winpython.running(cache, ("nsenter", f"--net=/proc/{containerd.init}/ns/net")) as made:
-            yield made
-    except Unobtainable as problem:
-        pytest.skip(f"no Python for Windows: {problem}")
+    with winpython.running(cache, ("nsenter", f"--net=/proc/{containerd.init}/ns/net")) as made:
+        yield made
 
 
 def test_containerd_over_a_named_pipe(windows: WindowsPython, containerd: Containerd, tmp_path: Path) -> None:

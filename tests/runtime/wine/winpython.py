@@ -12,13 +12,15 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from tests.runtime.cri.wheels import Unobtainable, open_wheel
+import pytest
+from tests.runtime.wine.wheels import Unobtainable, open_wheel
 
 import transom
 from transom.runtime.wine import installation, template
@@ -27,11 +29,10 @@ from transom.runtime.wine.installation import Installation
 from transom.windows import builds
 
 _TAG = f"{sys.version_info.major}{sys.version_info.minor}"
-_KEPT = Path(__file__).parents[3] / ".tools" / f"python{_TAG}-windows"
 STREAMS = ("stdin", "stdout", "stderr")
 _SECONDS = 60
 _MODULES = ("_asyncio", "_overlapped", "_socket", "_ssl", "select", "unicodedata")
-# Of each package its version, the files wanted of its wheel and where they go: what has a name in the expression stays there.
+# Of each package its version, and the files wanted of its wheel; the group is where they go.
 _WHEELS = {
     "panda3d": (
         "1.10.16",
@@ -40,7 +41,9 @@ _WHEELS = {
     "freeze-core": ("0.8.1", rf"freeze_core/bases/(console-cpython-{_TAG}-win_amd64\.exe)"),
     "orjson": (version("orjson"), r"(orjson/.*\.pyd?)"),
     "httptools": (version("httptools"), r"(httptools/.*\.pyd?)"),
+    "pyyaml": (version("pyyaml"), r"(yaml/.*\.pyd?)"),
 }
+_KEPT = Path(__file__).parents[3] / ".tools" / f"python{_TAG}-windows-{zlib.crc32(repr(_WHEELS).encode()):08x}"
 # What the program of freeze-core runs first.
 _START = """
 import sys
@@ -83,20 +86,20 @@ def path_of(path: Path) -> str:
     return "Z:" + str(path).replace("/", "\\")
 
 
-def unavailable() -> str:
-    """Why there can be none here. Whether its files can be had shows when they are fetched."""
-    if installation.find() is None:
-        return "Wine is not installed"
-    return "" if sysconfig.get_platform() == "linux-x86_64" else "Windows programs are for x86_64"
-
-
 @contextmanager
 def running(cache: Path, before: Sequence[str] = ()) -> Iterator[WindowsPython]:
-    """`cache` has Wine's template, or gets it; `before` is what all programs are started with. Raises Unobtainable."""
+    """For a test, which is skipped where there can be none. `cache` has Wine's template, or gets it; `before` is what all
+    programs are started with."""
     wine = installation.find()
-    assert wine is not None
-    if not _KEPT.exists():
-        _fetch()
+    if wine is None:
+        pytest.skip("Wine is not installed")
+    if sysconfig.get_platform() != "linux-x86_64":
+        pytest.skip("a Python for Windows needs x86_64")
+    try:
+        if not _KEPT.exists():
+            _fetch()
+    except (Unobtainable, OSError) as problem:
+        pytest.skip(f"a Python for Windows cannot be had: {problem}")
     windows = template.prepare(cache, wine, Helpers(cache))
     folder = Path(tempfile.mkdtemp(prefix="winpython-"))
     made = WindowsPython(wine, folder, before)
@@ -132,10 +135,11 @@ def _fetch() -> None:
             for file in work.glob(f"lib/{pattern}"):
                 file.rename(work / (name or file.name))
         (work / "lib/BUILD_CONSTANTS.py").write_text('__EXECUTABLES__ = "python.exe"\n')
-        if not _KEPT.exists():  # by another worker
+        try:
             work.rename(_KEPT)
-    except OSError as problem:
-        raise Unobtainable(f"a Python for Windows cannot be fetched: {problem}") from problem
+        except OSError:
+            if not _KEPT.exists():  # by another worker
+                raise
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
