@@ -7,6 +7,7 @@ for: the command line must not cost more time than the cluster needs to start.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -73,7 +74,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     verb = arguments[0]
     if verb not in VERBS:
         return _unknown(verb)
-    return _run(verb, arguments[1:])
+    try:
+        return _run(verb, arguments[1:])
+    except ModuleNotFoundError as missing:
+        if os.name != "nt":
+            raise
+        return _not_on_windows(verb, missing)
 
 
 def overview() -> str:
@@ -88,6 +94,12 @@ def _unknown(verb: str) -> int:
     hint = f"did you mean `transom {near[0]}`?" if near else "`transom --help` lists the verbs"
     print(f"error: there is no verb {verb!r}\n{hint}", file=sys.stderr)
     return 2
+
+
+def _not_on_windows(verb: str, missing: ModuleNotFoundError) -> int:
+    hint = "lint, explain and matrix work on Windows; clusters want Linux, for instance under WSL"
+    print(f"error: transom {verb} needs {missing.name}, which Windows has not\n{hint}", file=sys.stderr)
+    return 1
 
 
 def _parse(parser: argparse.ArgumentParser, arguments: list[str]) -> argparse.Namespace:
