@@ -37,7 +37,7 @@ def test_general_things_come_first_and_each_says_why_and_what_to_do() -> None:
 
 def test_the_sum_says_what_was_looked_at() -> None:
     titles = [row.title for row in checks(PATIENT)]
-    assert summary(PATIENT, examine(PATIENT), titles) == "2 errors (21 checks of 2 nodes and 5 pods)"
+    assert summary(PATIENT, examine(PATIENT), titles) == "2 errors (22 checks of 2 nodes and 5 pods)"
     other = healthy(nodes=[node("linux-1", "linux")])
     limits = "what only nodes themselves know was not told"
     assert summary(other, [], ["a"]) == f"nothing is wrong (1 check of 1 node and 0 pods; {limits})"

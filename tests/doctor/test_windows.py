@@ -47,6 +47,17 @@ def test_a_proxy_that_does_not_know_its_node(hostname: str, record: str, what: s
     assert what in one.what and one.remedy == do and one.where == ("node/windows-1",)
 
 
+@pytest.mark.windows("TRB-56", "TRB-84")
+@pytest.mark.parametrize(("argument", "record"), [
+    ("--hostname-override=windows-1--kubeconfig=/k/config", "SUP-TRB-007"), ("--hostname-override other", "SUP-TRB-011"),
+    ("--hostname-override=windows-1", ""), ("--hostname-override=$env:NODE_NAME", ""), ("--v=4", ""),
+])  # fmt: skip
+def test_a_proxy_in_a_pod(argument: str, record: str) -> None:
+    proxy = pod("kube-proxy-windows-x", ready=True, phase="Running")
+    proxy["spec"]["containers"][0]["args"] = ["-Command", f"kube-proxy.exe {argument} --v=6"]
+    assert [one.record for one in examine(healthy(pods=[proxy]))] == ([record] if record else [])
+
+
 def test_a_proxy_that_does_not_work() -> None:
     inside = windows_node(kube_proxy_problem="it ended for a reason of its own")
     [one] = examine(healthy(inside=inside))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,6 +9,7 @@ import orjson
 
 from transom.cluster.inspect_hns import VIEWS
 from transom.doctor.inside import Inside
+from transom.doctor.windows import HOSTNAME
 from transom.hosts.windows.services import KEY as SERVICES
 from transom.hosts.windows.variables import of_machine
 from transom.network.cni import defaults
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 # Network mode -> the HNS network that is there before the first pod; others are made with it.
 _NETWORKS: Final = {"l2bridge": defaults.BRIDGE_NAME, "overlay": defaults.OVERLAY_NAME, "transparent": "external"}
 _PROGRAMS: Final = ("kubelet", "kube-proxy", "flanneld")
-_HOSTNAME: Final = re.compile(r"""--?hostname-override(?:=|\s+)["']?([^\s"']+)""")
 _HNS: Final = ("networks", "endpoints", "loadbalancers", "namespaces", "policies", "adapters", "faults")
 
 
@@ -73,7 +72,7 @@ def _hostname(machine: Machine, registry: Registry | None) -> str:
         line = str(registry.get(rf"{key}\Parameters", "AppParameters") or registry.get(key, "ImagePath") or "")
     else:
         line = ""
-    found = _HOSTNAME.search(line)
+    found = HOSTNAME.search(line)
     return found[1] if found is not None else machine.network.hostname
 
 

@@ -39,6 +39,7 @@ GENERAL: Final = (
 WINDOWS: Final = (
     Row("pods of a mixed cluster name their operating system", windows.selectors),
     Row("names that Windows pods asked for are names that Windows finds", windows.names),
+    Row("kube-proxy pods know their node", windows.proxy_pods),
     Row("kubelet, kube-proxy and flanneld run", windows.processes, True),
     Row("the virtual network is there", windows.virtual_network, True),
     Row("network adapters of virtual machines let pods out", windows.mac_spoofing, True),

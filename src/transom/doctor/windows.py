@@ -27,6 +27,7 @@ _UNRESOLVED: Final = tuple(re.compile(pattern) for pattern in (
     rf"No such host is known\.? \({_NAME}:\d+\)", rf"bad address '{_NAME}'",
 ))  # fmt: skip
 _DOMAIN: Final = "cluster.local"
+HOSTNAME: Final = re.compile(r"""--?hostname-override(?:=|\s+)["']?([^\s"']+)""")
 _SWALLOWED: Final = re.compile(r"(.*?)(--[a-z][a-z-]*)=")
 _NEEDED: Final = {
     "kubelet": "Nothing on the node starts, ends or is looked after.",
@@ -143,20 +144,8 @@ def mac_spoofing(s: Snapshot) -> Iterator[Finding]:
 
 def kube_proxy(s: Snapshot) -> Iterator[Finding]:
     for node, where in _nodes(s):
-        told, called = node.kube_proxy_problem, node.kube_proxy_hostname
-        swallowed = _SWALLOWED.match(called)
-        if swallowed is not None:
-            flag = swallowed[2]
-            yield known(
-                "SUP-TRB-007", f"kube-proxy takes {called} for its node's name: the flag {flag} was swallowed", where,
-                why=f"A space is missing before {flag}, as in the line that the document prints: kube-proxy knows neither its "
-                f"node nor what {flag} says.", remedy=f"Write --hostname-override={swallowed[1] or node.name} {flag}=...",
-                statements=("TRB-56", "TRB-59"),
-            )  # fmt: skip
-        elif called and called != node.name:
-            yield known("SUP-TRB-011", f"kube-proxy takes {called} for its node's name", where,
-                        why="It takes the pods of its own node for remote ones, and deletes their endpoints.",
-                        remedy=f"kube-proxy.exe --hostname-override={node.name}")  # fmt: skip
+        yield from _called(node.kube_proxy_hostname, node.name, where)
+        told = node.kube_proxy_problem
         if told:
             what = f"kube-proxy does not work: {told}"
             record = next((r.id for r in LIMITS.values() if r.message and "{" not in r.message and r.message in told), "")
@@ -164,6 +153,35 @@ def kube_proxy(s: Snapshot) -> Iterator[Finding]:
             yield known(record, what, where, why=why) if record else Finding(
                 "error", what, (where,), why, "Look at its log on the node."
             )
+
+
+def proxy_pods(s: Snapshot) -> Iterator[Finding]:
+    """Where kube-proxy runs in pods, their command lines tell the same."""
+    for pod in s.pods:
+        if "kube-proxy" not in name(pod) or not s.on_windows(pod):
+            continue
+        for container in pod["spec"].get("containers") or ():
+            line = " ".join(map(str, (*(container.get("command") or ()), *(container.get("args") or ()))))
+            called = HOSTNAME.search(line)
+            if called is not None and "$" not in called[1]:  # else it is known on the node alone
+                yield from _called(called[1], pod["spec"]["nodeName"], place("pod", pod))
+
+
+def _called(called: str, node: str, where: str) -> Iterator[Finding]:
+    """What kube-proxy takes for its node's name."""
+    swallowed = _SWALLOWED.match(called)
+    if swallowed is not None:
+        flag = swallowed[2]
+        yield known(
+            "SUP-TRB-007", f"kube-proxy takes {called} for its node's name: the flag {flag} was swallowed", where,
+            why=f"A space is missing before {flag}, as in the line that the document prints: kube-proxy knows neither its node "
+            f"nor what {flag} says.", remedy=f"Write --hostname-override={swallowed[1] or node} {flag}=...",
+            statements=("TRB-56", "TRB-59"),
+        )  # fmt: skip
+    elif called and called != node:
+        yield known("SUP-TRB-011", f"kube-proxy takes {called} for its node's name", where,
+                    why="It takes the pods of its own node for remote ones, and deletes their endpoints.",
+                    remedy=f"kube-proxy.exe --hostname-override={node}")  # fmt: skip
 
 
 def processes(s: Snapshot) -> Iterator[Finding]:
