@@ -54,6 +54,19 @@ def test_load_balancers_stay_without_kube_proxy_and_nobody_changes_them() -> Non
     play(scenario)
 
 
+def test_the_one_since_boot_speaks_when_somebody_listens() -> None:
+    async def scenario(world: World) -> None:
+        world.balancers("")
+        assert await world.binaries.log("kube-proxy")
+        await world.runs("a")
+        ip = await world.service("a")
+        await world.clock.sleep(3)
+        assert world.balancers(ip)
+        assert f"created for cluster resources {ip}" in world.files.read(r"C:\k\kube-proxy.exe.INFO").decode()
+
+    play(scenario)
+
+
 @pytest.mark.windows("TRB-58")
 def test_other_modes_make_no_load_balancers() -> None:
     async def scenario(world: World) -> None:

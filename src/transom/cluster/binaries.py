@@ -200,12 +200,7 @@ class NodeBinaries:
             process.end = ends[binary]
             self._processes[binary].append(process)
             self._logs[binary] = self._since_boot(process)
-        logger = self._network.proxy_log
-        for handler in logger.handlers[:]:
-            logger.removeHandler(handler)
-        logger.addHandler(Lines(self._logs["kube-proxy"], logger.parent))
-        logger.setLevel(logging.DEBUG)
-        logger.propagate = False
+        binaries_proxy.tie(self._network.proxy_log, self._logs["kube-proxy"])
         self._recalled = self._fleet.spawn(self._recall(self._logs["kubelet"]))
 
     def powered_off(self) -> None:

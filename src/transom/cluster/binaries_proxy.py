@@ -20,6 +20,7 @@ from transom.cluster.flags import gates
 from transom.cluster.flags import kube_proxy as flags
 from transom.cluster.flags.golang import FlagError, usage
 from transom.cluster.nodelog import ERROR, FATAL, WARNING, Lines, NodeLog
+from transom.kit.logs import OwnLogger
 from transom.kubelet.os_windows import RULES
 from transom.machinery.field import go_quote
 from transom.network.api import OnStack
@@ -140,9 +141,17 @@ def _proxier(given: Start, log: NodeLog, config: ProxyConfig) -> tuple[Tracker, 
 
 def lines(log: NodeLog) -> logging.Logger:
     """For one proxier: what it logs are lines of its program, and part of the cluster's log as ever."""
-    logger = logging.Logger("transom.proxy", logging.DEBUG)
-    logger.addHandler(Lines(log, logging.getLogger("transom.proxy")))
+    logger = OwnLogger("transom.proxy")
+    tie(logger, log)
     return logger
+
+
+def tie(logger: logging.Logger, log: NodeLog) -> None:
+    for handler in logger.handlers[:]:
+        logger.removeHandler(handler)
+    logger.addHandler(Lines(log, logger.parent))
+    logger.setLevel(logging.DEBUG)
+    logger.propagate = False
 
 
 def _kernel(

@@ -6,7 +6,6 @@ What the service keeps over a reboot is found again when the node boots.
 from __future__ import annotations
 
 import ipaddress
-import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ import orjson
 from transom.cluster.nodenet import BRIDGE, NodeNet, Shared, given
 from transom.cluster.nodes import NodeSpec
 from transom.hosts.windows.hns import Adapter, Hns
+from transom.kit.logs import OwnLogger
 from transom.network import winhost
 from transom.network.api import OnStack
 from transom.network.cni import defaults
@@ -44,8 +44,7 @@ class WindowsNodeNet(NodeNet):
             spec.adapter or "Ethernet", "00-15-5D" + mac[8:].upper().replace(":", "-"), shared.ranges.with_length(self.address),
             shared.ranges.gateway,
         )])  # fmt: skip
-        self.proxy_log = logging.Logger("transom.proxy")  # one of its own, so that one node's lines can be told from others'
-        self.proxy_log.parent = logging.getLogger("transom.proxy")
+        self.proxy_log = OwnLogger("transom.proxy")  # so that one node's lines can be told from others'
         self._userspace = shared.settings.proxy_mode == "userspace"
         slices = Options(gates=spec.feature_gates, release=self._release).slices
         self.wants_endpoints = self._userspace or not slices

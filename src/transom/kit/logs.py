@@ -46,6 +46,18 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(line, ensure_ascii=False)
 
 
+class OwnLogger(logging.Logger):
+    """One of many below a known logger, each for itself, that may come and go: it is not registered. It keeps no cache of
+    levels, because only those of registered loggers are ever cleared."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.parent = logging.getLogger(name)
+
+    def isEnabledFor(self, level: int) -> bool:
+        return level >= self.getEffectiveLevel()
+
+
 def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o640)
 
