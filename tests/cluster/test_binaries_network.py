@@ -54,7 +54,8 @@ def test_load_balancers_stay_without_kube_proxy_and_nobody_changes_them() -> Non
     play(scenario)
 
 
-def test_the_one_since_boot_speaks_when_somebody_listens() -> None:
+@pytest.mark.windows("TRB-89")
+def test_those_since_boot_speak_when_somebody_listens() -> None:
     async def scenario(world: World) -> None:
         world.balancers("")
         assert await world.binaries.log("kube-proxy")
@@ -62,6 +63,7 @@ def test_the_one_since_boot_speaks_when_somebody_listens() -> None:
         ip = await world.service("a")
         await world.clock.sleep(3)
         assert world.balancers(ip)
+        assert "Waiting for the Network to be created" in (await world.binaries.log("flanneld")).decode()
         assert f"created for cluster resources {ip}" in world.files.read(r"C:\k\kube-proxy.exe.INFO").decode()
 
     play(scenario)

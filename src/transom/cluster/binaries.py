@@ -30,6 +30,7 @@ log = logging.getLogger("transom.cluster")
 
 BINARIES: Final = ("kubelet", "kube-proxy", "flanneld")
 _FIRST_PID: Final = 1300
+_FLANNELD: Final = "flanneld.go:90"
 _PANIC: Final = 2  # the exit code of a Go program that has panicked
 
 
@@ -255,6 +256,10 @@ class NodeBinaries:
             made.line(INFO, "flags.go:59", f'FLAG: --{name}="{text}"', began)
         version = self._fleet.settings(self._machine.spec).version if binary != "flanneld" else "v0.13.0"
         made.line(INFO, "server.go:416", f"Version: {version} (simulated)", began)
+        if binary == "flanneld":
+            for at, text in self._network.agent_said:
+                made.line(INFO, _FLANNELD, text, at)
+            self._network.agent_told = lambda text: made.line(INFO, _FLANNELD, text)
         return made
 
     async def _recall(self, into: NodeLog) -> None:

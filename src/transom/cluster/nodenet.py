@@ -38,6 +38,7 @@ from transom.proxy.tracker import Tracker
 
 log = logging.getLogger("transom.network")
 
+_LINES = 20
 BRIDGE = defaults.BRIDGE_NAME
 
 
@@ -114,6 +115,8 @@ class NodeNet(ABC):
         self.proxy_stops: list[Callable[[], object]] = []
         self.by_hand: set[str] = set()  # of kube-proxy and flanneld, what somebody stops and starts himself
         self.agent: Flanneld | None = None
+        self.agent_said: list[tuple[float, str]] = []  # when and what, since boot, the last of it
+        self.agent_told: Callable[[str], None] | None = None  # hears it, too
         self.started = ""  # the ranges of addresses that the agents have been started with
         nowhere = Stack(spec.name, "node", self.os, spec.name, lambda *_: None)  # of a machine that is off
         self.machine = Machine(host.files, nowhere, shared.fabric, hns, self.os, booted=lambda: host.boot_time)
@@ -180,6 +183,7 @@ class NodeNet(ABC):
         shared, name = self.shared, self.spec.name
         self.halt()
         self.by_hand.clear()
+        self.agent_said.clear()
         stack = self.machine.stack = shared.fabric.add(name, "node", self.os)
         self.plug_in(stack)
         if self.address6:
@@ -286,14 +290,20 @@ class NodeNet(ABC):
 
     def flanneld(
         self, *, interface: str = "", masquerade: bool = True, conf: FlannelConf | None = None, subnet_file: str = SUBNET_FILE,
-        log: Callable[[str], None] = log.info,
+        log: Callable[[str], None] | None = None,
     ) -> Flanneld:  # fmt: skip
         """The agent of this node, not started."""
         return Flanneld(
             self.spec.name, self.machine, self.shared.leases, conf or flannelconf.parse(self.net_conf()),
             public_ip=self.address, public_ip6=self.address6, interface=interface, masquerade=masquerade,
-            subnet_file=subnet_file, log=log,
+            subnet_file=subnet_file, log=log or self._heard,
         )  # fmt: skip
+
+    def _heard(self, text: str) -> None:
+        log.info("%s", text)
+        self.agent_said = [*self.agent_said[-_LINES:], (self.shared.clock.time(), text)]
+        if self.agent_told is not None:
+            self.agent_told(text)
 
     def write(self, directory: str, name: str, content: bytes) -> None:
         self.machine.files.mkdir(directory)
