@@ -21,13 +21,14 @@ from transom.runtime.sim.texts import Texts
 
 if TYPE_CHECKING:
     from transom.runtime.sim.context import Context
+    from transom.runtime.sim.login.context import LoginContext
 
 SimHost = LinuxHost | WindowsHost
 
 
 class Core:
     __slots__ = (
-        "build", "by_uid", "clock", "containers", "dataplane", "docker", "host", "images", "lookup", "network",
+        "build", "by_uid", "clock", "containers", "dataplane", "docker", "host", "images", "logins", "lookup", "network",
         "node_namespace", "on_out_of_memory", "rng", "sandboxes", "start", "subscribers", "texts", "windows",
     )  # fmt: skip
 
@@ -61,6 +62,7 @@ class Core:
         self.sandboxes: dict[str, SandboxRecord] = {}
         self.containers: dict[str, ContainerRecord] = {}
         self.by_uid: dict[str, list[SandboxRecord]] = {}
+        self.logins: set[LoginContext] = set()
         self.subscribers: tuple[Callable[[Event], None], ...] = ()
         self.node_namespace = self.namespace(addresses)
         self.on_out_of_memory: Callable[[ContainerRecord, Context], None] | None = None

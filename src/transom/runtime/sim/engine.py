@@ -148,6 +148,8 @@ class SimRuntime:
         core = self._core
         for sandbox in core.sandboxes.values():
             sandboxes.went_down(core, sandbox)
+        for login in tuple(core.logins):
+            login.kill()
         core.node_namespace.close()
 
     # Sandboxes

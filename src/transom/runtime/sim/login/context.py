@@ -90,6 +90,7 @@ class LoginContext:
         self.env = machine.environment(self.user) if machine is not None else home
         self.started = core.host.time()
         self.pid = processes.enter(self)
+        core.logins.add(self)
 
     # What it sees
 
@@ -219,7 +220,7 @@ class LoginContext:
             self.program.signal(name)
 
     def kill(self) -> None:
-        """Whoever logged in has gone, or somebody ended it."""
+        """Whoever logged in has gone, somebody ended it, or the machine is off."""
         if not self.done:
             self._release()
             if self.program is not None:
@@ -232,5 +233,6 @@ class LoginContext:
             close()
         self._closers.clear()
         self.processes.leave(self.pid)
+        self.core.logins.discard(self)
         if self._usage is not None:
             self._usage.give_back()

@@ -152,7 +152,7 @@ class WindowsMachine:
             return
         process = NodeProcess(self, program, (path, *arguments), self._manager, service=True)
         if nssm.managed(service.bin_path):
-            self.services.adopt(service, self._supervise(service, lambda _state: None, process))
+            self.services.adopt(service, self._supervise(service, self.services.report(service), process))
         else:
             self.services.adopt(service, process)
 

@@ -52,6 +52,9 @@ class Api:
     async def patch(self, path: str, body: Object) -> Object:
         return await self._call("PATCH", path, body, MERGE)
 
+    async def update(self, path: str, body: Object) -> Object:
+        return await self._call("PUT", path, body)
+
     async def delete(self, path: str) -> None:
         try:
             await self._call("DELETE", path)

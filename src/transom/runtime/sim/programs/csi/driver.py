@@ -120,9 +120,11 @@ class Driver:
     # ---- node
 
     async def do_NodeGetInfo(self, request: Request) -> Answer:
+        # Labels below k8s.io are none that a node may give itself.
+        key = f"topology.{self.name.removesuffix('.k8s.io').removesuffix('.kubernetes.io')}/node"
         return {
             "node_id": self._node, "max_volumes_per_node": self._limit,
-            "accessible_topology": {"segments": {f"topology.{self.name}/node": self._node}},
+            "accessible_topology": {"segments": {key: self._node}},
         }
 
     async def do_NodeGetCapabilities(self, request: Request) -> Answer:

@@ -10,7 +10,7 @@ from transom.kit.rpc import RpcError
 from transom.machinery import quantity
 from transom.runtime.sim.programs.csi.api import Api, ApiFailure, Object
 from transom.runtime.sim.programs.csi.provisioner import snapshot_version
-from transom.runtime.sim.programs.csi.sidecar import VOLUMES, Sidecar, sidecar
+from transom.runtime.sim.programs.csi.sidecar import VOLUMES, Paths, Sidecar, sidecar
 
 _GROUP: Final = "snapshot.storage.k8s.io"
 _DEFAULT: Final = f"{_GROUP}/is-default-class"
@@ -20,10 +20,12 @@ async def _base(side: Sidecar) -> str:
     return f"/apis/{_GROUP}/{await snapshot_version(side)}"
 
 
-async def _paths(api: Api) -> Sequence[str]:
-    found = await api.get(f"/apis/{_GROUP}")
-    base = f"/apis/{found['preferredVersion']['groupVersion'].removesuffix('/')}"
-    return f"{base}/volumesnapshots", f"{base}/volumesnapshotcontents"
+def _paths(*plurals: str) -> Paths:
+    async def found(api: Api) -> Sequence[str]:
+        group = await api.get(f"/apis/{_GROUP}")
+        return [f"/apis/{group['preferredVersion']['groupVersion']}/{plural}" for plural in plurals]
+
+    return found
 
 
 # ---- for the whole cluster -------------------------------------------------------------------------------------------
@@ -97,7 +99,7 @@ async def _report(snapshot: Object, content: Object, base: str, side: Sidecar) -
     if any(told.get(key) != value for key, value in status.items()):
         meta = snapshot["metadata"]
         path = f"{base}/namespaces/{meta['namespace']}/volumesnapshots/{meta['name']}/status"
-        await side.api.patch(path, {"status": status})
+        await side.api.update(path, {**snapshot, "status": {**told, **status}})
 
 
 # ---- for one driver --------------------------------------------------------------------------------------------------
@@ -113,7 +115,7 @@ async def _take(side: Sidecar) -> None:
         if one["metadata"].get("deletionTimestamp"):
             await _drop(one, status, path, side)
         elif not status.get("readyToUse"):
-            await side.api.patch(f"{path}/status", {"status": await _snapshot(one, side)})
+            await side.api.update(f"{path}/status", {**one, "status": {**status, **await _snapshot(one, side)}})
 
 
 async def _snapshot(content: Object, side: Sidecar) -> dict[str, Any]:
@@ -127,7 +129,7 @@ async def _snapshot(content: Object, side: Sidecar) -> dict[str, Any]:
         return {"readyToUse": False, "error": {"message": f"Failed to take snapshot of the volume: {problem}"}}
     made = answer["snapshot"]
     return {
-        "snapshotHandle": made["snapshot_id"], "readyToUse": True, "restoreSize": made["size_bytes"], "error": None,
+        "snapshotHandle": made["snapshot_id"], "readyToUse": True, "restoreSize": made["size_bytes"],
         "creationTime": made["creation_time"]["seconds"] * 10**9,
     }
 
@@ -136,8 +138,9 @@ async def _drop(content: Object, status: Object, path: str, side: Sidecar) -> No
     if content["spec"].get("deletionPolicy") == "Delete" and status.get("snapshotHandle"):
         await side.call("DeleteSnapshot", {"snapshot_id": status["snapshotHandle"]})
     if content["metadata"].get("finalizers"):
-        await side.api.patch(path, {"metadata": {"finalizers": None}})
+        metadata = {key: value for key, value in content["metadata"].items() if key != "finalizers"}
+        await side.api.update(path, {**content, "metadata": metadata})
 
 
-controller = sidecar(_paths, _control, needs_driver=False)
-snapshotter = sidecar(_paths, _take)
+controller = sidecar(_paths("volumesnapshots", "volumesnapshotcontents"), _control, needs_driver=False)
+snapshotter = sidecar(_paths("volumesnapshotcontents"), _take)
