@@ -61,6 +61,8 @@ def test_a_row_of_the_file_can_stand_for_many() -> None:
     ({"os": "linux"}, "has no name"),
     ({"name": "a", "macSpoofing": False}, "proxy and macSpoofing are for Windows nodes"),
     ({"name": "a", "os": "windows", "macSpoofing": "off"}, "macSpoofing of the cluster file must be true or false"),
+    ({"name": "a", "adapter": "Ethernet 2"}, "'Ethernet 2' cannot be its network adapter"),
+    ({"name": "a", "os": "windows", "adapter": "a/b"}, "'a/b' cannot be its network adapter"),
     ({"name": "a", "os": "windows", "proxy": "proxy"}, "'proxy' is not the address of a proxy"),
 ])  # fmt: skip
 def test_what_cannot_be_is_refused_with_the_reason(row: dict[str, Any], words: str) -> None:

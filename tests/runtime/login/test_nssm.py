@@ -92,6 +92,23 @@ def test_output_goes_to_a_file(parameters: tuple[str, ...]) -> None:
     run(body)
 
 
+def test_a_service_since_boot_is_paused_too_while_its_application_cannot_start() -> None:
+    async def body() -> None:
+        login = Login()
+        login.binaries.refuse = True
+        await login.clock.run_for(2)
+        program = login.binaries.running("flanneld")
+        assert program is not None
+        program.end(1)
+        await login.clock.run_for(0.5)
+        assert await login.status("flanneld") == "Paused"
+        login.binaries.refuse = False
+        await login.clock.run_for(5)
+        assert await login.status("flanneld") == "Running"
+
+    run(body)
+
+
 def test_an_application_that_ends_is_started_again_ever_later() -> None:
     async def body() -> None:
         login = await _cleared()

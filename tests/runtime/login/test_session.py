@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Literal
 
 import pytest
 from tests.runtime.login.rig import Login, run
@@ -143,6 +144,20 @@ def test_control_c_ends_the_command_and_not_the_shell() -> None:
         shell.write(b"exit 6\r")
         await login.clock.run_for(1)
         assert await shell.wait() == 6
+
+    run(body)
+
+
+@pytest.mark.parametrize("os", ["linux", "windows"])
+def test_who_is_logged_in_goes_with_the_machine(os: Literal["linux", "windows"]) -> None:
+    async def body() -> None:
+        login = Login() if os == "windows" else None
+        place = login.rig if login is not None else rig.make("linux", start=programs.start)
+        shell = place.runtime.login(login.machine if login else None, (), lambda stream, data: None, stdin=True, tty=True)
+        await place.clock.run_for(1)
+        place.host.reboot()
+        await place.clock.run_for(1)
+        assert await shell.wait() == 137
 
     run(body)
 

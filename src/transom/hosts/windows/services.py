@@ -211,14 +211,9 @@ class ServiceManager:
                     raise ServiceError(DEPENDENCY_FAILED) from error
 
     async def _begin(self, service: Service) -> None:
-        def report(state: State) -> None:
-            if service.process is process and service.state not in ("STOP_PENDING", "STOPPED"):
-                service.state = state
-
         service.state = "START_PENDING"
-        process: ServiceProcess | None = None
         try:
-            process = service.process = await self._launch(service, report)
+            process = service.process = await self._launch(service, self.report(service))
             if not await self._answers(process):
                 await process.stop()
                 raise ServiceError(TIMEOUT)
@@ -267,6 +262,15 @@ class ServiceManager:
     def _stopped(self, service: Service, code: int = 0) -> None:
         service.state, service.process, service.exit_code = "STOPPED", None, code
         self._drop_deleted(service)
+
+    def report(self, service: Service) -> Report:
+        """How its process tells of itself."""
+
+        def said(state: State) -> None:
+            if service.state not in ("STOP_PENDING", "STOPPED"):
+                service.state = state
+
+        return said
 
     def adopt(self, service: Service, process: ServiceProcess) -> None:
         """It runs already."""
