@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -65,6 +66,21 @@ def test_those_since_boot_speak_when_somebody_listens() -> None:
         assert world.balancers(ip)
         assert "Waiting for the Network to be created" in (await world.binaries.log("flanneld")).decode()
         assert f"created for cluster resources {ip}" in world.files.read(r"C:\k\kube-proxy.exe.INFO").decode()
+
+    play(scenario)
+
+
+def test_a_reboot_ends_the_one_that_somebody_started() -> None:
+    async def scenario(world: World) -> None:
+        tracker = world.net.shared.endpoints
+        said = await world.relaunch("kube-proxy")
+        assert tracker.listeners
+        by_hand = world.net.proxier
+        await world.fleet.reboot("w")
+        assert await said.end() == 1
+        await world.until(lambda: world.fleet.is_ready("w"))
+        assert not tracker.listeners and world.net.proxier is not by_hand and world.net.proxier is not None
+        assert world.binaries.running("kube-proxy") is not None
 
     play(scenario)
 
@@ -333,3 +349,36 @@ def test_where_flannel_is_not_the_network() -> None:
         assert await said.end() == 1 and "simulated: the network of this node is made by win-bridge" in said.text
 
     play(scenario, NetworkSettings(plugin="win-bridge"))
+
+
+@pytest.mark.windows("TRB-86", "TRB-87", "TRB-88")
+def test_a_node_that_joins_again_has_the_source_vip_of_before() -> None:
+    async def scenario(world: World) -> None:
+        await world.runs("a", "l")
+        ip = await world.service("a")
+        before = world.fleet.pod_cidr("w")
+        for binary in ("kubelet", "flanneld"):
+            await world.stop(binary)
+        await world.client.delete(NODES, "", "w")
+        await world.relaunch("kubelet")
+        await world.until(lambda: world.fleet.pod_cidr("w"))
+        now = world.fleet.pod_cidr("w")
+        assert now != before
+        await world.relaunch("flanneld")
+        said = await world.relaunch("kube-proxy", "--logtostderr=true")
+        await world.clock.sleep(20)
+        assert _vip(world, before) and "Source Vip endpoint creation failed" in said.text and not world.balancers(ip)
+        for file in ("SourceVip.json", "SourceVipRequest.json"):
+            world.files.remove(f"C:\\k\\{file}")
+        assert _vip(world, now)
+        await world.relaunch("kube-proxy")
+        await world.clock.sleep(20)
+        assert world.balancers(ip)
+
+    play(scenario, OVERLAY)
+
+
+def _vip(world: World, cidr: str | None) -> bool:
+    """Whether the source VIP of the usual line is of these addresses."""
+    line = next(word for word in world.binaries.usual("kube-proxy")[1] if word.startswith("--source-vip="))
+    return ipaddress.ip_address(line.partition("=")[2]) in ipaddress.ip_network(str(cidr))

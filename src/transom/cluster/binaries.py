@@ -53,6 +53,7 @@ class Process:
         self.pid = pid
         self.service = False  # it was told to speak with the service control manager
         self.end: Callable[[], Awaitable[None]] | None = None
+        self.task: asyncio.Task[None] | None = None  # of one that somebody started
         self._code: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     @property
@@ -144,7 +145,7 @@ class NodeBinaries:
         process.service = begun.service
         self._logs[binary] = begun.log
         self._processes[binary].append(process)
-        task = self._fleet.spawn(self._live(process, begun))
+        task = process.task = self._fleet.spawn(self._live(process, begun))
         if binary == "kubelet":
             self._machine.task = task
 
@@ -208,6 +209,8 @@ class NodeBinaries:
         for processes in self._processes.values():
             for process in processes:
                 process.exit(1)
+                if process.task is not None:
+                    process.task.cancel()
             processes.clear()
 
     def close(self) -> None:
