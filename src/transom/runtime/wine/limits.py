@@ -1,7 +1,7 @@
 """What Windows' limits mean for a Linux kernel, and its counters for those who know Windows. Pure.
 
 Windows kills nobody for want of memory. What is beyond a limit goes to the page file, and at the commit limit allocations
-fail. Here the kernel is asked to reclaim from a container beyond its limit first, where control groups of version 1 can do that,
+fail. Here the kernel is asked to reclaim from a container beyond its limit first, where it can (control groups of version 1),
 and every process gets a bound on the memory that it can commit, so that its allocations fail: per process, where a job object
 counts all of them together.
 """
