@@ -74,6 +74,7 @@ def test_a_reboot_ends_the_one_that_somebody_started() -> None:
     async def scenario(world: World) -> None:
         tracker = world.net.shared.endpoints
         said = await world.relaunch("kube-proxy")
+        await world.clock.sleep(1)
         assert tracker.listeners
         by_hand = world.net.proxier
         await world.fleet.reboot("w")
