@@ -115,8 +115,9 @@ class Kubelet:
             await self.server.stop()
 
     async def _run_plugins(self) -> None:
-        await self.agent.known()
-        await self._plugins.run()
+        if self.env.os.registers_plugins(self.env.config.release):
+            await self.agent.known()
+            await self._plugins.run()
 
     async def stop(self) -> None:
         """As when the process ends: nothing is said to the API, nothing on the node is touched."""

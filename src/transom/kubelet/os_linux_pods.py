@@ -171,6 +171,12 @@ class LinuxPods:
     def unformattable(self, file_system: str) -> str:
         return ""
 
+    def ungrowable(self) -> str:
+        return ""
+
+    def registers_plugins(self, release: tuple[int, int]) -> bool:
+        return True
+
     def block_devices(self) -> str:
         return ""
 

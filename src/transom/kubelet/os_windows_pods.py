@@ -196,6 +196,12 @@ class WindowsPods:
         )
         return limit.message.format(output=go_quote(output))
 
+    def ungrowable(self) -> str:
+        return LIMITS["WIN-STO-012"].message
+
+    def registers_plugins(self, release: tuple[int, int]) -> bool:
+        return not holds(LIMITS["WIN-STO-013"], Target(release))
+
     def block_devices(self) -> str:
         return LIMITS["WIN-STO-008"].message
 

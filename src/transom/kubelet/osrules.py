@@ -105,6 +105,12 @@ class OsRules(Protocol):
     def unformattable(self, file_system: str) -> str:
         """Why a new disk cannot be formatted so; empty when it can."""
 
+    def ungrowable(self) -> str:
+        """Why a mounted file system cannot be made larger; empty when it can."""
+
+    def registers_plugins(self, release: tuple[int, int]) -> bool:
+        """Whether a kubelet of this release looks for drivers that want to register."""
+
     def bind(self, files: Files, source: str, target: str) -> None:
         """Shows a directory at another place too. Nothing happens where one is shown already."""
 

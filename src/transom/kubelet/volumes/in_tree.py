@@ -12,7 +12,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
 from transom.kubelet import paths
+from transom.kubelet.base import VolumeFailure
 from transom.kubelet.volumes.plugin import Mounted, Plugin, SetUp, Spec, StageFailure, Tools, change_policy, fs_group
+from transom.machinery import quantity
 from transom.machinery.objects import Object
 
 Source = Mapping[str, Any]
@@ -82,6 +84,8 @@ _KINDS: Final[Mapping[str, _Kind]] = {
 }
 
 
+# Those whose file systems the node enlarges; shares grow at their servers alone.
+_GROWING: Final = ("awsElasticBlockStore", "azureDisk", "cinder", "gcePersistentDisk", "rbd")
 _DISKS: Final = ("awsElasticBlockStore", "azureDisk", "gcePersistentDisk", "vsphereVolume")
 
 
@@ -109,6 +113,12 @@ def _set_up(field: str, kind: _Kind) -> SetUp:
     return set_up
 
 
+async def _grow(tools: Tools, spec: Spec, path: str, size: quantity.Quantity) -> bool:
+    if problem := tools.env.os.ungrowable():
+        raise VolumeFailure(problem)
+    return True
+
+
 def _options(spec: Spec, read_only: bool) -> tuple[str, ...]:
     """Of the persistent volume, sorted as Kubernetes joins them."""
     asked = (spec.persistent or {}).get("spec", {}).get("mountOptions") or ()
@@ -120,5 +130,6 @@ def _file_name(source: str) -> str:
 
 
 PLUGINS: Final[Mapping[str, Plugin]] = {
-    field: Plugin(kind.plugin, _set_up(field, kind)) for field, kind in _KINDS.items()
+    field: Plugin(kind.plugin, _set_up(field, kind), grow=_grow if field in _GROWING else None)
+    for field, kind in _KINDS.items()
 }

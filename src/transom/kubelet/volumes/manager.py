@@ -20,6 +20,7 @@ from transom.kubelet.volumes import (
     csi,
     downward_api,
     empty_dir,
+    flex,
     host_path,
     in_tree,
     local,
@@ -46,6 +47,7 @@ PLUGINS: Final[Mapping[str, Plugin]] = {
     "hostPath": host_path.PLUGIN,
     "local": local.PLUGIN,
     "csi": csi.PLUGIN,
+    "flexVolume": flex.PLUGIN,
     **in_tree.PLUGINS,
 }
 
@@ -193,7 +195,7 @@ class VolumeManager:
         for name in missing:
             try:
                 spec = await claims.resolve(self._env.client, pod, by_name[name], name in devices)
-                if spec.kind not in PLUGINS:
+                if spec.kind not in PLUGINS or not PLUGINS[spec.kind].present(self._env, spec):
                     raise VolumeFailure(
                         f'failed to get Plugin from volumeSpec for volume "{spec.name}" err=no volume plugin matched'
                     )

@@ -97,6 +97,7 @@ class Plugin(NamedTuple):
     refreshes: bool = False
     tear_down: TearDown | None = None
     grow: Grow | None = None
+    present: Callable[[Env, Spec], bool] = lambda env, spec: True  # whether the node has what it takes
 
 
 def change_policy(pod: Object) -> str | None:
