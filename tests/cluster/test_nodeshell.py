@@ -145,6 +145,22 @@ def test_services_are_found_again_after_a_reboot() -> None:
     play(scenario)
 
 
+def test_a_node_boots_with_the_services_that_people_have_made() -> None:
+    async def scenario(world: World) -> None:
+        shell = Shell(world)
+        await shell(f".\\register-svc.ps1 -ManagementIP {ADDRESS}")
+        await shell("nssm set kubelet AppStderr C:\\k\\mysvc.log")
+        await world.fleet.reboot("w")
+        await shell.shells.booted("w")
+        await world.clock.sleep(5)
+        await world.until(lambda: is_ready(world))
+        assert (await shell("(Get-Service kubelet, kube-proxy, flanneld).Status")).split() == ["Running"] * 3
+        assert "--allow-privileged has been deprecated" in await shell("type C:\\k\\mysvc.log")
+        await world.runs("after")
+
+    play(scenario)
+
+
 def test_who_cannot_be_logged_in_to_is_said() -> None:
     async def scenario(world: World) -> None:
         shells = NodeShells(world.fleet)

@@ -48,6 +48,8 @@ class Control:
                         "start": self._fleet.start, "stop": self._fleet.stop, "reboot": self._fleet.reboot,
                     }
                     await verbs[verb](name)
+                    if verb != "stop" and self._logins is not None:
+                        await self._logins.booted(name)
                     return _json(200, self._node(self._fleet.machine(name)))
                 case "POST", ["nodes", name, "set"]:
                     self._fleet.set(name, _body(request, dict))

@@ -54,6 +54,12 @@ class NodeShells:
         runtime, machine = self._way(name)
         return runtime.login(machine, command, output)
 
+    async def booted(self, name: str) -> None:
+        """A node was switched on. Nothing to do where nobody has logged in before."""
+        known = self._machines.get(name)
+        if known is not None and known[0] is self._fleet.machine(name):
+            await known[1].boot()
+
     def _way(self, name: str) -> tuple[SimRuntime, WindowsMachine | None]:
         node = self._fleet.machine(name)
         if not isinstance(node.runtime, SimRuntime):

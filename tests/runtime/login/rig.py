@@ -51,6 +51,12 @@ class Binaries:
     def boot(self) -> None:
         self.now = {binary: Program() for binary in BINARIES}
 
+    def off(self) -> None:
+        """The machine goes down under them."""
+        for program in self.now.values():
+            program.end(1)
+        self.now = {}
+
     def usual(self, binary: str) -> tuple[str, list[str]]:
         return PATHS[binary], ["--v=2"]
 

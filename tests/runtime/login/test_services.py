@@ -182,12 +182,42 @@ def test_services_of_a_machine_that_was_switched_off_are_those_that_run_then() -
     async def body() -> None:
         login = Login()
         await login("Stop-Service kubelet")
-        login.binaries.now.clear()
+        login.binaries.off()
         login.host.reboot()
         await login.clock.run_for(30)
         assert not login.binaries.started
         login.binaries.boot()
         login.machine.refresh()
         assert [await login.status(name) for name in ("kubelet", "kube-proxy", "flanneld")] == ["Running"] * 3
+
+    run(body)
+
+
+def test_services_that_people_have_changed_are_started_at_boot_as_they_are_then() -> None:
+    async def body() -> None:
+        login = Login()
+        await login("Stop-Service kubelet; sc.exe delete kubelet; nssm install kubelet C:\\k\\kubelet.exe --v=9")
+        await login("nssm start kubelet; Set-Service kube-proxy -StartupType Manual")
+        login.binaries.started.clear()
+        await login('sc.exe create mine binPath= "C:\\k\\kube-proxy.exe --service" start= auto')
+        login.binaries.off()
+        login.host.reboot()
+        await login.clock.run_for(30)
+        assert not login.binaries.started
+        login.binaries.boot()
+        await login.machine.boot()
+        await login.clock.run_for(5)
+        assert [await login.status(name) for name in ("kubelet", "kube-proxy", "flanneld", "mine")] == [
+            "Running", "Stopped", "Running", "Running",
+        ]  # fmt: skip
+        assert [one.argv for one in login.binaries.started] == [["--v=9"], ["--service"]]
+        await login("Stop-Service mine; sc.exe delete mine; Stop-Service flanneld; sc.exe delete flanneld")
+        login.binaries.off()
+        login.host.reboot()
+        login.binaries.boot()
+        await login.machine.boot()
+        await login.clock.run_for(5)
+        assert (login.binaries.running("flanneld"), login.binaries.running("kube-proxy")) == (None, None)
+        assert (await login("Get-Service flanneld")).code == 1
 
     run(body)

@@ -152,6 +152,11 @@ class Supervisor:
         """From outside; the application goes with it."""
         await self._end(code)
 
+    def lost(self) -> None:
+        """The machine has gone down, and the application with it."""
+        self._task.cancel()
+        self._finish(1)
+
     async def _end(self, code: int) -> None:
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)

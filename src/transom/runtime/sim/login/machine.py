@@ -7,6 +7,7 @@ them, and what runs of them since boot is found as services.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ntpath
 import shlex
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -104,19 +105,23 @@ class WindowsMachine:
         self.clock = clock
         self.binaries = binaries
         self._look = look
-        self._ending: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
         self.services = ServiceManager(clock, host.registry, self._launch)
         host.registry.set(ENVIRONMENT, "Path", f"{PATH}{HOME};")
         self.processes = Table(host.time, windows=True)
         self._runtime = "dockerd.exe" if runtime == "docker" else "containerd.exe"
         self._manager = 0
         self._off = True
+        self._supervisors: set[nssm.Supervisor] = set()
+        self._usual: dict[str, object] = {}  # what the services of the node's programs were at first
         host.on_reboot(self._went_down)
         self.refresh()
 
     def _went_down(self) -> None:
         self._off = True
         self.services.machine_stopped()
+        for supervisor in tuple(self._supervisors):
+            supervisor.lost()
 
     def refresh(self) -> None:
         """Finds what runs since the machine was switched on."""
@@ -142,13 +147,32 @@ class WindowsMachine:
         pid = table.add((system.PROGRAM,), self._manager, _ignore)
         return system.Resident(pid, lambda: table.remove(pid))
 
+    async def boot(self) -> None:
+        """After the machine was switched on again: services are what people have made of them."""
+        self.refresh()
+        for binary in BINARIES:
+            program, service = self.binaries.running(binary), self.services.find(binary)
+            if program is not None and (service is None or service.state == "STOPPED"):
+                await program.stop()
+        self.spawn(self._start_services())
+
+    async def _start_services(self) -> None:
+        for service in self.services.all():
+            if service.start == "auto" and service.state == "STOPPED":
+                with contextlib.suppress(ServiceError):
+                    await self.services.start(service.name)
+
     def _adopt(self, binary: str) -> None:
+        """What runs since boot, unless people have made something else of its service."""
         program = self.binaries.running(binary)
         if program is None:
             return
         path, arguments = self.binaries.usual(binary)
-        service = self.services.find(binary) or self._register(binary, path, arguments)
-        if service.state != "STOPPED":
+        service = self.services.find(binary)
+        if service is None and binary not in self._usual:
+            service = self._register(binary, path, arguments)
+            self._usual[binary] = self._described(service)
+        if service is None or service.state != "STOPPED" or self._described(service) != self._usual.get(binary):
             return
         process = NodeProcess(self, program, (path, *arguments), self._manager, service=True)
         if nssm.managed(service.bin_path):
@@ -172,6 +196,10 @@ class WindowsMachine:
         if variables:
             registry.set(rf"{KEY}\{binary}", "Environment", variables)
         return service
+
+    def _described(self, service: Service) -> object:
+        own = nssm.settings(self.host.registry, service.name) if nssm.managed(service.bin_path) else None
+        return service.bin_path, service.start, own
 
     @property
     def hns(self) -> Hns:
@@ -218,11 +246,11 @@ class WindowsMachine:
         program = await self.binaries.launch(binary, argv, environment, directory, output)
         return NodeProcess(self, program, (path, *argv), parent, service)
 
-    def spawn(self, ending: Coroutine[None, None, None]) -> None:
-        """A program is being ended although nobody waits for it."""
-        task = asyncio.get_running_loop().create_task(ending)
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
+    def spawn(self, work: Coroutine[None, None, None]) -> None:
+        """Something that happens although nobody waits for it."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     # ---- services
 
@@ -256,7 +284,14 @@ class WindowsMachine:
 
         pid = self.processes.add((NSSM,), self._manager, lambda _name: self.spawn(supervisor.kill(KILLED)))
         supervisor = nssm.Supervisor(pid, self.clock, read, run, report, first)
-        supervisor.on_end = lambda: self.processes.remove(pid)
+        table = self.processes
+
+        def ended() -> None:
+            table.remove(pid)
+            self._supervisors.discard(supervisor)
+
+        supervisor.on_end = ended
+        self._supervisors.add(supervisor)
         return supervisor
 
     def _log(self, given: nssm.Settings) -> Output:
