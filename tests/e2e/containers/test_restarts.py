@@ -111,6 +111,27 @@ def _started_again(space: Space, name: str, count: int) -> None:
     space.ready(f"pod/{name}")
 
 
+def test_a_script_that_serves_goes_on(own: Cluster, space: Space) -> None:
+    """PowerShell's two halves are in the container, and in nobody else's process."""
+    script = (
+        "$l = New-Object System.Net.HttpListener; $l.Prefixes.Add('http://*:80/'); $l.Start(); $n = 0; while (1) { "
+        "$c = $l.GetContext(); $n++; $b = [Text.Encoding]::UTF8.GetBytes('visit ' + $n); "
+        "$c.Response.OutputStream.Write($b, 0, $b.Length); $c.Response.Close() }"
+    )
+    probe = {"tcpSocket": {"port": 80}, "periodSeconds": 1}
+    container = {"image": "mcr.microsoft.com/windows/servercore:ltsc2019", "readinessProbe": probe}
+    apply(space, pod("counter", "windows", "powershell", "-Command", script, container=container))
+    space.ready("pod/counter")
+    before = _identity(space, "counter")
+    page = ("exec", "counter", "--", "curl.exe", "-s", "http://localhost/")
+    assert space(*page) == "visit 1"
+    _kill(own)
+    _up(own)
+    space.ready("pod/counter")
+    assert (space(*page), _identity(space, "counter")) == ("visit 2", before)
+    space("delete", "pod", "counter")
+
+
 def test_a_node_without_power(own: Cluster, space: Space) -> None:
     """Its containers are gone at once; they come back with it, as new ones."""
     node = space.object("pod", "old-windows")["spec"]["nodeName"]
