@@ -1,21 +1,32 @@
-"""Claims that ask for more than they have: nothing here can enlarge a volume, so the claim is told who has to."""
+"""Claims that ask for more than they have: disks that Kubernetes knows itself grow here, for others the claim is told who
+has to. A file system on a disk grows on the node that has it."""
 
 from __future__ import annotations
 
-from transom.client.events import WARNING
+from typing import Final
+
+from transom.client.api import MERGE_PATCH
+from transom.client.events import NORMAL, WARNING
 from transom.client.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
 from transom.client.store import key_of
 from transom.client.workqueue import RetryLater, WorkQueue
 from transom.controllers.base import Env, work
+from transom.controllers.persistentvolume.in_tree import GROWING
 from transom.controllers.persistentvolume.matching import claim_ref, phase, requested
+from transom.kit.clock import rfc3339
 from transom.machinery import quantity
 from transom.machinery.objects import Object
 
 _WORKERS = 10
+_RESIZER: Final = "volume.kubernetes.io/storage-resizer"
+_CONDITIONS: Final = ("Resizing", "FileSystemResizePending")
+_PENDING: Final = "Waiting for user to (re-)start a pod to finish file system resize of volume on node."
 
 
 class VolumeExpansion:
     def __init__(self, env: Env) -> None:
+        self._client = env.client
+        self._clock = env.clock
         self._events = env.recorder("volume_expand")
         self._queue: WorkQueue[str] = WorkQueue(env.clock, name="persistentvolume-expander")
         self._claims = env.informers(PERSISTENT_VOLUME_CLAIMS)
@@ -39,12 +50,45 @@ class VolumeExpansion:
             return
         volume = self._volumes.get("", claim["spec"].get("volumeName", ""))
         ref = claim_ref(volume) if volume is not None else None
-        if ref is None or ref.get("uid") != claim["metadata"]["uid"]:
+        if volume is None or ref is None or ref.get("uid") != claim["metadata"]["uid"]:
             raise RetryLater(f"persistent Volume is not bound to PVC being updated : {key}")
-        self._events.event(claim, WARNING, "ExternalExpanding", (
-            "Ignoring the PVC: didn't find a plugin capable of expanding the volume;"
-            " waiting for an external controller to process this PVC."
-        ))
+        grower = next((row for source, row in GROWING.items() if volume["spec"].get(source)), None)
+        if grower is None:
+            self._events.event(claim, WARNING, "ExternalExpanding", (
+                "Ignoring the PVC: didn't find a plugin capable of expanding the volume;"
+                " waiting for an external controller to process this PVC."
+            ))
+            return
+        await self._grow(claim, volume, *grower)
+
+    async def _grow(self, claim: Object, volume: Object, plugin: str, on_node: bool) -> None:
+        size = claim["spec"]["resources"]["requests"]["storage"]
+        begun = self._conditions(claim, "Resizing")
+        claim = await self._patch(claim, {"metadata": {"annotations": {_RESIZER: plugin}}, "status": {"conditions": begun}})
+        if quantity.parse(volume["spec"]["capacity"]["storage"]) < quantity.parse(size):
+            body = {"spec": {"capacity": {"storage": size}}}
+            await self._client.patch(PERSISTENT_VOLUMES, "", volume["metadata"]["name"], body, MERGE_PATCH)
+        if on_node and volume["spec"].get("volumeMode") != "Block":
+            await self._patch(claim, {"status": {"conditions": self._conditions(claim, "FileSystemResizePending", _PENDING)}})
+            return
+        rest = self._conditions(claim)
+        await self._patch(claim, {"status": {"capacity": {"storage": size}, "conditions": rest or None}})
+        meta = claim["metadata"]
+        text = f"ExpandVolume succeeded for volume {meta['namespace']}/{meta['name']}"
+        self._events.event(claim, NORMAL, "VolumeResizeSuccessful", text)
+
+    def _conditions(self, claim: Object, kind: str = "", message: str = "") -> list[Object]:
+        rest = [row for row in (claim.get("status") or {}).get("conditions") or () if row["type"] not in _CONDITIONS]
+        if not kind:
+            return rest
+        new = {"type": kind, "status": "True", "lastTransitionTime": rfc3339(self._clock.time())}
+        return [*rest, {**new, "message": message} if message else new]
+
+    async def _patch(self, claim: Object, body: Object) -> Object:
+        meta = claim["metadata"]
+        return await self._client.patch(
+            PERSISTENT_VOLUME_CLAIMS, meta["namespace"], meta["name"], body, MERGE_PATCH, subresource="status"
+        )
 
 
 def _wants_more(claim: Object) -> bool:

@@ -10,6 +10,7 @@ from transom.client.workqueue import RetryLater
 from transom.controllers.base import Env, VolumeFailure
 from transom.controllers.persistentvolume import matching
 from transom.controllers.persistentvolume.cache import Fresh
+from transom.controllers.persistentvolume.in_tree import PROVISIONERS
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, with_metadata
 
@@ -21,7 +22,7 @@ class Provisioning:
     def __init__(self, env: Env, events: EventRecorder, volumes: Fresh, claims: Fresh, nodes: Informer) -> None:
         self._client = env.client
         self._clock = env.clock
-        self._provisioners = env.settings.provisioners
+        self._provisioners = {**PROVISIONERS, **env.settings.provisioners}
         self._events = events
         self._volumes, self._claims, self._nodes = volumes, claims, nodes
 

@@ -12,6 +12,7 @@ from transom.client.workqueue import RetryLater
 from transom.controllers.base import Env, VolumeFailure
 from transom.controllers.persistentvolume import matching
 from transom.controllers.persistentvolume.cache import Fresh
+from transom.controllers.persistentvolume.in_tree import PROVISIONERS
 from transom.controllers.persistentvolume.usage import BY_CLAIM, ended
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, copy_object
@@ -33,7 +34,7 @@ class Reclaiming:
 
     def __init__(self, env: Env, events: EventRecorder, volumes: Fresh, claims: Fresh, pods: Informer) -> None:
         self._client = env.client
-        self._provisioners = env.settings.provisioners
+        self._provisioners = {**PROVISIONERS, **env.settings.provisioners}
         self._events = events
         self._volumes, self._claims, self._pods = volumes, claims, pods
 
