@@ -51,7 +51,8 @@ def test_lint(windows: WindowsPython, tmp_path: Path, capsys: pytest.CaptureFixt
     assert file.read_bytes().count(b"\r\n") == file.read_bytes().count(b"\n") > 5
 
 
-def test_records(windows: WindowsPython, capsys: pytest.CaptureFixture[str]) -> None:
+def test_records(windows: WindowsPython, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")  # as where there is no terminal
     assert program.main(["explain", "WIN-POD-002"]) == 0
     assert run(windows, "explain", "WIN-POD-002") == (0, capsys.readouterr().out, "")
 
