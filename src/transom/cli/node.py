@@ -15,7 +15,8 @@ The machines of a running cluster.
 stop is a pulled plug: the node says nothing more, and what ran on it has ended. start switches it on again, reboot does
 both. delete takes the machine and its Node away. cordon and uncordon are kubectl's: no new pods, or pods again.
 set gives Windows nodes a fault, or takes it away: mac-spoofing=on|off, whether the virtual machine's adapter lets out what pods
-send; proxy=URL, through which the node has to go for images (proxy= for none).
+send; proxy=URL, through which the node has to go for images (proxy= for none). csi-proxy=on|off installs csi-proxy, which
+storage drivers need there, or takes it away.
 
 exec runs a command on a simulated machine itself, outside of its containers, and ends with its exit code (1 for the large
 ones of Windows). Several words are a program and its arguments; one word is a line for the machine's shell, PowerShell or
@@ -29,6 +30,7 @@ EXAMPLES = """\
   transom node reboot windows-1
   transom node cordon windows-1
   transom node set windows-1 mac-spoofing=off
+  transom node set windows-1 csi-proxy=on
   transom node set windows-1 windows-2 proxy=http://proxy.example.com:80/
   transom node delete windows-3
   transom node shell windows-1
@@ -112,10 +114,14 @@ def _settings(args: argparse.Namespace) -> dict[str, Any]:
                 found["macSpoofing"] = value == "on"
             case "mac-spoofing", _:
                 raise ClusterError(f"mac-spoofing is on or off, not {value!r}")
+            case "csi-proxy", "on" | "off":
+                found["csiProxy"] = value == "on"
+            case "csi-proxy", _:
+                raise ClusterError(f"csi-proxy is on or off, not {value!r}")
             case "proxy", _:
                 found["proxy"] = value
             case _:
-                raise ClusterError(f"a node has no option {option!r}", "what can be set: mac-spoofing, proxy")
+                raise ClusterError(f"a node has no option {option!r}", "what can be set: csi-proxy, mac-spoofing, proxy")
     return found
 
 

@@ -35,6 +35,7 @@ from transom.cluster.pki import ClusterPki
 from transom.cluster.services import NameServer, publish_api_server
 from transom.hosts.api import Hardware
 from transom.hosts.linux import LinuxHost
+from transom.hosts.windows import csi_proxy
 from transom.hosts.windows.host import WindowsHost
 from transom.kit.clock import rfc3339
 from transom.kubelet.base import Env
@@ -112,6 +113,7 @@ def _faults(machine: Machine) -> None:
     """What is wrong with a machine from the start, or since somebody said so."""
     if machine.spec.windows:
         machine.host.hns.allow_mac_spoofing(machine.spec.mac_spoofing)
+        csi_proxy.install(machine.host.files, machine.spec.csi_proxy)
     if isinstance(machine.runtime, SimRuntime):
         machine.runtime.proxy = machine.spec.proxy
 

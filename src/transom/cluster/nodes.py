@@ -64,6 +64,7 @@ class NodeSpec:
     adapter: str = ""  # what a Windows node's network adapter is called; "" for Ethernet
     mac_spoofing: bool = True  # whether the virtual machine's adapter lets out frames of pods
     proxy: str = ""  # the one that stands between the machine and registries
+    csi_proxy: bool = False  # whether csi-proxy is installed, which storage drivers need on Windows
     stopped: bool = False
 
     @property
@@ -153,8 +154,8 @@ def _check(config: ClusterConfig, node: NodeSpec) -> None:
             "https://docs.microsoft.com/en-us/windows/win32/procthread/scheduling-priorities",
             f"choose one of {', '.join(PRIORITY_CLASSES)}",
         )
-    if not node.windows and (node.proxy or not node.mac_spoofing):
-        raise refuse("proxy and macSpoofing are for Windows nodes", "leave them out, or set os: windows")
+    if not node.windows and (node.proxy or node.csi_proxy or not node.mac_spoofing):
+        raise refuse("proxy, csiProxy and macSpoofing are for Windows nodes", "leave them out, or set os: windows")
     if node.adapter and (not node.windows or not _ADAPTER.fullmatch(node.adapter)):
         raise refuse(f"{node.adapter!r} cannot be its network adapter", 'Windows nodes have one like "Ethernet 2"')
     if node.proxy and not _PROXY.fullmatch(node.proxy):
@@ -225,7 +226,7 @@ _FILE_FIELDS = {  # as the file spells them
     "systemReserved": "system_reserved", "evictionHard": "eviction_hard", "evictionSoft": "eviction_soft",
     "evictionSoftGracePeriod": "eviction_soft_grace_period", "featureGates": "feature_gates",
     "priorityClass": "priority_class", "pauseImage": "pause_image", "maxPods": "max_pods", "staticPods": "static_pods",
-    "macSpoofing": "mac_spoofing", "proxy": "proxy", "adapter": "adapter",
+    "macSpoofing": "mac_spoofing", "proxy": "proxy", "csiProxy": "csi_proxy", "adapter": "adapter",
     # As the guide to Windows spells the kubelet's flags:
     "kubeletReserve": "kube_reserved", "systemReserve": "system_reserved",
 }  # fmt: skip
@@ -282,7 +283,7 @@ def _value(where: str, name: str, value: Any) -> Any:
         if isinstance(value, bool) or not isinstance(value, int):
             raise ClusterError(f"{where}.{name} of the cluster file must be a number")
         return value
-    if attribute == "mac_spoofing":
+    if attribute in ("mac_spoofing", "csi_proxy"):
         if not isinstance(value, bool):
             raise ClusterError(f"{where}.{name} of the cluster file must be true or false")
         return value
@@ -299,7 +300,7 @@ def changed(config: ClusterConfig, node: NodeSpec, values: Mapping[str, Any]) ->
     return out
 
 
-CHANGEABLE = ("macSpoofing", "proxy")
+CHANGEABLE = ("csiProxy", "macSpoofing", "proxy")
 
 
 def _taint(where: str, taint: Any) -> Mapping[str, str]:

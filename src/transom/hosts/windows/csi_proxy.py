@@ -1,0 +1,26 @@
+"""csi-proxy on a simulated Windows machine: the named pipes that storage drivers find there when it is installed."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from transom.hosts.api import Files
+
+_GROUPS: Final = {
+    "disk": ("v1alpha1", "v1beta1", "v1beta2"), "filesystem": ("v1alpha1", "v1beta1"), "smb": ("v1alpha1", "v1beta1"),
+    "volume": ("v1alpha1", "v1beta1", "v1beta2"), "iscsi": ("v1alpha1",), "system": ("v1alpha1",),
+}  # fmt: skip
+PIPES: Final = tuple(
+    f"\\\\.\\pipe\\csi-proxy-{group}-{version}" for group, versions in _GROUPS.items() for version in versions
+)
+
+
+def install(files: Files, wanted: bool) -> None:
+    """Or take it away."""
+    for pipe in PIPES:
+        if files.exists(pipe) == wanted:
+            continue
+        if wanted:
+            files.make(pipe, "pipe", 0o666)
+        else:
+            files.remove(pipe)
