@@ -12,6 +12,8 @@ from tests.runtime.wine.winpython import WindowsPython
 
 from transom.cli import main as program
 
+pytestmark = pytest.mark.timeout(300)  # a Python for Windows may have to be fetched, and a Windows to be made
+
 POD = """\
 apiVersion: v1
 kind: Pod
