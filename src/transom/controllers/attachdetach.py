@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from transom.client.api import MERGE_PATCH, is_already_exists, is_not_found
-from transom.client.events import NORMAL
+from transom.client.events import NORMAL, WARNING
 from transom.client.resources import (
     CSI_DRIVERS,
     NODES,
@@ -59,7 +59,7 @@ class AttachDetach:
         self._events = env.recorder("attachdetach-controller")
         self._queue: WorkQueue[str] = WorkQueue(env.clock, name="attachdetach")  # of nodes
         self._unused: dict[str, float] = {}  # attachment -> since when nobody uses it
-        self._told: set[tuple[str, str]] = set()  # pod (uid) and attachment that it was told of
+        self._told: set[tuple[str, str, str]] = set()  # pod (uid), attachment and failure that it was told of
         self._pods, self._nodes = env.informers(PODS), env.informers(NODES)
         self._claims, self._volumes = env.informers(PERSISTENT_VOLUME_CLAIMS), env.informers(PERSISTENT_VOLUMES)
         self._attachments, self._drivers = env.informers(VOLUME_ATTACHMENTS), env.informers(CSI_DRIVERS)
@@ -198,17 +198,22 @@ class AttachDetach:
                 if is_not_found(problem):
                     return
                 raise RetryLater(str(problem)) from problem
-        for attachment, pods in wanted.values():
+        for key, (attachment, pods) in wanted.items():
+            failure = ((held.get(key) or {}).get("status") or {}).get("attachError") or {}
             if attachment.unique_name in attached:
-                self._tell(attachment, pods)
+                self._tell(attachment, pods, "")
+            elif failure.get("message"):
+                self._tell(attachment, pods, failure["message"])
 
-    def _tell(self, attachment: Attachment, pods: Iterable[Object]) -> None:
+    def _tell(self, attachment: Attachment, pods: Iterable[Object], problem: str) -> None:
+        begin = "AttachVolume.Attach failed" if problem else "AttachVolume.Attach succeeded"
+        text = f'{begin} for volume "{attachment.volume}" ' + (f": {problem}" if problem else "")
+        kind, reason = (WARNING, "FailedAttachVolume") if problem else (NORMAL, "SuccessfulAttachVolume")
         for pod in pods:
-            told = pod["metadata"]["uid"], attachment.name
+            told = pod["metadata"]["uid"], attachment.name, problem
             if told not in self._told:
                 self._told.add(told)
-                text = f'AttachVolume.Attach succeeded for volume "{attachment.volume}" '
-                self._events.event(pod, NORMAL, "SuccessfulAttachVolume", text)
+                self._events.event(pod, kind, reason, text)
 
 
 def _node_name(pod: Object) -> Sequence[str]:

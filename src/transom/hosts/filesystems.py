@@ -21,7 +21,8 @@ class FileSystem:
         self.style = style
         self.space = Space(size)
         self.volume = Volume(self.space)
-        self.root = style.node("", _DIRECTORY | 0o777, {}, now)
+        # Everybody may write: on Windows that is a mark of its own.
+        self.root = style.node("", _DIRECTORY | 0o777, {}, now, 0 if style.has_owners else 1)
 
     def attached(self, mounts: dict[Node, Attached], read_only: bool = False) -> Attached:
         """As a tree with these mounts sees it."""
