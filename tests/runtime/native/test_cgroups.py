@@ -68,6 +68,31 @@ def kernel(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     return Kernel(tmp_path / "cgroup", request.param, monkeypatch)
 
 
+def _mount(point: str, kind: str, options: str) -> str:
+    return f"30 29 0:26 / {point} rw,nosuid shared:4 - {kind} {kind} {options}\n"
+
+
+UNIFIED = _mount("/sys/fs/cgroup", "cgroup2", "rw,nsdelegate,memory_recursiveprot")
+MEMORY, CPU = (_mount(f"/sys/fs/cgroup/{name}", "cgroup", f"rw,{name}") for name in ("memory", "cpu,cpuacct"))
+HYBRID = _mount("/sys/fs/cgroup/unified", "cgroup2", "rw")
+OLD = {"memory": "/sys/fs/cgroup/memory", "cpu": "/sys/fs/cgroup/cpu,cpuacct", "cpuacct": "/sys/fs/cgroup/cpu,cpuacct"}
+
+
+@pytest.mark.parametrize(("lines", "found"), [
+    ([], Hierarchies(0, {})),
+    ([_mount("/", "ext4", "rw")], Hierarchies(0, {})),
+    ([UNIFIED], Hierarchies(2, {"": "/sys/fs/cgroup"})),
+    ([UNIFIED, _mount("/srv/box/sys/fs/cgroup", "cgroup2", "rw")], Hierarchies(2, {"": "/sys/fs/cgroup"})),
+    ([MEMORY, CPU], Hierarchies(1, OLD)),
+    ([HYBRID, MEMORY, CPU, _mount("/srv/box/memory", "cgroup", "rw,memory")],
+     Hierarchies(1, {**OLD, "": "/sys/fs/cgroup/unified"})),
+    ([_mount("/sys/fs/cgroup/systemd", "cgroup", "rw,xattr,name=systemd"), HYBRID],
+     Hierarchies(2, {"": "/sys/fs/cgroup/unified"})),
+])  # fmt: skip
+def test_which_version_a_machine_has(lines: list[str], found: Hierarchies) -> None:
+    assert cgroups.mounted(lines) == found
+
+
 def test_every_level_but_the_last_has_controllers_for_the_next(two: Kernel) -> None:
     cgroups.claim("/transom/c/node1")
     cgroups.make("/transom/c/node1/kubepods/pod1", "pause")

@@ -37,23 +37,27 @@ class Hierarchies(NamedTuple):
 @cache
 def hierarchies() -> Hierarchies:
     """Version 0: this machine lets us have none."""
-    found: dict[str, str] = {}
-    unified = ""
     try:
         with open("/proc/self/mountinfo") as file:
-            lines = file.readlines()
+            return mounted(file.readlines())
     except OSError:
         return Hierarchies(0, {})
+
+
+def mounted(lines: Iterable[str]) -> Hierarchies:
+    """From lines of mountinfo. Whoever runs containers may have mounted one a second time elsewhere; the first one counts."""
+    found: dict[str, str] = {}
+    unified = ""
     for line in lines:
         fields, _, rest = line.partition(" - ")
         point = fields.split()[4]
         kind, _, options = rest.split(None, 2)
         if kind == "cgroup2":
-            unified = point
+            unified = unified or point
         elif kind == "cgroup":
             for option in options.split()[-1].split(","):
                 if option not in ("rw", "ro"):
-                    found[option] = point
+                    found.setdefault(option, point)
     if unified == _ROOT:
         return Hierarchies(2, {"": unified})
     if "memory" in found and "cpu" in found:
