@@ -184,7 +184,9 @@ async def absence(node: Node) -> None:
     """The pipe goes, and comes back."""
     runtime = node.runtime
     (before,) = (each for each in runtime.containers() if each.name == "commands")
+    under_way = asyncio.create_task(failure(runtime.exec_sync(before.id, ("sleep", "60"))))
     await ask("away")
+    assert (await under_way).code == "Unavailable"
     await until(lambda: runtime.status().runtime_reason == "ContainerRuntimeUnreachable")
     why = await failure(runtime.exec_sync(before.id, ("true",)))
     assert why.code == "Unavailable"
