@@ -59,7 +59,7 @@ def test_a_row_of_the_file_can_stand_for_many() -> None:
     ({"name": "a", "colour": "red"}, "unknown field 'colour'"),
     ({"name": "a", "cpus": "four"}, "cpus of the cluster file must be a number"),
     ({"os": "linux"}, "has no name"),
-    ({"name": "a", "macSpoofing": False}, "proxy and macSpoofing are for Windows nodes"),
+    ({"name": "a", "macSpoofing": False}, "macSpoofing are for Windows nodes"),
     ({"name": "a", "os": "windows", "macSpoofing": "off"}, "macSpoofing of the cluster file must be true or false"),
     ({"name": "a", "adapter": "Ethernet 2"}, "'Ethernet 2' cannot be its network adapter"),
     ({"name": "a", "os": "windows", "adapter": "a/b"}, "'a/b' cannot be its network adapter"),
