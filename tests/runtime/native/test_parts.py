@@ -177,7 +177,8 @@ def test_a_profile_of_dockers_form() -> None:
             seccomp.from_file(bad, ())
 
 
-def test_resources() -> None:
+def test_resources(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cgroups, "hierarchies", lambda: cgroups.Hierarchies(1, {}))
     assert cgroups.resources(Limits()) == {"cpu": {"shares": 2}}
     full = cgroups.resources(Limits(cpu_shares=100, cpu_quota=5000, memory=1 << 20, memory_soft=1 << 19, pids=10))
     assert full == {
