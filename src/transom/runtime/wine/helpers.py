@@ -73,6 +73,10 @@ HELPERS: Final[Mapping[str, Helper]] = {
             "there is no nslookup.exe",
         ),
         Helper(
+            "ping.exe", ("ping.c",), _WINDOWS, _WINDOWS_FLAGS, ("-lkernel32", "-lmsvcrt", "-lws2_32", "-liphlpapi"),
+            "ping does not know -t",
+        ),
+        Helper(
             "standin.exe", ("standin.c",), _WINDOWS, _WINDOWS_FLAGS, ("-lkernel32", "-ladvapi32", "-lws2_32"),
             "PowerShell, tasklist, systeminfo and findstr are stubs of Wine's that do nothing, timeout and sort are missing",
         ),

@@ -20,7 +20,7 @@ _PLACES: Final = (
 # Where the Unix half of its 32-bit part is, if there is one; beside the library folder in some systems.
 _OLDER: Final = ("/usr/lib/i386-linux-gnu/wine", "/usr/lib32/wine", "/usr/lib/wine", "/opt/wine-stable/lib/wine")
 # Helpers go before Wine's own programs of the same names. What else is overridden would offer to download something.
-_OWN: Final = ("ipconfig.exe", "powershell.exe", "findstr.exe", "systeminfo.exe", "tasklist.exe")
+_OWN: Final = ("ipconfig.exe", "ping.exe", "powershell.exe", "findstr.exe", "systeminfo.exe", "tasklist.exe")
 _SECONDS: Final = 20
 
 

@@ -46,7 +46,7 @@ _IN_SYSTEM32: Final = {
     "winrun.exe": "CExecSvc.exe",  # what Windows calls the service that starts processes in a container
     "winctrl.exe": "winctrl.exe", "pipeserve.exe": "pipeserve.exe", "bcryptprimitives.dll": "bcryptprimitives.dll",
     "tar.exe": "tar.exe", "curl.exe": "curl.exe", "ipconfig.exe": "ipconfig.exe",
-    "nslookup.exe": "nslookup.exe",
+    "nslookup.exe": "nslookup.exe", "ping.exe": "ping.exe",
 }  # fmt: skip
 _STAND_IN: Final = "standin.exe"
 _POWERSHELL: Final = f"{SYSTEM32}/WindowsPowerShell/v1.0"
