@@ -116,7 +116,8 @@ def virtual_network(s: Snapshot) -> Iterator[Finding]:
     for node, where in _nodes(s):
         if not node.network or node.network in node.networks:
             if node.network and not node.networks[node.network]:
-                yield known("SUP-TRB-013", f"the network {node.network} has no management address", where)
+                what = f"the network {node.network} has no management address: flanneld waits for it, or has given up"
+                yield known("SUP-TRB-013", what, where)
             continue
         if node.fault:
             what = f"the network {node.network} was not made: {node.fault}"
