@@ -112,11 +112,12 @@ def _container(s: Snapshot, pod: Object, container: Object, where: str) -> Itera
 
 def _crashed(s: Snapshot, pod: Object, container: Object, last: Object, where: str) -> Finding:
     text = _plain(str(last.get("message", "")))
-    how = "was killed for using more memory than its limit" if last.get("reason") == "OOMKilled" else \
-        f"ended with exit code {last.get('exitCode')}" if last else "ends"
+    if last.get("reason") == "OOMKilled":
+        how, remedy = "was killed for using more memory than its limit", "Raise its memory limit, or let it use less."
+    else:
+        how = f"ended with exit code {last['exitCode']}" if "exitCode" in last else "ends"
+        remedy = f"Read what it said before it ended: kubectl logs POD --container {container['name']} --previous"
     what = f"container {container['name']} {how}" + (f": {text}" if text else "")
-    remedy = "Raise its memory limit, or let it use less." if last.get("reason") == "OOMKilled" else \
-        f"Read what it said before it ended: kubectl logs POD --container {container['name']} --previous"
     return _windows(s, pod, "CrashLoopBackOff", text, what, where) or Finding(
         "error", what, (where,), "It is started again and again, ever later.", remedy
     )

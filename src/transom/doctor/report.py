@@ -155,8 +155,8 @@ def environment(s: Snapshot) -> dict[str, Any]:
 
 def _network(s: Snapshot) -> str:
     """As our own nodes tell it, or as agents of networks write it on nodes."""
-    told = {f"{one.mode} by {one.plugin}" for one in s.inside.values() if one.windows} or \
-        {f"{one.mode} by {one.plugin}" for one in s.inside.values()}
+    windows = [one for one in s.inside.values() if one.windows]
+    told = {f"{one.mode} by {one.plugin}" for one in windows or s.inside.values()}
     backends = {
         f"flannel {backend}" for node in s.nodes
         if (backend := (node["metadata"].get("annotations") or {}).get("flannel.alpha.coreos.com/backend-type"))
