@@ -55,3 +55,13 @@ def test_a_person_at_the_prompt(shell: Space) -> None:
     shown, code = session(shell.command("exec", "-it", "ps", "--", "powershell"), shell.kubectl.cluster.env, steps)
     assert code == 5, shown
     assert "stand-in" in shown
+
+
+def test_documented_pods_of_other_users(ns: Space) -> None:
+    """They stay by `ping -t localhost`."""
+    ns("apply", "--filename", str(MANIFEST.with_name("run-as-username.yaml")))
+    ns.ready("pods", "--all")
+    users = {"run-as-username-pod-demo": "ContainerUser", "run-as-username-container-demo": "ContainerAdministrator"}
+    for name, user in users.items():
+        assert ns("exec", name, *POWERSHELL, "echo $env:USERNAME") == f"{user}\n"
+        assert "Pinging localhost [127.0.0.1]" in ns("logs", name)
