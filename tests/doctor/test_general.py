@@ -100,6 +100,7 @@ def test_what_any_cluster_may_have(where: str, patient: Snapshot, severity: str,
      "events": [event("web-1", "FailedCreate", "exceeded quota", kind="ReplicaSet")]},
     {"replicasets": [REPLICAS], "events": [event("web-1", "FailedCreate", "exceeded quota", kind="ReplicaSet", ago=5000)]},
     {"events": [event("gone", "FailedMount", "no")]},
+    {"pods": [pod("a", "linux-1", waiting=CREATING, age=100)], "events": [event("a", "FailedMount", "mounted since", ago=900)]},
 ])  # fmt: skip
 def test_what_is_well(more: dict[str, Any]) -> None:
     assert examine(healthy(**more)) == []

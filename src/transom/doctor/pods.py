@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from transom.doctor.findings import Finding, known
-from transom.doctor.snapshot import Object, Snapshot, build, condition, key, message, moment, place
+from transom.doctor.snapshot import Object, Snapshot, build, condition, key, message, moment, place, seen
 from transom.doctor.texts import recognised
 from transom.windows.images import build_of
 from transom.windows.targeting import verdict
 from transom.windows.wording import build_name
 
 _LATE: Final = 120.0  # seconds in which a pod should have been made
+_RECENT: Final = 300.0  # seconds after which kubelets would have told again of what is still so
 _SLOW_END: Final = 30.0  # seconds beyond its grace
 _MAKING: Final = ("ContainerCreating", "PodInitializing")
 _TROUBLE: Final = ("FailedCreatePodSandBox", "FailedMount", "FailedAttachVolume", "NetworkNotReady", "FailedCreatePodContainer")
@@ -124,7 +125,8 @@ def _crashed(s: Snapshot, pod: Object, container: Object, last: Object, where: s
 
 
 def _not_made(s: Snapshot, pod: Object, reason: str, where: str) -> Iterator[Finding]:
-    events = s.warnings("Pod", *key(pod), *_TROUBLE, uid=pod["metadata"].get("uid", ""))
+    told_of = s.warnings("Pod", *key(pod), *_TROUBLE, uid=pod["metadata"].get("uid", ""))
+    events = [event for event in told_of if s.now - seen(event) < _RECENT]
     age = s.now - moment(pod["metadata"].get("creationTimestamp", ""))
     if events:
         told, text = str(events[0].get("reason", "")), message(events[0])
