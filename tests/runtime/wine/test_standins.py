@@ -46,6 +46,11 @@ def test_processes_are_started_seen_and_ended(running: Box) -> None:
     assert powershell(running, script)[1].splitlines()[-1] == "gone"
 
 
+def test_services_are_those_of_wine(running: Box) -> None:
+    script = "(Get-Service Spooler).Status; Start-Service Spooler; (Get-Service Spooler).Status; Stop-Service nobody"
+    assert powershell(running, script) == (1, "Stopped\r\nRunning\r\n")
+
+
 def test_one_drive_for_all_programs(running: Box) -> None:
     assert powershell(running, r"Set-Content C:\x.txt hello; cmd /c type C:\X.TXT") == (0, "hello\r\n")
     assert (running.snapshot / "x.txt").read_bytes() == b"hello\r\n"

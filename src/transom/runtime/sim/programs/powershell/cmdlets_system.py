@@ -129,6 +129,9 @@ async def start_process(call: Call) -> None:
     node = ("command", ("value", call.text("FilePath")), arguments, (), "&")
     if call.has("Wait") or call.has("NoNewWindow"):
         await evaluator.command(node, None)
+        if call.has("PassThru"):
+            ended = {"HasExited": True, "ExitCode": evaluator.last_exit}
+            call.emit(PsObject("System.Diagnostics.Process", {"Name": call.text("FilePath"), **ended}))
     else:
         call.process.program.spawn(evaluator.command(node, None))
 
@@ -156,11 +159,33 @@ def _get_service(call: Call) -> None:
                 )
             )
     if wanted and not found:
-        call.fail(
-            f"Cannot find any service with service name '{wanted[0]}'.",
-            f"ObjectNotFound: ({wanted[0]}:String) [Get-Service], ServiceCommandException",
-            "NoServiceFoundForGivenName",
-        )
+        _no_service(call, wanted[0])
+
+
+def _no_service(call: Call, name: str) -> None:
+    call.fail(
+        f"Cannot find any service with service name '{name}'.",
+        f"ObjectNotFound: ({name}:String) [{call.cmdlet.name}], ServiceCommandException", "NoServiceFoundForGivenName",
+    )  # fmt: skip
+
+
+async def _change_service(call: Call) -> None:
+    """A simulated container's services run, whatever is said. A real one has a program for them."""
+    own = real(call.process.context)
+    if own is None:
+        return
+    verb = call.cmdlet.name.partition("-")[0].lower()
+    known = {name.lower(): shown for name, shown, _ in own.services()}
+    for name in map(text, items(call.get("Name"))):
+        if name.lower() not in known:
+            _no_service(call, name)
+            continue
+        await call.evaluator.collect(("command", ("value", "net.exe"), (("value", verb), ("value", name)), (), "&"))
+        if call.evaluator.last_exit:
+            call.fail(
+                f"Failed to {verb} service '{known[name.lower()]} ({name})'.",
+                f"OpenError: ({name}:String) [{call.cmdlet.name}], ServiceCommandException", "CouldNotChangeService",
+            )  # fmt: skip
 
 
 async def _web_request(call: Call) -> None:
@@ -511,8 +536,8 @@ CMDLETS = (
         "WindowStyle WorkingDirectory Verb",
     ),
     row("Get-Service", _get_service, "Name"),
-    row("Start-Service", _nothing, "Name"),
-    row("Stop-Service", _nothing, "Name", "Force"),
+    row("Start-Service", _change_service, "Name"),
+    row("Stop-Service", _change_service, "Name", "Force"),
     row(
         "Invoke-WebRequest",
         _web_request,

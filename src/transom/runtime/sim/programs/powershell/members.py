@@ -287,6 +287,8 @@ _METHODS: dict[tuple[str, str], Callable[..., Any]] = {
     ("System.Diagnostics.Stopwatch", "stop"): _elapsed,
     ("System.Text.Encoding", "getbytes"): lambda evaluator, target, a: list(text(a[0]).encode(target.text or "utf-8")),
     ("System.Text.Encoding", "getstring"): _decode,
+    ("System.IO.StreamWriter", "writeline"): lambda evaluator, target, a: _write_line(evaluator, a),
+    ("System.IO.StreamWriter", "write"): lambda evaluator, target, a: _write(evaluator, a),
     ("System.IO.TextWriter", "writeline"): lambda evaluator, target, a: evaluator.process.complain(text(a[0]) if a else ""),
     ("System.Random", "next"): lambda evaluator, target, a: evaluator.process.context.rng.randrange(
         int(number(a[0])) if len(a) > 1 else 0, int(number(a[-1])) if a else 2147483647
@@ -413,7 +415,7 @@ _STATIC: dict[tuple[str, str], Callable[[Any, list[Any] | None], Any]] = {
     ("console", "write"): _write,
     ("console", "readline"): _read_line,
     ("console", "error"): lambda evaluator, a: PsObject("System.IO.TextWriter", {}),
-    ("console", "out"): lambda evaluator, a: PsObject("System.IO.TextWriter", {}),
+    ("console", "out"): lambda evaluator, a: PsObject("System.IO.StreamWriter", {}),
     ("threading.thread", "sleep"): _sleep,
     ("environment", "getenvironmentvariable"): _environment_variable,
     ("environment", "setenvironmentvariable"): _set_environment_variable,
