@@ -7,6 +7,7 @@ import platform
 import signal
 import stat
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -185,6 +186,14 @@ def test_resources(monkeypatch: pytest.MonkeyPatch) -> None:
         "cpu": {"shares": 100, "quota": 5000, "period": 100_000}, "memory": {"limit": 1 << 20, "reservation": 1 << 19},
         "pids": {"limit": 10},
     }  # fmt: skip
+
+
+def test_the_end_of_a_container_on_a_disk_that_is_full(tmp_path: Path) -> None:
+    """Neither the record of it nor the complaint about that can be written: whoever waits hears of the end all the same."""
+    script = f"from transom.runtime.native.monitor import tasks; tasks._save('{tmp_path}/none/exit.json', {{}}); print('went on')"
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=full, check=True)
+    assert done.stdout == b"went on\n"
 
 
 # ---- pause and copies ------------------------------------------------------------------------------------------------

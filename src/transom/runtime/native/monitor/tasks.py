@@ -17,6 +17,7 @@ import termios
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 from transom.runtime.native.monitor.holder import hold
@@ -408,4 +409,5 @@ def _save(path: str, record: dict[str, Any]) -> None:
             json.dump(record, file)
         os.rename(path + ".new", path)
     except OSError as problem:
-        os.write(2, f"{path}: {problem}\n".encode())
+        with suppress(OSError):  # our own log may be on the same disk, and that may be full
+            os.write(2, f"{path}: {problem}\n".encode())
