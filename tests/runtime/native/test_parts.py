@@ -190,7 +190,8 @@ def test_resources(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_end_of_a_container_on_a_disk_that_is_full(tmp_path: Path) -> None:
     """Neither the record of it nor the complaint about that can be written: whoever waits hears of the end all the same."""
-    script = f"from transom.runtime.native.monitor import tasks; tasks._save('{tmp_path}/none/exit.json', {{}}); print('went on')"
+    path = str(tmp_path / "none" / "exit.json")
+    script = f"from transom.runtime.native.monitor import tasks; tasks._save({path!r}, {{}}); print('went on')"
     with open("/dev/full", "wb") as full:
         done = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=full, check=True)
     assert done.stdout == b"went on\n"
