@@ -172,7 +172,7 @@ class Said:
         return self.data.decode()
 
     async def end(self) -> int:
-        return await self.process.wait()
+        return await asyncio.wait_for(self.process.wait(), 60)
 
 
 def play(scenario: Callable[[World], Awaitable[None]], network: NetworkSettings | None = None, **windows: Any) -> None:

@@ -320,6 +320,26 @@ def test_what_flanneld_refuses() -> None:
     play(scenario)
 
 
+@pytest.mark.windows("TRB-89", "TRB-90", "TRB-91", "TRB-92")
+@pytest.mark.parametrize("network", [NetworkSettings(), OVERLAY])
+def test_an_address_that_comes_late_keeps_flanneld_waiting(network: NetworkSettings) -> None:
+    async def scenario(world: World) -> None:
+        hns = world.net.hns
+        await world.stop("flanneld")
+        for made in list(hns.networks):
+            hns.delete("network", made)
+        hns.faults.switch("late-management-address", True)
+        said = await world.relaunch("flanneld")
+        assert await said.end() == 1 and "Waiting for the Network to be created" in said.text
+        assert "Error registering network: " in said.text and "failed to get management IP" in said.text
+        hns.faults.switch("late-management-address", False)
+        said = await world.relaunch("flanneld")
+        assert not said.process.ended, said.text
+        await world.runs("p")
+
+    play(scenario, network)
+
+
 def test_without_kube_subnet_mgr_it_looks_for_etcd() -> None:
     async def scenario(world: World) -> None:
         await world.stop("flanneld")

@@ -61,7 +61,7 @@ def test_every_view_has_a_table(host: WindowsHost) -> None:
                          "SETTINGS": '{"Exceptions":["10.244.0.0/16"]}'}),
         ("adapters", 0, {"NAME": "Ethernet", "KIND": "bound to a switch", "ADDRESS": "-"}),
         ("adapters", 1, {"NAME": "vEthernet (Ethernet)", "ADDRESS": "172.18.0.4/16"}),
-        ("faults", 0, {"FAULT": "leak-endpoints", "STATE": "off"}),
+        ("faults", 0, {"FAULT": "late-management-address", "STATE": "off"}),
     ],
 )  # fmt: skip
 def test_tables(host: WindowsHost, what: str, row: int, columns: dict[str, Any]) -> None:

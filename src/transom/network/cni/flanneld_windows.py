@@ -63,7 +63,7 @@ class WindowsHostGateway:
         endpoint = self._ensure_endpoint(network["ID"], str(subnet[2]))
         self._attach(endpoint)
         self._hold(str(subnet[2]))
-        management = network["ManagementIP"]
+        management = network.get("ManagementIP", "")
         for address in (management, str(subnet[2])):
             name = self._interface(address)
             if name is None:

@@ -7,11 +7,12 @@ from typing import Final
 
 from transom.hosts.windows.hns.errors import ACCESS_DENIED, TEXTS, UNSPECIFIED, HnsError
 
-SWITCHES: Final = ("leak_endpoints", "lose_networks_on_reboot", "lose_networks_on_restart", "refuse_deletes")
+SWITCHES: Final = ("late_management_address", "leak_endpoints", "lose_networks_on_reboot", "lose_networks_on_restart", "refuse_deletes")
 
 
 @dataclass(slots=True)
 class Faults:
+    late_management_address: bool = False  # networks do not tell the address that the host has on them
     leak_endpoints: bool = False  # a delete says that all is well, and the endpoint and its address stay
     lose_networks_on_reboot: bool = False  # persistent ones too
     lose_networks_on_restart: bool = False  # of the service

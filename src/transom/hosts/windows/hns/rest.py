@@ -76,7 +76,7 @@ def view(hns: Hns, kind: str, key: str) -> Object:
     obj = store.objects[kind][key]
     match kind:
         case "network":
-            return v1.network_view(obj, store.network_records[key], store.management_ip(key), hns.version)
+            return v1.network_view(obj, store.network_records[key], hns.management_ip(key), hns.version)
         case "endpoint":
             record = store.endpoint_records[key]
             above = store.objects["network"][record.network]

@@ -274,7 +274,9 @@ class Hns:
 
     def management_ip(self, network_id: str) -> str:
         key = guid(network_id)
-        return self.store.management_ip(key) if key in self.store.network_records else ""
+        if self.faults.late_management_address or key not in self.store.network_records:
+            return ""
+        return self.store.management_ip(key)
 
     def count(self, endpoint_id: str, **counters: int) -> None:
         """Adds to the statistics of an endpoint: BytesReceived, PacketsSent, ..."""
