@@ -58,7 +58,8 @@ def test_faults_by_name(hns: Hns) -> None:
     assert hns.faults.leak_endpoints
     assert hns.faults.refuse_deletes == "Access is denied."
     assert hns.faults.shown() == {
-        "late-management-address": False, "leak-endpoints": True, "lose-networks-on-reboot": False, "lose-networks-on-restart": False, "refuse-deletes": True,
+        "late-management-address": False, "leak-endpoints": True, "lose-networks-on-reboot": False,
+        "lose-networks-on-restart": False, "refuse-deletes": True,
     }  # fmt: skip
     with pytest.raises(KeyError):
         hns.faults.switch("queued", True)

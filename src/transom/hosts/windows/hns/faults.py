@@ -7,7 +7,9 @@ from typing import Final
 
 from transom.hosts.windows.hns.errors import ACCESS_DENIED, TEXTS, UNSPECIFIED, HnsError
 
-SWITCHES: Final = ("late_management_address", "leak_endpoints", "lose_networks_on_reboot", "lose_networks_on_restart", "refuse_deletes")
+SWITCHES: Final = (
+    "late_management_address", "leak_endpoints", "lose_networks_on_reboot", "lose_networks_on_restart", "refuse_deletes"
+)
 
 
 @dataclass(slots=True)
