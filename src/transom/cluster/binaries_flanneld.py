@@ -31,7 +31,7 @@ _INSIDE: Final = "Neither --kubeconfig nor --master was specified.  Using the in
 _NOT_MATCHED: Final = "Failed to find interface to use that matches the interfaces and/or regexes provided"
 _ETCD: Final = (
     "Couldn't fetch network config: client: etcd cluster is unavailable or misconfigured; error #0: dial tcp {address}: "
-    "connectex: No connection could be made because the target machine actively refused it.\n"
+    "connectex: No connection could be made because the target machine actively refused it."
 )
 
 
