@@ -33,7 +33,7 @@ def mount(
         return
     linux = container.config.linux
     if linux is None or not linux.privileged:
-        why = "mount failed: exit status 1\nOutput: mount: permission denied (are you root?)"
+        why = "mount failed: exit status 1: mount: permission denied (are you root?)"
         raise PermissionError(errno.EPERM, why, path)
     if above is not None and above.propagation == "bidirectional":
         host.files.mkdir(there, 0o750)

@@ -106,7 +106,10 @@ class Api:
             answer: Fetched = await fetch(self._context, self._base + path, method, headers, raw, ca=ca)
         except (OSError, ssl.SSLError, asyncio.IncompleteReadError) as problem:
             raise ApiFailure(0, f"{method} {self._base}{path}: {problem}") from problem
-        found = json.loads(answer.body or b"{}")
+        try:
+            found = json.loads(answer.body or b"{}")
+        except ValueError:  # what is not served at all is refused in plain words
+            found = {"message": answer.body.decode(errors="replace").strip()}
         if answer.status >= 400:
             raise ApiFailure(answer.status, str(found.get("message") or answer.reason))
         return dict(found)
