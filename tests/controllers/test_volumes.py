@@ -389,6 +389,31 @@ def test_a_claim_that_grows_is_told_to_wait(play: Play) -> None:
     play(scenario, BINDER, "persistentvolume-expander")
 
 
+@pytest.mark.windows("STO-02", "STO-05", "SUP-STO-001", "SUP-STO-003")
+@pytest.mark.parametrize(("provisioner", "source", "on_node"), [
+    ("kubernetes.io/azure-disk", "azureDisk", True), ("kubernetes.io/aws-ebs", "awsElasticBlockStore", True),
+    ("kubernetes.io/gce-pd", "gcePersistentDisk", True), ("kubernetes.io/azure-file", "azureFile", False),
+])
+def test_disks_of_clouds_are_made_and_grow(play: Play, provisioner: str, source: str, on_node: bool) -> None:
+    async def scenario(plane: Plane) -> None:
+        await storage_class(plane, provisioner, allowVolumeExpansion=True)
+        await claim(plane)
+        await plane.settle(2)
+        name = (await plane.get(PERSISTENT_VOLUME_CLAIMS, NS, "c"))["spec"]["volumeName"]
+        assert (await plane.get(PERSISTENT_VOLUMES, "", name))["spec"][source]
+        body = {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}
+        await plane.client.patch(PERSISTENT_VOLUME_CLAIMS, NS, "c", body, MERGE_PATCH)
+        await plane.settle(2)
+        grown = await plane.get(PERSISTENT_VOLUME_CLAIMS, NS, "c")
+        assert grown["metadata"]["annotations"]["volume.kubernetes.io/storage-resizer"] == provisioner
+        assert (await plane.get(PERSISTENT_VOLUMES, "", name))["spec"]["capacity"]["storage"] == "2Gi"
+        conditions = [row["type"] for row in grown["status"].get("conditions") or ()]
+        assert conditions == (["FileSystemResizePending"] if on_node else [])
+        assert grown["status"]["capacity"]["storage"] == ("1Gi" if on_node else "2Gi")
+
+    play(scenario, BINDER, "persistentvolume-expander")
+
+
 def _volume(name: str, size: str, modes: str, **spec: Any) -> Object:
     full = {"capacity": {"storage": size}, "accessModes": modes.split(), **spec}
     return {"metadata": {"name": name, "labels": {"name": name}}, "spec": full, "status": {"phase": "Available"}}

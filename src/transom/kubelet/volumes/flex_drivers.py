@@ -88,7 +88,7 @@ def _bad_json(output: str) -> str:
 async def _run(files: _Real, env: Env, path: str, command: str, arguments: Sequence[str]) -> tuple[str, str]:
     """What it said, and how it failed. Paths of the node become those of this machine."""
     root = env.config.root_dir
-    given = [files.real(one) if one.startswith(root) else one for one in arguments]
+    given = [_on_this_machine(files, one) if one.startswith(root) else one for one in arguments]
     try:
         process = await asyncio.create_subprocess_exec(
             files.real(path), command, *given, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
@@ -104,6 +104,12 @@ async def _run(files: _Real, env: Env, path: str, command: str, arguments: Seque
         await process.wait()
         return "", "Timeout"
     return output.decode(errors="replace"), f"exit status {process.returncode}" if process.returncode else ""
+
+
+def _on_this_machine(files: _Real, path: str) -> str:
+    """The place itself, also where there is a link."""
+    folder, _, name = path.rpartition("/")
+    return f"{files.real(folder)}/{name}"
 
 
 class _Simulated:

@@ -1,0 +1,239 @@
+"""A driver at real Unix sockets in a node's folder: it registers, its volumes are mounted, and it goes."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.kubelet.machines import Machine, mount, pod
+from tests.kubelet.plugins.driver import NAME, Driver
+
+from transom.client.resources import GroupVersionResource
+from transom.hosts.realfiles import RealFiles
+from transom.kubelet.base import VolumeFailure
+from transom.kubelet.plugins.drivers import Drivers
+from transom.kubelet.plugins.manager import PluginManager
+from transom.kubelet.volumes.manager import VolumeManager
+from transom.machinery.objects import Object
+
+UNIQUE = f"kubernetes.io/csi/{NAME}^disk-1"
+
+
+class Writable:
+    """What a kubelet writes to the API, into the objects of a `FakeApi`."""
+
+    def __init__(self, api: Any) -> None:
+        self._api = api
+        self.get = api.get
+
+    async def update(self, resource: GroupVersionResource, obj: Object, **_: Any) -> Object:
+        made: Object = self._api.put(resource.plural, obj["metadata"]["name"], obj, namespace="")
+        return made
+
+    async def patch(
+        self, resource: GroupVersionResource, namespace: str, name: str, body: Object, kind: str, **_: Any
+    ) -> Object:
+        old = self._api.objects[resource.plural, namespace, name]
+        new = {**old, **{part: {**old.get(part, {}), **value} for part, value in body.items() if part != "metadata"}}
+        new["metadata"] = {**old["metadata"]}
+        for part, value in body.get("metadata", {}).items():
+            if isinstance(value, dict):
+                value = {k: v for k, v in {**new["metadata"].get(part, {}), **value}.items() if v is not None}
+            new["metadata"][part] = value
+        made: Object = self._api.put(resource.plural, name, new, namespace=namespace)
+        return made
+
+
+class Place:
+    def __init__(self, folder: Path, **driver: Any) -> None:
+        self.machine = Machine()
+        self.folder = folder
+        self.files = RealFiles(folder)
+        api = self.machine.api
+        api.put("nodes", "node-1", {"metadata": {"labels": {}}}, namespace="")
+        api.put("csinodes", "node-1", {"spec": {"drivers": []}}, namespace="")
+        self.machine.env = replace(
+            self.machine.env, host=SimpleNamespace(files=self.files), client=Writable(api),  # type: ignore[arg-type]
+        )
+        self.drivers = Drivers()
+        self.driver = Driver(folder, **driver)
+        self.manager = PluginManager(self.machine.env, self.drivers)
+        self.volumes = VolumeManager(self.machine.env, self.machine.objects, self.drivers)
+
+    def object(self, plural: str, name: str, namespace: str = "") -> Object:
+        found: Object = self.machine.api.objects[plural, namespace, name]
+        return found
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        for _ in range(500):
+            if condition():
+                return
+            await self.machine.clock.run_for(0.5)
+            await asyncio.sleep(0.002)
+        raise AssertionError("it never came to be")
+
+    def claim(self, size: str = "1Gi", has: str = "1Gi") -> Object:
+        """A pod whose claim is bound to a volume of the driver that is attached."""
+        api = self.machine.api
+        api.put("persistentvolumeclaims", "data", {
+            "metadata": {"uid": "u1"}, "spec": {"volumeName": "pv1"},
+            "status": {"phase": "Bound", "capacity": {"storage": has}},
+        })
+        api.put("persistentvolumes", "pv1", {"spec": {
+            "claimRef": {"uid": "u1", "namespace": "ns", "name": "data"}, "capacity": {"storage": size},
+            "accessModes": ["ReadWriteOnce"], "csi": {"driver": NAME, "volumeHandle": "disk-1", "fsType": "ext4"},
+        }}, namespace="")  # fmt: skip
+        api.put("csidrivers", NAME, {"spec": {"attachRequired": True, "podInfoOnMount": True}}, namespace="")
+        assert self.machine.node is not None
+        self.machine.node["status"]["volumesAttached"] = [{"name": UNIQUE, "devicePath": ""}]
+        name = "csi-" + hashlib.sha256(f"disk-1{NAME}node-1".encode()).hexdigest()
+        api.put("volumeattachments", name, {"status": {"attached": True, "attachmentMetadata": {"lun": "3"}}}, namespace="")
+        return pod({"volumeMounts": [mount("v")]}, volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}])
+
+
+def play(place: Place, scenario: Callable[[], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(30), place.driver.serving():
+            task = asyncio.create_task(place.manager.run())
+            await place.until(lambda: bool(place.driver.statuses))
+            await scenario()
+            task.cancel()
+
+    try:
+        asyncio.run(main())
+    finally:
+        place.files.close()
+
+
+def test_a_driver_registers_and_goes(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+
+    async def scenario() -> None:
+        assert place.driver.statuses == [{"plugin_registered": True}]
+        node = place.object("nodes", "node-1")["metadata"]
+        assert json.loads(node["annotations"]["csi.volume.kubernetes.io/nodeid"]) == {NAME: "id-1"}
+        assert node["labels"] == {"example.com/zone": "a"}
+        row = {"name": NAME, "nodeID": "id-1", "topologyKeys": ["example.com/zone"], "allocatable": {"count": 7}}
+        assert place.object("csinodes", "node-1")["spec"]["drivers"] == [row]
+        (tmp_path / "var/lib/kubelet/plugins_registry/d-reg.sock").rename(tmp_path / "away")
+        await place.until(lambda: not place.object("csinodes", "node-1")["spec"]["drivers"])
+        assert "csi.volume.kubernetes.io/nodeid" not in place.object("nodes", "node-1")["metadata"]["annotations"]
+        assert place.drivers.find(NAME) is None
+        (tmp_path / "away").rename(tmp_path / "var/lib/kubelet/plugins_registry/d-reg.sock")
+
+    play(place, scenario)
+
+
+@pytest.mark.parametrize(("info", "failures", "text"), [
+    ({"type": "Other"}, {}, "RegisterPlugin error -- no handler registered for plugin type: Other at socket "),
+    ({"supported_versions": ["2.0.0"]}, {}, 'None of the versions specified ["2.0.0"] are supported.'),
+    ({}, {"NodeGetInfo": ("Internal", "no node")}, "plugin registration failed with err: rpc error: code = Internal desc = "),
+])
+def test_a_driver_that_is_refused_hears_why(tmp_path: Path, info: Any, failures: Any, text: str) -> None:
+    place = Place(tmp_path)
+    place.driver.info |= info
+    place.driver.failures = failures
+
+    async def scenario() -> None:
+        first = place.driver.statuses[0]
+        assert text in first["error"] and not first.get("plugin_registered")
+        assert place.object("csinodes", "node-1")["spec"]["drivers"] == [] and place.drivers.find(NAME) is None
+        await place.until(lambda: len(place.driver.statuses) > 1)  # it is asked again, later and later
+
+    play(place, scenario)
+
+
+def test_a_volume_is_staged_once_and_published_to_each_pod(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+
+    async def scenario() -> None:
+        wanted = place.claim()
+        other = {**wanted, "metadata": {**wanted["metadata"], "uid": "other", "name": "other"}}
+        for one in (wanted, other):
+            await place.volumes.mount(one)
+        path = place.volumes.of("other")["v"].path
+        assert path == "/var/lib/kubelet/pods/other/volumes/kubernetes.io~csi/pv1/mount"
+        place.files.write(path + "/f", b"x")
+        assert (tmp_path / "disks/disk-1/f").read_bytes() == b"x"
+        steps = "NodeStageVolume", "NodePublishVolume", "NodeUnpublishVolume", "NodeUnstageVolume"
+        assert place.driver.asked(*steps) == ["NodeStageVolume", "NodePublishVolume", "NodePublishVolume"]
+        request = next(request for method, request in place.driver.calls if method == "NodePublishVolume")
+        assert request["publish_context"] == {"lun": "3"} and request["volume_context"]["csi.storage.k8s.io/pod.name"] == "web"
+        assert request["staging_target_path"] == "/var/lib/kubelet/plugins/kubernetes.io/csi/pv/pv1/globalmount"
+        assert request["volume_capability"] == {"mount": {"fs_type": "ext4"}, "access_mode": {"mode": 1}}
+        assert list(place.volumes.in_use()) == [UNIQUE]
+        place.driver.calls.clear()
+        await place.volumes.unmount(wanted["metadata"]["uid"])
+        assert place.driver.asked(*steps) == ["NodeUnpublishVolume"]
+        await place.volumes.unmount("other")
+        assert place.driver.asked(*steps) == ["NodeUnpublishVolume", "NodeUnpublishVolume", "NodeUnstageVolume"]
+        assert list(place.volumes.in_use()) == [] and (tmp_path / "disks/disk-1/f").read_bytes() == b"x"
+        assert place.files.listdir("/var/lib/kubelet/pods") == []
+
+    play(place, scenario)
+
+
+def test_what_a_driver_does_not_let_go_of_is_not_removed(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+
+    async def scenario() -> None:
+        wanted = place.claim()
+        uid = wanted["metadata"]["uid"]
+        await place.volumes.mount(wanted)
+        place.files.write(place.volumes.of(uid)["v"].path + "/f", b"x")
+        place.drivers.remove(NAME)
+        with pytest.raises(VolumeFailure, match=f"driver name {NAME} not found in the list of registered CSI drivers"):
+            await place.volumes.unmount(uid)
+        assert (tmp_path / "disks/disk-1/f").exists() and place.volumes.mounted(uid)
+        # A kubelet that knows nothing of it finds its notes.
+        restarted = Drivers()
+        place.volumes = VolumeManager(place.machine.env, place.machine.objects, restarted)
+        assert list(place.volumes.in_use()) == [UNIQUE]
+
+    play(place, scenario)
+
+
+@pytest.mark.parametrize(("failure", "kept"), [(("Internal", "no"), False), (("Aborted", "busy"), True)])
+def test_a_driver_that_cannot_publish(tmp_path: Path, failure: tuple[str, str], kept: bool) -> None:
+    """Notes stay where the driver may still be at it."""
+    place = Place(tmp_path)
+    place.driver.failures = {"NodePublishVolume": failure}
+
+    async def scenario() -> None:
+        wanted = place.claim()
+        task = asyncio.create_task(place.volumes.mount(wanted))
+        await place.until(lambda: bool(place.machine.events.told))
+        task.cancel()
+        assert place.machine.events.told[0] == (
+            "FailedMount", f'MountVolume.SetUp failed for volume "pv1" : rpc error: code = {failure[0]} desc = {failure[1]}'
+        )
+        uid = wanted["metadata"]["uid"]
+        assert place.files.exists(f"/var/lib/kubelet/pods/{uid}/volumes/kubernetes.io~csi/pv1/vol_data.json") is kept
+
+    play(place, scenario)
+
+
+def test_a_volume_that_has_grown(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+
+    async def scenario() -> None:
+        wanted = place.claim()
+        await place.volumes.mount(wanted)
+        assert "NodeExpandVolume" not in place.driver.asked()
+        place.claim(size="2Gi")
+        await place.volumes.mount(wanted)
+        request = next(request for method, request in place.driver.calls if method == "NodeExpandVolume")
+        assert request["capacity_range"] == {"required_bytes": 2 << 30}
+        assert place.object("persistentvolumeclaims", "data", "ns")["status"]["capacity"] == {"storage": "2Gi"}
+        assert [reason for reason, _ in place.machine.events.told] == ["FileSystemResizeSuccessful"] * 2
+        await place.volumes.mount(wanted)
+        assert len(place.driver.asked("NodeExpandVolume")) == 1
+
+    play(place, scenario)
