@@ -286,6 +286,17 @@ def test_a_configuration_file_counts_less_than_flags() -> None:
     play(scenario)
 
 
+def test_a_full_disk_keeps_nobody_from_looking() -> None:
+    async def scenario(world: World) -> None:
+        host = world.fleet.machine("w").host
+        host.fill_disk()
+        assert b"Version" in await world.binaries.log("kubelet") and not host.files.exists(r"C:\k\config")
+        said = await world.relaunch("kubelet")
+        assert await said.end() == 255 and "log: cannot create log: There is not enough space on the disk." in said.text
+
+    play(scenario)
+
+
 def test_a_reboot_ends_what_people_started() -> None:
     async def scenario(world: World) -> None:
         said = await world.relaunch("kubelet", "--max-pods=3", "--pod-infra-container-image=nope/nope:404")

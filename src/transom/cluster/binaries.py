@@ -89,8 +89,7 @@ class NodeBinaries:
         self._processes: dict[str, list[Process]] = {binary: [] for binary in BINARIES}
         self._logs: dict[str, NodeLog] = {}
         self._recalled: asyncio.Task[None] | None = None
-        self._handler = _OfNode(machine.spec.name, self._kubelet_said)
-        logging.getLogger("transom.kubelet").addHandler(self._handler)
+        _KUBELETS.hear(machine.spec.name, self._kubelet_said)
         binaries_usual.install(machine.host.files, network, fleet.api_addresses()[0])
         self.booted()
         if machine.kubelet is not None:
@@ -216,7 +215,7 @@ class NodeBinaries:
     def close(self) -> None:
         """The machine is gone."""
         self.powered_off()
-        logging.getLogger("transom.kubelet").removeHandler(self._handler)
+        _KUBELETS.hear(self._machine.spec.name, None)
 
     async def _stop_kubelet(self) -> None:
         await self._fleet.stop_kubelet(self._machine)
@@ -289,14 +288,27 @@ class NodeBinaries:
         return Start(self._fleet, self._machine, program, pid, list(argv), variables, directory, output)
 
 
-class _OfNode(logging.Handler):
-    """Of what all kubelets of the process log, the lines of one."""
+class _Kubelets(logging.Handler):
+    """Gives what all kubelets of the process log to who listens to one of them, by its machine's name."""
 
-    def __init__(self, machine: str, said: Callable[[logging.LogRecord], None]) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._machine = machine
-        self._said = said
+        self._listeners: dict[str, Callable[[logging.LogRecord], None]] = {}
+
+    def hear(self, machine: str, said: Callable[[logging.LogRecord], None] | None) -> None:
+        """None: nobody listens any more."""
+        logger = logging.getLogger("transom.kubelet")
+        if self not in logger.handlers:
+            logger.addHandler(self)
+        if said is None:
+            self._listeners.pop(machine, None)
+        else:
+            self._listeners[machine] = said
 
     def emit(self, record: logging.LogRecord) -> None:
-        if ON.get() == self._machine:
-            self._said(record)
+        said = self._listeners.get(ON.get())
+        if said is not None:
+            said(record)
+
+
+_KUBELETS: Final = _Kubelets()

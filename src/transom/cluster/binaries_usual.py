@@ -6,6 +6,7 @@ fleet starts the node with.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -14,6 +15,8 @@ from transom.kubelet.config import DEFAULT_PRIORITY_CLASS, KubeletConfig
 if TYPE_CHECKING:
     from transom.cluster.nodenet_windows import WindowsNodeNet
     from transom.hosts.api import Files
+
+log = logging.getLogger("transom.cluster")
 
 HOME: Final = r"C:\k"
 KUBECONFIG: Final = r"c:\k\config"
@@ -104,14 +107,17 @@ def kubeconfig(server: str, user: str) -> bytes:
 
 
 def install(files: Files, net: WindowsNodeNet, server: str) -> None:
-    """What is on the disk of a node that was set up by hand, as far as it is not there yet."""
+    """What is on the disk of a node that was set up by hand, as far as it is not there yet, and as there is room for it."""
     wanted = dict.fromkeys(PATHS.values(), b"MZ")
     wanted[KUBECONFIG] = kubeconfig(server, f"system:node:{net.spec.name}")
     wanted[NET_CONF] = net.net_conf()
     for path, content in wanted.items():
         if not files.exists(path):
-            files.mkdir(path.rpartition("\\")[0])
-            files.write(path, content)
+            try:
+                files.mkdir(path.rpartition("\\")[0])
+                files.write(path, content)
+            except OSError as problem:
+                log.warning("%s of node %s cannot be written: %s", path, net.spec.name, problem.strerror)
 
 
 def _taint(taint: Mapping[str, str]) -> str:
