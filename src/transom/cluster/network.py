@@ -86,6 +86,7 @@ class ClusterNetwork:
         self.services = self.informers(SERVICES)
         self._nodes: dict[str, NodeNet] = {}
         self._changed = asyncio.Event()
+        self.shared.leases.listeners.append(self._changed.set)  # a node's pods are reached through the routes of others
         self._policies = self._endpoints = False  # whether they are followed
         self._tasks: asyncio.TaskGroup | None = None
         fabric.before_look.append(self._look)

@@ -123,7 +123,7 @@ def test_a_script_that_serves_goes_on(own: Cluster, space: Space) -> None:
     apply(space, pod("counter", "windows", "powershell", "-Command", script, container=container))
     space.ready("pod/counter")
     before = _identity(space, "counter")
-    page = ("exec", "counter", "--", "curl.exe", "-s", "http://localhost/")
+    page = ("exec", "old-linux", "--", "wget", "-q", "-O", "-", f"http://{before[1]}/")
     assert space(*page) == "visit 1"
     _kill(own)
     _up(own)
