@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from transom.runtime.api import ContainerConfig, Mount, WindowsContainer, Window
 from transom.runtime.native.platform import Limits, Usage
 from transom.runtime.wine import accounts, bundle, drives, environment, jobs, limits, registry, roots, template
 from transom.runtime.wine.helpers import Helpers
+from transom.runtime.wine.installation import Installation
 from transom.runtime.wine.platform import WinePlatform
 from transom.windows.builds import BUILDS
 
@@ -205,3 +207,17 @@ def test_containers_that_would_have_the_same_root_share_it(tmp_path: Path) -> No
     assert (first / "etc/passwd").read_text().startswith("ContainerUser:x:")
     assert (first / "etc/resolv.conf").read_text().startswith("nameserver 10.96.0.10\n")
     assert (first / "tmp").stat().st_mode & 0o7777 == 0o1777
+
+
+def test_a_prefix_that_cannot_be_made_leaves_no_processes(tmp_path: Path) -> None:
+    """Wine's would go on for minutes, each taking a processor."""
+    loader, server, said = tmp_path / "wine", tmp_path / "wineserver", tmp_path / "said"
+    loader.write_text('#!/bin/sh\n[ "$1" = --version ] && echo wine-8.0\n')
+    server.write_text(f'#!/bin/sh\necho "$1" "$WINEPREFIX" >> {said}\n')
+    for script in (loader, server):
+        script.chmod(0o755)
+    with pytest.raises(subprocess.CalledProcessError):
+        template.prepare(tmp_path / "cache", Installation(loader, server, tmp_path), Helpers(tmp_path))
+    what, prefix = said.read_text().split()
+    assert what == "--kill" and prefix.startswith(str(tmp_path / "cache" / "making-"))
+    assert not list((tmp_path / "cache").glob("making-*"))

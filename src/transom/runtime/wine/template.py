@@ -174,8 +174,13 @@ def _make(work: Path, installation: Installation) -> None:
     # A home that is not there: Wine makes plain folders instead of links to it.
     quiet = subprocess.DEVNULL
     environment = {**installation.environment(str(prefix)), "HOME": str(work / "home")}
-    for command in ([str(installation.loader), "wineboot.exe", "--init"], [str(installation.server), "--wait"]):
-        subprocess.run(command, env=environment, timeout=_SECONDS, check=True, stdin=quiet, stdout=quiet, stderr=quiet)
+    try:
+        for command in ([str(installation.loader), "wineboot.exe", "--init"], [str(installation.server), "--wait"]):
+            subprocess.run(command, env=environment, timeout=_SECONDS, check=True, stdin=quiet, stdout=quiet, stderr=quiet)
+    except BaseException:  # what it has started would go on in a prefix that nobody wants
+        subprocess.run([str(installation.server), "--kill"], env=environment, timeout=_SECONDS, check=False,
+                       stdin=quiet, stdout=quiet, stderr=quiet)  # fmt: skip
+        raise
     template.mkdir(mode=0o755)
     _slim(prefix / "drive_c", template / "drive_c", installation.libraries)
     (template / "drive_c" / "users").rename(template / "drive_c" / "Users")
