@@ -22,10 +22,11 @@ def _python() -> Path:
 
 def binds(seen: Iterable[str]) -> list[tuple[str, str]]:
     """Sources and destinations, beside the folders that a container sees anyway."""
-    prefix = os.path.realpath(sys.base_prefix)
+    prefix, package = os.path.realpath(sys.base_prefix), Path(transom.__file__).parent
+    if not package.is_dir():  # in an archive, which nobody can mount: stand-ins say that they cannot be started
+        return []
     there = any(Path(prefix).is_relative_to(folder) for folder in seen)
-    package = (str(Path(transom.__file__).parent), _PACKAGE)
-    return [package] if there else [package, (prefix, prefix)]
+    return [(str(package), _PACKAGE), *([] if there else [(prefix, prefix)])]
 
 
 def script() -> str:
