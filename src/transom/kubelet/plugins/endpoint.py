@@ -48,13 +48,15 @@ class Endpoint:
         return dict(await answer(method, request or {}))
 
     async def _by_grpc(self, files: _Real, method: str, request: Mapping[str, Any], seconds: float) -> Message:
-        from transom.http.grpc import Connection
+        from transom.http.grpc import Connection, MissingPackage
 
         name = method.rpartition("/")[2]
         way = files.open(self.path)  # wherever links lead, and however long the path is
         try:
             loop = asyncio.get_running_loop()
             _, connection = await loop.create_unix_connection(Connection, f"/proc/self/fd/{way}")
+        except MissingPackage as problem:
+            raise RpcError("Unavailable", str(problem)) from problem
         finally:
             os.close(way)
         try:

@@ -44,8 +44,6 @@ class _Known(NamedTuple):
 
 
 class PluginManager:
-    """`changed` is called when a driver has come or gone."""
-
     __slots__ = ("_drivers", "_env", "_failures", "_known", "_look_again")
 
     def __init__(self, env: Env, drivers: Drivers) -> None:
@@ -60,8 +58,7 @@ class PluginManager:
         files = self._env.host.files
         stop = files.on_sockets(self._look_again.set) if isinstance(files, _Telling) else None
         try:
-            files.mkdir(self._env.os.join(self._env.config.root_dir, "plugins"), 0o750)
-            files.mkdir(self._directory(), 0o750)
+            self._make_directories()
             while True:
                 self._look_again.clear()
                 await self._look()
@@ -69,6 +66,14 @@ class PluginManager:
         finally:
             if stop is not None:
                 stop()
+
+    def _make_directories(self) -> None:
+        """Drivers mount them, and want them to be there."""
+        try:
+            for path in (self._env.os.join(self._env.config.root_dir, "plugins"), self._directory()):
+                self._env.host.files.mkdir(path, 0o750)
+        except OSError as problem:
+            log.warning("%s: no driver can register: %s", self._env.config.node_name, problem)
 
     def _directory(self) -> str:
         return self._env.os.join(self._env.config.root_dir, _REGISTRY)

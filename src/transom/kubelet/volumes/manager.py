@@ -51,7 +51,7 @@ PLUGINS: Final[Mapping[str, Plugin]] = {
     **in_tree.PLUGINS,
 }
 
-_TEAR_DOWNS: Final = tuple({plugin.tear_down for plugin in PLUGINS.values() if plugin.tear_down is not None})
+_TEAR_DOWNS: Final = tuple(plugin.tear_down for plugin in PLUGINS.values() if plugin.tear_down is not None)
 
 
 class _Waiting:

@@ -6,8 +6,6 @@ needs rights over the node goes through the container (`context.mount`), with it
 
 from __future__ import annotations
 
-import ntpath
-import posixpath
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
@@ -30,8 +28,6 @@ class Driver:
         windows = context.os == "windows"
         self._context = context
         self._server = server
-        self._windows = windows
-        self._paths = ntpath if windows else posixpath
         usual = context.image.options.get("driver", "csi.transom.dev")
         self.name = flags.get("drivername") or flags.get("driver-name") or usual
         self._node = flags.get("nodeid") or flags.get("node-id") or context.env.get("KUBE_NODE_NAME") or context.hostname

@@ -75,7 +75,7 @@ def registrar(context: ProgramContext) -> Program:
             server.err(f"failed to listen on socket: {path} with error: {problem}")
             server.exit(1)
             return
-        server._closers.append(lambda: context.files.remove(path, recursive=True))
+        server.at_end(lambda: context.files.remove(path, recursive=True))
         server.out(f"Registration Server started at: {path}")
 
     server.spawn(main())

@@ -101,6 +101,9 @@ class Server:
         task.add_done_callback(self._tasks.discard)
         return task
 
+    def at_end(self, function: Callable[[], None]) -> None:
+        self._closers.append(function)
+
     def later(self, seconds: float, function: Callable[..., object], *arguments: Any) -> None:
         timer = self.context.clock.call_later(seconds, function, *arguments)
         self._closers.append(timer.cancel)
