@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import select
+import socket
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from transom.cluster import daemon
+from transom.cluster import daemon, lifecycle
 from transom.cluster.config import ClusterConfig
-from transom.cluster.errors import ClusterError
+from transom.cluster.daemon import Lock
 
 SLOW = 25.0  # seconds between two pieces of news
 
@@ -52,6 +53,24 @@ def test_a_slow_machine_is_waited_for_while_it_gets_on(config: ClusterConfig, mo
 
 
 def test_one_that_says_nothing_is_not(config: ClusterConfig, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ClusterError, match="has said nothing for 30 s") as problem:
+    with pytest.raises(daemon.NotReadyYet, match="has said nothing for 30 s"):
         _wait([b"the control plane is up\n"], config, monkeypatch)
-    assert "transom kubeconfig" in problem.value.hint
+
+
+def test_one_that_goes_on_starting_can_be_reached_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(config: ClusterConfig, lock: Lock, sockets: list[socket.socket], serve: object) -> int:
+        lock.release()
+        for sock in sockets:
+            sock.close()
+        return os.open(os.devnull, os.O_RDONLY)
+
+    def wait(pipe: int, *_: object) -> None:
+        os.close(pipe)
+        raise daemon.NotReadyYet("not yet")
+
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setattr(daemon, "start", start)
+    monkeypatch.setattr(daemon, "wait_ready", wait)
+    with pytest.raises(daemon.NotReadyYet):
+        lifecycle.up(lifecycle.Wanted(name="slow", nodes=False, kubeconfig=tmp_path / "kubeconfig"), print)
+    assert "current-context: slow" in (tmp_path / "kubeconfig").read_text()

@@ -127,6 +127,10 @@ def _run(
         os._exit(code)
 
 
+class NotReadyYet(ClusterError):
+    """It goes on starting, without anybody who waits for it."""
+
+
 def wait_ready(pipe: int, config: ClusterConfig, timeout: float, tell: Callable[[str], None]) -> None:
     """Returns when the cluster says it is ready; an error with the end of its log when it does not, or says nothing for
     `timeout` seconds. What it says before is passed on."""
@@ -137,11 +141,10 @@ def wait_ready(pipe: int, config: ClusterConfig, timeout: float, tell: Callable[
         while True:
             left = last + timeout - time.monotonic()
             if left <= 0:
-                raise ClusterError(
+                raise NotReadyYet(
                     f"cluster {config.name!r} is not ready, and has said nothing for {timeout:.0f} s; the end of its log:\n"
                     f"{tail(config.log, 15)}",
-                    "it goes on starting in the background: see transom logs and transom status;"
-                    " transom kubeconfig says how to reach it",
+                    "it goes on starting in the background; see transom logs and transom status",
                 )
             if select.select([pipe], [], [], min(left, 1.0))[0]:
                 piece = os.read(pipe, 65536)

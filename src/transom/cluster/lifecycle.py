@@ -88,11 +88,19 @@ def up(wanted: Wanted, tell: Tell) -> ClusterConfig:
     entries = kubeconfig.entries(config, pki)
     pipe = daemon.start(config, lock, sockets, serve)
     own = kubeconfig.render(entries)  # while the cluster starts
-    daemon.wait_ready(pipe, config, READY_SECONDS, tell)
-    try:
-        _check_ready(config)
+
+    def introduce() -> None:
         write_atomic(config.own_kubeconfig, own, 0o600)
         kubeconfig.merge(target, entries)
+
+    try:
+        daemon.wait_ready(pipe, config, READY_SECONDS, tell)
+    except daemon.NotReadyYet:
+        introduce()  # whoever looks for it later finds it
+        raise
+    try:
+        _check_ready(config)
+        introduce()
     except ClusterError:
         daemon.stop(config, STOP_SECONDS, tell)
         raise
