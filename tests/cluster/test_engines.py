@@ -65,3 +65,12 @@ def test_a_proxy_is_for_simulated_containers() -> None:
     engines.check(NodeSpec("c", os="windows", mac_spoofing=False), "oci")
     with pytest.raises(ClusterError, match="real images are pulled by this machine"):
         engines.check(behind, "oci")
+
+
+def test_a_disk_that_real_containers_share_with_people_is_no_reason_to_evict() -> None:
+    usual = {"memory.available": "100Mi", "nodefs.available": "10%", "imagefs.available": "15%"}
+    said = {"nodefs.available": "1Gi"}
+    assert engines.thresholds(NodeSpec("a"), "sim", usual) == (None, 85)
+    assert engines.thresholds(NodeSpec("a"), "oci", usual) == ({"memory.available": "100Mi"}, 100)
+    assert engines.thresholds(NodeSpec("a", eviction_hard=said, image_gc_high=90), "oci", usual) == (said, 90)
+    assert engines.thresholds(NodeSpec("a", eviction_hard={}), "unix:///run/containerd.sock", usual) == ({}, 100)

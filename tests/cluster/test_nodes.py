@@ -58,6 +58,7 @@ def test_a_row_of_the_file_can_stand_for_many() -> None:
     ({"name": "a", "taints": ["os:windows"]}, "is not a taint"),
     ({"name": "a", "colour": "red"}, "unknown field 'colour'"),
     ({"name": "a", "cpus": "four"}, "cpus of the cluster file must be a number"),
+    ({"name": "a", "imageGCHighThresholdPercent": 101}, "imageGCHighThresholdPercent 101"),
     ({"os": "linux"}, "has no name"),
     ({"name": "a", "macSpoofing": False}, "macSpoofing are for Windows nodes"),
     ({"name": "a", "os": "windows", "macSpoofing": "off"}, "macSpoofing of the cluster file must be true or false"),

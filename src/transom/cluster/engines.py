@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from subprocess import SubprocessError
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -31,6 +31,7 @@ log = logging.getLogger("transom.cluster")
 ENGINES = ("sim", "oci", "auto")
 _CONTAINERS, _MACHINES = "containers", "machines"  # in the folder of a cluster
 _WINE = "wine"
+_IMAGE_GC_HIGH = 85  # Kubernetes' own
 
 
 def store_folder() -> Path:
@@ -86,6 +87,15 @@ def check(node: NodeSpec, engine: str) -> None:
             f"node {node.name!r}: real images are pulled by this machine, whatever proxy the node is behind",
             "leave proxy out, or use engine: sim",
         )
+
+
+def thresholds(node: NodeSpec, engine: str, usual: Mapping[str, str]) -> tuple[Mapping[str, str] | None, int]:
+    """When a node evicts pods (None: as Kubernetes does, which is `usual`), and how full in percent a disk may be before images
+    go. The disk of real containers is this machine's, and people have other things on it: it counts only if they say so."""
+    if engine == "sim":
+        return node.eviction_hard, node.image_gc_high or _IMAGE_GC_HIGH
+    memory = {signal: value for signal, value in usual.items() if signal.startswith("memory.")}
+    return memory if node.eviction_hard is None else node.eviction_hard, node.image_gc_high or 100
 
 
 def missing() -> dict[str, str]:

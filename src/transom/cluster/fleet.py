@@ -25,7 +25,7 @@ from transom.client.resources import EVENTS, NODES
 from transom.cluster import families
 from transom.cluster import nodes as specs
 from transom.cluster.config import ClusterConfig
-from transom.cluster.engines import Engines, check, choose
+from transom.cluster.engines import Engines, check, choose, thresholds
 from transom.cluster.errors import ClusterError
 from transom.cluster.netconfig import API_PORT, OUTSIDE_NAME, NetworkSettings
 from transom.cluster.network import ClusterNetwork
@@ -522,11 +522,14 @@ class Fleet:
 
         dns = str(ipaddress.ip_network(families.of(self._config.service_cidr, 4))[10])
         second = addresses[1] if len(addresses) > 1 and releases.parse(version) >= _TWO_ADDRESSES else ""
+        usual = _rules(spec).default_eviction(releases.parse(version))
+        eviction, images = thresholds(spec, self._chosen.of(spec), usual)
         return _rules(spec).as_guided(KubeletConfig(
             node_name=spec.name, node_ip=addresses[0], secondary_node_ip=second, version=version, max_pods=spec.max_pods,
             node_labels={k: v for k, v in spec.labels.items() if not k.startswith(_RESTRICTED)},
             register_with_taints=spec.taints, cluster_dns=(dns,), kube_reserved=spec.kube_reserved,
-            system_reserved=spec.system_reserved, eviction_hard=spec.eviction_hard, eviction_soft=spec.eviction_soft,
+            system_reserved=spec.system_reserved, eviction_soft=spec.eviction_soft,
+            eviction_hard=eviction, image_gc_high_threshold_percent=images, image_gc_low_threshold_percent=min(80, images - 1),
             eviction_soft_grace_period=spec.eviction_soft_grace_period, feature_gates=spec.feature_gates,
             pod_infra_image=self._pause_image(spec),
             windows_priorityclass=spec.priority_class or DEFAULT_PRIORITY_CLASS,

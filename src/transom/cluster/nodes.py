@@ -56,6 +56,7 @@ class NodeSpec:
     eviction_hard: Mapping[str, str] | None = None
     eviction_soft: Mapping[str, str] = field(default_factory=dict)
     eviction_soft_grace_period: Mapping[str, str] = field(default_factory=dict)
+    image_gc_high: int = 0  # percent of the disk from which on images without containers go; 0 for the usual
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
     priority_class: str = ""
     pause_image: str = ""
@@ -162,6 +163,8 @@ def _check(config: ClusterConfig, node: NodeSpec) -> None:
         raise refuse(f"{node.proxy!r} is not the address of a proxy", "write it like http://proxy.example.com:80/")
     if not 1 <= node.cpus <= 1024:
         raise refuse(f"{node.cpus} CPUs", "a node has 1 to 1024 CPUs")
+    if not 0 <= node.image_gc_high <= 100:
+        raise refuse(f"imageGCHighThresholdPercent {node.image_gc_high}", "it is a percentage; at 100 no images are removed")
     for name in ("memory", "disk"):
         try:
             parse(getattr(node, name))
@@ -225,7 +228,8 @@ _FILE_FIELDS = {  # as the file spells them
     "networkMode": "network_mode", "labels": "labels", "taints": "taints", "kubeReserved": "kube_reserved",
     "systemReserved": "system_reserved", "evictionHard": "eviction_hard", "evictionSoft": "eviction_soft",
     "evictionSoftGracePeriod": "eviction_soft_grace_period", "featureGates": "feature_gates",
-    "priorityClass": "priority_class", "pauseImage": "pause_image", "maxPods": "max_pods", "staticPods": "static_pods",
+    "imageGCHighThresholdPercent": "image_gc_high", "priorityClass": "priority_class", "pauseImage": "pause_image",
+    "maxPods": "max_pods", "staticPods": "static_pods",
     "macSpoofing": "mac_spoofing", "proxy": "proxy", "csiProxy": "csi_proxy", "adapter": "adapter",
     # As the guide to Windows spells the kubelet's flags:
     "kubeletReserve": "kube_reserved", "systemReserve": "system_reserved",
@@ -279,7 +283,7 @@ def _value(where: str, name: str, value: Any) -> Any:
         if not isinstance(value, list):
             raise ClusterError(f"{where}.taints of the cluster file must be a list")
         return tuple(_taint(where, taint) for taint in value)
-    if attribute in ("build", "cpus", "max_pods"):
+    if attribute in ("build", "cpus", "max_pods", "image_gc_high"):
         if isinstance(value, bool) or not isinstance(value, int):
             raise ClusterError(f"{where}.{name} of the cluster file must be a number")
         return value

@@ -21,15 +21,14 @@ from transom.runtime.wine import helpers
 
 STANDING = Path(__file__).parent / "standing.yaml"
 WINDOWS_IMAGE = "test/programs:1"  # has probe.exe and winweb.exe in C:\app
-# How full this machine's disk is, is no matter of these tests: kubelets evict for want of memory only.
 NODES = """
 apiVersion: transom.dev/v1
 kind: Cluster
 engine: oci
 nodes:
-- {name: linux-1, evictionHard: {memory.available: 100Mi}}
-- {name: windows-1, os: windows, runtime: docker, evictionHard: {memory.available: 100Mi}}
-- {name: windows-2, os: windows, runtime: containerd, evictionHard: {memory.available: 100Mi}}
+- {name: linux-1}
+- {name: windows-1, os: windows, runtime: docker}
+- {name: windows-2, os: windows, runtime: containerd}
 """
 Object = dict[str, Any]
 
