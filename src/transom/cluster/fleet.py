@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import shutil
 import socket
 import ssl
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
@@ -423,6 +424,8 @@ class Fleet:
         self.network.forget(name)
         del self._machines[name]
         self._save()
+        # Another one of this name may have another address, which its certificate has to name.
+        shutil.rmtree(self._certificates(name), ignore_errors=True)
         try:
             await self._admin.delete(NODES, "", name)
         except ApiError as problem:
@@ -535,11 +538,14 @@ class Fleet:
             windows_priorityclass=spec.priority_class or DEFAULT_PRIORITY_CLASS,
         ))
 
+    def _certificates(self, name: str) -> Path:
+        return self._config.state / "nodes" / name
+
     def _tls(self, spec: NodeSpec, addresses: tuple[str, ...]) -> ssl.SSLContext:
         from transom.http import server_context
         from transom.kit import pki as kit
 
-        folder = self._config.state / "nodes" / spec.name
+        folder = self._certificates(spec.name)
         certificate, key = folder / "kubelet.crt", folder / "kubelet.key"
         if not (certificate.exists() and key.exists()):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)

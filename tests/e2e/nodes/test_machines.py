@@ -155,7 +155,10 @@ def test_machines_come_and_go(own: Space) -> None:
     assert own.object("node/extra")["spec"]["unschedulable"] is True
     transom(own, "node", "uncordon", "extra")
     assert "unschedulable" not in own.object("node/extra")["spec"]
+    kept = Path(json.loads(transom(own, "status", "--output", "json").stdout)["stateDir"]) / "nodes"
+    assert (kept / "extra").is_dir()
     transom(own, "node", "delete", "extra")
+    assert not (kept / "extra").exists(), "the key of a machine that is gone"
     assert own.done("get", "node", "extra").returncode == 1
     missing = transom(own, "node", "stop", "extra", check=False)
     assert missing.returncode != 0 and "there is no node 'extra'" in missing.stderr
