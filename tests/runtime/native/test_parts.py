@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import platform
 import signal
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 
 from transom.network.api import DnsConfig, PortMapping
 from transom.runtime.api import ContainerConfig, LinuxContainer, LinuxResources, LinuxSandbox, Mount, SandboxConfig
-from transom.runtime.native import cgroups, pause, runc, saved, snapshots
+from transom.runtime.native import cgroups, pause, runc, runtime, saved, snapshots
 from transom.runtime.native.monitor.logfile import LogFile
 from transom.runtime.native.platform import Limits
 from transom.runtime.oci import capabilities, seccomp, users
@@ -195,6 +196,22 @@ def test_the_end_of_a_container_on_a_disk_that_is_full(tmp_path: Path) -> None:
     with open("/dev/full", "wb") as full:
         done = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=full, check=True)
     assert done.stdout == b"went on\n"
+
+
+def test_a_folder_in_which_somebody_still_makes_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, late = tmp_path / "native", ["runc", "runc/x"]
+    folder.mkdir()
+    remove_tree = snapshots.remove_tree
+
+    def raced(what: Path) -> None:
+        if late:
+            (what / late.pop(0)).mkdir(parents=True)
+            raise OSError(errno.ENOTEMPTY, "Directory not empty", str(what))
+        remove_tree(what)
+
+    monkeypatch.setattr(snapshots, "remove_tree", raced)
+    runtime._remove(folder)
+    assert not late and not folder.exists()
 
 
 # ---- pause and copies ------------------------------------------------------------------------------------------------

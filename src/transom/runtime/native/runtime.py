@@ -7,10 +7,12 @@ it: `start` finds what is there, `close` leaves it running, `destroy` removes ev
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import signal
 import socket
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -46,6 +48,8 @@ from transom.runtime.native.records import ContainerRecord, SandboxRecord
 from transom.runtime.native.store import Images
 
 log = logging.getLogger("transom.runtime")
+
+_LAST_SECONDS = 5.0  # for processes that nobody waits for any more
 
 
 class NativeRuntime:
@@ -362,9 +366,16 @@ class NativeRuntime:
 
 
 def _remove(folder: Path) -> None:
-    if folder.exists():
+    """Also while a runc that the monitor has started, which ended before it, makes a last file there. Blocking."""
+    end = time.monotonic() + _LAST_SECONDS
+    while folder.exists():
         mounting.unmount_all(str(folder))
-        snapshots.remove_tree(folder)
+        try:
+            snapshots.remove_tree(folder)
+        except OSError as problem:
+            if problem.errno != errno.ENOTEMPTY or time.monotonic() > end:
+                raise
+            time.sleep(0.01)
 
 
 async def destroy_cluster(folder: Path, cgroup: str) -> None:
