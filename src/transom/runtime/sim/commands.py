@@ -12,11 +12,10 @@ from typing import Literal, cast
 from transom.runtime.api import ExecResult, Output, RuntimeFailure
 from transom.runtime.sim.context import Context
 from transom.runtime.sim.core import Core
-from transom.runtime.sim.program_api import ProgramContext, Stdin
+from transom.runtime.sim.program_api import ProgramContext
 from transom.runtime.sim.records import ContainerRecord, SandboxRecord, int32
 from transom.runtime.sim.sockets import PAGING_DELAY
-from transom.runtime.sim.streams import NO_INPUT, Client, Input
-from transom.runtime.sim.terminal import Terminal
+from transom.runtime.sim.streams import Client, begin
 from transom.runtime.sim.texts import Fault
 
 _CANNOT_EXEC = 126
@@ -29,16 +28,11 @@ def execute(
 ) -> Client:
     """Raises RuntimeFailure."""
     _demand_running(core, c)
-    given = Input() if stdin else None
-    client = Client(output, given, None)
-    if tty:
-        client.terminal = Terminal(
-            windows=core.windows,
-            lines=given.feed if given is not None else _nowhere,
-            echo=lambda data: client.said("stdout", data),
-            signal=lambda name: context.signalled(name),
-        )
-    source: Stdin = given if given is not None else NO_INPUT
+
+    def signalled(name: str) -> None:
+        context.signalled(name)
+
+    client, source = begin(output, stdin=stdin, tty=tty, windows=core.windows, signal=signalled)
     context = Context(
         core, c, tuple(command), sink=client.said, on_exit=lambda ended, code: _ended(c, ended, code), stdin=source,
         terminal=client.terminal, client=client,
@@ -76,10 +70,6 @@ def start_delay(core: Core) -> float:
 def _demand_running(core: Core, c: ContainerRecord) -> None:
     if c.state != "running":
         raise core.texts.not_running(c.id, c.state)
-
-
-def _nowhere(data: bytes) -> None:
-    """Nobody reads what is typed."""
 
 
 def _leave(c: ContainerRecord, context: Context) -> None:

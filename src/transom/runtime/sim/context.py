@@ -13,14 +13,13 @@ from transom.hosts.filesystems import FileSystem
 from transom.hosts.machine import HostClock
 from transom.kit.rpc import Answer
 from transom.network.api import Accept, DnsConfig, PortMapping, Respond
-from transom.network.resolver import Resolver, is_address
+from transom.network.resolver import Resolver
 from transom.runtime.sim import environment, files, mounting
 from transom.runtime.sim.core import Core
 from transom.runtime.sim.meter import Share, memory_limit
 from transom.runtime.sim.program_api import ImageInfo, Program, Stdin
 from transom.runtime.sim.records import ContainerRecord
-from transom.runtime.sim.resolve import answering, resolve, settings
-from transom.runtime.sim.sockets import is_loopback
+from transom.runtime.sim.resolve import answering, connect, resolve, settings
 from transom.runtime.sim.streams import Client, Stream
 from transom.runtime.sim.table import Table
 from transom.runtime.sim.terminal import Terminal
@@ -260,15 +259,7 @@ class Context:
     async def connect(self, host: str, port: int) -> socket.socket:
         namespace = self._container.sandbox.namespace
         assert namespace is not None, "a container runs in a ready sandbox"
-        if is_address(host) or is_loopback(host):
-            return await namespace.connect(host, port)
-        failure: OSError | None = None
-        for address in await self.resolve(host):
-            try:
-                return await namespace.connect(address, port)
-            except OSError as error:
-                failure = error
-        raise failure or socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return await connect(namespace, host, port, self.resolve)
 
     async def resolve(self, name: str) -> list[str]:
         return await resolve(name, self.os, lambda: self.files, (self.hostname, self.ips), self._resolver)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Awaitable, Callable, Sequence
 
 from transom.hosts.api import Files
 from transom.kit import dnswire as wire
 from transom.network.api import DnsConfig
 from transom.network.resolver import Ask, Os, Resolver, families, is_address, parse_resolv_conf
+from transom.runtime.sim.sockets import NetworkNamespace, is_loopback
 
 Lookup = Callable[[str, DnsConfig], Awaitable[Sequence[str]]]
 """A whole name to its addresses, none when there is no such name."""
@@ -32,6 +34,21 @@ async def resolve(
     if folded == own[0].lower() and own[1]:
         return list(own[1])
     return await resolver().addresses(name, families(own[1]))
+
+
+async def connect(
+    namespace: NetworkNamespace, host: str, port: int, addresses: Callable[[str], Awaitable[Sequence[str]]]
+) -> socket.socket:
+    """By address, or by a name that `addresses` knows: the first of them that answers. Raises OSError."""
+    if is_address(host) or is_loopback(host):
+        return await namespace.connect(host, port)
+    failure: OSError | None = None
+    for address in await addresses(host):
+        try:
+            return await namespace.connect(address, port)
+        except OSError as error:
+            failure = error
+    raise failure or socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
 
 def in_hosts_file(name: str, os: Os, files: Files) -> list[str]:

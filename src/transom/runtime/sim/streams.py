@@ -171,3 +171,21 @@ class Client:
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
+
+
+def begin(
+    output: Output, *, stdin: bool, tty: bool, windows: bool, signal: Callable[[str], None]
+) -> tuple[Client, Input | NoInput]:
+    """A client of a command and what the command reads. `signal` is what keys of a terminal send to it."""
+    given = Input() if stdin else None
+    client = Client(output, given, None)
+    if tty:
+        client.terminal = Terminal(
+            windows=windows, lines=given.feed if given is not None else _nowhere,
+            echo=lambda data: client.said("stdout", data), signal=signal,
+        )  # fmt: skip
+    return client, given if given is not None else NO_INPUT
+
+
+def _nowhere(data: bytes) -> None:
+    """Nobody reads what is typed."""

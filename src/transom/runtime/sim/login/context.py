@@ -10,13 +10,12 @@ from typing import Final, Literal
 from transom.hosts.files import FileTree
 from transom.hosts.machine import HostClock
 from transom.network.api import Accept, DnsConfig, PortMapping, Respond
-from transom.network.resolver import Resolver, is_address
+from transom.network.resolver import Resolver
 from transom.runtime.sim.core import Core
 from transom.runtime.sim.environment import PATH
 from transom.runtime.sim.login.machine import HOME, WindowsMachine
 from transom.runtime.sim.program_api import ImageInfo, Program, Stdin
-from transom.runtime.sim.resolve import resolve, settings
-from transom.runtime.sim.sockets import is_loopback
+from transom.runtime.sim.resolve import connect, resolve, settings
 from transom.runtime.sim.streams import Client
 from transom.runtime.sim.table import Table
 from transom.runtime.sim.terminal import Terminal
@@ -187,16 +186,7 @@ class LoginContext:
         return close
 
     async def connect(self, host: str, port: int) -> socket.socket:
-        namespace = self.core.node_namespace
-        if is_address(host) or is_loopback(host):
-            return await namespace.connect(host, port)
-        failure: OSError | None = None
-        for address in await self.resolve(host):
-            try:
-                return await namespace.connect(address, port)
-            except OSError as error:
-                failure = error
-        raise failure or socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return await connect(self.core.node_namespace, host, port, self.resolve)
 
     async def resolve(self, name: str) -> list[str]:
         return await resolve(name, self.os, lambda: self.files, (self.hostname, self.ips), self._resolver)

@@ -14,11 +14,10 @@ from transom.runtime.api import Output
 from transom.runtime.sim.core import Core
 from transom.runtime.sim.login.context import LoginContext
 from transom.runtime.sim.login.machine import WindowsMachine
-from transom.runtime.sim.program_api import ProcessEntry, ProgramContext, Stdin
+from transom.runtime.sim.program_api import ProcessEntry, ProgramContext
 from transom.runtime.sim.programs.process import Process, TaskProgram
-from transom.runtime.sim.streams import NO_INPUT, Client, Input
+from transom.runtime.sim.streams import NO_INPUT, Client, begin
 from transom.runtime.sim.table import Table
-from transom.runtime.sim.terminal import Terminal
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.:/\\=*+-]+")
 
@@ -29,16 +28,11 @@ def login(
 ) -> Client:  # fmt: skip
     """No command: a shell."""
     processes = machine.processes if machine is not None else _linux_processes(core)
-    given = Input() if stdin else None
-    client = Client(output, given, None)
-    if tty:
-        client.terminal = Terminal(
-            windows=core.windows,
-            lines=given.feed if given is not None else _nowhere,
-            echo=lambda data: client.said("stdout", data),
-            signal=lambda name: context.signalled(name),
-        )
-    source: Stdin = given if given is not None else NO_INPUT
+
+    def signalled(name: str) -> None:
+        context.signalled(name)
+
+    client, source = begin(output, stdin=stdin, tty=tty, windows=core.windows, signal=signalled)
     argv, body = _windows(command) if machine is not None else _linux(command)
     context = LoginContext(core, machine, processes, argv, client, source)
     context.program = TaskProgram(cast(ProgramContext, context), body)
@@ -61,10 +55,6 @@ def detached(
 def _linux_processes(core: Core) -> Table:
     init = ProcessEntry(1, 0, "root", ("/sbin/init",), core.host.boot_time, 12 << 20)
     return Table(core.host.time, windows=False, first=init)
-
-
-def _nowhere(data: bytes) -> None:
-    """Nobody reads what is typed."""
 
 
 Body = Callable[[Process], Awaitable[int]]
