@@ -20,6 +20,7 @@ from tests.runtime.wine import probe
 
 from transom.network.api import DnsConfig
 from transom.runtime.api import ContainerConfig, Mount, SandboxConfig
+from transom.runtime.native import cgroups
 from transom.runtime.native.platform import ContainerRequest, SandboxFacts, SandboxPlan, Spec
 from transom.runtime.wine.platform import WinePlatform
 
@@ -51,8 +52,7 @@ def wine(cache: Path) -> Iterator[WinePlatform]:
     platform = WinePlatform(cache)
     asyncio.run(platform.prepare())
     yield platform
-    for group in Path("/sys/fs/cgroup").glob(f"**/{_CGROUP}"):
-        group.rmdir()
+    assert cgroups.remove_surely(f"/{_CGROUP}")
 
 
 class Host:
