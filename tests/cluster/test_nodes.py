@@ -16,6 +16,7 @@ from transom.cluster.file import read
 CONFIG = ClusterConfig(name="c")
 
 
+@pytest.mark.windows("OS-28")
 def test_the_demo_has_one_of_each_and_two_of_windows() -> None:
     made = nodes.demo(CONFIG, None, None, None, taint=False)
     assert [(n.name, n.os, n.build, n.runtime, n.number) for n in made] == [
@@ -24,6 +25,7 @@ def test_the_demo_has_one_of_each_and_two_of_windows() -> None:
     ]  # fmt: skip
     assert not made[2].taints
     assert nodes.demo(CONFIG, 0, 1, 20348, taint=True)[1].taints == (nodes.WINDOWS_TAINT,)
+    assert [n.os for n in nodes.demo(CONFIG, 0, 0, None, taint=False)] == ["linux"], "a master there is always, on Linux"
 
 
 def test_a_row_of_the_file_can_stand_for_many() -> None:
@@ -89,7 +91,7 @@ def test_reservations_as_the_guide_to_windows_spells_them() -> None:
     assert (node.kube_reserved, node.system_reserved) == ({"memory": "1Gi"}, {"cpu": "500m"})
 
 
-@pytest.mark.windows("RT-01", "RT-03", "RT-06", "RT-08", "TRB-111", "WIN-RUN-001")
+@pytest.mark.windows("RT-01", "RT-03", "RT-06", "RT-07", "RT-08", "TRB-111", "WIN-RUN-001")
 @pytest.mark.parametrize(("release", "docker", "pause", "containerd"), [
     ("1.14", "18.9.9", "mcr.microsoft.com/k8s/core/pause:1.2.0", False),
     ("1.17", "19.3.14", "mcr.microsoft.com/oss/kubernetes/pause:1.4.1", False),

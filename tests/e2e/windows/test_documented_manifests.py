@@ -30,17 +30,18 @@ def linux_client(place: Place) -> str:
     return "client"
 
 
-@pytest.mark.windows("OS-02", "OS-04", "OS-10")
+@pytest.mark.windows("OS-02", "OS-04", "OS-06", "OS-10")
 def test_nodes_of_both_systems_are_ready(place: Place) -> None:
     rows = {row["NAME"]: row for row in columns(place("get", "nodes", "--output", "wide"))}
     assert {row["STATUS"] for row in rows.values()} == {"Ready"}
     assert {row["OS-IMAGE"] for name, row in rows.items() if name in WINDOWS_NODES} == {"Windows Server 2019 Datacenter"}
+    assert {row["ROLES"] for name, row in rows.items() if name in WINDOWS_NODES} == {"<none>"}, "masters stay on Linux"
     chosen = place("get", "nodes", "--selector=kubernetes.io/os=windows,node.kubernetes.io/windows-build=10.0.17763",
                    "--output=name")
     assert set(chosen.split()) == {f"node/{name}" for name in WINDOWS_NODES}
 
 
-@pytest.mark.windows("CTL-01", "CTL-02", "CTL-04", "SVC-03")
+@pytest.mark.windows("CTL-01", "CTL-02", "CTL-04", "SVC-03", "OS-01")
 def test_web_server_behind_a_node_port(place: Place) -> None:
     place.apply("win-webserver")
     place.ready("deployment/win-webserver")

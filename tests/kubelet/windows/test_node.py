@@ -26,7 +26,7 @@ async def the_node(node: Node) -> Any:
 # ---- what it says of itself --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.windows("OS-15", "OS-20", "POD-05", "RT-02", "RT-05")
+@pytest.mark.windows("OS-15", "OS-20", "POD-05", "RT-02", "RT-04", "RT-05")
 @flavours
 @pytest.mark.parametrize("build", [17763, 18363, 19041, 20348])
 def test_labels_and_versions_of_a_node(node: Any, flavour: str, build: int) -> None:
