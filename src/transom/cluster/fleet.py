@@ -8,6 +8,7 @@ range of addresses, as the agent of a network plugin does).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 import shutil
@@ -317,10 +318,13 @@ class Fleet:
 
     def spawn(self, life: Coroutine[None, None, None]) -> asyncio.Task[None]:
         """For what runs on a node; whoever wants to know of its failures catches them."""
-        if self._tasks is None:
+        try:
+            if self._tasks is None:
+                raise RuntimeError("nothing runs yet")
+            return self._tasks.create_task(life)
+        except RuntimeError as problem:  # also while all of them end
             life.close()
-            raise ClusterError("the nodes are not running")
-        return self._tasks.create_task(life)
+            raise ClusterError("the nodes are not running") from problem
 
     async def stop_kubelet(self, machine: Machine) -> None:
         """The process has ended, as in a crash: containers go on, and the next kubelet finds them."""
@@ -360,7 +364,8 @@ class Fleet:
     def announce(self, machine: Machine, node: str = "") -> None:
         """What the agent of the network says of its Node, as soon as that can be written."""
         if self._tasks is not None and machine.network.annotations:
-            self._tasks.create_task(self._announce(machine, node or machine.spec.name))
+            with contextlib.suppress(ClusterError):  # the last news of a cluster that ends
+                self.spawn(self._announce(machine, node or machine.spec.name))
 
     async def _announce(self, machine: Machine, node: str) -> None:
         try:
