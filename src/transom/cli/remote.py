@@ -14,6 +14,7 @@ import socket
 import ssl
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
@@ -82,7 +83,7 @@ class _Session:
     def __init__(self, sock: ssl.SSLSocket, session: WebSocketClient) -> None:
         self._sock = sock
         self._session = session
-        self._todo: list[Callable[[], None]] = []  # of the other threads
+        self._todo: deque[Callable[[], None]] = deque()  # of the other threads
         self._bell, self._ring = socket.socketpair()
         self._code: int | None = None
 
@@ -106,9 +107,8 @@ class _Session:
                 ready, _, _ = select.select((sock, self._bell), (), ())
                 if self._bell in ready:
                     self._bell.recv(4096)
-                    todo, self._todo = self._todo, []
-                    for act in todo:
-                        act()
+                    while self._todo:
+                        self._todo.popleft()()
                     continue
             data = sock.recv(65536)
             self._react(session.receive_data(data) if data else session.receive_eof())
