@@ -19,7 +19,7 @@ up:
 	@$(BIN)/transom demo || echo "the cluster works all the same; try again with: $(BIN)/transom demo"
 
 test: .venv/.installed-dev tools lint
-	$(BIN)/pytest -n $(JOBS) --dist worksteal
+	$(BIN)/pytest -n $(JOBS) --dist worksteal -rs
 
 lint: .venv/.installed-dev
 	$(BIN)/ruff check .

@@ -189,6 +189,24 @@ def test_memory(files: RealFiles) -> None:
 
 
 @root_only
+def test_a_node_whose_folder_is_in_memory_itself(tmp_path: Path) -> None:
+    mounting.mount("tmpfs", str(tmp_path), "tmpfs")
+    try:
+        files = RealFiles(tmp_path / "node")
+        files.share_mounts()
+        files.mkdir("/run")
+        files.write("/kept", b"x")
+        for _ in range(2):
+            files.mount_tmpfs("/run", 1 << 20)
+            files.write("/run/x", b"in memory")
+            files.drop_memory()
+            assert (files.listdir("/run"), files.read("/kept")) == ([], b"x")
+        files.destroy()
+    finally:
+        mounting.unmount_all(str(tmp_path))
+
+
+@root_only
 def test_destroy_leaves_nothing_mounted(tmp_path: Path) -> None:
     files = RealFiles(tmp_path / "a node")
     files.share_mounts()

@@ -253,9 +253,9 @@ class RealFiles:
         return point != str(self.folder) and any(entry.point == point for entry in mounting.mounts(str(self.folder)))
 
     def drop_memory(self) -> None:
-        """Every tmpfs is gone, as after a reboot."""
+        """Every tmpfs is gone, as after a reboot; not the folder itself, which may be mounted on itself in one."""
         for entry in reversed(mounting.mounts(str(self.folder))):
-            if entry.kind == "tmpfs":
+            if entry.kind == "tmpfs" and entry.point != str(self.folder):
                 mounting.unmount(entry.point)
 
     def share_mounts(self) -> None:

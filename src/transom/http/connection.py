@@ -642,7 +642,8 @@ class Connection(asyncio.Protocol):
                 self._flush()
             if self._deadline_for != FOR_CLOSE:
                 self._arm(FOR_CLOSE, self.server.limits.linger)
-            self.transport.close()
+            if not self.transport.is_closing():  # closed twice, one of Python 3.11.2 could not be aborted any more
+                self.transport.close()
 
     def abort(self) -> None:
         if self.transport is not None:

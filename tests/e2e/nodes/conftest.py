@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,12 @@ def _brief(found: Any) -> str:
     return "; ".join(f"{item['metadata']['name']}: {json.dumps(item.get('status') or item)[-600:]}" for item in items)
 
 
+@cache
+def _minor(binary: str) -> int:
+    told = subprocess.run((binary, "version", "--client", "--output=json"), capture_output=True, text=True, check=True)
+    return int(json.loads(told.stdout)["clientVersion"]["minor"].rstrip("+"))
+
+
 @dataclass(frozen=True)
 class Space:
     """A namespace as one kubectl sees it."""
@@ -33,7 +40,7 @@ class Space:
 
     @property
     def is_old(self) -> bool:
-        return ".tools/kubectl-1.20" in self.kubectl.binary
+        return _minor(self.kubectl.binary) <= 20
 
     def command(self, *args: str) -> list[str]:
         return [self.kubectl.binary, "--namespace", self.name, *args]
