@@ -135,15 +135,16 @@ async def commands(node: Node) -> None:
 
 
 async def attachments(node: Node) -> None:
-    """To a container that reads its input."""
+    """To a container that reads its input. It lives on until it was heard: runtimes may forget what is said last."""
     runtime, heard = node.runtime, list[bytes]()
     (sandbox,) = runtime.sandboxes("uid-2")
-    made = await node.create(sandbox.id, "listener", "sh", "-c", "read x; echo you said $x", stdin=True)
+    made = await node.create(sandbox.id, "listener", "sh", "-c", "read x; echo you said $x; read x", stdin=True)
     await runtime.start_container(made)
     process = await runtime.attach(made, lambda _, data: heard.append(data), stdin=True)
     process.write(b"hello\n")
+    await until(lambda: b"".join(heard) == b"you said hello\n")
+    process.write(b"\n")
     assert await process.wait() == 0
-    assert b"".join(heard) == b"you said hello\n"
     await until(lambda: node.state(made) == ("exited", 0))
 
 
