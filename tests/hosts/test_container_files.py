@@ -4,7 +4,8 @@ import errno
 
 import pytest
 
-from transom.hosts.api import ContainerFiles, Host, Mounted
+from transom.hosts.api import Host, Mounted
+from transom.hosts.container_files import LayeredFiles
 from transom.hosts.linux import LinuxHost
 from transom.hosts.styles import POSIX, WINDOWS, User
 from transom.hosts.trees import File, Folder, Link, Open, tree
@@ -24,7 +25,7 @@ def volume(host: Host, path: str) -> None:
 
 
 @pytest.fixture(params=["linux", "windows"])
-def machine(request: pytest.FixtureRequest) -> tuple[LinuxHost | WindowsHost, ContainerFiles]:
+def machine(request: pytest.FixtureRequest) -> tuple[LinuxHost | WindowsHost, LayeredFiles]:
     clock = VirtualClock()
     if request.param == "linux":
         linux = LinuxHost("l", clock)
@@ -33,7 +34,7 @@ def machine(request: pytest.FixtureRequest) -> tuple[LinuxHost | WindowsHost, Co
     return windows, windows.container_files(WINDOWS_IMAGE)
 
 
-def test_mounts(machine: tuple[LinuxHost | WindowsHost, ContainerFiles]) -> None:
+def test_mounts(machine: tuple[LinuxHost | WindowsHost, LayeredFiles]) -> None:
     host, container = machine
     volume(host, "/var/lib/kubelet/v")
     host.files.write("/var/lib/kubelet/hosts", b"hosts")
@@ -88,7 +89,7 @@ def test_mounts(machine: tuple[LinuxHost | WindowsHost, ContainerFiles]) -> None
     assert "data" in container.listdir("/")
 
 
-def test_nothing_leads_out_of_a_container(machine: tuple[LinuxHost | WindowsHost, ContainerFiles]) -> None:
+def test_nothing_leads_out_of_a_container(machine: tuple[LinuxHost | WindowsHost, LayeredFiles]) -> None:
     host, container = machine
     host.files.mkdir("/var/lib/kubelet/v")
     host.files.write("/var/lib/kubelet/secret", b"host's")
@@ -103,7 +104,7 @@ def test_nothing_leads_out_of_a_container(machine: tuple[LinuxHost | WindowsHost
 
 
 def test_a_mount_is_what_was_there_when_the_container_was_made(
-    machine: tuple[LinuxHost | WindowsHost, ContainerFiles],
+    machine: tuple[LinuxHost | WindowsHost, LayeredFiles],
 ) -> None:
     host, container = machine
     host.files.mkdir("/v")
@@ -117,7 +118,7 @@ def test_a_mount_is_what_was_there_when_the_container_was_made(
     assert not container.exists("/x")
 
 
-def test_the_writable_layer(machine: tuple[LinuxHost | WindowsHost, ContainerFiles]) -> None:
+def test_the_writable_layer(machine: tuple[LinuxHost | WindowsHost, LayeredFiles]) -> None:
     host, container = machine
     before = host.disk().used
     name = "/etc/passwd" if host.style is POSIX else r"C:\Windows\System32\cmd.exe"

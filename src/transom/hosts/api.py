@@ -132,14 +132,8 @@ class Mounted(NamedTuple):
 
 
 class ContainerFiles(Files, Protocol):
-    """Files as a container sees them: its image, a writable layer on top, and mounts. Paths are the container's own."""
+    """Files as a container's programs see them: its image, a writable layer on top, and mounts. Paths are the container's
+    own."""
 
-    def add_mounts(self, mounts: Sequence[Mounted]) -> None: ...
     def in_memory(self, path: str) -> bool:
         """Whether it is on a tmpfs."""
-
-    def layer_usage(self) -> tuple[int, int]:
-        """Bytes and inodes of the writable layer."""
-
-    def discard(self) -> None:
-        """The writable layer goes away."""

@@ -40,10 +40,12 @@ class LayeredFiles(FileTree):
         self._waiting += [(mount.container_path, self._host.share(mount.host_path, mount.read_only)) for mount in mounts]
 
     def layer_usage(self) -> tuple[int, int]:
+        """Bytes and inodes of the writable layer."""
         volume = self._top.volume
         return volume.used, volume.inodes
 
     def discard(self) -> None:
+        """The writable layer goes away."""
         self._mounts.clear()
         self._waiting.clear()
         self._top.node = self._image

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from transom.hosts.api import Kind, Mounted, Stat
+from transom.hosts.api import Kind, Stat
 from transom.hosts.nodes import KIND
 from transom.hosts.styles import WINDOWS
 from transom.runtime.wine import drives
@@ -155,17 +155,6 @@ class Drives:
         if os.path.isdir(target):
             raise WINDOWS.error(errno.EACCES, new)
         self._do(old, lambda at: shutil.move(at, target))
-
-    # Of the engine, which is not here
-
-    def add_mounts(self, mounts: Sequence[Mounted]) -> None:
-        raise NotImplementedError("the runtime mounts, not a program")
-
-    def layer_usage(self) -> tuple[int, int]:
-        return 0, 0
-
-    def discard(self) -> None:
-        raise NotImplementedError("the runtime discards layers, not a program")
 
 
 def _translated(problem: OSError, path: str) -> OSError:
