@@ -178,6 +178,15 @@ def parse_pflag(table: Table, argv: Sequence[str]) -> Parsed:
     return parsed
 
 
+def _following(kind: Kind, rest: list[str], flag: str) -> str:
+    """The value of a flag that has none after an equals sign."""
+    if kind.alone:
+        return kind.alone
+    if not rest:
+        raise FlagError(f"flag needs an argument: {flag}")
+    return rest.pop(0)
+
+
 def _long(table: Table, word: str, rest: list[str], parsed: Parsed) -> None:
     name, equals, value = word[2:].partition("=")
     if not name or name[0] in "-=":
@@ -187,12 +196,7 @@ def _long(table: Table, word: str, rest: list[str], parsed: Parsed) -> None:
     if kind is None:
         raise FlagError(f"unknown flag: --{name}")
     if not equals:
-        if kind.alone:
-            value = kind.alone
-        elif rest:
-            value = rest.pop(0)
-        else:
-            raise FlagError(f"flag needs an argument: {word}")
+        value = _following(kind, rest, word)
     shown = f"-{name}, --{name}" if len(name) == 1 else f"--{name}"
     _set(parsed, name, kind, value, f'invalid argument {go_quote(value)} for "{shown}" flag: ')
 
@@ -207,14 +211,10 @@ def _short(table: Table, word: str, rest: list[str], parsed: Parsed) -> None:
             raise FlagError(f"unknown shorthand flag: '{letter}' in -{letter}{letters}")
         if letters.startswith("="):
             value, letters = letters[1:], ""
-        elif kind.alone:
-            value = kind.alone
-        elif letters:
+        elif letters and not kind.alone:
             value, letters = letters, ""
-        elif rest:
-            value = rest.pop(0)
         else:
-            raise FlagError(f"flag needs an argument: '{letter}' in {word}")
+            value = _following(kind, rest, f"'{letter}' in {word}")
         _set(parsed, name, kind, value, f'invalid argument {go_quote(value)} for "-{letter}, --{name}" flag: ')
 
 
@@ -239,12 +239,7 @@ def parse_flag(table: Table, argv: Sequence[str]) -> Parsed:
         if kind is None:
             raise FlagError(f"flag provided but not defined: -{name}")
         if not equals:
-            if kind.alone:
-                value = kind.alone
-            elif rest:
-                value = rest.pop(0)
-            else:
-                raise FlagError(f"flag needs an argument: -{name}")
+            value = _following(kind, rest, f"-{name}")
         what = "boolean value" if kind is BOOL else "value"
         for_flag = f"for -{name}" if kind is BOOL else f"for flag -{name}"
         _set(parsed, name, kind, value, f"invalid {what} {go_quote(value)} {for_flag}: ", problem="parse error")
