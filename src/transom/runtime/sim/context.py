@@ -20,7 +20,7 @@ from transom.runtime.sim.meter import Share, memory_limit
 from transom.runtime.sim.program_api import ImageInfo, Program, Stdin
 from transom.runtime.sim.records import ContainerRecord
 from transom.runtime.sim.resolve import answering, connect, resolve, settings
-from transom.runtime.sim.streams import Client, Stream
+from transom.runtime.sim.streams import Client, Speaker, Stream
 from transom.runtime.sim.table import Table
 from transom.runtime.sim.terminal import Terminal
 from transom.windows.builds import BUILDS
@@ -29,7 +29,7 @@ _NO_WISHES: Mapping[str, str] = {}
 _LOW_PORTS = 1024
 
 
-class Context:
+class Context(Speaker):
     __slots__ = (
         "_closers", "_container", "_core", "_env", "_files", "_on_exit", "_share", "_sink", "argv", "client", "done",
         "main", "pid", "program", "ready_delay", "sim", "started", "stdin", "terminal", "user",
@@ -189,14 +189,6 @@ class Context:
         return self._core.rng
 
     @property
-    def tty(self) -> bool:
-        return self.terminal is not None
-
-    @property
-    def tty_size(self) -> tuple[int, int]:
-        return self.terminal.size if self.terminal is not None else (80, 24)
-
-    @property
     def processes(self) -> Table:
         return self._core.table_of(self._container)
 
@@ -214,20 +206,6 @@ class Context:
         return own or (self._container.meter.memory if self.main and self._container.meter is not None else 0)
 
     # What it does
-
-    def out(self, data: bytes) -> None:
-        self._say("stdout", data)
-
-    def err(self, data: bytes) -> None:
-        self._say("stderr", data)
-
-    def _say(self, stream: Stream, data: bytes) -> None:
-        if self.done or not data:
-            return
-        if self.terminal is not None:
-            self._sink("stdout", self.terminal.printed(data))
-        else:
-            self._sink(stream, data)
 
     async def drain(self) -> None:
         if self.client is not None:

@@ -173,6 +173,38 @@ class Client:
                 waiter.set_result(None)
 
 
+class Speaker:
+    """What every program's context has to say and show: its output, through the terminal where there is one."""
+
+    __slots__ = ()
+
+    done: bool
+    terminal: Terminal | None
+    _sink: Callable[[Stream, bytes], None]
+
+    @property
+    def tty(self) -> bool:
+        return self.terminal is not None
+
+    @property
+    def tty_size(self) -> tuple[int, int]:
+        return self.terminal.size if self.terminal is not None else (80, 24)
+
+    def out(self, data: bytes) -> None:
+        self._say("stdout", data)
+
+    def err(self, data: bytes) -> None:
+        self._say("stderr", data)
+
+    def _say(self, stream: Stream, data: bytes) -> None:
+        if self.done or not data:
+            return
+        if self.terminal is not None:
+            self._sink("stdout", self.terminal.printed(data))
+        else:
+            self._sink(stream, data)
+
+
 def begin(
     output: Output, *, stdin: bool, tty: bool, windows: bool, signal: Callable[[str], None]
 ) -> tuple[Client, Input | NoInput]:

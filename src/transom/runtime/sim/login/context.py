@@ -16,9 +16,8 @@ from transom.runtime.sim.environment import PATH
 from transom.runtime.sim.login.machine import HOME, WindowsMachine
 from transom.runtime.sim.program_api import ImageInfo, Program, Stdin
 from transom.runtime.sim.resolve import connect, resolve, settings
-from transom.runtime.sim.streams import Client
+from transom.runtime.sim.streams import Client, Speaker
 from transom.runtime.sim.table import Table
-from transom.runtime.sim.terminal import Terminal
 
 _IMAGES: Final = {
     "windows": ImageInfo("", "windows", userland="windows"),
@@ -56,7 +55,7 @@ class _Usage:
         self._account.close()
 
 
-class LoginContext:
+class LoginContext(Speaker):
     """`machine` is the Windows machine; Linux ones have nothing that their commands would ask for."""
 
     main = False
@@ -73,6 +72,8 @@ class LoginContext:
     ) -> None:
         self.core = core
         self._client = client
+        self._sink = client.said
+        self.terminal = client.terminal
         self._closers: list[Callable[[], None]] = []
         self._usage: _Usage | None = None
         self.machine = machine
@@ -130,18 +131,6 @@ class LoginContext:
         return self.core.rng
 
     @property
-    def terminal(self) -> Terminal | None:
-        return self._client.terminal
-
-    @property
-    def tty(self) -> bool:
-        return self.terminal is not None
-
-    @property
-    def tty_size(self) -> tuple[int, int]:
-        return self.terminal.size if self.terminal is not None else (80, 24)
-
-    @property
     def usage(self) -> _Usage:
         if self._usage is None:
             self._usage = _Usage(self.core)
@@ -152,20 +141,6 @@ class LoginContext:
         return self._usage.size if self._usage is not None else 0
 
     # What it does
-
-    def out(self, data: bytes) -> None:
-        self._say("stdout", data)
-
-    def err(self, data: bytes) -> None:
-        self._say("stderr", data)
-
-    def _say(self, stream: Literal["stdout", "stderr"], data: bytes) -> None:
-        if self.done or not data:
-            return
-        if self.terminal is not None:
-            self._client.said("stdout", self.terminal.printed(data))
-        else:
-            self._client.said(stream, data)
 
     async def drain(self) -> None:
         await self._client.caught_up()
