@@ -3,8 +3,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 JOBS ?= 2
+PIP := $(BIN)/pip install -q --disable-pip-version-check
 
-.PHONY: up test lint bench simulate docs clean tools lock
+.PHONY: up test lint bench simulate hostile matrix docs clean tools lock audit sbom
 
 # Real containers where this machine can run them; what that takes is installed beside transom, by root and where there is apt.
 up:
@@ -18,13 +19,19 @@ up:
 	fi
 	@$(BIN)/transom demo || echo "the cluster works all the same; try again with: $(BIN)/transom demo"
 
+# Tests that fail are run once more, alone: the machine may have been busy.
 test: .venv/.installed-dev tools lint
-	$(BIN)/pytest -n $(JOBS) --dist worksteal -rs
+	$(BIN)/pytest -n $(JOBS) --dist worksteal --cache-clear -rs || { [ $$? = 1 ] && $(BIN)/python -m tools.failed_again; }
 
-lint: .venv/.installed-dev
+lint: .venv/.installed-dev audit
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check --quiet .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# Known vulnerabilities of what the lock files pin, where the database can be reached.
+audit: .venv/.installed-dev
+	@$(BIN)/python -m tools.audit
 
 bench: .venv/.installed
 	@$(BIN)/transom up --name bench --no-nodes --kubeconfig .tools/bench.kubeconfig
@@ -35,8 +42,18 @@ SEEDS ?= 100
 simulate: .venv/.installed-dev
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS)
 
-# The pages and lists that are made from the records of transom.windows and the tests that show them.
-docs: .venv/.installed
+# Every row of the authorization matrix; `make test` takes a quarter of them
+matrix: .venv/.installed-dev
+	TRANSOM_FULL_MATRIX=1 $(BIN)/pytest tests/apiserver/authorization
+
+# Attacks on a server with many objects: make hostile ROUNDS=100 PODS=50000 SEED=7
+ROUNDS ?= 10
+hostile: .venv/.installed-dev
+	ROUNDS=$(ROUNDS) $(BIN)/pytest tests/hostile -rs
+
+# The pages and lists that are generated from the records of transom.windows, and the picture of the architecture.
+docs: .venv/.installed-dev
+	$(BIN)/python -m tools.architecture_diagram
 	$(BIN)/python -m tests.windows.marks
 	$(BIN)/python -m transom.windows.pages docs/windows
 
@@ -47,11 +64,20 @@ clean:
 	rm -rf .venv .tools .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache dist build
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# The versions that are in use now become the versions everybody uses.
-lock: .venv/.installed-dev
-	@{ head -1 requirements-dev.lock; \
-	   $(BIN)/pip freeze --exclude-editable --exclude pip --exclude setuptools --exclude py-spy | sort -f; } > .lock
-	@mv .lock requirements-dev.lock
+# The lock files, with the hashes of all files of each version: requirements.lock is what runs, -dev what develops, -build
+# what builds. Versions stay as they are where they can: make lock UPGRADE=PACKAGE, or UPGRADE=all.
+COMPILE := $(BIN)/python -m uv pip compile --quiet --universal --generate-hashes --python-version 3.11 --custom-compile-command "make lock" \
+	$(if $(filter all,$(UPGRADE)),--upgrade,$(addprefix --upgrade-package ,$(UPGRADE)))
+lock: .venv/.created
+	@$(BIN)/python -c "import uv" 2>/dev/null || $(PIP) uv
+	@$(COMPILE) pyproject.toml --extra dev --output-file requirements-dev.lock
+	@$(COMPILE) pyproject.toml --constraint requirements-dev.lock --output-file requirements.lock
+	@$(BIN)/python -m tools.build_requirements | $(COMPILE) - --constraint requirements-dev.lock --output-file requirements-build.lock
+
+# The software bill of materials, CycloneDX in JSON.
+sbom: .venv/.installed
+	@$(BIN)/python -m tools.sbom > sbom.cdx.json
+	@echo sbom.cdx.json
 
 .venv/.created:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -60,11 +86,13 @@ lock: .venv/.installed-dev
 		{ rm -rf .venv; echo "no venv module: install the package python3-venv first" >&2; exit 1; }
 	@touch $@
 
-.venv/.installed: .venv/.created pyproject.toml
-	$(BIN)/pip install -q --disable-pip-version-check -e .
+# Only files with the hashes of the lock files are installed; nothing is resolved, and nothing else is fetched to build with.
+.venv/.installed: .venv/.created pyproject.toml requirements.lock requirements-build.lock
+	$(PIP) --require-hashes -r requirements-build.lock -r requirements.lock
+	$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 
-.venv/.installed-dev: .venv/.created pyproject.toml requirements-dev.lock
-	$(BIN)/pip install -q --disable-pip-version-check -r requirements-dev.lock
-	$(BIN)/pip install -q --disable-pip-version-check --no-deps -e .
+.venv/.installed-dev: .venv/.created pyproject.toml requirements-dev.lock requirements-build.lock
+	$(PIP) --require-hashes -r requirements-build.lock -r requirements-dev.lock
+	$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@ .venv/.installed

@@ -1,0 +1,33 @@
+"""Run the tests that failed in the parallel run once more, one at a time: `make test` calls this
+after a failure.
+
+The machines that run the tests are shared. A test that fails because others took the CPU passes
+alone; a defect fails again. Tests that passed only alone are listed, so that they get fixed.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+LAST_FAILED = Path(".pytest_cache/v/cache/lastfailed")
+MOST = 10  # more failures than that have a cause other than a busy machine
+
+
+def main() -> int:
+    failed = sorted(json.loads(LAST_FAILED.read_text())) if LAST_FAILED.exists() else []
+    if not 0 < len(failed) <= MOST:
+        print(f"{len(failed)} tests failed; up to {MOST} are run again.")
+        return 1
+    print(f"Running the {len(failed)} failed tests again, one at a time.", flush=True)
+    code = pytest.main(["-n0", "-rs", *failed])
+    if code == pytest.ExitCode.OK:
+        print("Passed only when run alone:", *failed, sep="\n  ")
+    return int(code)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
