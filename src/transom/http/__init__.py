@@ -1,33 +1,36 @@
 """HTTP/1.1 over TLS for the API server: parsing, framing, limits, time-outs, streams and upgrades.
 
-Why its own package: kubectl needs the raw socket after a 101 and watches need bytes shared between connections, which
-no ready-made server gives. It knows nothing of Kubernetes except that an error before the handler is a Status too.
+Off-the-shelf servers do not fit: kubectl needs the raw socket after a 101, and watches share bytes
+between connections. It knows nothing about Kubernetes except that an error before the handler is
+also a Status.
 """
 
+from transom.http.limits import HttpLimits
 from transom.http.messages import (
     Handler,
+    HttpRequest,
+    HttpResponse,
     PeerCertificate,
-    Request,
-    Response,
     StreamResponse,
     UpgradeResponse,
-    chunk,
+    encode_chunk,
 )
-from transom.http.server import HttpServer, Limits
-from transom.http.stream import RawConnection, Stream
+from transom.http.raw import RawConnection
+from transom.http.server import HttpServer
+from transom.http.stream import Stream
 from transom.http.tls import server_context
 
 __all__ = [
     "Handler",
+    "HttpLimits",
+    "HttpRequest",
+    "HttpResponse",
     "HttpServer",
-    "Limits",
     "PeerCertificate",
     "RawConnection",
-    "Request",
-    "Response",
     "Stream",
     "StreamResponse",
     "UpgradeResponse",
-    "chunk",
+    "encode_chunk",
     "server_context",
 ]

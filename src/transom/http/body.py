@@ -1,22 +1,31 @@
-"""The body of a request that is handed on while it comes, instead of being gathered first."""
+"""A request body that is streamed to the handler instead of being collected first."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from transom.http.connection import Connection
+from transom.http.raw import BodyConnection
 
 _ENOUGH = 256 * 1024
 
 
 class BodyStream:
-    """`read` for whoever takes the body; the rest is for the connection. The client waits while nobody reads."""
+    """`read` is for the handler; the rest is for the connection. The client waits while data is
+    unread.
+    """
 
-    __slots__ = ("_broken", "_connection", "_dropped", "_dropping", "_ended", "_more", "_parts", "_size")
+    __slots__ = (
+        "_broken",
+        "_connection",
+        "_dropped",
+        "_dropping",
+        "_ended",
+        "_more",
+        "_parts",
+        "_size",
+    )
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: BodyConnection) -> None:
         self._connection = connection
         self._parts: list[bytes] = []
         self._size = 0
@@ -27,7 +36,7 @@ class BodyStream:
         self._dropped = 0
 
     async def read(self) -> bytes:
-        """The next piece, empty at the end. ConnectionResetError when the client broke off."""
+        """The next piece, empty at the end. ConnectionResetError if the client disconnected."""
         while not self._parts:
             if self._broken:
                 raise ConnectionResetError("the client broke off")
@@ -44,7 +53,7 @@ class BodyStream:
         return data
 
     def feed(self, data: bytes, most: int) -> bool:
-        """False when more than `most` bytes had to be thrown away."""
+        """Returns False if more than `most` bytes had to be discarded."""
         if self._dropping:
             self._dropped += len(data)
             return self._dropped <= most
@@ -60,7 +69,7 @@ class BodyStream:
         self._wake()
 
     def drop(self) -> None:
-        """The answer is there: what still comes is of no use."""
+        """The response is complete: discards the rest of the body."""
         self._dropping = True
         self._parts, self._size = [], 0
         self._broken = True

@@ -1,17 +1,21 @@
-"""Response heads, Status answers for errors outside the handler, and gzip of big bodies."""
+"""Response heads, Status responses for errors outside the handler, and gzip of large bodies."""
 
 from __future__ import annotations
 
+import asyncio
+import struct
 import time
 import zlib
 from http import HTTPStatus
 
 import orjson
 
-from transom.http.messages import Headers, Response
+from transom.http.messages import BodyReader, Buffer, Headers, HttpResponse
 from transom.machinery.errors import ApiError
 
 GZIP_THRESHOLD = 128 * 1024
+_GZIP_HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x04\xff"
+_LAST_BLOCK = b"\x03\x00"
 _JSON: Headers = [(b"Content-Type", b"application/json"), (b"Cache-Control", b"no-cache, private")]
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -23,7 +27,7 @@ _LINES = {s.value: f"HTTP/1.1 {s.value} {s.phrase}\r\n".encode() for s in HTTPSt
 
 
 class Date:
-    """The Date header, renewed by the server's clock tick instead of for each answer."""
+    """The Date header, updated by the server's clock tick instead of for each response."""
 
     __slots__ = ("line",)
 
@@ -37,11 +41,11 @@ class Date:
 
 
 def head(status: int, headers: Headers, date: bytes, tail: bytes) -> bytes:
-    """The head of an answer; `tail` holds the framing headers and the empty line."""
+    """The head of a response; `tail` holds the framing headers and the empty line."""
     line = _LINES.get(status) or b"HTTP/1.1 %d Status\r\n" % status
     block = b"".join([b"%b: %b\r\n" % pair for pair in headers])
     if block.count(b"\n") != len(headers) or block.count(b"\r") != len(headers):
-        # A line break inside a value (a warning made of user text) must not become a header of its own.
+        # A line break inside a value (a warning with user input) must not become a separate header.
         block = b"".join([b"%b: %b\r\n" % (_one_line(k), _one_line(v)) for k, v in headers])
     return line + block + date + tail
 
@@ -50,18 +54,24 @@ def _one_line(text: bytes) -> bytes:
     return text.replace(b"\r", b" ").replace(b"\n", b" ")
 
 
-def status_response(error: ApiError) -> Response:
-    """An ApiError as JSON Status, for errors the handler has not seen."""
-    headers = _JSON + [(k.encode(), v.encode("latin-1", "replace")) for k, v in error.headers.items()]
-    return Response(error.code, headers, orjson.dumps(error.status()) + b"\n")
+def status_response(error: ApiError) -> HttpResponse:
+    """An ApiError as JSON Status, for errors outside the handler."""
+    headers = _JSON + [
+        (k.encode(), v.encode("latin-1", "replace")) for k, v in error.headers.items()
+    ]
+    return HttpResponse(error.code, headers, orjson.dumps(error.status()) + b"\n")
 
 
 def wants_gzip(accept_encoding: bytes | None) -> bool:
-    return accept_encoding is not None and any(t.strip() == b"gzip" for t in accept_encoding.split(b","))
+    return accept_encoding is not None and any(
+        t.strip() == b"gzip" for t in accept_encoding.split(b",")
+    )
 
 
 def gzip(body: bytes | list[bytes]) -> list[bytes]:
-    """The body as gzip, level 1; zlib lets go of the interpreter lock, so this runs in a thread beside the loop."""
+    """Compresses the body with gzip, level 1; zlib releases the interpreter lock, so this runs in a
+    thread.
+    """
     packer = zlib.compressobj(1, zlib.DEFLATED, 31)
     out = []
     for slab in body if isinstance(body, list) else (body,):
@@ -70,3 +80,46 @@ def gzip(body: bytes | list[bytes]) -> list[bytes]:
             out.append(piece)
     out.append(packer.flush())
     return out
+
+
+class GzipReader:
+    """A body compressed piece by piece. Between two pieces it keeps only a checksum and no
+    compressor, whose tables take 256 KiB: each piece consists of separate deflate blocks, and all
+    of them together form one gzip stream.
+    """
+
+    __slots__ = ("_body", "_crc", "_ended", "_size")
+
+    def __init__(self, body: BodyReader) -> None:
+        self._body = body
+        self._crc = 0
+        self._size = 0
+        self._ended = False
+
+    async def next(self, loop: asyncio.AbstractEventLoop, most: int) -> bytes:
+        """The next piece, of about `most` bytes; empty at the end. The thread reads immutable
+        bytes.
+        """
+        if self._ended:
+            return b""
+        parts, size = [], 0
+        while size < most and (piece := self._body.read(most - size)):
+            parts.append(piece)
+            size += len(piece)
+        start = b"" if self._size else _GZIP_HEAD
+        if not parts:
+            self._ended = True
+            return start + _LAST_BLOCK + struct.pack("<LL", self._crc, self._size & 0xFFFFFFFF)
+        packed, self._crc = await loop.run_in_executor(None, _deflate, parts, self._crc)
+        self._size += size
+        return start + packed
+
+
+def _deflate(parts: list[Buffer], crc: int) -> tuple[bytes, int]:
+    packer = zlib.compressobj(1, zlib.DEFLATED, -15)
+    out = []
+    for part in parts:
+        crc = zlib.crc32(part, crc)
+        out.append(packer.compress(part))
+    out.append(packer.flush(zlib.Z_FULL_FLUSH))
+    return b"".join(out), crc

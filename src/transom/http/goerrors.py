@@ -1,7 +1,8 @@
-"""What Go's network stack says when a call fails.
+"""Error messages of Go's network stack.
 
-Why: clients of the API server see these texts when a webhook or an aggregated API server cannot be reached, and people
-search for them. Nothing here opens a connection; certificates are looked at only after a call has failed.
+Clients of the API server see these messages when a webhook or an aggregated API server is
+unreachable, and users search for them. Nothing here opens a connection; certificates are examined
+only after a call has failed.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ import errno
 import ipaddress
 import socket
 import ssl
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from transom.kit.clock import rfc3339
-from transom.machinery.field import go_quote
+from transom.kit.goquote import go_quote
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -35,7 +37,42 @@ _ERRNO = {
     errno.EINVAL: "invalid argument",
     errno.EMFILE: "too many open files",
 }
-# OpenSSL's name of an alert -> Go's, where lower case and spaces do not make one of the other.
+
+
+class NetworkTexts(NamedTuple):
+    """How Go reports failed system calls of an operating system."""
+
+    connect: str
+    read: str
+    errors: Mapping[int, str]
+    name_server: bool  # whether a failed lookup names the DNS server
+
+
+POSIX = NetworkTexts("connect", "read", _ERRNO, name_server=True)
+WINDOWS = NetworkTexts(
+    "connectex",
+    "wsarecv",
+    {
+        errno.ECONNREFUSED: "No connection could be made because the target machine actively refused it.",
+        errno.EHOSTUNREACH: "A socket operation was attempted to an unreachable host.",
+        errno.ENETUNREACH: "A socket operation was attempted to an unreachable network.",
+        errno.ETIMEDOUT: "A connection attempt failed because the connected party did not properly respond "
+        "after a period of time, "
+        "or established connection failed because connected host has failed to respond.",
+        errno.ECONNRESET: "An existing connection was forcibly closed by the remote host.",
+        errno.ECONNABORTED: "An established connection was aborted by the software in your host machine.",
+        errno.EPIPE: "An existing connection was forcibly closed by the remote host.",
+        errno.EADDRNOTAVAIL: "The requested address is not valid in its context.",
+        errno.EACCES: "An attempt was made to access a socket in a way forbidden by its access permissions.",
+        errno.EPERM: "An attempt was made to access a socket in a way forbidden by its access permissions.",
+        errno.EINVAL: "An invalid argument was supplied.",
+        errno.EMFILE: "An operation on a socket could not be performed because the system lacked "
+        "sufficient buffer space or "
+        "because a queue was full.",
+    },
+    name_server=False,
+)
+# OpenSSL's name of an alert -> Go's, where they differ by more than case and spaces.
 _ALERTS = {
     "unknown ca": "unknown certificate authority",
     "certificate expired": "expired certificate",
@@ -55,20 +92,20 @@ def join_host_port(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def errno_text(problem: OSError) -> str:
+def errno_text(problem: OSError, texts: NetworkTexts = POSIX) -> str:
     number = problem.errno
     if number is None and isinstance(problem, ConnectionResetError):
         number = errno.ECONNRESET
-    known = _ERRNO.get(number) if number is not None else None
+    known = texts.errors.get(number) if number is not None else None
     return known or (problem.strerror or str(problem) or type(problem).__name__).lower()
 
 
-def dial(address: str, problem: OSError) -> str:
-    return f"dial tcp {address}: connect: {errno_text(problem)}"
+def dial_error(address: str, problem: OSError, texts: NetworkTexts = POSIX) -> str:
+    return f"dial tcp {address}: {texts.connect}: {errno_text(problem, texts)}"
 
 
-def lookup(host: str, problem: socket.gaierror) -> str:
-    server = _nameserver()
+def lookup_error(host: str, problem: socket.gaierror, texts: NetworkTexts = POSIX) -> str:
+    server = _nameserver() if texts.name_server else ""
     where = f"{host} on {server}" if server else host
     if problem.errno in (socket.EAI_AGAIN,):
         return f"dial tcp: lookup {where}: server misbehaving"
@@ -80,23 +117,37 @@ def _nameserver() -> str:
         lines = Path("/etc/resolv.conf").read_text(errors="replace").splitlines()
     except OSError:
         return ""
-    found = next((line.split()[1] for line in lines if line.startswith("nameserver ") and len(line.split()) > 1), "")
+    found = next(
+        (
+            line.split()[1]
+            for line in lines
+            if line.startswith("nameserver ") and len(line.split()) > 1
+        ),
+        "",
+    )
     return join_host_port(found, 53) if found else ""
 
 
-def read(local: str, remote: str, problem: OSError) -> str:
-    return f"read tcp {local}->{remote}: read: {errno_text(problem)}"
+def read_error(local: str, remote: str, problem: OSError, texts: NetworkTexts = POSIX) -> str:
+    return f"read tcp {local}->{remote}: {texts.read}: {errno_text(problem, texts)}"
 
 
-def malformed(line: bytes) -> str:
+def malformed_response_error(line: bytes) -> str:
     first = line.split(b"\n", 1)[0].rstrip(b"\r").decode(errors="replace")
-    return f"net/http: HTTP/1.x transport connection broken: malformed HTTP response {go_quote(first)}"
+    return (
+        f"net/http: HTTP/1.x transport connection broken: malformed HTTP response {go_quote(first)}"
+    )
 
 
-def tls(problem: ssl.SSLError) -> str:
-    """A handshake that failed for another reason than the server's certificate."""
+def tls_error(problem: ssl.SSLError) -> str:
+    """The message of a handshake that failed for a reason other than the server's certificate."""
     reason = (problem.reason or "").upper()
-    if reason in ("WRONG_VERSION_NUMBER", "PACKET_LENGTH_TOO_LONG", "RECORD_LAYER_FAILURE", "UNEXPECTED_RECORD"):
+    if reason in (
+        "WRONG_VERSION_NUMBER",
+        "PACKET_LENGTH_TOO_LONG",
+        "RECORD_LAYER_FAILURE",
+        "UNEXPECTED_RECORD",
+    ):
         return "http: server gave HTTP response to HTTPS client"
     if "ALERT_" in reason:
         alert = reason.partition("ALERT_")[2].lower().replace("_", " ")
@@ -106,16 +157,21 @@ def tls(problem: ssl.SSLError) -> str:
     return f"tls: {reason.lower().replace('_', ' ') or problem}"
 
 
-def certificate(der: bytes, host: str, ca_bundle: bytes, now: float, problem: ssl.SSLCertVerificationError) -> str:
-    """Why a server's certificate is not good, found in the order in which Go looks: dates, names, who signed it."""
+def certificate_error(
+    der: bytes, host: str, ca_bundle: bytes, now: float, problem: ssl.SSLCertVerificationError
+) -> str:
+    """Why a server's certificate is invalid, checked in Go's order: dates, names, signature."""
     from cryptography import x509
 
     leaf = x509.load_der_x509_certificate(der)
     start, end = leaf.not_valid_before_utc.timestamp(), leaf.not_valid_after_utc.timestamp()
     if not start <= now <= end:
         word, limit = ("before", start) if now < start else ("after", end)
-        return (f"x509: certificate has expired or is not yet valid: current time {rfc3339(now)} is {word} "
-                f"{rfc3339(limit)}")
+        return (
+            f"x509: certificate has expired or is not yet valid: current time {rfc3339(now)} "
+            f"is {word} "
+            f"{rfc3339(limit)}"
+        )
     mismatch = _name_mismatch(leaf, host)
     if mismatch:
         return mismatch
@@ -129,7 +185,10 @@ def _name_mismatch(leaf: x509.Certificate, host: str) -> str:
 
     try:
         names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-        dns, addresses = names.get_values_for_type(x509.DNSName), names.get_values_for_type(x509.IPAddress)
+        dns, addresses = (
+            names.get_values_for_type(x509.DNSName),
+            names.get_values_for_type(x509.IPAddress),
+        )
     except x509.ExtensionNotFound:
         names, dns, addresses = None, [], []
     try:
@@ -139,14 +198,20 @@ def _name_mismatch(leaf: x509.Certificate, host: str) -> str:
             return ""
         common = leaf.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
         if names is None and common and _matches(str(common[-1].value).lower(), host.lower()):
-            return ("x509: certificate relies on legacy Common Name field, use SANs or temporarily enable Common Name "
-                    "matching with GODEBUG=x509ignoreCN=0")
+            return (
+                "x509: certificate relies on legacy Common Name field, use SANs or "
+                "temporarily enable Common Name "
+                "matching with GODEBUG=x509ignoreCN=0"
+            )
         valid = ", ".join(dns)
     else:
         if wanted in addresses:
             return ""
         if not addresses:
-            return f"x509: cannot validate certificate for {host} because it doesn't contain any IP SANs"
+            return (
+                f"x509: cannot validate certificate for {host} because it doesn't contain any IP "
+                "SANs"
+            )
         valid = ", ".join(map(str, addresses))
     if not valid:
         return f"x509: certificate is not valid for any names, but wanted to match {host}"
@@ -158,11 +223,13 @@ def _matches(pattern: str, host: str) -> bool:
     parts, wanted = pattern.split("."), host.split(".")
     if len(parts) != len(wanted):
         return False
-    return all(p == w or (i == 0 and p == "*") for i, (p, w) in enumerate(zip(parts, wanted, strict=True)))
+    return all(
+        p == w or (i == 0 and p == "*") for i, (p, w) in enumerate(zip(parts, wanted, strict=True))
+    )
 
 
 def _hint(leaf: x509.Certificate, ca_bundle: bytes) -> str:
-    """An authority of the right name that did not sign this: told, because it is the usual slip."""
+    """Reports a CA with the right name that did not sign this, because it is the usual mistake."""
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric import rsa
 
@@ -176,8 +243,17 @@ def _hint(leaf: x509.Certificate, ca_bundle: bytes) -> str:
         why = "crypto/rsa: verification error"
         if not isinstance(authority.public_key(), rsa.RSAPublicKey):
             why = "x509: ECDSA verification failure"
-        name = next((str(a.value) for oid in (x509.NameOID.COMMON_NAME, x509.NameOID.ORGANIZATION_NAME)
-                     for a in authority.subject.get_attributes_for_oid(oid)), f"serial:{authority.serial_number}")
-        return (f" (possibly because of {go_quote(why)} while trying to verify candidate authority certificate "
-                f"{go_quote(name)})")
+        name = next(
+            (
+                str(a.value)
+                for oid in (x509.NameOID.COMMON_NAME, x509.NameOID.ORGANIZATION_NAME)
+                for a in authority.subject.get_attributes_for_oid(oid)
+            ),
+            f"serial:{authority.serial_number}",
+        )
+        return (
+            f" (possibly because of {go_quote(why)} while trying to verify candidate "
+            "authority certificate "
+            f"{go_quote(name)})"
+        )
     return ""

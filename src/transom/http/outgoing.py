@@ -1,7 +1,9 @@
-"""The server as a client: one connection to a webhook, an aggregated API server, a kubelet or a pod.
+"""The server as a client: one connection to a webhook, an aggregated API server, a kubelet or a
+pod.
 
-Whatever goes wrong ends in `CallError`, whose text is Go's. A connection carries one exchange at a time; the body of an
-answer is read piece by piece, and the peer waits when nobody reads. Knows nothing of Kubernetes.
+Every failure raises `CallError` with Go's message. A connection carries one exchange at a time; the
+body of a response is read piece by piece, with back-pressure on the peer. Knows nothing about
+Kubernetes.
 """
 
 from __future__ import annotations
@@ -21,38 +23,45 @@ import httptools
 from transom.http import goerrors
 from transom.http.goerrors import join_host_port
 
-_HIGH_WATER = 256 * 1024
-_FIRST_BYTES = 256  # of an answer, kept for the text about one that is not HTTP
+_HIGH_WATER = 64 * 1024  # bytes of a response that are buffered while its reader is behind
+_FIRST_BYTES = 256  # of a response, kept for the error message if it is not HTTP
 _SHUTDOWN = 0.5
 _DIAL_SECONDS = 30.0
+_LARGEST_HEAD = 1024 * 1024
+_MOST_INTERIM = 5  # like Go's client
 
 
 class CallError(Exception):
-    """The call failed before an answer was there; the text is what Go would say."""
+    """The call failed before a response arrived; the message is Go's."""
 
 
 class ClientPair(NamedTuple):
-    """Files of the certificate the server shows to its peers, and of its key."""
+    """Files of the client certificate and key that the server presents to its peers."""
 
     certificate: Path
     key: Path
 
 
-class Target(NamedTuple):
+class CallTarget(NamedTuple):
     host: str
     port: int
-    server_name: str  # the name the certificate must be for
-    ca_bundle: bytes = b""  # PEM; the machine's own authorities when empty
+    server_name: str  # the expected name in the certificate
+    ca_bundle: bytes = b""  # PEM; the system's CAs if empty
     insecure: bool = False
     pair: ClientPair | None = None
     tls: bool = True
+    addresses: tuple[
+        str, ...
+    ] = ()  # of the host: if given, only these are dialed, and nothing is resolved
 
 
 Connect = Callable[[str, int], Awaitable[socket.socket] | None]
-"""A host and port to a connected, non-blocking socket; OSError when there is no way, None when plain TCP leads there."""
+"""Maps a host and port to a connected, non-blocking socket; OSError if it is unreachable, None
+if plain TCP can be used.
+"""
 
 
-class Head(NamedTuple):
+class ResponseHead(NamedTuple):
     status: int
     headers: list[tuple[bytes, bytes]]  # as they came
 
@@ -61,11 +70,11 @@ class Head(NamedTuple):
 
     @property
     def length(self) -> int | None:
-        """Of the body, as far as it was told."""
+        """The length of the body, as far as the headers specify it."""
         if self.status in (204, 304):
             return 0
-        told = self.header(b"content-length")
-        return int(told) if told.isdigit() else None
+        length = self.header(b"content-length")
+        return int(length) if length.isdigit() else None
 
 
 @lru_cache(maxsize=256)
@@ -78,9 +87,11 @@ def client_context(ca_bundle: bytes, insecure: bool, pair: ClientPair | None) ->
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     elif ca_bundle:
-        # Whatever stands in the bundle is trusted, intermediate authorities too.
+        # Every certificate in the bundle is trusted, including intermediate CAs.
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-        with contextlib.suppress(ssl.SSLError, ValueError):  # nothing usable in it: then nothing is trusted
+        with contextlib.suppress(
+            ssl.SSLError, ValueError
+        ):  # nothing usable in it: then nothing is trusted
             context.load_verify_locations(cadata=ca_bundle.decode("latin-1"))
     else:
         context.load_default_certs()
@@ -89,41 +100,50 @@ def client_context(ca_bundle: bytes, insecure: bool, pair: ClientPair | None) ->
     return context
 
 
-class Outgoing(asyncio.Protocol):
-    def __init__(self, local: str = "", remote: str = "") -> None:
+class OutgoingConnection(asyncio.Protocol):
+    def __init__(
+        self, local: str = "", remote: str = "", texts: goerrors.NetworkTexts = goerrors.POSIX
+    ) -> None:
         self._local, self._remote = local, remote
+        self._texts = texts
         self._transport: asyncio.Transport | None = None
         self._parser: httptools.HttpResponseParser | None = None
         self._headers: list[tuple[bytes, bytes]] = []
         self._first = b""
         self._parts: list[bytes] = []
         self._size = 0
+        self._head_size = 0
+        self._interim = 0  # 1xx responses
         self._paused = False
-        self._head: asyncio.Future[Head] | None = None
+        self._head: asyncio.Future[ResponseHead] | None = None
         self._more: asyncio.Future[None] | None = None
         self._drained: asyncio.Future[None] | None = None
         self._bodiless = False
-        self._framed = False  # the end of the body shows in the answer itself
+        self._framed = False  # the response itself delimits the body
         self._raw = False  # after 101
         self._keep = True
         self._complete = True
         self._lost: CallError | None = None
         self.idle_since = 0.0
-        self.on_lost: Callable[[Outgoing], None] | None = None
+        self.on_lost: Callable[[OutgoingConnection], None] | None = None
 
     @property
     def usable(self) -> bool:
         """Another exchange may start."""
         return self._transport is not None and self._lost is None and self._complete and self._keep
 
-    # ---- an exchange ---------------------------------------------------------------------------------------------
+    # ---- an exchange
+    # ---------------------------------------------------------------------------------------------
 
-    async def send(self, request: bytes, *, bodiless: bool = False) -> Head:
-        """Send a whole request and wait for the head of its answer. `bodiless`: it is a HEAD."""
+    async def send(self, request: bytes, *, bodiless: bool = False) -> ResponseHead:
+        """Sends a whole request and waits for the head of its response. `bodiless`: it is a
+        HEAD.
+        """
         if self._transport is None or self._lost is not None:
             raise self._lost or CallError("EOF")
         self._parser = httptools.HttpResponseParser(self)
         self._headers, self._first, self._parts, self._size = [], b"", [], 0
+        self._head_size = self._interim = 0
         self._complete, self._framed, self._bodiless = False, False, bodiless
         self._head = asyncio.get_running_loop().create_future()
         self._transport.write(request)
@@ -136,7 +156,7 @@ class Outgoing(asyncio.Protocol):
             self._head = None
 
     async def read(self) -> bytes:
-        """The next piece of the body, or of what comes after an upgrade; empty at the end."""
+        """The next piece of the body, or of the data after an upgrade; empty at the end."""
         while not self._parts:
             if self._complete:
                 return b""
@@ -165,7 +185,7 @@ class Outgoing(asyncio.Protocol):
         return b"".join(parts)
 
     async def write(self, data: bytes) -> None:
-        """Bytes after an upgrade."""
+        """Writes bytes after an upgrade."""
         if self._transport is None:
             raise self._lost or CallError("EOF")
         self._transport.write(data)
@@ -184,11 +204,13 @@ class Outgoing(asyncio.Protocol):
             self._transport.close()
 
     def spend(self) -> None:
-        """No other exchange after this one: what was said is not all that was promised."""
+        """Prevents further exchanges: the body is incomplete."""
         self._keep = False
 
     def detach(self) -> tuple[Any, bytes]:
-        """After an upgrade: the transport, for a protocol of its own, and the bytes that have come already."""
+        """After an upgrade: returns the transport, for another protocol, and the bytes received so
+        far.
+        """
         transport, early = self._transport, b"".join(self._parts)
         if transport is None:
             raise self._lost or CallError("EOF")
@@ -198,9 +220,12 @@ class Outgoing(asyncio.Protocol):
             self.on_lost(self)
         return transport, early
 
-    # ---- asyncio.Protocol ----------------------------------------------------------------------------------------
+    # ---- asyncio.Protocol
+    # ----------------------------------------------------------------------------------------
 
-    def connection_made(self, transport: Any) -> None:  # uvloop's transports are none of asyncio's classes
+    def connection_made(
+        self, transport: Any
+    ) -> None:  # uvloop's transports are not asyncio's classes
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
@@ -208,10 +233,20 @@ class Outgoing(asyncio.Protocol):
             self.on_body(data)
             return
         if self._complete or self._parser is None:
-            self.abort()  # bytes nobody asked for
+            self.abort()  # unexpected bytes
             return
         if len(self._first) < _FIRST_BYTES:
             self._first += data[:_FIRST_BYTES]
+        if self._head is not None and not self._head.done():
+            self._head_size += len(data)
+            if self._head_size > _LARGEST_HEAD:
+                self._fail(
+                    CallError(
+                        f"net/http: server response headers exceeded {_LARGEST_HEAD} bytes; aborted"
+                    )
+                )
+                self.abort()
+                return
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -220,12 +255,12 @@ class Outgoing(asyncio.Protocol):
             if rest:
                 self.on_body(rest)
         except httptools.HttpParserError:
-            self._fail(CallError(goerrors.malformed(self._first)))
+            self._fail(CallError(goerrors.malformed_response_error(self._first)))
             self.abort()
 
     def eof_received(self) -> bool:
         if self._head is None and (self._raw or not (self._complete or self._framed)):
-            self._finish()  # a body, or an upgraded connection, that ends with the connection
+            self._finish()  # the connection's end delimits a body, or an upgraded connection
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -239,9 +274,9 @@ class Outgoing(asyncio.Protocol):
 
     def _loss(self, exc: Exception | None) -> str:
         if isinstance(exc, ssl.SSLError):
-            return goerrors.tls(exc)
+            return goerrors.tls_error(exc)
         if isinstance(exc, OSError):
-            return goerrors.read(self._local, self._remote, exc)
+            return goerrors.read_error(self._local, self._remote, exc, self._texts)
         if self._head is None or not self._first:
             return "EOF" if self._head is not None else "unexpected EOF"
         return "net/http: HTTP/1.x transport connection broken: unexpected EOF"
@@ -268,7 +303,8 @@ class Outgoing(asyncio.Protocol):
         if self._more is not None and not self._more.done():
             self._more.set_result(None)
 
-    # ---- httptools -----------------------------------------------------------------------------------------------
+    # ---- httptools
+    # ----------------------------------------------------------------------------------------------
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._headers.append((name, value))
@@ -276,14 +312,18 @@ class Outgoing(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         assert self._parser is not None
         status = self._parser.get_status_code()
-        if status < 200 and status != 101:  # there is more to come
+        if status < 200 and status != 101:  # more follows
             self._headers = []
+            self._interim += 1
+            if self._interim > _MOST_INTERIM:
+                self._fail(CallError("net/http: too many 1xx informational responses"))
+                self.abort()
             return
         names = {name.lower() for name, _ in self._headers}
         self._framed = b"content-length" in names or b"transfer-encoding" in names
         self._keep = self._parser.should_keep_alive() and self._framed and status != 101
         if self._head is not None and not self._head.done():
-            self._head.set_result(Head(status, self._headers))
+            self._head.set_result(ResponseHead(status, self._headers))
         if self._bodiless or status in (204, 304):
             self._keep = self._keep and not self._bodiless
             self._finish()
@@ -305,16 +345,20 @@ class Outgoing(asyncio.Protocol):
             self._transport.close()
 
 
-async def dial(target: Target, connect: Connect | None = None) -> Outgoing:
-    """Connect, by TCP unless told how, and shake hands; CallError when that fails."""
+async def dial_target(target: CallTarget, connect: Connect | None = None) -> OutgoingConnection:
+    """Connects, by default with TCP, and does the TLS handshake; CallError if that fails."""
     sock, address = await _socket(target, connect)
     name = sock.getsockname()
-    local = join_host_port(*name[:2]) if isinstance(name, tuple) else ""  # a socket pair has no address
+    local = (
+        join_host_port(*name[:2]) if isinstance(name, tuple) else ""
+    )  # a socket pair has no address
     context = client_context(target.ca_bundle, target.insecure, target.pair) if target.tls else None
     loop = asyncio.get_running_loop()
     try:
         _, connection = await loop.create_connection(
-            lambda: Outgoing(local, address), sock=sock, ssl=context,
+            lambda: OutgoingConnection(local, address),
+            sock=sock,
+            ssl=context,
             server_hostname=target.server_name if target.tls else None,
             ssl_shutdown_timeout=_SHUTDOWN if target.tls else None,
         )
@@ -322,25 +366,36 @@ async def dial(target: Target, connect: Connect | None = None) -> Outgoing:
     except ssl.SSLCertVerificationError as problem:
         raise CallError(await _explain(target, connect, problem)) from problem
     except ssl.SSLError as problem:
-        raise CallError(goerrors.tls(problem)) from problem
+        raise CallError(goerrors.tls_error(problem)) from problem
     except OSError as problem:
-        text = "EOF" if problem.errno is None else goerrors.read(local, address, problem)
+        text = "EOF" if problem.errno is None else goerrors.read_error(local, address, problem)
         raise CallError(text) from problem
 
 
-async def _socket(target: Target, connect: Connect | None) -> tuple[socket.socket, str]:
-    opening = None if connect is None else connect(target.host, target.port)
+async def _socket(target: CallTarget, connect: Connect | None) -> tuple[socket.socket, str]:
+    first: CallError | None = None
+    for host in target.addresses or (target.host,):
+        try:
+            return await _open(host, target.port, connect)
+        except CallError as problem:
+            first = first or problem
+    assert first is not None
+    raise first
+
+
+async def _open(host: str, port: int, connect: Connect | None) -> tuple[socket.socket, str]:
+    opening = None if connect is None else connect(host, port)
     if opening is None:
-        return await _connect(target.host, target.port)
-    address = join_host_port(target.host, target.port)
+        return await _connect(host, port)
+    address = join_host_port(host, port)
     try:
         return await opening, address
     except socket.gaierror as problem:
-        raise CallError(goerrors.lookup(target.host, problem)) from problem
+        raise CallError(goerrors.lookup_error(host, problem)) from problem
     except TimeoutError as problem:
         raise CallError(f"dial tcp {address}: i/o timeout") from problem
     except OSError as problem:
-        raise CallError(goerrors.dial(address, problem)) from problem
+        raise CallError(goerrors.dial_error(address, problem)) from problem
 
 
 async def _connect(host: str, port: int) -> tuple[socket.socket, str]:
@@ -348,7 +403,7 @@ async def _connect(host: str, port: int) -> tuple[socket.socket, str]:
     try:
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except socket.gaierror as problem:
-        raise CallError(goerrors.lookup(host, problem)) from problem
+        raise CallError(goerrors.lookup_error(host, problem)) from problem
     first: CallError | None = None
     for family, kind, protocol, _, address in found:
         text = join_host_port(str(address[0]), int(address[1]))
@@ -362,7 +417,7 @@ async def _connect(host: str, port: int) -> tuple[socket.socket, str]:
             first = first or CallError(f"dial tcp {text}: i/o timeout")
         except OSError as problem:
             sock.close()
-            first = first or CallError(goerrors.dial(text, problem))
+            first = first or CallError(goerrors.dial_error(text, problem))
         except BaseException:
             sock.close()
             raise
@@ -372,19 +427,26 @@ async def _connect(host: str, port: int) -> tuple[socket.socket, str]:
     raise first
 
 
-async def _explain(target: Target, connect: Connect | None, problem: ssl.SSLCertVerificationError) -> str:
-    """The certificate once more, this time to look at it."""
+async def _explain(
+    target: CallTarget, connect: Connect | None, problem: ssl.SSLCertVerificationError
+) -> str:
+    """Fetches the certificate again, to examine it."""
     sock, _ = await _socket(target, connect)
     loop = asyncio.get_running_loop()
     context = client_context(b"", True, target.pair)
     try:
         transport, _ = await loop.create_connection(
-            asyncio.Protocol, sock=sock, ssl=context, server_hostname=target.server_name,
+            asyncio.Protocol,
+            sock=sock,
+            ssl=context,
+            server_hostname=target.server_name,
             ssl_shutdown_timeout=_SHUTDOWN,
         )
     except OSError:
         return "x509: certificate signed by unknown authority"
     der = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
     transport.abort()
-    # OpenSSL looked at the machine's clock too, whatever clock the server keeps.
-    return goerrors.certificate(der or b"", target.server_name, target.ca_bundle, time.time(), problem)
+    # OpenSSL also checks the system clock, whatever clock the server uses.
+    return goerrors.certificate_error(
+        der or b"", target.server_name, target.ca_bundle, time.time(), problem
+    )

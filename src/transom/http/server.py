@@ -3,58 +3,57 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 import ssl
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from time import monotonic
-from typing import Any
+from typing import Any, cast
 
-from transom.http.connection import Connection
+from transom.http.budget import BudgetLimits, ByteBudget
+from transom.http.connection import HttpConnection
 from transom.http.encode import Date
-from transom.http.messages import Handler
-from transom.http.stream import Stream
+from transom.http.interfaces import ServerConnection
+from transom.http.limits import HttpLimits
+from transom.http.memory import MemoryTrimmer
+from transom.http.messages import BodyPolicy, Handler
+from transom.http.raw import Flushable
+from transom.http.tls import tls_layer
 
 log = logging.getLogger("transom.http")
 
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Sizes in bytes, times in seconds."""
-
-    head: int = 64 * 1024
-    body: int = 3 * 1024 * 1024
-    discard: int = 64 * 1024 * 1024  # how much of a refused body is read and thrown away
-    stream_buffer: int = 8 * 1024 * 1024
-    stream_pause: float = 0.005  # between two flushes of all streams
-    pipelined: int = 64
-    connections: int = 20_000
-    handshake_timeout: float = 10.0
-    head_timeout: float = 30.0
-    body_timeout: float = 60.0
-    idle_timeout: float = 180.0
-    write_timeout: float = 60.0  # a reader that takes nothing for so long is gone
-    linger: float = 5.0
-    tick: float = 1.0  # how exact the times are
+_TLS_SHUTDOWN = 0.5  # uvloop's TLS close waits for the peer, for thirty seconds by default
 
 
 class HttpServer:
     def __init__(
-        self, handler: Handler, ssl_context: ssl.SSLContext | None, *, limits: Limits | None = None
+        self,
+        handler: Handler,
+        ssl_context: ssl.SSLContext | None,
+        *,
+        limits: HttpLimits | None = None,
+        budget: ByteBudget | None = None,
+        uploads: ByteBudget | None = None,
+        bodies: BodyPolicy | None = None,
     ) -> None:
+        """`bodies`: how the handler wants large request bodies; they are collected by default."""
         self.handler = handler
-        # A handler may take large bodies as they come: for the paths it says so.
-        self.streams_body: Callable[[str], bool] | None = getattr(handler, "streams_body", None)
-        self.limits = limits or Limits()
+        self.bodies = bodies
+        self.limits = limits or HttpLimits()
+        self.budget = budget or ByteBudget()
+        self.uploads = uploads or ByteBudget(
+            BudgetLimits(server=256 * 1024 * 1024, user=64 * 1024 * 1024)
+        )
+        self._memory = MemoryTrimmer()
         self.date = Date()
         self.stopping = False
         self.port = 0
         self.loop: asyncio.AbstractEventLoop
         self._ssl = ssl_context
         self._listeners: list[asyncio.Server] = []
-        self._connections: set[Connection] = set()
-        self._dirty: list[Stream] = []
+        self._connections: set[ServerConnection] = set()
+        self._dirty: list[Flushable] = []
         self._flushed = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._empty: asyncio.Event | None = None
@@ -66,25 +65,38 @@ class HttpServer:
     async def start(self, host: str | Sequence[str], port: int = 0) -> int:
         """Listens on every host, all on one port; 0 picks a free one. Returns the port."""
         hosts = [host] if isinstance(host, str) else list(host)
-        return await self.serve(listen(hosts, port))
+        return await self.serve(listen_sockets(hosts, port))
 
     async def serve(self, sockets: Sequence[socket.socket]) -> int:
-        """Serves on sockets that are bound already. Returns the port of the first."""
+        """Serves on sockets that are already bound. Returns the port of the first."""
         self.loop = asyncio.get_running_loop()
         self.port = sockets[0].getsockname()[1]
         for sock in sockets:
-            listener = await self.loop.create_server(lambda: Connection(self), sock=sock, backlog=1024, **self._tls())
+            with contextlib.suppress(OSError):  # inherited by accepted sockets; they may not be TCP
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, self.limits.unsent)
+            factory, options = self._protocol()
+            listener = await self.loop.create_server(factory, sock=sock, backlog=1024, **options)
             self._listeners.append(listener)
         if self._timer is None:
             self._tick()
         return self.port
 
     async def adopt(self, sock: socket.socket) -> None:
-        """Serves a connection that somebody else has accepted; returns when TLS is agreed upon."""
+        """Serves a connection that was accepted elsewhere; returns after the TLS handshake."""
         self.loop = asyncio.get_running_loop()
         if self._timer is None:
             self._tick()
-        await self.loop.connect_accepted_socket(lambda: Connection(self), sock, **self._tls())
+        with contextlib.suppress(OSError):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, self.limits.unsent)
+        await self.loop.connect_accepted_socket(lambda: HttpConnection(self), sock, **self._tls())
+
+    def _protocol(self) -> tuple[Callable[[], asyncio.BaseProtocol], dict[str, Any]]:
+        """The protocol of accepted connections, and the options of the listener."""
+        if self._ssl is not None:
+            layer = tls_layer(self.loop, self._ssl, self.limits.handshake_timeout, _TLS_SHUTDOWN)
+            if layer is not None:
+                return (lambda: layer(HttpConnection(self))), {}
+        return (lambda: HttpConnection(self)), self._tls()
 
     def _tls(self) -> dict[str, Any]:
         if self._ssl is None:
@@ -92,12 +104,13 @@ class HttpServer:
         return {
             "ssl": self._ssl,
             "ssl_handshake_timeout": self.limits.handshake_timeout,
-            # uvloop's TLS close waits for the peer, for thirty seconds unless told otherwise.
-            "ssl_shutdown_timeout": 0.5,
+            "ssl_shutdown_timeout": _TLS_SHUTDOWN,
         }
 
     async def stop(self, grace: float = 10.0) -> None:
-        """Stops accepting, ends streams with their last chunk, lets running requests finish, then closes."""
+        """Stops accepting, ends streams with their last chunk, lets running requests finish, then
+        closes.
+        """
         self.stopping = True
         for listener in self._listeners:
             listener.close()
@@ -117,20 +130,21 @@ class HttpServer:
 
     # -- for the connections
 
-    def admit(self, connection: Connection) -> bool:
+    def admit(self, connection: ServerConnection) -> bool:
         self._connections.add(connection)
         return len(self._connections) <= self.limits.connections and not self.stopping
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: ServerConnection) -> None:
         self._connections.discard(connection)
         if self._empty is not None and not self._connections:
             self._empty.set()
 
-    def mark_dirty(self, stream: Stream) -> None:
-        """The stream has something to send; all such streams are flushed together.
+    def mark_dirty(self, stream: Flushable) -> None:
+        """The stream has pending output; all such streams are flushed together.
 
-        That happens in the next turn of the loop, or a moment later when the last flush was just now: in a burst each
-        watcher then gets many events by one system call, which costs more than all the rest of a delivery.
+        Flushes in the next loop iteration, or slightly later if the last flush was very recent: in
+        a burst each watcher then gets many events with one system call, which costs more than the
+        rest of a delivery.
         """
         if not self._dirty:
             wait = self._flushed + self.limits.stream_pause - monotonic()
@@ -147,15 +161,20 @@ class HttpServer:
         self._flushed = monotonic()
 
     def _tick(self) -> None:
-        """One timer for everybody: ten thousand idle connections cost a comparison each per tick."""
+        """One timer for all connections: ten thousand idle connections cost a comparison each per
+        tick.
+        """
         self._timer = self.loop.call_later(self.limits.tick, self._tick)
         self.date.renew()
         now = monotonic()
         for connection in [c for c in self._connections if c.deadline < now]:
             connection.expire()
+        for victim in self.budget.victims(now):
+            cast(ServerConnection, victim).drop()
+        self._memory.tick(len(self._connections), self.budget.total)
 
 
-def listen(hosts: Sequence[str], port: int) -> list[socket.socket]:
+def listen_sockets(hosts: Sequence[str], port: int) -> list[socket.socket]:
     """Bound, listening sockets on one port for all hosts."""
     sockets: list[socket.socket] = []
     try:
@@ -164,7 +183,8 @@ def listen(hosts: Sequence[str], port: int) -> list[socket.socket]:
             sock = socket.socket(family, socket.SOCK_STREAM)
             sockets.append(sock)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            # Inherited by the accepted sockets: a watcher whose machine vanished is noticed after three minutes.
+            # Inherited by accepted sockets: a watcher whose machine vanished is detected after
+            # three minutes.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 90)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 30)

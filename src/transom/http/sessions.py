@@ -1,6 +1,7 @@
-"""Puts a session of `kit.streaming` on a connection: bytes to the session, its events to whoever reacts, its bytes back.
+"""Runs a session of `kit.streaming` on a connection: bytes to the session, its events to `react`,
+its bytes back.
 
-Shared by everybody who ends or joins streams. Knows neither what the events mean nor what is done about them.
+Shared by all code that terminates or joins streams. Does not interpret the events.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ _BEHIND: Final = 256 * 1024  # bytes in a session that wait for the peer
 
 
 class Wire(Protocol):
-    """A byte connection, as `RawConnection` is one."""
+    """A byte connection, such as `RawConnection`."""
 
     on_close: Callable[[], None] | None
     on_writable: Callable[[], None] | None
@@ -26,7 +27,7 @@ class Wire(Protocol):
     def close(self) -> None: ...
 
 
-class Session(Protocol):
+class UpgradeSession(Protocol):
     """What `RemoteCommand` and `PortForward` have in common."""
 
     def start(self) -> list[Any]: ...
@@ -40,14 +41,24 @@ class Session(Protocol):
 
 
 class SessionDriver:
-    """`react` gets each event. Whoever does something to the session outside of it calls `send` afterwards.
+    """`react` gets each event. Code that changes the session outside of it calls `send` afterwards.
 
-    `on_behind(True)` says that the peer does not keep up, `on_behind(False)` that it has caught up.
+    `on_behind(True)` means that the peer does not keep up, `on_behind(False)` that it has caught
+    up. `on_received` is called after the events of received data, even if there were none.
     """
 
-    __slots__ = ("_behind", "_closed", "_held", "_react", "_session", "_wire", "on_behind")
+    __slots__ = (
+        "_behind",
+        "_closed",
+        "_held",
+        "_react",
+        "_session",
+        "_wire",
+        "on_behind",
+        "on_received",
+    )
 
-    def __init__(self, session: Session, wire: Wire, react: Callable[[Any], None]) -> None:
+    def __init__(self, session: UpgradeSession, wire: Wire, react: Callable[[Any], None]) -> None:
         self._session = session
         self._wire = wire
         self._react = react
@@ -55,6 +66,7 @@ class SessionDriver:
         self._held = 0
         self._closed = False
         self.on_behind: Callable[[bool], None] | None = None
+        self.on_received: Callable[[], None] | None = None
 
     def start(self) -> None:
         self._wire.on_close = self._lost
@@ -66,7 +78,7 @@ class SessionDriver:
                 self._wire.pause_reading()
 
     def send(self) -> None:
-        """Hands over what the session has to say, and closes the connection when it is through."""
+        """Sends the session's output, and closes the connection when the session is done."""
         if self._closed:
             return
         data = self._session.data_to_send()
@@ -83,7 +95,7 @@ class SessionDriver:
         return self._behind
 
     def hold(self) -> None:
-        """Reads nothing more from the peer, until `release` was called as often as this."""
+        """Reads nothing more from the peer until `release` has been called as often as this."""
         self._held += 1
         if self._held == 1:
             self._wire.pause_reading()
@@ -95,6 +107,8 @@ class SessionDriver:
 
     def _received(self, data: bytes) -> None:
         self._handle(self._session.receive_data(data))
+        if self.on_received is not None:
+            self.on_received()
 
     def _lost(self) -> None:
         self._closed = True

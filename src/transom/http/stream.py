@@ -1,49 +1,82 @@
-"""The two things a connection can become after the head of an answer: a chunked stream, or a raw byte pipe.
+"""What a connection can become after the head of a response: a chunked stream, or a raw byte pipe.
 
-Neither is ever awaited: a reader that does not keep up is dropped, so one slow watcher cannot hold up the others.
+A stream never waits for its reader and never buffers more than a window for it: further output for
+a slow reader is encoded after it has read the rest.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from time import monotonic
 
-from transom.http.messages import chunk, unchunk
+from transom.http.interfaces import StreamConnection
+from transom.http.messages import Buffer, StreamSource, decode_chunks, encode_chunk
 
-if TYPE_CHECKING:
-    from transom.http.connection import Connection
-
+log = logging.getLogger("transom.http")
 
 _PIECE = 64 * 1024
+TURN_BYTES = 512 * 1024  # sent on one connection before other tasks run
+TURN_SECONDS = 0.004
 
 
 class Stream:
-    """A chunked body that goes on. Writes of one turn of the loop leave as one write to the socket.
+    """A streamed chunked body. All writes of one loop iteration become one write to the socket.
 
-    `on_close` is called once when the stream ends for a reason other than `close()`: the peer went away, was too slow,
-    or the server stops.
+    `on_close` is called once when the stream ends for a reason other than `close()`: the peer
+    disconnected, was too slow, or the server stops.
     """
 
-    __slots__ = ("_behind", "_connection", "_limit", "_pending", "_pending_size", "_source", "alive", "on_close")
+    __slots__ = (
+        "_behind",
+        "_connection",
+        "_limit",
+        "_pending",
+        "_pending_size",
+        "_rest",
+        "_source",
+        "_turn",
+        "alive",
+        "on_close",
+    )
 
-    def __init__(self, connection: Connection, limit: int) -> None:
+    def __init__(self, connection: StreamConnection, limit: int) -> None:
         self._connection = connection
         self._limit = limit
         self._pending: list[bytes] = []
         self._pending_size = 0
-        self._source: Iterator[bytes] | None = None
+        self._source: StreamSource | None = None
+        self._rest: deque[Buffer] | None = None  # of the source's last output
+        self._turn: asyncio.Handle | None = None
         self._behind: asyncio.Future[None] | None = None
         self.alive = True
         self.on_close: Callable[[], object] | None = None
 
+    def offer(self, data: bytes) -> bool:
+        """Sends whole chunks if the reader keeps up. Returns False if it does not: serve it with a
+        source.
+        """
+        if (
+            self._source is not None
+            or self._pending_size >= _PIECE
+            or self._connection.write_paused
+        ):
+            return False
+        if not self._pending:
+            self._connection.server.mark_dirty(self)
+        self._pending.append(data)
+        self._pending_size += len(data)
+        return True
+
     def write(self, data: bytes) -> None:
         """Sends data as one chunk."""
         if data and self.alive:
-            self.write_framed(chunk(data))
+            self.write_framed(encode_chunk(data))
 
     def write_framed(self, data: bytes) -> None:
-        """Sends bytes that are whole chunks already, made once for many streams."""
+        """Sends bytes that are already whole chunks, encoded once for many streams."""
         if not self.alive:
             return
         pending = self._pending
@@ -51,22 +84,22 @@ class Stream:
             self._connection.server.mark_dirty(self)
         pending.append(data)
         self._pending_size += len(data)
-        if self._source is not None and self._pending_size > self._limit:
-            self._connection.drop_stream(self)
+        if self._pending_size > self._limit:
+            self._connection.drop_stream(self, "it does not read")
 
-    def write_from(self, framed: Iterable[bytes]) -> None:
-        """Sends whole chunks pulled one by one as the client reads, ahead of any later write.
-
-        For the first events of a watch, which may be far more than the limit for a slow reader allows at once.
+    def follow(self, source: StreamSource) -> None:
+        """Sends the source's output as the client reads, after earlier writes and before any later
+        one.
         """
         if not self.alive:
             return
-        self.flush()
-        self._source = iter(framed)
-        self.pull()
+        if self._pending:
+            self.flush()
+        self._source = source
+        self._pull_later()
 
     async def drained(self) -> None:
-        """Waits while the reader is behind: for a source that can be held up, unlike a watch."""
+        """Waits while the reader is behind: for a producer that can be paused."""
         if self._pending_size >= _PIECE:
             self.flush()
         while self.alive and self._connection.write_paused:
@@ -74,139 +107,128 @@ class Stream:
             await self._behind
 
     def abort(self) -> None:
-        """Breaks off, so that the reader sees that something is missing."""
+        """Aborts, so that the reader sees that data is missing."""
         self._connection.abort()
 
     def close(self) -> None:
-        """Ends the body; the connection goes on with the next request."""
+        """Ends the body; the connection continues with the next request. Output that a source has
+        not produced yet is not sent.
+        """
         if not self.alive:
             return
-        self.flush(everything=True)
+        self.cut()
         if self.alive:
             self.alive = False
             self._connection.stream_ended(self)
 
+    def cut(self) -> None:
+        """Sends what is already written. Aborts if that would end in the middle of a chunk."""
+        self._detach()
+        if self._rest:
+            self._connection.abort()
+        self._rest = None
+        self.flush()
+
     @property
     def buffered(self) -> int:
-        """Bytes accepted and not yet given to the kernel."""
-        return self._pending_size + self._connection.write_buffer_size()
+        """Bytes accepted but not yet passed to the kernel."""
+        rest = sum(map(len, self._rest)) if self._rest else 0
+        return self._pending_size + rest + self._connection.write_buffer_size()
 
-    def flush(self, everything: bool = False) -> None:
-        """Hands what was written to the socket, and drops the reader who is too far behind. For the server."""
-        if not self.alive:
-            return
-        connection = self._connection
-        if self._source is not None:
-            if not everything:
-                return
-            self._pending[:0] = self._source
-            self._source = None
-        if connection.write_buffer_size() > self._limit:
-            connection.drop_stream(self)
+    def flush(self) -> None:
+        """Passes the written data to the socket. For the server."""
+        if not self.alive or self._source is not None:
             return
         if self._pending:
+            connection = self._connection
+            if connection.write_paused and connection.buffered() > self._limit:
+                connection.drop_stream(self, "it does not read")
+                return
             data = self._pending[0] if len(self._pending) == 1 else b"".join(self._pending)
             self._pending = []
             self._pending_size = 0
-            connection.write_stream(unchunk(data) if connection.stream_is_plain else data)
+            connection.write_stream(decode_chunks(data) if connection.stream_is_plain else data)
 
-    def pull(self) -> None:
-        """Takes from the source while the socket takes more. For the connection."""
-        source, connection = self._source, self._connection
-        if source is None:
-            self._go_on()
-            return
-        while self.alive and not connection.write_paused:
-            piece = next(source, None)
-            if piece is None:
-                self._source = None
-                self.flush()
-                return
-            connection.write_stream(unchunk(piece) if connection.stream_is_plain else piece)
+    # ---- for the connection
 
-    def _go_on(self) -> None:
-        if self._behind is not None and not self._behind.done():
+    def resume(self) -> None:
+        """The socket accepts more."""
+        if self._source is not None:
+            self._pull()
+        elif self._behind is not None and not self._behind.done():
             self._behind.set_result(None)
 
+    def _pull_later(self) -> None:
+        if self._turn is None:
+            self._turn = self._connection.server.loop.call_soon(self._pull_in_turn)
+
+    def _pull_in_turn(self) -> None:
+        self._turn = None
+        if self._source is not None:
+            self._pull()
+
+    def _pull(self) -> None:
+        """Reads from the source while the socket accepts more."""
+        connection = self._connection
+        left, until = TURN_BYTES, monotonic() + TURN_SECONDS
+        while self.alive and not connection.write_paused and self._source is not None:
+            if self._rest:
+                left -= self._send_rest()
+            else:
+                self._rest = None
+                window = connection.window()
+                parts = connection.guarded_read(self._source, window)
+                if parts is None:
+                    if self._source is not None:
+                        self._detach()
+                        self.flush()
+                    return
+                if not parts:
+                    self._pull_later()
+                    return
+                left -= self._send(parts, window)
+            if left <= 0 or monotonic() > until:
+                self._pull_later()
+                return
+
+    def _send(self, parts: Sequence[Buffer], window: int) -> int:
+        connection = self._connection
+        if connection.stream_is_plain:
+            parts = [decode_chunks(b"".join(parts))]
+        size = sum(map(len, parts))
+        if size <= 2 * window:
+            connection.write_stream(parts[0] if len(parts) == 1 else b"".join(parts))
+            return size
+        self._rest = deque(parts)  # one large object: split into windows without copying
+        return 0
+
+    def _send_rest(self) -> int:
+        assert self._rest is not None
+        part = self._rest.popleft()
+        window = self._connection.window()
+        if len(part) > window:
+            view = memoryview(part)
+            self._rest.appendleft(view[window:])
+            part = view[:window]
+        self._connection.write_stream(part)
+        return len(part)
+
+    def _detach(self) -> None:
+        self._source = None
+        if self._turn is not None:
+            self._turn.cancel()
+            self._turn = None
+
     def lost(self) -> None:
-        """The connection is gone or going. For the connection."""
+        """The connection is closed or closing."""
         if not self.alive:
             return
         self.alive = False
-        self._go_on()
+        self._detach()
+        if self._behind is not None and not self._behind.done():
+            self._behind.set_result(None)
         self._pending = []
         self._pending_size = 0
-        self._source = None
+        self._rest = None
         if self.on_close is not None:
             self.on_close()
-
-
-class RawConnection:
-    """The socket after 101: bytes both ways, what the client sent early included.
-
-    Nothing is read past a small buffer until `receive` says where the bytes go.
-    """
-
-    __slots__ = ("_connection", "_early", "_on_data", "alive", "on_close", "on_eof", "on_writable")
-    _EARLY_LIMIT = 65536
-
-    def __init__(self, connection: Connection, early: bytes) -> None:
-        self._connection = connection
-        self._early = early
-        self._on_data: Callable[[bytes], None] | None = None
-        self.on_close: Callable[[], None] | None = None
-        self.on_eof: Callable[[], None] | None = None
-        self.on_writable: Callable[[], None] | None = None
-        self.alive = True
-
-    def receive(self, on_data: Callable[[bytes], None]) -> None:
-        """Delivers everything the peer sends, from the first byte after its request."""
-        self._on_data = on_data
-        early, self._early = self._early, b""
-        if early:
-            on_data(early)
-        self.resume_reading()
-
-    def write(self, data: bytes) -> None:
-        if self.alive:
-            self._connection.write_raw(data)
-
-    @property
-    def buffered(self) -> int:
-        return self._connection.write_buffer_size()
-
-    @property
-    def writable(self) -> bool:
-        """False while the peer is behind; `on_writable` is called when it has caught up."""
-        return self.alive and not self._connection.write_paused
-
-    def pause_reading(self) -> None:
-        if self.alive:
-            self._connection.pause_reading()
-
-    def resume_reading(self) -> None:
-        if self.alive:
-            self._connection.resume_reading()
-
-    def close(self) -> None:
-        """Sends what is buffered, then closes. `on_close` follows."""
-        self._connection.close()
-
-    def abort(self) -> None:
-        self._connection.abort()
-
-    def feed(self, data: bytes) -> None:
-        """For the connection."""
-        if self._on_data is not None:
-            self._on_data(data)
-            return
-        self._early += data
-        if len(self._early) > self._EARLY_LIMIT:
-            self.pause_reading()
-
-    def lost(self) -> None:
-        """For the connection."""
-        if self.alive:
-            self.alive = False
-            if self.on_close is not None:
-                self.on_close()

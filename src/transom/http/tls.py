@@ -1,29 +1,40 @@
-"""The server's TLS context: TLS 1.2 and later, client certificates asked for but not demanded.
+"""The server's TLS context: TLS 1.2 and later, client certificates requested but not required.
 
-A certificate that has run out passes here; whoever authenticates looks at its time, with every request, and can answer
-401. One that another authority has signed does not, and its owner is told so by an alert.
+Accepts expired certificates: authentication checks the expiry on every request and can respond with
+401. A certificate from another CA is rejected, and the client gets an alert.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import ssl
+import sys
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from transom.http.connection_base import TransportLayer
 from transom.http.messages import PeerCertificate
+from transom.kit.lazy import lazy_import
+
+# Imported with the first client certificate, to start faster.
+if TYPE_CHECKING:
+    from transom.kit import pki
+else:
+    pki = lazy_import("transom.kit.pki")
 
 log = logging.getLogger("transom.http")
 
-_NO_CHECK_TIME = 0x200000  # X509_V_FLAG_NO_CHECK_TIME, which the ssl module has no name for
+_NO_CHECK_TIME = 0x200000  # X509_V_FLAG_NO_CHECK_TIME, which the ssl module does not define
 
 
 class _Handshake(ssl.SSLObject):
-    """Lets the alert go out that says why a client's certificate is not taken.
+    """Sends the alert that explains why a client's certificate is rejected.
 
-    The event loop drops the connection together with what is still to be sent as soon as a handshake fails; without the
-    alert kubectl sees a connection that broke, and tries again for a quarter of a minute.
+    The event loop drops the connection with all pending output as soon as a handshake fails;
+    without the alert kubectl sees a broken connection and retries for 15 seconds.
     """
 
     _refused: ssl.SSLError | None = None
@@ -35,14 +46,15 @@ class _Handshake(ssl.SSLObject):
             super().do_handshake()
         except ssl.SSLCertVerificationError as refused:
             self._refused = refused
-            raise ssl.SSLWantReadError from refused  # sends what is there; the next turn ends it
+            raise ssl.SSLWantReadError from refused  # sends pending data; the next turn ends it
 
 
 def server_context(cert: Path, key: Path, client_ca: Path | None = None) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
-    # A resumed session would skip the check of the client certificate, and kubectl never resumes one.
+    # A resumed session would skip the check of the client certificate, and kubectl never resumes
+    # sessions.
     context.options |= ssl.OP_NO_TICKET
     context.num_tickets = 0
     context.load_cert_chain(cert, key)
@@ -54,8 +66,53 @@ def server_context(cert: Path, key: Path, client_ca: Path | None = None) -> ssl.
     return context
 
 
-def peer_of(transport: Any) -> PeerCertificate | None:
-    """Who the client says it is, by the certificate TLS has verified."""
+def tls_layer(
+    loop: asyncio.AbstractEventLoop,
+    context: ssl.SSLContext,
+    handshake_timeout: float,
+    shutdown_timeout: float,
+) -> Callable[[TransportLayer], asyncio.BaseProtocol] | None:
+    """Puts TLS under a connection, and passes it the transport below TLS.
+
+    Encrypted data is buffered there, up to 64 KiB for each client that does not read, unless a
+    lower limit is set; the transport above TLS has no access to it. Returns None if the loop is not
+    uvloop, whose layer this is.
+    """
+    module = sys.modules.get("uvloop.loop")  # its types do not name the class
+    base: Any = getattr(module, "SSLProtocol", None)
+    if base is None or not isinstance(loop, module.Loop):  # type: ignore[union-attr]
+        return None
+
+    class Layer(base):  # type: ignore[misc]  # Cython's
+        connection: TransportLayer
+
+        def connection_made(self, transport: Any) -> None:
+            self.connection.lower = transport
+            super().connection_made(transport)
+
+    def make(connection: TransportLayer) -> asyncio.BaseProtocol:
+        ready = loop.create_future()
+        ready.add_done_callback(
+            lambda done: None if done.cancelled() else done.exception()
+        )  # the layer closes by itself
+        layer = Layer(
+            loop,
+            connection,
+            context,
+            ready,
+            server_side=True,
+            ssl_handshake_timeout=handshake_timeout,
+            ssl_shutdown_timeout=shutdown_timeout,
+        )
+        layer.connection = connection
+        protocol: asyncio.BaseProtocol = layer
+        return protocol
+
+    return make
+
+
+def peer_certificate(transport: Any) -> PeerCertificate | None:
+    """The client's identity, from the certificate that TLS has verified."""
     ssl_object = transport.get_extra_info("ssl_object")
     der = ssl_object.getpeercert(binary_form=True) if ssl_object is not None else None
     return _parse(der) if der else None
@@ -63,10 +120,8 @@ def peer_of(transport: Any) -> PeerCertificate | None:
 
 @lru_cache(maxsize=1024)
 def _parse(der: bytes) -> PeerCertificate | None:
-    from transom.kit.pki import subject_of, validity_of  # with the first client certificate, not at start-up
-
     try:
-        return PeerCertificate(*subject_of(der), *validity_of(der))
+        return PeerCertificate(*pki.subject_of(der), *pki.validity_of(der))
     except ValueError as error:
         log.warning("a client certificate that cannot be read counts as none: %s", error)
         return None

@@ -1,1 +1,1 @@
-"""Leaves of the house: time, tasks, certificates, logging. Knows nothing of Kubernetes."""
+"""Building blocks without Kubernetes knowledge: time, tasks, certificates, logging."""

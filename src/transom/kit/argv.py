@@ -1,9 +1,32 @@
-"""How a Windows program cuts the command line it was started with into arguments, as its C start-up code does it."""
+"""Windows command lines: how programs split them into arguments, and how arguments are quoted."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
+from typing import Final
 
-def arguments(text: str, blanks: str = " \t") -> list[str]:
+_BEFORE_QUOTE: Final = re.compile(r'(?<!\\)(\\*+)"')
+_AT_END: Final = re.compile(r"(?<!\\)(\\++)$")
+
+
+def quote_argument(argument: str, special: str = " \t") -> str:
+    """Quotes one argument so that a program parses it back unchanged.
+
+    Quotes it if it is empty or contains one of the `special` characters. Backslashes are doubled
+    only before a quotation mark, also before the closing one.
+    """
+    escaped = _BEFORE_QUOTE.sub(r'\1\1\\"', argument)
+    if argument and not any(c in argument for c in special):
+        return escaped
+    return '"' + _AT_END.sub(r"\1\1", escaped) + '"'
+
+
+def join_arguments(arguments: Iterable[str]) -> str:
+    return " ".join(quote_argument(argument) for argument in arguments)
+
+
+def parse_command_line(text: str, blanks: str = " \t") -> list[str]:
     found: list[str] = []
     current: list[str] | None = None
     quoted = False
@@ -31,7 +54,7 @@ def arguments(text: str, blanks: str = " \t") -> list[str]:
                 current.append("\\" * count)
             i = end
         elif c == '"':
-            if quoted and text[i + 1 : i + 2] == '"':  # two of them inside quotes are one
+            if quoted and text[i + 1 : i + 2] == '"':  # two quotation marks inside quotes are one
                 current.append('"')
                 i += 1
             else:

@@ -1,7 +1,7 @@
-"""Time as a value that is handed in, so that a five-minute wait is tested in a millisecond.
+"""Injectable time, so that tests of a five-minute wait take a millisecond.
 
-Whoever needs the time or a timer takes a `Clock`. The server gives `RealClock`, a test gives `VirtualClock`. The forms
-in which a point in time is written (RFC 3339, with whole seconds or with microseconds) live here too.
+Code that needs the time or a timer receives a `Clock`: `RealClock` in the server, `VirtualClock` in
+tests. RFC 3339 formatting (whole seconds or microseconds) lives here too.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class Timer(Protocol):
 
 class Clock(Protocol):
     def time(self) -> float:
-        """Seconds since 1970, as the wall clock says."""
+        """Seconds since 1970 by the wall clock."""
 
     def monotonic(self) -> float:
-        """Seconds that never go back; only differences mean something."""
+        """Seconds that never decrease; only differences are meaningful."""
 
     async def sleep(self, seconds: float) -> None: ...
 
@@ -62,7 +62,9 @@ class _VirtualTimer:
 
 
 class VirtualClock:
-    """Time stands still until a test moves it. Timers run in order of due time, equal ones of creation."""
+    """Time stands still until a test advances it. Timers run in order of due time, then of
+    creation.
+    """
 
     __slots__ = ("_now", "_order", "_start", "_timers")
 
@@ -97,20 +99,23 @@ class VirtualClock:
 
     @property
     def pending(self) -> int:
-        """How many timers, and so sleepers, there are."""
+        """The number of pending timers, including sleeping coroutines."""
         return sum(not timer.cancelled for _, _, timer in self._timers)
 
     def advance(self, seconds: float) -> None:
-        """Move on, running what falls due at its own time. A coroutine that wakes runs when the loop next turns; use
-        `run_for` when it sleeps again and that sleep is to end within the same stretch."""
+        """Advances the time, running each timer at its due time. A coroutine that wakes runs in the
+        next loop iteration; use `run_for` if it sleeps again and that sleep must end within the
+        same interval.
+        """
         end = self._now + seconds
         while self._run_next(end):
             pass
         self._now = end
 
     async def run_for(self, seconds: float, turns: int = 16) -> None:
-        """Move on as `advance` does, and let the loop turn `turns` times before and after each timer: coroutines that
-        wake may sleep again, in the order in which they would on a real clock."""
+        """Advances like `advance`, and runs `turns` loop iterations before and after each timer, so
+        that coroutines that wake can sleep again in the same order as on a real clock.
+        """
         end = self._now + seconds
         await _turn(turns)
         while self._run_next(end):
@@ -150,7 +155,9 @@ def _seconds_zulu(seconds: int) -> str:
 
 
 def rfc3339(t: float) -> str:
-    """`2020-01-02T03:04:05Z`; the fraction is cut off. One text for all moments of a second: objects are full of them."""
+    """`2020-01-02T03:04:05Z`; the fraction is truncated. Returns the same string for all times of a
+    second: objects are full of them.
+    """
     return _seconds_zulu(int(t // 1))
 
 
@@ -160,17 +167,19 @@ def rfc3339_micro(t: float) -> str:
     return f"{_seconds_text(seconds)}.{micros:06d}Z"
 
 
-_RFC3339 = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d+))?(?:Z|([+-])(\d\d):(\d\d))", re.ASCII)
+_RFC3339 = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d+))?(?:Z|([+-])(\d\d):(\d\d))", re.ASCII
+)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def parse_rfc3339(text: str) -> float:
-    """Any RFC 3339 time as unix seconds; ValueError if it is none."""
+    """Any RFC 3339 time as unix seconds; raises ValueError if the text is not one."""
     return _parse(text, micro=False)
 
 
 def parse_rfc3339_micro(text: str) -> float:
-    """As `parse_rfc3339`, but the text must carry exactly six digits of fraction."""
+    """Like `parse_rfc3339`, but requires exactly six fractional digits."""
     return _parse(text, micro=True)
 
 

@@ -1,7 +1,8 @@
 """DNS messages as bytes (RFC 1035, EDNS0 of RFC 6891) without any I/O.
 
-Names are kept in wire form, `b"\\x03web\\x07default\\0"`, with the case they came in; comparing is done on `.lower()`, which
-is safe because the length of a label never looks like a letter. Nothing here knows what a name means.
+Names are kept in wire form, `b"\\x03web\\x07default\\0"`, with their original case; comparisons use
+`.lower()`, which is safe because the length of a label never looks like a letter. Nothing here
+knows what a name means.
 """
 
 from __future__ import annotations
@@ -16,13 +17,36 @@ A, NS, CNAME, SOA, PTR, MX, TXT, AAAA, SRV, OPT = 1, 2, 5, 6, 12, 15, 16, 28, 33
 IXFR, AXFR, ANY = 251, 252, 255
 IN, CLASS_ANY = 1, 255
 TYPES: Final = {
-    "A": A, "NS": NS, "CNAME": CNAME, "SOA": SOA, "PTR": PTR, "MX": MX, "TXT": TXT, "AAAA": AAAA, "SRV": SRV, "OPT": OPT,
-    "NAPTR": 35, "DNAME": 39, "HTTPS": 65, "IXFR": IXFR, "AXFR": AXFR, "ANY": ANY, "CAA": 257,
-}  # fmt: skip
+    "A": A,
+    "NS": NS,
+    "CNAME": CNAME,
+    "SOA": SOA,
+    "PTR": PTR,
+    "MX": MX,
+    "TXT": TXT,
+    "AAAA": AAAA,
+    "SRV": SRV,
+    "OPT": OPT,
+    "NAPTR": 35,
+    "DNAME": 39,
+    "HTTPS": 65,
+    "IXFR": IXFR,
+    "AXFR": AXFR,
+    "ANY": ANY,
+    "CAA": 257,
+}
 TYPE_NAMES: Final = {number: name for name, number in TYPES.items()}
 
 NOERROR, FORMERR, SERVFAIL, NXDOMAIN, NOTIMP, REFUSED, BADVERS = 0, 1, 2, 3, 4, 5, 16
-RCODES: Final = {0: "NOERROR", 1: "FORMERR", 2: "SERVFAIL", 3: "NXDOMAIN", 4: "NOTIMP", 5: "REFUSED", 16: "BADVERS"}
+RCODES: Final = {
+    0: "NOERROR",
+    1: "FORMERR",
+    2: "SERVFAIL",
+    3: "NXDOMAIN",
+    4: "NOTIMP",
+    5: "REFUSED",
+    16: "BADVERS",
+}
 
 QR, AA, TC, RD, RA, AD, CD = 0x8000, 0x0400, 0x0200, 0x0100, 0x0080, 0x0020, 0x0010
 OPCODE: Final = 0x7800
@@ -31,31 +55,48 @@ HEADER_SIZE: Final = 12
 MAX_UDP: Final = 512  # without EDNS
 _MAX_NAME = 255
 _MAX_LABEL = 63
-_MAX_JUMPS = 127  # no name has more labels; a message full of pointers shall not keep us busy
+_MAX_JUMPS = 127  # a name cannot have more labels; limits the cost of messages full of pointers
+_MAX_STEPS = 64 * 1024  # labels and pointers in all names of one message together
 _HEADER = struct.Struct("!6H")
 _RECORD = struct.Struct("!HHIH")
-# Where the data of a record holds names that a sender may have compressed: bytes before them, how many, in that order.
+# Where record data holds names that a sender may have compressed: bytes before them, how many, in
+# that order.
 _NAMES_IN_DATA: Final = {
-    NS: (0, 1), CNAME: (0, 1), PTR: (0, 1), SOA: (0, 2), MX: (2, 1), SRV: (6, 1), 3: (0, 1), 4: (0, 1), 7: (0, 1), 8: (0, 1),
-    9: (0, 1), 14: (0, 2), 17: (0, 2), 18: (2, 1), 21: (2, 1), 36: (2, 1), 39: (0, 1),
-}  # fmt: skip
+    NS: (0, 1),
+    CNAME: (0, 1),
+    PTR: (0, 1),
+    SOA: (0, 2),
+    MX: (2, 1),
+    SRV: (6, 1),
+    3: (0, 1),
+    4: (0, 1),
+    7: (0, 1),
+    8: (0, 1),
+    9: (0, 1),
+    14: (0, 2),
+    17: (0, 2),
+    18: (2, 1),
+    21: (2, 1),
+    36: (2, 1),
+    39: (0, 1),
+}
 
 
-class Malformed(ValueError):
-    """Bytes that are no DNS message."""
+class MalformedDnsMessage(ValueError):
+    """The bytes are not a DNS message."""
 
 
-class Question(NamedTuple):
+class DnsQuestion(NamedTuple):
     name: bytes
     type: int
     klass: int = IN
 
 
-class Record(NamedTuple):
+class DnsRecord(NamedTuple):
     name: bytes
     type: int
     ttl: int
-    data: bytes  # names in it are whole
+    data: bytes  # its names are uncompressed
     klass: int = IN
 
 
@@ -67,13 +108,13 @@ class Edns(NamedTuple):
     extended: int = 0  # the upper eight bits of the response's code
 
 
-class Message(NamedTuple):
+class DnsMessage(NamedTuple):
     id: int
     flags: int
-    question: Question | None = None
-    answers: Sequence[Record] = ()
-    authority: Sequence[Record] = ()
-    additional: Sequence[Record] = ()
+    question: DnsQuestion | None = None
+    answers: Sequence[DnsRecord] = ()
+    authority: Sequence[DnsRecord] = ()
+    additional: Sequence[DnsRecord] = ()
     edns: Edns | None = None
 
     @property
@@ -85,12 +126,15 @@ class Message(NamedTuple):
         return bool(self.flags & TC)
 
 
-# ---- names -------------------------------------------------------------------------------------------------------------
+# ---- names
+# --------------------------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=16384)
-def name(text: str) -> bytes:
-    """The wire form of `web.default` (with or without a dot at the end). ValueError when it cannot be one."""
+def encode_name(text: str) -> bytes:
+    """The wire form of `web.default` (with or without a dot at the end). Raises ValueError if it is
+    not a valid name.
+    """
     if text in ("", "."):
         return b"\0"
     return from_labels(_split(text))
@@ -133,7 +177,9 @@ def from_labels(labels: Iterable[bytes]) -> bytes:
     pieces: list[bytes] = []
     for label in labels:
         if not 0 < len(label) <= _MAX_LABEL:
-            raise ValueError(f"a label of a domain name has 1 to {_MAX_LABEL} bytes, not {len(label)}")
+            raise ValueError(
+                f"a label of a domain name has 1 to {_MAX_LABEL} bytes, not {len(label)}"
+            )
         pieces += (bytes((len(label),)), label)
     pieces.append(b"\0")
     wire = b"".join(pieces)
@@ -142,7 +188,7 @@ def from_labels(labels: Iterable[bytes]) -> bytes:
     return wire
 
 
-def labels(wire: bytes) -> list[bytes]:
+def name_labels(wire: bytes) -> list[bytes]:
     found = []
     position = 0
     while length := wire[position]:
@@ -153,21 +199,52 @@ def labels(wire: bytes) -> list[bytes]:
 
 
 @lru_cache(maxsize=16384)
-def text(wire: bytes) -> str:
+def name_text(wire: bytes) -> str:
     """`web.default`, without a dot at the end; `.` for the root."""
-    return ".".join(map(_label_text, labels(wire))) or "."
+    return ".".join(map(_label_text, name_labels(wire))) or "."
 
 
 def _label_text(label: bytes) -> str:
     if label.isalnum():
         return label.decode("ascii")
     return "".join(
-        "\\" + chr(byte) if byte in b'."\\;@$()' else chr(byte) if 0x21 <= byte <= 0x7E else f"\\{byte:03d}" for byte in label
+        "\\" + chr(byte)
+        if byte in b'."\\;@$()'
+        else chr(byte)
+        if 0x21 <= byte <= 0x7E
+        else f"\\{byte:03d}"
+        for byte in label
     )
 
 
+class NameReader:
+    """Reads the names of one message. Counts the steps of all names together, because many records
+    may point to the same long name.
+    """
+
+    __slots__ = ("_data", "_steps")
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._steps = _MAX_STEPS
+
+    def read(self, position: int) -> tuple[bytes, int]:
+        found, end, steps = _read_name(self._data, position)
+        self._steps -= steps
+        if self._steps < 0:
+            raise MalformedDnsMessage("too many labels and pointers")
+        return found, end
+
+
 def read_name(data: bytes, position: int) -> tuple[bytes, int]:
-    """The name there, made whole, and where it ends. Pointers only lead back, so this comes to an end."""
+    """The uncompressed name, and where it ends."""
+    return _read_name(data, position)[:2]
+
+
+def _read_name(data: bytes, position: int) -> tuple[bytes, int, int]:
+    """The name, where it ends, and the number of steps. Pointers only point backwards, so this
+    terminates.
+    """
     pieces: list[bytes] = []
     end = -1
     size = 1
@@ -175,7 +252,7 @@ def read_name(data: bytes, position: int) -> tuple[bytes, int]:
     jumps = 0
     while True:
         if position >= len(data):
-            raise Malformed("a name goes on past the end")
+            raise MalformedDnsMessage("a name goes on past the end")
         length = data[position]
         if length == 0:
             break
@@ -183,117 +260,134 @@ def read_name(data: bytes, position: int) -> tuple[bytes, int]:
             position += 1
             size += length + 1
             if position + length > len(data) or size > _MAX_NAME:
-                raise Malformed("a name is too long")
+                raise MalformedDnsMessage("a name is too long")
             pieces.append(data[position - 1 : position + length])
             position += length
         elif length >= 0xC0 and position + 1 < len(data):
             target = (length & 0x3F) << 8 | data[position + 1]
             jumps += 1
             if target >= limit or jumps > _MAX_JUMPS:
-                raise Malformed("a pointer does not lead back, or too many do")
+                raise MalformedDnsMessage("a pointer does not lead back, or too many do")
             if end < 0:
                 end = position + 2
             position = limit = target
         else:
-            raise Malformed("a label of an unknown kind")
+            raise MalformedDnsMessage("a label of an unknown kind")
     pieces.append(b"\0")
-    return b"".join(pieces), end if end >= 0 else position + 1
+    return b"".join(pieces), end if end >= 0 else position + 1, len(pieces) + jumps
 
 
-# ---- reading -----------------------------------------------------------------------------------------------------------
+# ---- reading
+# --------------------------------------------------------------------------------------------------
 
 
-def parse(data: bytes) -> Message:
-    """Raises Malformed."""
+def parse_dns_message(data: bytes) -> DnsMessage:
+    """Raises MalformedDnsMessage."""
     if len(data) < HEADER_SIZE:
-        raise Malformed("too short for a header")
+        raise MalformedDnsMessage("too short for a header")
     id, flags, questions, *counts = _HEADER.unpack_from(data)
+    names = NameReader(data)
     position = HEADER_SIZE
     question = None
     if questions > 1:
-        raise Malformed("more than one question")
+        raise MalformedDnsMessage("more than one question")
     if questions:
-        asked, position = read_name(data, position)
+        asked, position = names.read(position)
         if position + 4 > len(data):
-            raise Malformed("a question goes on past the end")
-        question = Question(asked, *struct.unpack_from("!2H", data, position))
+            raise MalformedDnsMessage("a question goes on past the end")
+        question = DnsQuestion(asked, *struct.unpack_from("!2H", data, position))
         position += 4
-    sections: list[list[Record]] = []
+    sections: list[list[DnsRecord]] = []
     edns = None
     for count in counts:
-        records: list[Record] = []
+        records: list[DnsRecord] = []
         for _ in range(count):
-            record, position = _read_record(data, position)
+            record, position = _read_record(names, data, position)
             if record.type == OPT:
                 if edns is not None or len(sections) < 2 or record.name != b"\0":
-                    raise Malformed("a misplaced OPT record")
+                    raise MalformedDnsMessage("a misplaced OPT record")
                 edns = Edns(
-                    record.klass, bool(record.ttl & 0x8000), record.ttl >> 16 & 0xFF, record.data, record.ttl >> 24
+                    record.klass,
+                    bool(record.ttl & 0x8000),
+                    record.ttl >> 16 & 0xFF,
+                    record.data,
+                    record.ttl >> 24,
                 )
             else:
                 records.append(record)
         sections.append(records)
     answers, authority, additional = sections
-    return Message(id, flags, question, answers, authority, additional, edns)
+    return DnsMessage(id, flags, question, answers, authority, additional, edns)
 
 
-def _read_record(data: bytes, position: int) -> tuple[Record, int]:
-    owner, position = read_name(data, position)
+def _read_record(names: NameReader, data: bytes, position: int) -> tuple[DnsRecord, int]:
+    owner, position = names.read(position)
     end = position + 10
     if end > len(data):
-        raise Malformed("a record goes on past the end")
+        raise MalformedDnsMessage("a record goes on past the end")
     type, klass, ttl, size = _RECORD.unpack_from(data, position)
     start, end = end, end + size
     if end > len(data):
-        raise Malformed("a record goes on past the end")
+        raise MalformedDnsMessage("a record goes on past the end")
     content = data[start:end]
     layout = _NAMES_IN_DATA.get(type)
     if layout is not None and content:
-        content = _whole_data(data, start, end, *layout)
-    return Record(owner, type, ttl, content, klass), end
+        content = _whole_data(names, data, start, end, *layout)
+    return DnsRecord(owner, type, ttl, content, klass), end
 
 
-def _whole_data(data: bytes, start: int, end: int, before: int, count: int) -> bytes:
+def _whole_data(
+    names: NameReader, data: bytes, start: int, end: int, before: int, count: int
+) -> bytes:
     position = start + before
     pieces = [data[start:position]]
     for _ in range(count):
-        found, position = read_name(data, position)
+        found, position = names.read(position)
         pieces.append(found)
     if position > end:
-        raise Malformed("a name goes on past its record")
+        raise MalformedDnsMessage("a name goes on past its record")
     pieces.append(data[position:end])
     return b"".join(pieces)
 
 
-# ---- writing -----------------------------------------------------------------------------------------------------------
+# ---- writing
+# --------------------------------------------------------------------------------------------------
 
 
-def query(id: int, asked: bytes, type: int, *, recursion: bool = True, edns: Edns | None = None) -> bytes:
+def encode_query(
+    id: int, asked: bytes, type: int, *, recursion: bool = True, edns: Edns | None = None
+) -> bytes:
     head = _HEADER.pack(id, RD if recursion else 0, 1, 0, 0, 1 if edns else 0)
-    return head + asked + struct.pack("!2H", type, IN) + (opt(edns) if edns else b"")
+    return head + asked + struct.pack("!2H", type, IN) + (encode_opt(edns) if edns else b"")
 
 
-def opt(edns: Edns) -> bytes:
+def encode_opt(edns: Edns) -> bytes:
     ttl = edns.extended << 24 | edns.version << 16 | (0x8000 if edns.do else 0)
     return b"\0" + _RECORD.pack(OPT, edns.size, ttl, len(edns.options)) + edns.options
 
 
-def error(data: bytes, rcode: int) -> bytes:
-    """An answer of nothing but a header, to a query that could not be read."""
+def encode_error(data: bytes, rcode: int) -> bytes:
+    """A response with only a header, for a query that could not be parsed."""
     id, flags = struct.unpack_from("!2H", data)
     return _HEADER.pack(id, QR | flags & (OPCODE | RD | CD) | rcode & 0xF, 0, 0, 0, 0)
 
 
-class Packed:
-    """An answer without what differs from client to client: id, question (for its case), EDNS. Names that the question
-    ends in are pointers into it, so the same bytes follow each spelling of it."""
+class PackedMessage:
+    """A response without the parts that differ between clients: id, question (for its case), EDNS.
+    Suffixes of the question are encoded as pointers into it, so the same bytes follow every
+    spelling of it.
+    """
 
     __slots__ = ("body", "counts", "ends", "flags", "heads", "rotates", "stride", "turn")
 
     def __init__(
-        self, asked: bytes, flags: int, answers: Sequence[Record] = (), authority: Sequence[Record] = (),
-        additional: Sequence[Record] = (),
-    ) -> None:  # fmt: skip
+        self,
+        asked: bytes,
+        flags: int,
+        answers: Sequence[DnsRecord] = (),
+        authority: Sequence[DnsRecord] = (),
+        additional: Sequence[DnsRecord] = (),
+    ) -> None:
         pointers = _pointers(asked)
         body = bytearray()
         ends = []
@@ -307,15 +401,17 @@ class Packed:
         self.ends = ends
         self.flags = flags | QR
         self.counts = (len(answers), len(authority), len(additional))
-        # With and without a wish for recursion, and each with and without EDNS.
+        # With and without recursion desired, each with and without EDNS.
         self.heads = tuple(
-            struct.pack("!5H", self.flags | rd, 1, *self.counts[:2], self.counts[2] + edns) for edns in (0, 1) for rd in (0, RD)
+            struct.pack("!5H", self.flags | rd, 1, *self.counts[:2], self.counts[2] + edns)
+            for edns in (0, 1)
+            for rd in (0, RD)
         )
         self.stride, self.rotates = _rotation(answers, ends)
         self.turn = 0
 
     def rotated(self) -> bytes:
-        """The body, with the addresses in another order than the last time."""
+        """The body, with the addresses rotated since the last call."""
         if not self.stride:
             return self.body
         body, begin, end = self.body, *self.rotates
@@ -323,10 +419,13 @@ class Packed:
         turn = begin + self.turn
         return body[:begin] + body[turn:end] + body[begin:turn] + body[end:]
 
-    def message(self, id: int, question: bytes, flags: int, limit: int, edns: Edns | None = None) -> bytes:
-        """`question` with its type and class, `flags` those of the query, `limit` in bytes. Records that do not fit are
-        left away and the answer is marked as truncated."""
-        tail = opt(edns) if edns else b""
+    def message(
+        self, id: int, question: bytes, flags: int, limit: int, edns: Edns | None = None
+    ) -> bytes:
+        """`question` with its type and class, `flags` of the query, `limit` in bytes. Drops records
+        that do not fit and marks the response as truncated.
+        """
+        tail = encode_opt(edns) if edns else b""
         body, counts = self.rotated(), self.counts
         reply = self.flags | flags & (RD | CD)
         room = limit - HEADER_SIZE - len(question) - len(tail)
@@ -345,10 +444,12 @@ def _cut(counts: tuple[int, int, int], left: int) -> tuple[int, int, int]:
     return answers, authority, left - answers - authority
 
 
-def _rotation(answers: Sequence[Record], ends: Sequence[int]) -> tuple[int, tuple[int, int]]:
-    """Where several addresses of one name stand, all of the same size: they may take turns in being first."""
+def _rotation(answers: Sequence[DnsRecord], ends: Sequence[int]) -> tuple[int, tuple[int, int]]:
+    """The positions of several addresses of one name, all of the same size, which can be rotated."""
     first = next((i for i, record in enumerate(answers) if record.type in (A, AAAA)), -1)
-    addresses = [r for r in answers[first:] if (r.type, r.name) == (answers[first].type, answers[first].name)]
+    addresses = [
+        r for r in answers[first:] if (r.type, r.name) == (answers[first].type, answers[first].name)
+    ]
     if first < 0 or len(addresses) < 2 or len(addresses) != len(answers) - first:
         return 0, (0, 0)
     begin = ends[first - 1] if first else 0
@@ -356,7 +457,7 @@ def _rotation(answers: Sequence[Record], ends: Sequence[int]) -> tuple[int, tupl
 
 
 def _pointers(asked: bytes) -> dict[bytes, bytes]:
-    """Every name that the question ends in, but the root -> a pointer to it."""
+    """Maps every suffix of the question except the root to a pointer to it."""
     folded = asked.lower()
     position = 0
     found = {}
@@ -376,20 +477,21 @@ def _owner(owner: bytes, pointers: dict[bytes, bytes]) -> bytes:
     return owner
 
 
-# ---- the data of records -------------------------------------------------------------------------------------------------
+# ---- the data of records
+# -------------------------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=65536)
-def address(value: str) -> bytes:
-    """Of an A or AAAA record."""
+def address_data(value: str) -> bytes:
+    """The data of an A or AAAA record."""
     return ip_address(value).packed
 
 
-def srv(priority: int, weight: int, port: int, target: bytes) -> bytes:
+def srv_data(priority: int, weight: int, port: int, target: bytes) -> bytes:
     return struct.pack("!3H", priority, weight, port) + target
 
 
-def txt(*strings: str) -> bytes:
+def txt_data(*strings: str) -> bytes:
     pieces = []
     for string in strings:
         raw = string.encode()
@@ -397,20 +499,24 @@ def txt(*strings: str) -> bytes:
     return b"".join(bytes((len(piece),)) + piece for piece in pieces)
 
 
-def soa(primary: bytes, mailbox: bytes, serial: int, refresh: int, retry: int, expire: int, minimum: int) -> bytes:
-    return primary + mailbox + struct.pack("!5I", serial & 0xFFFFFFFF, refresh, retry, expire, minimum)
+def soa_data(
+    primary: bytes, mailbox: bytes, serial: int, refresh: int, retry: int, expire: int, minimum: int
+) -> bytes:
+    return (
+        primary + mailbox + struct.pack("!5I", serial & 0xFFFFFFFF, refresh, retry, expire, minimum)
+    )
 
 
 def reverse_name(value: IPv4Address | IPv6Address | str) -> bytes:
     """The name under in-addr.arpa or ip6.arpa."""
-    return name(ip_address(value).reverse_pointer)
+    return encode_name(ip_address(value).reverse_pointer)
 
 
-def data_text(record: Record) -> str:
-    """A record's data as zone files and `dig` have it."""
+def data_text(record: DnsRecord) -> str:
+    """Record data as zone files and `dig` show it."""
     try:
         return _known_text(record.type, record.data)
-    except (IndexError, Malformed, struct.error):
+    except (IndexError, MalformedDnsMessage, struct.error):
         return _unknown_text(record.data)
 
 
@@ -430,7 +536,7 @@ def _known_text(type: int, data: bytes) -> str:
             numbers = " ".join(map(str, struct.unpack_from("!5I", data, position)))
             return f"{_absolute(primary)} {_absolute(mailbox)} {numbers}"
         case 16:
-            return " ".join(f'"{_quoted(piece)}"' for piece in strings(data))
+            return " ".join(f'"{_quoted(piece)}"' for piece in txt_strings(data))
     return _unknown_text(data)
 
 
@@ -439,11 +545,14 @@ def _unknown_text(data: bytes) -> str:
 
 
 def _quoted(piece: bytes) -> str:
-    return "".join("\\" + chr(b) if b in b'"\\' else chr(b) if 0x20 <= b <= 0x7E else f"\\{b:03d}" for b in piece)
+    return "".join(
+        "\\" + chr(b) if b in b'"\\' else chr(b) if 0x20 <= b <= 0x7E else f"\\{b:03d}"
+        for b in piece
+    )
 
 
-def strings(data: bytes) -> list[bytes]:
-    """Of a TXT record."""
+def txt_strings(data: bytes) -> list[bytes]:
+    """The strings of a TXT record."""
     found = []
     position = 0
     while position < len(data):
@@ -454,5 +563,5 @@ def strings(data: bytes) -> list[bytes]:
 
 
 def _absolute(wire: bytes) -> str:
-    shown = text(wire)
+    shown = name_text(wire)
     return shown if shown == "." else shown + "."

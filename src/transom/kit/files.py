@@ -1,14 +1,16 @@
-"""Small files that are there completely or not at all, also after the power went."""
+"""Small files that exist completely or not at all, even after a power loss."""
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
+import stat
 from pathlib import Path
 
 
 def sync_directory(directory: Path) -> None:
-    """Make the names in a directory durable; syncing a file does not do that for its name."""
+    """Makes the names in a directory durable; syncing a file does not sync its name."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -16,18 +18,46 @@ def sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
+def make_private(folder: Path) -> None:
+    """Creates a directory that only its owner can enter, whatever the umask, with missing parents.
+    Raises PermissionError if it belongs to another user. Other users cannot replace it either: they
+    cannot write to its parent directory.
+    """
+    for above in reversed(folder.parents):
+        if not above.exists():
+            above.mkdir(0o755, exist_ok=True)
+    folder.mkdir(0o700, exist_ok=True)
+    found, parent, user = folder.stat(), folder.parent.stat(), os.geteuid()
+    if user not in (found.st_uid, 0):
+        raise PermissionError(
+            errno.EPERM, f"belongs to user {found.st_uid}, not to you", str(folder)
+        )
+    if found.st_mode & 0o077:
+        folder.chmod(0o700)
+    if parent.st_mode & 0o022 and not parent.st_mode & stat.S_ISVTX and parent.st_uid == user:
+        folder.parent.chmod(stat.S_IMODE(parent.st_mode) & ~0o022)
+
+
 def write_atomic(path: Path, data: bytes, mode: int = 0o600, *, sync_name: bool = True) -> None:
-    """Replace `path` by `data`, durably. The file has `mode` (less the umask) from its first moment. Who writes several
-    files may leave out `sync_name`, and call `sync_directory` after the last."""
+    """Replaces `path` with `data`, durably. The file is created with `mode` (minus the umask).
+    Callers that write several files may skip `sync_name` and call `sync_directory` after the last
+    one.
+    """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    except OSError as error:
+        error.filename = str(path)
+        raise
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(descriptor)
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, OSError):
+            error.filename, error.filename2 = str(path), None  # the caller knows only this name
         temporary.unlink(missing_ok=True)
         raise
     if sync_name:

@@ -1,6 +1,7 @@
-"""How a process writes its log: klog-like lines for people, JSON for machines; to stderr or to a file.
+"""How a process writes its log: klog-like lines or JSON, to stderr or to a file.
 
-Knows nothing of what is logged. Whoever logs keeps secrets (tokens, keys, bodies of requests) out of the message.
+Callers keep secrets (tokens, keys, request bodies) out of messages. Client input needs no escaping
+by the caller: every line is escaped here.
 """
 
 from __future__ import annotations
@@ -9,26 +10,46 @@ import json
 import logging
 import os
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any, Final, Literal
 
 from transom.kit.clock import rfc3339_micro
+from transom.kit.escaping import escape_json, escape_line, escape_lines
 
-LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
-_LETTERS = {logging.DEBUG: "D", logging.INFO: "I", logging.WARNING: "W", logging.ERROR: "E", logging.CRITICAL: "F"}
+LEVELS = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "error": logging.ERROR,
+}
+_LETTERS = {
+    logging.DEBUG: "D",
+    logging.INFO: "I",
+    logging.WARNING: "W",
+    logging.ERROR: "E",
+    logging.CRITICAL: "F",
+}
+
+
+MULTILINE: Final = {"multiline": True}
+"""For multi-line messages without any client input."""
 
 
 class TextFormatter(logging.Formatter):
-    """`I0102 03:04:05.123456    4242 handler.py:17] message`, in UTC."""
+    """`I0102 03:04:05.123456 4242 handler.py:17] message`, in UTC. One line for each record; only
+    tracebacks, and messages with `extra=MULTILINE` continue on further lines, which are indented.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         stamp = rfc3339_micro(record.created)
         letter = _LETTERS.get(record.levelno, "I")
+        message = record.getMessage()
+        message = escape_lines(message) if "multiline" in record.__dict__ else escape_line(message)
         line = (
             f"{letter}{stamp[5:7]}{stamp[8:10]} {stamp[11:26]} {record.process or 0:7d} "
-            f"{record.filename}:{record.lineno}] {record.getMessage()}"
+            f"{record.filename}:{record.lineno}] {message}"
         )
         if record.exc_info:
-            line = f"{line}\n{self.formatException(record.exc_info)}"
+            line = f"{line}\n  {escape_lines(self.formatException(record.exc_info))}"
         return line
 
 
@@ -43,12 +64,13 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False)
+        return escape_json(json.dumps(line, ensure_ascii=False))
 
 
 class OwnLogger(logging.Logger):
-    """One of many below a known logger, each for itself, that may come and go: it is not registered. It keeps no cache of
-    levels, because only those of registered loggers are ever cleared."""
+    """An unregistered child of a known logger, for many short-lived loggers. It does not cache
+    levels, because the caches of unregistered loggers are never cleared.
+    """
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -67,9 +89,15 @@ class _FileHandler(logging.FileHandler):
         return open(self.baseFilename, self.mode, encoding="utf-8", opener=_open_private)
 
 
-def setup(*, level: str = "info", form: Literal["text", "json"] = "text", path: Path | None = None) -> logging.Handler:
-    """Send everything under the root logger to one handler, replacing the handlers that were there. Returns it."""
-    handler: logging.Handler = logging.StreamHandler() if path is None else _FileHandler(path, delay=False)
+def set_up_logging(
+    *, level: str = "info", form: Literal["text", "json"] = "text", path: Path | None = None
+) -> logging.Handler:
+    """Send everything under the root logger to one handler, replacing existing handlers. Returns
+    the handler.
+    """
+    handler: logging.Handler = (
+        logging.StreamHandler() if path is None else _FileHandler(path, delay=False)
+    )
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     root = logging.getLogger()
     for old in root.handlers[:]:

@@ -1,7 +1,8 @@
-"""Certificates of a cluster: an authority, what it issues, and who a client certificate speaks for.
+"""Certificates of a cluster: the CA, the certificates it issues, and the identity in a client
+certificate.
 
-Keys are P-256. `cryptography` costs 60 ms to import, so it is imported where it is used; `subject_of`, which every
-connection needs, does without.
+Keys are P-256. `cryptography` costs 60 ms to import, so it is imported where it is used;
+`subject_of`, which every connection needs, does not use it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 _DAY = 86400.0
 CA_DAYS = 3650
 LEAF_DAYS = 365
-# Clocks of nodes differ a little; a certificate is valid from a while ago.
+_RENEW_AFTER = (LEAF_DAYS - 30) * 86400.0
+# Clocks of nodes differ slightly, so certificates are backdated.
 _BACKDATE = 3600.0
 
 
@@ -50,7 +52,10 @@ def make_ca(cn: str, *, days: int = CA_DAYS, now: float | None = None) -> KeyPai
         .add_extension(_key_usage(sign_certificates=True), critical=True)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .add_extension(identifier, critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier),
+            critical=False,
+        )
     )
     return _pair(builder.sign(key, hashes.SHA256()), key)
 
@@ -75,21 +80,27 @@ def issue_server(
 
 
 def issue_client(
-    ca: KeyPair, cn: str, organizations: Sequence[str] = (), *, days: int = LEAF_DAYS, now: float | None = None
+    ca: KeyPair,
+    cn: str,
+    organizations: Sequence[str] = (),
+    *,
+    days: int = LEAF_DAYS,
+    now: float | None = None,
 ) -> KeyPair:
     from cryptography.x509.oid import ExtendedKeyUsageOID
 
     return _issue(ca, cn, organizations, ExtendedKeyUsageOID.CLIENT_AUTH, [], days, now)
 
 
-def save(pair: KeyPair, certificate: Path, key: Path, *, sync_names: bool = True) -> None:
-    """Write both files; the key is readable by its owner only from the moment it exists. `sync_names` as in
-    `files.write_atomic`."""
+def save_key_pair(pair: KeyPair, certificate: Path, key: Path, *, sync_names: bool = True) -> None:
+    """Write both files; the key is created readable only by its owner. `sync_names` as in
+    `files.write_atomic`.
+    """
     write_atomic(key, pair.key, 0o600, sync_name=False)
     write_atomic(certificate, pair.certificate, 0o644, sync_name=sync_names)
 
 
-def load(certificate: Path, key: Path) -> KeyPair:
+def load_key_pair(certificate: Path, key: Path) -> KeyPair:
     return KeyPair(certificate.read_bytes(), key.read_bytes())
 
 
@@ -117,7 +128,10 @@ def _issue(
         .add_extension(_key_usage(sign_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier),
+            critical=False,
+        )
     )
     if names:
         builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
@@ -128,15 +142,23 @@ def _name(cn: str, organizations: Sequence[str]) -> x509.Name:
     from cryptography import x509
     from cryptography.x509.oid import NameOID
 
-    fields = [*((NameOID.ORGANIZATION_NAME, name) for name in organizations), (NameOID.COMMON_NAME, cn)]
-    # Names of nodes and service accounts may be longer than the 64 characters X.520 allows; Kubernetes does not mind.
+    fields = [
+        *((NameOID.ORGANIZATION_NAME, name) for name in organizations),
+        (NameOID.COMMON_NAME, cn),
+    ]
+    # Names of nodes and service accounts may be longer than the 64 characters X.520 allows;
+    # Kubernetes accepts that.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         return x509.Name([x509.NameAttribute(oid, value, _validate=False) for oid, value in fields])
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, days: int, now: float | None
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePrivateKey,
+    days: int,
+    now: float | None,
 ) -> x509.CertificateBuilder:
     from datetime import UTC, datetime
 
@@ -175,7 +197,9 @@ def _pair(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> Key
 
     # "EC PRIVATE KEY", the form in which Kubernetes' own tools write such keys.
     private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.TraditionalOpenSSL,
+        serialization.NoEncryption(),
     )
     return KeyPair(certificate.public_bytes(serialization.Encoding.PEM), private)
 
@@ -185,11 +209,20 @@ _VALIDITY, _SUBJECT = 3, 4  # after serial number, signature and issuer
 _COMMON_NAME, _ORGANIZATION = b"\x55\x04\x03", b"\x55\x04\x0a"
 _UTC_TIME, _GENERALIZED_TIME = 0x17, 0x18
 _TIME_FORMATS = {_UTC_TIME: "%y%m%d%H%M%SZ", _GENERALIZED_TIME: "%Y%m%d%H%M%SZ"}
-_TEXT_ENCODINGS = {0x0C: "utf-8", 0x12: "ascii", 0x13: "ascii", 0x14: "latin-1", 0x16: "ascii", 0x1E: "utf-16-be"}
+_TEXT_ENCODINGS = {
+    0x0C: "utf-8",
+    0x12: "ascii",
+    0x13: "ascii",
+    0x14: "latin-1",
+    0x16: "ascii",
+    0x1E: "utf-16-be",
+}
 
 
 def subject_of(der: bytes) -> tuple[str, list[str]]:
-    """Common name (the last, if there are several) and organizations of a certificate; ValueError if malformed."""
+    """Common name (the last, if there are several) and organizations of a certificate; ValueError
+    if malformed.
+    """
     cn, organizations = "", []
     _, at, end = _element(der, *_field(der, _SUBJECT), _SEQUENCE)
     while at < end:
@@ -208,14 +241,16 @@ def subject_of(der: bytes) -> tuple[str, list[str]]:
 
 
 def validity_of(der: bytes) -> tuple[float, float]:
-    """From when to when a certificate is good; ValueError if malformed."""
+    """The validity period of a certificate; ValueError if malformed."""
     _, at, end = _element(der, *_field(der, _VALIDITY), _SEQUENCE)
     _, _, middle = _element(der, at, end)
     return _time(der, at, middle), _time(der, middle, end)
 
 
 def _field(der: bytes, number: int) -> tuple[int, int]:
-    """Where the field of that number stands in a certificate; the version, which may be missing, is not counted."""
+    """The position of a numbered field in a certificate; the version, which is optional, is not
+    counted.
+    """
     _, start, _ = _element(der, 0, len(der), _SEQUENCE)
     _, at, end = _element(der, start, len(der), _SEQUENCE)
     tag, _, after = _element(der, at, end)
@@ -262,3 +297,16 @@ def _time(der: bytes, at: int, end: int) -> float:
     if tag == _UTC_TIME and found.year >= 2050:  # two digits mean 1950 to 2049
         found = found.replace(year=found.year - 100)
     return found.timestamp()
+
+
+def is_fresh(cert: Path, key: Path, authority: Path) -> bool:
+    """Whether a certificate exists, is signed by the current authority and is valid for another
+    month. Checks only the age of the files, so that nothing is parsed at start. A key newer than
+    its certificate indicates an interrupted renewal (see `save_key_pair`).
+    """
+    try:
+        made, key_made, signer_made = cert.stat(), key.stat(), authority.stat()
+    except FileNotFoundError:
+        return False
+    newest = max(key_made.st_mtime_ns, signer_made.st_mtime_ns)
+    return made.st_mtime_ns >= newest and time.time() - made.st_mtime < _RENEW_AFTER

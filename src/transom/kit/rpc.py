@@ -1,4 +1,4 @@
-"""A call of a procedure elsewhere that failed, in gRPC's words. Knows neither who calls nor how."""
+"""A failed remote procedure call, in gRPC's terms. Independent of caller and transport."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from typing import Any
 
 
 class RpcError(Exception):
-    """`str()` is the whole text, with "rpc error: code = CODE desc = " in front. `code` is gRPC's name of it."""
+    """`str()` is the whole text, prefixed with "rpc error: code = CODE desc = ". `code` is gRPC's
+    name of the code.
+    """
 
     def __init__(self, code: str, description: str) -> None:
         super().__init__(f"rpc error: code = {code} desc = {description}")
@@ -16,4 +18,6 @@ class RpcError(Exception):
 
 
 Answer = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
-"""Who answers calls: the path of the method (`/csi.v1.Node/NodeGetInfo`) and the request give the answer. Raises RpcError."""
+"""Handles calls: gets the path of the method (`/csi.v1.Node/NodeGetInfo`) and the request, and
+returns the response. Raises RpcError.
+"""

@@ -1,7 +1,7 @@
-"""Certificates for keys that others hold: what a signing request (PKCS#10) asks for, signed by an authority.
+"""Signs certificate requests (PKCS#10) with a CA.
 
-Usages go by the names that cfssl gave them. Of the request only the subject, the alternative names and the public key
-are taken; what else it asks for is not granted.
+Usages have cfssl's names. Only the subject, the alternative names and the public key of the request
+are used; everything else it asks for is ignored.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from transom.kit.pki import KeyPair
 if TYPE_CHECKING:
     from cryptography import x509
 
-# Clocks of nodes differ a little.
+# Clocks of nodes differ slightly.
 _BACKDATE = 300.0
 
 _KEY_USAGES = {
@@ -30,7 +30,7 @@ _KEY_USAGES = {
     "encipher only": "encipher_only",
     "decipher only": "decipher_only",
 }
-# In the order in which they stand in a certificate.
+# In the order in which they appear in a certificate.
 _EXTENDED_USAGES = {
     "any": "2.5.29.37.0",
     "server auth": "1.3.6.1.5.5.7.3.1",
@@ -48,8 +48,12 @@ _EXTENDED_USAGES = {
 }
 
 
-def sign_request(ca: KeyPair, request: bytes, usages: Iterable[str], seconds: float, now: float) -> bytes:
-    """The certificate (PEM), good for so long at most; ValueError when the request cannot be granted."""
+def sign_request(
+    ca: KeyPair, request: bytes, usages: Iterable[str], seconds: float, now: float
+) -> bytes:
+    """Returns the certificate (PEM), valid for at most the given time; raises ValueError if the
+    request cannot be granted.
+    """
     from cryptography import x509
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives import hashes, serialization
@@ -58,7 +62,9 @@ def sign_request(ca: KeyPair, request: bytes, usages: Iterable[str], seconds: fl
     issuer = x509.load_pem_x509_certificate(ca.certificate)
     key = serialization.load_pem_private_key(ca.key, None)
     if not isinstance(key, (ec.EllipticCurvePrivateKey, rsa.RSAPrivateKey)):
-        raise ValueError("the key of the certificate authority is neither RSA nor an elliptic curve key")
+        raise ValueError(
+            "the key of the certificate authority is neither RSA nor an elliptic curve key"
+        )
     asked = x509.load_pem_x509_csr(request)
     try:
         valid = asked.is_signature_valid
@@ -79,7 +85,10 @@ def sign_request(ca: KeyPair, request: bytes, usages: Iterable[str], seconds: fl
         .not_valid_before(start)
         .not_valid_after(min(start + timedelta(seconds=seconds), end))
     )
-    for extension, critical in (*_usage_extensions(usages), (x509.BasicConstraints(False, None), True)):
+    for extension, critical in (
+        *_usage_extensions(usages),
+        (x509.BasicConstraints(False, None), True),
+    ):
         builder = builder.add_extension(extension, critical)
     authority = _authority_key(issuer)
     if authority is not None:
@@ -95,14 +104,18 @@ def _usage_extensions(usages: Iterable[str]) -> list[tuple[x509.ExtensionType, b
     from cryptography import x509
 
     wanted = [*usages]
-    unknown = [usage for usage in wanted if usage not in _KEY_USAGES and usage not in _EXTENDED_USAGES]
+    unknown = [
+        usage for usage in wanted if usage not in _KEY_USAGES and usage not in _EXTENDED_USAGES
+    ]
     if unknown:
         raise ValueError(f"unrecognized usage values: {unknown}")
     out: list[tuple[x509.ExtensionType, bool]] = []
     basic = {_KEY_USAGES[usage] for usage in wanted if usage in _KEY_USAGES}
     if basic:
         flags: dict[str, Any] = {name: name in basic for name in {*_KEY_USAGES.values()}}
-        flags["key_agreement"] |= flags["encipher_only"] or flags["decipher_only"]  # they mean nothing without
+        flags["key_agreement"] |= (
+            flags["encipher_only"] or flags["decipher_only"]
+        )  # they are meaningless without it
         out.append((x509.KeyUsage(**flags), True))
     extended = [*dict.fromkeys(oid for usage, oid in _EXTENDED_USAGES.items() if usage in wanted)]
     if extended:

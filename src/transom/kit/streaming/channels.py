@@ -1,4 +1,5 @@
-"""The names and messages of Kubernetes' streaming protocols, on SPDY and on WebSocket, and how a protocol is agreed upon.
+"""The names and messages of Kubernetes' streaming protocols, on SPDY and on WebSocket, and protocol
+negotiation.
 
 Pure data and conversions, shared by the sessions in `remotecommand.py` and `portforward.py`.
 """
@@ -59,7 +60,7 @@ _JSON_STATUS: Final = frozenset({V4, V4_BASE64, V5})
 
 
 def has_json_status(protocol: str) -> bool:
-    """Whether the error stream carries a Status, not mere text."""
+    """Whether the error stream carries a Status, not plain text."""
     return protocol in _JSON_STATUS
 
 
@@ -68,11 +69,11 @@ def has_resize(protocol: str) -> bool:
     return protocol in (V3, V4)
 
 
-# -- agreeing on a protocol
+# -- protocol negotiation
 
 
 class Refusal(NamedTuple):
-    """The answer to an upgrade that cannot be: plain text, as Kubernetes gives it."""
+    """The response to an upgrade that is not possible: plain text, as in Kubernetes."""
 
     status: int
     message: str
@@ -81,7 +82,7 @@ class Refusal(NamedTuple):
 
 def negotiate_spdy(offered: str, supported: Sequence[str]) -> str | Refusal:
     """Chooses by the client's X-Stream-Protocol-Version header, its values joined with commas."""
-    offers = websocket.tokens(offered)
+    offers = websocket.header_tokens(offered)
     if not offers:
         return Refusal(400, f"unable to upgrade: {PROTOCOL_HEADER} is required", [])
     for name in offers:
@@ -95,7 +96,7 @@ def negotiate_spdy(offered: str, supported: Sequence[str]) -> str | Refusal:
 
 
 def spdy_response_headers(protocol: str) -> list[tuple[bytes, bytes]]:
-    """For the answer 101."""
+    """Headers of the 101 response."""
     return [
         (PROTOCOL_HEADER.encode(), protocol.encode()),
         (b"Connection", b"Upgrade"),
@@ -112,21 +113,29 @@ def spdy_request_headers(protocols: Sequence[str]) -> list[tuple[bytes, bytes]]:
 
 
 def tunnelled(offered: Sequence[str]) -> list[str]:
-    """The SPDY protocols among the WebSocket subprotocols on offer: those to be spoken inside the WebSocket."""
-    return [name[len(TUNNEL_PREFIX) :] for name in offered if name.startswith(TUNNEL_PREFIX) and name.endswith(".k8s.io")]
+    """The SPDY protocols among the offered WebSocket subprotocols: those to tunnel inside the
+    WebSocket.
+    """
+    return [
+        name[len(TUNNEL_PREFIX) :]
+        for name in offered
+        if name.startswith(TUNNEL_PREFIX) and name.endswith(".k8s.io")
+    ]
 
 
 # -- the error stream
 
 
-def success() -> dict[str, Any]:
+def command_success_status() -> dict[str, Any]:
     return {"metadata": {}, "status": "Success"}
 
 
-def exit_status(code: int, detail: str) -> dict[str, Any]:
-    """A command that ended with a code; `detail` is the runtime's own text. Code 0 is success."""
+def exit_code_status(code: int, detail: str) -> dict[str, Any]:
+    """The status of a command that exited with a code; `detail` is the runtime's own text. Code 0
+    is success.
+    """
     if code == 0:
-        return success()
+        return command_success_status()
     return {
         "metadata": {},
         "status": "Failure",
@@ -136,7 +145,7 @@ def exit_status(code: int, detail: str) -> dict[str, Any]:
     }
 
 
-def internal_error(message: str) -> dict[str, Any]:
+def internal_error_status(message: str) -> dict[str, Any]:
     return {
         "metadata": {},
         "status": "Failure",
@@ -147,37 +156,49 @@ def internal_error(message: str) -> dict[str, Any]:
     }
 
 
-def exit_code(status: dict[str, Any]) -> int | None:
-    """The exit code a status tells of; None when it tells of another failure."""
+def exit_code_of_status(status: dict[str, Any]) -> int | None:
+    """The exit code in a status; None if it describes another failure."""
     if status.get("status") == "Success":
         return 0
     details = status.get("details")
     if status.get("reason") == "NonZeroExitCode" and isinstance(details, dict):
         for cause in details.get("causes") or []:
-            text = cause.get("message") if isinstance(cause, dict) and cause.get("reason") == "ExitCode" else None
+            text = (
+                cause.get("message")
+                if isinstance(cause, dict) and cause.get("reason") == "ExitCode"
+                else None
+            )
             if isinstance(text, str) and text.isdecimal():
                 return int(text)
     return None
 
 
 def encode_status(status: dict[str, Any], protocol: str) -> bytes:
-    """What goes on the error stream. Before version 4 that is the text of a failure and nothing for success."""
+    """The contents of the error stream. Before version 4 that is the text of a failure, and nothing
+    for success.
+    """
     if has_json_status(protocol):
         return json.dumps(status, separators=(",", ":"), ensure_ascii=False).encode()
     return b"" if status.get("status") == "Success" else str(status.get("message", "")).encode()
 
 
 def decode_status(raw: bytes, protocol: str) -> dict[str, Any]:
-    """The other way round; what cannot be read is a failure that says so."""
+    """The reverse; an unreadable status becomes a failure with that message."""
     if not has_json_status(protocol):
-        return {"metadata": {}, "status": "Failure", "message": raw.decode(errors="replace")} if raw else success()
+        return (
+            {"metadata": {}, "status": "Failure", "message": raw.decode(errors="replace")}
+            if raw
+            else command_success_status()
+        )
     try:
         status = json.loads(raw)
     except (ValueError, RecursionError):
         status = None
     if isinstance(status, dict):
         return status
-    return internal_error(f"error stream protocol error: {raw[:200].decode(errors='replace')!r} is not a status")
+    return internal_error_status(
+        f"error stream protocol error: {raw[:200].decode(errors='replace')!r} is not a status"
+    )
 
 
 # -- the resize stream
@@ -188,7 +209,9 @@ def encode_resize(width: int, height: int) -> bytes:
 
 
 class ResizeDecoder:
-    """Sizes from a stream of JSON objects, however it is cut. The first mistake ends the stream, as in Kubernetes."""
+    """Decodes sizes from a stream of JSON objects, however it is split. The first error ends the
+    stream, as in Kubernetes.
+    """
 
     _LIMIT = 4096
 
@@ -256,13 +279,17 @@ ChannelEvent = ChannelData | ChannelClosed | SocketClosed
 
 
 class ChannelSocket:
-    """A WebSocket whose messages begin with the number of their channel."""
+    """A WebSocket whose messages begin with their channel number."""
 
     def __init__(self, protocol: str, *, client: bool) -> None:
-        self.socket = websocket.Connection(client=client)
+        self.socket = websocket.WebSocketConnection(client=client, pieces=True)
         self.protocol = protocol
         self.can_close_channel = protocol == V5
         self._text = protocol in (BASE64, V4_BASE64)
+        self._channel: int | None = None  # of the message that is being received
+        # of a close signal: its bytes so far; of base64: an incomplete group of characters
+        self._head = b""
+        self._dropped = False  # the rest of the message is not decoded
 
     def send(self, channel: int, data: bytes) -> None:
         if self._text:
@@ -271,11 +298,11 @@ class ChannelSocket:
             self.socket.send(b"%c" % channel + data)
 
     def send_close(self, channel: int) -> None:
-        """Version 5 only; before it, a channel ends with the connection."""
+        """Version 5 only; earlier, a channel ends with the connection."""
         if self.can_close_channel:
             self.socket.send(bytes((CLOSE_CHANNEL, channel)))
 
-    def close(self, code: int = websocket.Code.NORMAL, reason: str = "") -> None:
+    def close(self, code: int = websocket.CloseCode.NORMAL, reason: str = "") -> None:
         self.socket.close(code, reason)
 
     def data_to_send(self) -> bytes:
@@ -285,34 +312,77 @@ class ChannelSocket:
         events: list[ChannelEvent] = []
         for event in self.socket.receive_data(data):
             match event:
-                case websocket.Message(message):
-                    if message and (decoded := self._decode(message)) is not None:
+                case websocket.MessagePiece(piece, _, last):
+                    decoded = self._decode(piece, last)
+                    if decoded is not None:
                         events.append(decoded)
                         if isinstance(decoded, SocketClosed):
                             return events
                 case websocket.CloseReceived(code, reason):
-                    events.append(SocketClosed("" if code in _NORMAL else f"closed with code {code}: {reason}"))
-                case websocket.ConnectionFailed(_, problem):
+                    events.append(
+                        SocketClosed(
+                            "" if code in _NORMAL else f"closed with code {code}: {reason}"
+                        )
+                    )
+                case websocket.WebSocketConnectionFailed(_, problem):
                     events.append(SocketClosed(problem))
         return events
 
-    def _decode(self, message: bytes) -> ChannelEvent | None:
-        if self.can_close_channel and message[0] == CLOSE_CHANNEL:
-            if len(message) == 2:
-                return ChannelClosed(message[1])
-            problem = "one channel number follows the close signal"
-            self._give_up(websocket.Code.PROTOCOL_ERROR, problem)
-            return SocketClosed(problem)
+    def _decode(self, piece: bytes, last: bool) -> ChannelEvent | None:
+        """Decodes a piece of a message. Empty messages are ignored."""
+        fresh = self._channel is None
+        if fresh and piece:
+            self._channel, piece = piece[0] - (0x30 if self._text else 0), piece[1:]
+        channel = self._channel
+        if last:
+            self._channel = None
+        if channel is None:
+            return None
+        if self.can_close_channel and channel == CLOSE_CHANNEL:
+            return self._decode_close(piece, last)
         if not self._text:
-            return ChannelData(message[0], message[1:])
+            return ChannelData(channel, piece) if piece or (fresh and last) else None
+        data = self._decode_base64(piece, last)
+        return ChannelData(channel, data) if data or (fresh and last and data is not None) else None
+
+    def _decode_close(self, piece: bytes, last: bool) -> ChannelEvent | None:
+        self._head += piece
+        if not last and len(self._head) < 2:
+            return None
+        number, self._head = self._head, b""
+        if last and len(number) == 1:
+            return ChannelClosed(number[0])
+        problem = "one channel number follows the close signal"
+        self._give_up(websocket.CloseCode.PROTOCOL_ERROR, problem)
+        return SocketClosed(problem)
+
+    def _decode_base64(self, piece: bytes, last: bool) -> bytes | None:
+        """Returns None if it cannot be decoded: drops the rest of the message and continues the
+        session, as in Kubernetes.
+        """
+        text, self._head = self._head + piece, b""
+        if self._dropped:
+            self._dropped = not last
+            return None
+        if not last:
+            whole = len(text) - len(text) % 4
+            text, self._head = text[:whole], text[whole:]
         try:
-            return ChannelData(message[0] - 0x30, base64.b64decode(message[1:], validate=True))
+            data = base64.b64decode(text, validate=True)
         except (binascii.Error, ValueError):
-            return None  # the message is dropped and the rest goes on, as in Kubernetes
+            self._dropped, self._head = not last, b""
+            return None
+        if self._head or not last:
+            self._dropped = text.endswith(b"=")  # nothing follows padding
+        return data
 
     def _give_up(self, code: int, problem: str) -> None:
         self.socket.close(code, problem)
         self.socket.finished = True
 
 
-_NORMAL = (websocket.Code.NORMAL, websocket.Code.GOING_AWAY, websocket.Code.NO_STATUS)
+_NORMAL = (
+    websocket.CloseCode.NORMAL,
+    websocket.CloseCode.GOING_AWAY,
+    websocket.CloseCode.NO_STATUS,
+)

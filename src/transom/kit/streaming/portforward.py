@@ -1,9 +1,10 @@
-"""Port forwarding as a session of connections, whatever the wire: SPDY, SPDY inside a WebSocket, or WebSocket channels.
+"""Port forwarding as a session of connections, whatever the wire: SPDY, SPDY inside a WebSocket, or
+WebSocket channels.
 
-Each connection is a pair of streams: one for data both ways, and one on which the server says what went wrong. A session
-begins after the upgrade (`start`), takes bytes (`receive_data`, `receive_eof`) and gives events and bytes
-(`data_to_send`); when it is `done`, the connection under it can be closed. What the peer does never raises, and what is
-written to a connection that is gone is dropped.
+Each connection is a pair of streams: one for data both ways, and one on which the server reports
+errors. A session begins after the upgrade (`start`), receives bytes (`receive_data`, `receive_eof`)
+and returns events and bytes (`data_to_send`); when it is `done`, the caller closes the connection
+under it. Peer input never raises, and writes to a closed connection are dropped.
 """
 
 from __future__ import annotations
@@ -15,15 +16,16 @@ from typing import Final
 
 from transom.kit.streaming import channels, spdy, websocket
 from transom.kit.streaming.channels import DATA, ERROR, ChannelSocket
-from transom.kit.streaming.session import Session
-from transom.kit.streaming.spdy_frames import Headers, Reset
+from transom.kit.streaming.session import StreamingSession
+from transom.kit.streaming.spdy_frames import Headers, ResetCode
 
 _HELD_LIMIT: Final = 64 * 1024
+_ALL_HELD_LIMIT: Final = 1024 * 1024  # for all connections of a session together
 _MOST_PORTS: Final = 100  # a message begins with the number of its channel in one byte
 
 
 @dataclass(frozen=True, slots=True)
-class Connected:
+class ForwardConnected:
     """For a server: the client wants a connection to this port."""
 
     connection: int
@@ -31,67 +33,84 @@ class Connected:
 
 
 @dataclass(frozen=True, slots=True)
-class Data:
-    """`acknowledge` it when it is used up."""
+class ForwardData:
+    """Call `acknowledge` when the data is consumed."""
 
     connection: int
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ForwardEnded:
     """The peer sends no more data on this connection."""
 
     connection: int
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
-    """For a client: what the server has to say about the connection."""
+class ForwardFailed:
+    """For a client: the server's error message about the connection."""
 
     connection: int
     message: str
 
 
 @dataclass(frozen=True, slots=True)
-class Disconnected:
-    """The connection is through, or the peer broke it off. Nothing more comes of it."""
+class ForwardDisconnected:
+    """The connection is finished, or the peer aborted it. No more events follow for it."""
 
     connection: int
 
 
 @dataclass(frozen=True, slots=True)
-class Closed:
-    """The last event: the session is over. `error` is empty when the peer closed in good order."""
+class ForwardClosed:
+    """The last event: the session is over. `error` is empty after a normal close."""
 
     error: str = ""
 
 
-Event = Connected | Data | Ended | Failed | Disconnected | Closed
+Event = (
+    ForwardConnected
+    | ForwardData
+    | ForwardEnded
+    | ForwardFailed
+    | ForwardDisconnected
+    | ForwardClosed
+)
 
 
 class Tunnel:
-    """Bytes carried in the binary messages of a WebSocket. Also of use alone, to splice them to a raw connection."""
+    """Bytes carried in the binary messages of a WebSocket. Also used alone, to splice them to a raw
+    connection.
+    """
 
     def __init__(self, *, client: bool) -> None:
-        self.socket = websocket.Connection(client=client)
+        self.socket = websocket.WebSocketConnection(client=client, pieces=True)
         self.closed = False
         self.error = ""
 
     def receive_data(self, data: bytes) -> bytes:
-        """The bytes inside. Afterwards `closed` says whether the peer closed, `error` whether it did so in disorder."""
+        """Returns the payload. Afterwards `closed` is set if the peer closed, and `error` if it did
+        not close normally.
+        """
         inside: list[bytes] = []
         for event in self.socket.receive_data(data):
             match event:
-                case websocket.Message(message, text):
+                case websocket.MessagePiece(piece, text):
                     if text:
-                        self.socket.close(websocket.Code.UNSUPPORTED_DATA, "only binary messages")
+                        self.socket.close(
+                            websocket.CloseCode.UNSUPPORTED_DATA, "only binary messages"
+                        )
                         self._end("a text message in a tunnel")
                         break
-                    inside.append(message)
+                    inside.append(piece)
                 case websocket.CloseReceived(code, reason):
-                    self._end("" if code == websocket.Code.NORMAL else f"closed with code {code}: {reason}")
-                case websocket.ConnectionFailed(_, problem):
+                    self._end(
+                        ""
+                        if code == websocket.CloseCode.NORMAL
+                        else f"closed with code {code}: {reason}"
+                    )
+                case websocket.WebSocketConnectionFailed(_, problem):
                     self._end(problem)
         return b"".join(inside)
 
@@ -110,7 +129,7 @@ class Tunnel:
         self.error = error
 
 
-class PortForward(Session[Event]):
+class PortForward(StreamingSession[Event]):
     """One end of a port-forward session."""
 
     @abstractmethod
@@ -118,33 +137,38 @@ class PortForward(Session[Event]):
 
     @abstractmethod
     def end(self, connection: int) -> None:
-        """No more data from this side. Wires that cannot say so say nothing."""
+        """Ends sending from this side. Wires without half-close do nothing."""
 
     @abstractmethod
     def fail(self, connection: int, message: str) -> None:
-        """For a server: tells the client what went wrong. `disconnect` follows."""
+        """For a server: reports an error to the client. `disconnect` follows."""
 
     @abstractmethod
     def disconnect(self, connection: int) -> None:
-        """Done with the connection in both directions."""
+        """Closes the connection in both directions."""
 
     @abstractmethod
     def close(self) -> None:
         """Ends the session and all its connections."""
 
     def acknowledge(self, connection: int, size: int) -> None:
-        """So many received bytes are used up."""
+        """Reports the number of received bytes that are consumed."""
 
     @abstractmethod
     def _drop_all(self) -> list[int]:
-        """Forgets all connections, and says which they were."""
+        """Removes and returns all connections."""
 
     def _last_events(self, error: str) -> list[Event]:
-        return [*(Disconnected(connection) for connection in self._drop_all()), Closed(error)]
+        return [
+            *(ForwardDisconnected(connection) for connection in self._drop_all()),
+            ForwardClosed(error),
+        ]
 
 
 class _Pair:
-    """The two streams of a connection, 0 while one is missing. The pair is known by the number of its first stream."""
+    """The two streams of a connection, 0 while one is missing. The pair is known by the number of
+    its first stream.
+    """
 
     __slots__ = ("connection", "data", "ended", "error", "held", "port", "request")
 
@@ -154,14 +178,14 @@ class _Pair:
         self.port = port
         self.data = 0
         self.error = 0
-        self.held = b""  # a server's: data before both streams are there; a client's: the error so far
-        self.ended = False  # the data ended before both streams were there
+        self.held = bytearray()  # server: data before both streams exist; client: the error so far
+        self.ended = False  # the data ended before both streams existed
 
 
 class _SpdySession(PortForward):
     def __init__(self, *, client: bool, window: int, tunnel: bool) -> None:
         super().__init__()
-        self.spdy = spdy.Connection(client=client, window=window)
+        self.spdy = spdy.SpdyConnection(client=client, window=window)
         self._tunnel = Tunnel(client=client) if tunnel else None
         self._pairs: dict[int, _Pair] = {}
         self._by_stream: dict[int, _Pair] = {}
@@ -215,7 +239,7 @@ class _SpdySession(PortForward):
                     self._on_ended(id, events)
                 case spdy.StreamReset(id):
                     self._on_reset(id, events)
-                case spdy.ConnectionFailed(message):
+                case spdy.SpdyConnectionFailed(message):
                     self._end_session(message, events)
         if tunnel is not None and tunnel.closed:
             self._end_session(tunnel.error, events)
@@ -238,7 +262,7 @@ class _SpdySession(PortForward):
         self.spdy.reset(pair.data)
         self.spdy.reset(pair.error)
         self._forget(pair)
-        events.append(Disconnected(pair.connection))
+        events.append(ForwardDisconnected(pair.connection))
 
     def _end_stream(self, id: int) -> None:
         if self.spdy.can_send(id):
@@ -256,21 +280,30 @@ class _SpdySession(PortForward):
         return connections
 
 
-class SpdyServer(_SpdySession):
-    """The end that reaches the ports. With `tunnel` the SPDY bytes go inside the messages of a WebSocket."""
+class SpdyForwardServer(_SpdySession):
+    """The end that reaches the ports. With `tunnel` the SPDY bytes go inside the messages of a
+    WebSocket.
+    """
 
     def __init__(self, *, window: int = 0, tunnel: bool = False) -> None:
         super().__init__(client=False, window=window, tunnel=tunnel)
-        self._waiting: dict[str, _Pair] = {}  # by request, until both streams are there
+        self._waiting: dict[str, _Pair] = {}  # by request, until both streams exist
+        self._held = 0  # bytes for connections of which one stream is missing
 
     @property
-    def waiting(self) -> list[str]:
-        """Requests of which one stream is missing; `expire` those that wait for STREAM_CREATION_TIMEOUT."""
-        return list(self._waiting)
+    def has_waiting(self) -> bool:
+        return bool(self._waiting)
 
-    def expire(self, request: str) -> None:
+    @property
+    def waiting(self) -> list[tuple[str, int]]:
+        """Requests and connections with a missing stream; call `expire` for those that wait longer
+        than STREAM_CREATION_TIMEOUT.
+        """
+        return [(request, pair.connection) for request, pair in self._waiting.items()]
+
+    def expire(self, request: str, connection: int) -> None:
         pair = self._waiting.get(request)
-        if pair is not None:
+        if pair is not None and pair.connection == connection:
             if self.spdy.can_send(pair.error):
                 message = f"(request={request}) timed out waiting for streams"
                 self.spdy.send_data(pair.error, message.encode(), fin=True)
@@ -290,15 +323,21 @@ class SpdyServer(_SpdySession):
             self._forget(pair)
 
     def _on_opened(self, id: int, headers: dict[str, str], events: list[Event]) -> None:
-        kind, port = headers.get(channels.STREAM_TYPE, ""), parse_port(headers.get(channels.PORT, ""))
+        kind, port = (
+            headers.get(channels.STREAM_TYPE, ""),
+            parse_port(headers.get(channels.PORT, "")),
+        )
         if kind not in (DATA, ERROR) or port is None:
             self.spdy.reset(id)
             return
-        # Clients of old give no request; their two streams follow upon one another, the one for errors first.
+        # Old clients send no request ID; their two streams are consecutive, the error stream first.
         request = headers.get(channels.REQUEST_ID) or str(id if kind == ERROR else id - 2)
         pair = self._waiting.setdefault(request, _Pair(id, request, port))
         if (pair.data if kind == DATA else pair.error) != 0:
-            self._complain(pair, f"error processing stream for request {request}: {kind} stream already assigned")
+            self._complain(
+                pair,
+                f"error processing stream for request {request}: {kind} stream already assigned",
+            )
             self.spdy.reset(id)
             return
         if not self.spdy.accept(id):
@@ -313,12 +352,13 @@ class SpdyServer(_SpdySession):
         if pair.data and pair.error:
             del self._waiting[request]
             self._pairs[pair.connection] = pair
-            events.append(Connected(pair.connection, pair.port))
+            events.append(ForwardConnected(pair.connection, pair.port))
             if pair.held:
-                events.append(Data(pair.connection, pair.held))
-                pair.held = b""
+                events.append(ForwardData(pair.connection, bytes(pair.held)))
+                self._held -= len(pair.held)
+                pair.held.clear()
             if pair.ended:
-                events.append(Ended(pair.connection))
+                events.append(ForwardEnded(pair.connection))
 
     def _complain(self, pair: _Pair, message: str) -> None:
         if self.spdy.can_send(pair.error):
@@ -329,11 +369,14 @@ class SpdyServer(_SpdySession):
         if pair is None or id != pair.data:
             self.spdy.acknowledge(id, len(data))
         elif pair.connection in self._pairs:
-            events.append(Data(pair.connection, data))
-        elif len(pair.held) + len(data) <= _HELD_LIMIT:
-            pair.held += data  # the stream for errors is still missing
+            events.append(ForwardData(pair.connection, data))
+        elif (
+            len(pair.held) + len(data) <= _HELD_LIMIT and self._held + len(data) <= _ALL_HELD_LIMIT
+        ):
+            pair.held += data  # the error stream is still missing
+            self._held += len(data)
         else:
-            self.spdy.reset(id, Reset.FLOW_CONTROL_ERROR)
+            self.spdy.reset(id, ResetCode.FLOW_CONTROL_ERROR)
             self.spdy.acknowledge(id, len(data))
             self._give_up(pair)
 
@@ -342,7 +385,7 @@ class SpdyServer(_SpdySession):
         if pair is None or id != pair.data:
             return
         if pair.connection in self._pairs:
-            events.append(Ended(pair.connection))
+            events.append(ForwardEnded(pair.connection))
         pair.ended = True
 
     def _on_reset(self, id: int, events: list[Event]) -> None:
@@ -353,9 +396,10 @@ class SpdyServer(_SpdySession):
             super()._on_reset(id, events)
 
     def _give_up(self, pair: _Pair) -> None:
-        """Forgets a pair of which one stream never came."""
+        """Drops a pair whose second stream never came."""
         del self._waiting[pair.request]
         self._forget(pair)
+        self._held -= len(pair.held)
         self.spdy.acknowledge(0, len(pair.held))
 
     def _drop_all(self) -> list[int]:
@@ -363,13 +407,13 @@ class SpdyServer(_SpdySession):
         return super()._drop_all()
 
 
-class SpdyClient(_SpdySession):
+class SpdyForwardClient(_SpdySession):
     def __init__(self, *, window: int = 0, tunnel: bool = False) -> None:
         super().__init__(client=True, window=window, tunnel=tunnel)
         self._requests = 0
 
     def open(self, port: int) -> int | None:
-        """A new connection to a port; None when the session takes no more."""
+        """Opens a connection to a port; None if the session accepts no more."""
         try:
             request, self._requests = str(self._requests), self._requests + 1
             error = self.spdy.create_stream(self._headers(ERROR, port, request))
@@ -395,18 +439,22 @@ class SpdyClient(_SpdySession):
 
     @staticmethod
     def _headers(kind: str, port: int, request: str) -> Headers:
-        return [(channels.STREAM_TYPE, kind), (channels.PORT, str(port)), (channels.REQUEST_ID, request)]
+        return [
+            (channels.STREAM_TYPE, kind),
+            (channels.PORT, str(port)),
+            (channels.REQUEST_ID, request),
+        ]
 
     def _on_opened(self, id: int, headers: dict[str, str], events: list[Event]) -> None:
-        self.spdy.reset(id, Reset.REFUSED_STREAM)
+        self.spdy.reset(id, ResetCode.REFUSED_STREAM)
 
     def _on_data(self, id: int, data: bytes, events: list[Event]) -> None:
         pair = self._by_stream.get(id)
         if pair is not None and id == pair.data:
-            events.append(Data(pair.connection, data))
+            events.append(ForwardData(pair.connection, data))
             return
         if pair is not None:
-            pair.held = (pair.held + data)[:_HELD_LIMIT]
+            pair.held += data[: _HELD_LIMIT - len(pair.held)]
         self.spdy.acknowledge(id, len(data))
 
     def _on_ended(self, id: int, events: list[Event]) -> None:
@@ -414,17 +462,19 @@ class SpdyClient(_SpdySession):
         if pair is None:
             return
         if id == pair.data:
-            events.append(Ended(pair.connection))
+            events.append(ForwardEnded(pair.connection))
         elif pair.held:
-            events.append(Failed(pair.connection, pair.held.decode(errors="replace")))
+            events.append(ForwardFailed(pair.connection, pair.held.decode(errors="replace")))
         if pair.data not in self._by_stream and pair.error not in self._by_stream:
             self._end_stream(pair.data)
             self._forget(pair)
-            events.append(Disconnected(pair.connection))
+            events.append(ForwardDisconnected(pair.connection))
 
 
 class _WebSocketSession(PortForward):
-    """Two channels for each port, one connection each, which stand from the start. A connection is its place in the list."""
+    """Two channels for each port form one connection, open from the start. A connection is its
+    index in the list.
+    """
 
     def __init__(self, ports: Sequence[int], protocol: str, *, client: bool) -> None:
         super().__init__()
@@ -437,7 +487,7 @@ class _WebSocketSession(PortForward):
             self.socket.send(2 * connection, data)
 
     def end(self, connection: int) -> None:
-        """There is no word for it on this wire."""
+        """This protocol has no message for it."""
 
     def disconnect(self, connection: int) -> None:
         if connection in self._open:
@@ -474,7 +524,7 @@ class _WebSocketSession(PortForward):
         return connections
 
 
-class WebSocketServer(_WebSocketSession):
+class WebSocketForwardServer(_WebSocketSession):
     def __init__(self, ports: Sequence[int], protocol: str) -> None:
         super().__init__(ports, protocol, client=False)
 
@@ -482,7 +532,7 @@ class WebSocketServer(_WebSocketSession):
         for connection, port in enumerate(self.ports):
             for channel in (2 * connection, 2 * connection + 1):
                 self.socket.send(channel, port.to_bytes(2, "little"))
-        return [Connected(connection, port) for connection, port in enumerate(self.ports)]
+        return [ForwardConnected(connection, port) for connection, port in enumerate(self.ports)]
 
     def fail(self, connection: int, message: str) -> None:
         if connection in self._open:
@@ -490,10 +540,10 @@ class WebSocketServer(_WebSocketSession):
 
     def _on_data(self, channel: int, data: bytes, events: list[Event]) -> None:
         if channel % 2 == 0 and data:
-            events.append(Data(channel // 2, data))
+            events.append(ForwardData(channel // 2, data))
 
 
-class WebSocketClient(_WebSocketSession):
+class WebSocketForwardClient(_WebSocketSession):
     """The first two bytes of each channel repeat its port, and are checked."""
 
     def __init__(self, ports: Sequence[int], protocol: str) -> None:
@@ -512,20 +562,30 @@ class WebSocketClient(_WebSocketSession):
             self._heads[channel] = head
             if len(head) == 2 and int.from_bytes(head, "little") != self.ports[connection]:
                 self.close()
-                self._end_session(f"channel {channel} is for another port than {self.ports[connection]}", events)
+                self._end_session(
+                    f"channel {channel} is for another port than {self.ports[connection]}", events
+                )
                 return
         if data:
             is_data = channel % 2 == 0
-            events.append(Data(connection, data) if is_data else Failed(connection, data.decode(errors="replace")))
+            events.append(
+                ForwardData(connection, data)
+                if is_data
+                else ForwardFailed(connection, data.decode(errors="replace"))
+            )
 
 
 def parse_port(text: str) -> int | None:
     """A port as a header gives it: decimal, 1 to 65535."""
-    return int(text) if text.isascii() and text.isdecimal() and 0 < int(text[:6]) <= 65535 and len(text) < 6 else None
+    return (
+        int(text)
+        if text.isascii() and text.isdecimal() and 0 < int(text[:6]) <= 65535 and len(text) < 6
+        else None
+    )
 
 
 def parse_ports(values: Sequence[str]) -> list[int] | str:
-    """The ports of a query (`port=80,81&port=82`), or what is wrong with them."""
+    """The ports of a query (`port=80,81&port=82`), or an error message."""
     if not values:
         return 'query parameter "port" is required'
     ports: list[int] = []
@@ -536,8 +596,15 @@ def parse_ports(values: Sequence[str]) -> list[int] | str:
             digits = part.isascii() and part.isdecimal()
             if not digits or len(part) > 5 or int(part) > 65535:
                 reason = "value out of range" if digits else "invalid syntax"
-                return f'unable to parse "{value}" as a port: strconv.ParseUint: parsing "{part}": {reason}'
+                return (
+                    f'unable to parse "{value}" as a port: strconv.ParseUint: parsing "{part}": '
+                    f"{reason}"
+                )
             if int(part) < 1:
                 return f'port "{value}" must be > 0'
             ports.append(int(part))
-    return ports if len(ports) <= _MOST_PORTS else f"at most {_MOST_PORTS} ports can be forwarded over one WebSocket"
+    return (
+        ports
+        if len(ports) <= _MOST_PORTS
+        else f"at most {_MOST_PORTS} ports can be forwarded over one WebSocket"
+    )

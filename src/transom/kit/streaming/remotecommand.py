@@ -1,8 +1,10 @@
-"""A remote command (exec, attach) as a session of five streams, whatever the wire: SPDY versions 1 to 4, WebSocket to 5.
+"""A remote command (exec, attach) as a session of five streams, whatever the wire: SPDY versions 1
+to 4, WebSocket to 5.
 
-Four classes with one interface, `RemoteCommand`: each end of each wire. A session begins after the upgrade (`start`), takes
-bytes (`receive_data`, `receive_eof`) and gives events and bytes (`data_to_send`); when it is `done`, the connection can be
-closed. A session never raises for what the peer does, and what is written to a stream the peer no longer wants is dropped.
+Four classes with one interface, `RemoteCommand`: each end of each wire. A session begins after the
+upgrade (`start`), receives bytes (`receive_data`, `receive_eof`) and returns events and bytes
+(`data_to_send`); when it is `done`, the caller closes the connection. Peer input never raises, and
+writes to a stream that the peer closed are dropped.
 """
 
 from __future__ import annotations
@@ -13,16 +15,20 @@ from typing import Any, Final
 
 from transom.kit.streaming import channels, spdy
 from transom.kit.streaming.channels import ERROR, RESIZE, STDERR, STDIN, STDOUT, ChannelSocket
-from transom.kit.streaming.session import Session
-from transom.kit.streaming.spdy_frames import Headers, Reset
+from transom.kit.streaming.session import StreamingSession
+from transom.kit.streaming.spdy_frames import Headers, ResetCode
 
-_EARLY_LIMIT: Final = 1024 * 1024  # bytes a client may send before all its streams are there
+_EARLY_LIMIT: Final = 1024 * 1024  # bytes a client may send before all its streams exist
+_EVENT_SIZE: Final = 128  # approximate size of an event beside its data
 _STATUS_LIMIT: Final = 1024 * 1024
+_SPDY_LIMITS: Final = spdy.SpdyLimits(streams=64)  # a command has at most five
 
 
 @dataclass(frozen=True, slots=True)
-class Streams:
-    """What the request asks for. A terminal has no stderr of its own, so that is never asked for with one."""
+class CommandStreams:
+    """The streams that the request asks for. A terminal has no separate stderr, so it is never
+    requested with one.
+    """
 
     stdin: bool = False
     stdout: bool = False
@@ -30,7 +36,7 @@ class Streams:
     tty: bool = False
 
     def names(self, protocol: str, *, spdy: bool) -> list[str]:
-        """The streams of the session, in the order in which clients make them."""
+        """The streams of the session, in the order in which clients create them."""
         asked = (
             (ERROR, True),
             (STDIN, self.stdin),
@@ -42,50 +48,59 @@ class Streams:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
-    """All streams are there: the command can start. Comes before any data."""
+class CommandOpened:
+    """All streams exist: the command can start. Comes before any data."""
 
 
 @dataclass(frozen=True, slots=True)
-class Data:
-    """Stdin for a server, stdout and stderr for a client. `acknowledge` it when it is used up."""
+class CommandData:
+    """Stdin for a server, stdout and stderr for a client. Call `acknowledge` when the data is
+    consumed.
+    """
 
     stream: str
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class CommandStreamEnded:
     stream: str
 
 
 @dataclass(frozen=True, slots=True)
-class Resized:
+class CommandResized:
     width: int
     height: int
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
+class CommandFinished:
     """For a client: how the command ended, after all its output."""
 
     status: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Closed:
-    """The last event. `error` is empty when the peer closed in good order."""
+class CommandClosed:
+    """The last event. `error` is empty after a normal close."""
 
     error: str = ""
 
 
-Event = Opened | Data | Ended | Resized | Finished | Closed
+Event = (
+    CommandOpened
+    | CommandData
+    | CommandStreamEnded
+    | CommandResized
+    | CommandFinished
+    | CommandClosed
+)
 
 
-class RemoteCommand(Session[Event]):
+class RemoteCommand(StreamingSession[Event]):
     """One end of a remote command."""
 
-    def __init__(self, streams: Streams, protocol: str) -> None:
+    def __init__(self, streams: CommandStreams, protocol: str) -> None:
         super().__init__()
         self.streams = streams
         self.protocol = protocol
@@ -96,7 +111,7 @@ class RemoteCommand(Session[Event]):
 
     @abstractmethod
     def end(self, stream: str) -> None:
-        """Nothing more comes on this stream. Wires that cannot say so before the end say nothing."""
+        """Ends this stream. Wires that cannot signal this do nothing."""
 
     def resize(self, width: int, height: int) -> None:
         """For a client."""
@@ -104,32 +119,32 @@ class RemoteCommand(Session[Event]):
 
     @abstractmethod
     def finish(self, status: dict[str, Any]) -> None:
-        """For a server: says how the command ended, and closes. Once; later calls do nothing."""
+        """For a server: reports how the command ended, and closes. Later calls do nothing."""
 
     @abstractmethod
     def close(self, error: str = "") -> None:
-        """Closes before the command ended; a server tells the client the error as the command's."""
+        """Closes before the command ends; a server sends the client the error as the command's."""
 
     def acknowledge(self, stream: str, size: int) -> None:
-        """So many received bytes are used up."""
+        """Reports the number of received bytes that are consumed."""
 
     def _open(self, events: list[Event]) -> None:
         self.opened = True
-        events.append(Opened())
+        events.append(CommandOpened())
 
     def _last_events(self, error: str) -> list[Event]:
-        return [Closed(error)]
+        return [CommandClosed(error)]
 
 
 class _Outcome:
-    """What a client gathers to tell how the command ended, once all its output is through."""
+    """Collects how the command ended, until all its output is delivered."""
 
     def __init__(self, protocol: str, outputs: set[str]) -> None:
         self._protocol = protocol
         self._open = outputs
         self._raw = b""
         self._complete = False
-        self.told = False
+        self.reported = False
 
     def feed(self, data: bytes) -> None:
         self._raw = (self._raw + data)[:_STATUS_LIMIT]
@@ -139,21 +154,25 @@ class _Outcome:
             self._complete = True
         self._open.discard(stream)
         if not self._open and self._complete:
-            self.tell(events)
+            self.report(events)
 
-    def tell(self, events: list[Event]) -> None:
-        if not self.told and (self._raw or self._complete):
-            self.told = True
-            nothing = channels.success() if not self._raw else None
-            events.append(Finished(nothing or channels.decode_status(self._raw, self._protocol)))
+    def report(self, events: list[Event]) -> None:
+        if not self.reported and (self._raw or self._complete):
+            self.reported = True
+            nothing = channels.command_success_status() if not self._raw else None
+            events.append(
+                CommandFinished(nothing or channels.decode_status(self._raw, self._protocol))
+            )
 
 
 class _SpdySession(RemoteCommand):
     """What both ends have in common on SPDY."""
 
-    def __init__(self, streams: Streams, protocol: str, *, client: bool, window: int) -> None:
+    def __init__(
+        self, streams: CommandStreams, protocol: str, *, client: bool, window: int
+    ) -> None:
         super().__init__(streams, protocol)
-        self.connection = spdy.Connection(client=client, window=window)
+        self.connection = spdy.SpdyConnection(client=client, limits=_SPDY_LIMITS, window=window)
         self._ids: dict[str, int] = {}
         self._names: dict[int, str] = {}
         self._wanted = streams.names(protocol, spdy=True)
@@ -191,14 +210,14 @@ class _SpdySession(RemoteCommand):
                     self._on_ended(self._names.get(id, ""), events)
                 case spdy.StreamReset(id):
                     self._on_reset(self._names.get(id, ""), events)
-                case spdy.ConnectionFailed(message):
+                case spdy.SpdyConnectionFailed(message):
                     self._end_session(message, events)
 
     def _on_opened(self, id: int, headers: Headers, events: list[Event]) -> None:
-        self.connection.reset(id, Reset.REFUSED_STREAM)
+        self.connection.reset(id, ResetCode.REFUSED_STREAM)
 
     def _on_accepted(self, id: int, events: list[Event]) -> None:
-        """Only a client makes streams."""
+        """Only a client creates streams."""
 
     @abstractmethod
     def _on_data(self, name: str, id: int, data: bytes, events: list[Event]) -> None: ...
@@ -210,13 +229,16 @@ class _SpdySession(RemoteCommand):
         self._on_ended(name, events)
 
 
-class SpdyServer(_SpdySession):
-    """The end that runs the command. It awaits the client's streams, for `channels.STREAM_CREATION_TIMEOUT` at most."""
+class SpdyCommandServer(_SpdySession):
+    """The end that runs the command. Waits for the client's streams for at most
+    `channels.STREAM_CREATION_TIMEOUT`.
+    """
 
-    def __init__(self, streams: Streams, protocol: str, *, window: int = 0) -> None:
+    def __init__(self, streams: CommandStreams, protocol: str, *, window: int = 0) -> None:
         super().__init__(streams, protocol, client=False, window=window)
         self._sizes = channels.ResizeDecoder()
         self._early: list[Event] = []
+        self._early_resize: list[Event] = []  # the last size before all streams existed
         self._early_size = 0
 
     def finish(self, status: dict[str, Any]) -> None:
@@ -230,7 +252,7 @@ class SpdyServer(_SpdySession):
 
     def close(self, error: str = "") -> None:
         if error:
-            self.finish(channels.internal_error(error))
+            self.finish(channels.internal_error_status(error))
         elif not self.closed:
             for id in self._names:
                 self.connection.reset(id)
@@ -240,42 +262,42 @@ class SpdyServer(_SpdySession):
     def _on_opened(self, id: int, headers: Headers, events: list[Event]) -> None:
         name = dict(headers).get(channels.STREAM_TYPE, "")
         if name in self._ids:
-            self.connection.reset(id, Reset.REFUSED_STREAM)
+            self.connection.reset(id, ResetCode.REFUSED_STREAM)
             return
-        # A stream nobody asked for is accepted too, and its data dropped.
+        # An unexpected stream is accepted too, and its data dropped.
         if not self.connection.accept(id) or name not in self._wanted:
             return
         self._ids[name] = id
         self._names[id] = name
         if len(self._ids) == len(self._wanted):
             self._open(events)
-            events += self._early
+            events += self._early_resize + self._early
             self._early.clear()
 
     def _on_data(self, name: str, id: int, data: bytes, events: list[Event]) -> None:
         if name == STDIN:
-            self._early_size += 0 if self.opened else len(data)
+            self._early_size += 0 if self.opened else _EVENT_SIZE + len(data)
             if self._early_size > _EARLY_LIMIT:
                 self.close()
                 self._end_session("too much data before all streams were there", events)
                 return
-            (events if self.opened else self._early).append(Data(STDIN, data))
+            (events if self.opened else self._early).append(CommandData(STDIN, data))
             return
         self.connection.acknowledge(id, len(data))
         if name == RESIZE:
-            sizes = [Resized(*size) for size in self._sizes.feed(data)]
+            sizes: list[Event] = [CommandResized(*size) for size in self._sizes.feed(data)]
             if self.opened:
                 events += sizes
-            else:
-                self._early += sizes[-1:]
+            elif sizes:
+                self._early_resize = sizes[-1:]
 
     def _on_ended(self, name: str, events: list[Event]) -> None:
         if name == STDIN:
-            (events if self.opened else self._early).append(Ended(STDIN))
+            (events if self.opened else self._early).append(CommandStreamEnded(STDIN))
 
 
-class SpdyClient(_SpdySession):
-    def __init__(self, streams: Streams, protocol: str, *, window: int = 0) -> None:
+class SpdyCommandClient(_SpdySession):
+    def __init__(self, streams: CommandStreams, protocol: str, *, window: int = 0) -> None:
         super().__init__(streams, protocol, client=True, window=window)
         self._outcome = _Outcome(protocol, {STDOUT, STDERR}.intersection(self._wanted))
         self._unanswered: set[int] = set()
@@ -305,7 +327,7 @@ class SpdyClient(_SpdySession):
 
     def _on_data(self, name: str, id: int, data: bytes, events: list[Event]) -> None:
         if name in (STDOUT, STDERR):
-            events.append(Data(name, data))
+            events.append(CommandData(name, data))
             return
         if name == ERROR:
             self._outcome.feed(data)
@@ -313,7 +335,7 @@ class SpdyClient(_SpdySession):
 
     def _on_ended(self, name: str, events: list[Event]) -> None:
         if name in (STDOUT, STDERR):
-            events.append(Ended(name))
+            events.append(CommandStreamEnded(name))
         self._outcome.ended(name, events)
 
     def _on_reset(self, name: str, events: list[Event]) -> None:
@@ -325,21 +347,27 @@ class SpdyClient(_SpdySession):
 
     def _end_session(self, error: str, events: list[Event]) -> None:
         if not self._over:
-            self._outcome.tell(events)
+            self._outcome.report(events)
         super()._end_session(error, events)
 
     def _eof_error(self) -> str:
-        return "" if self._outcome.told or self.closed else "the connection was lost before the command ended"
+        return (
+            ""
+            if self._outcome.reported or self.closed
+            else "the connection was lost before the command ended"
+        )
 
 
 class _WebSocketSession(RemoteCommand):
     """What both ends have in common on WebSocket."""
 
-    def __init__(self, streams: Streams, protocol: str, *, client: bool) -> None:
+    def __init__(self, streams: CommandStreams, protocol: str, *, client: bool) -> None:
         super().__init__(streams, protocol)
         self.socket = ChannelSocket(protocol, client=client)
         names = streams.names(protocol, spdy=False)
-        self._numbers = {name: number for number, name in enumerate(channels.CHANNELS) if name in names}
+        self._numbers = {
+            name: number for number, name in enumerate(channels.CHANNELS) if name in names
+        }
         self._mute: set[str] = set()
 
     def write(self, stream: str, data: bytes) -> None:
@@ -354,7 +382,7 @@ class _WebSocketSession(RemoteCommand):
                 self._tell_end(self._numbers[stream])
 
     def _tell_end(self, number: int) -> None:
-        """Only clients say that a channel ends."""
+        """Only clients signal the end of a channel."""
 
     def data_to_send(self) -> bytes:
         return self.socket.data_to_send()
@@ -378,15 +406,15 @@ class _WebSocketSession(RemoteCommand):
     def _on_channel_closed(self, number: int, events: list[Event]) -> None: ...
 
 
-class WebSocketServer(_WebSocketSession):
-    def __init__(self, streams: Streams, protocol: str) -> None:
+class WebSocketCommandServer(_WebSocketSession):
+    def __init__(self, streams: CommandStreams, protocol: str) -> None:
         super().__init__(streams, protocol, client=False)
         self._sizes = channels.ResizeDecoder()
         self._stdin_ended = False
 
     def start(self) -> list[Event]:
         first = next(name for name in (STDOUT, STDERR, ERROR) if name in self._numbers)
-        self.socket.send(self._numbers[first], b"")  # tells the client that the connection stands
+        self.socket.send(self._numbers[first], b"")  # shows the client that the connection works
         events: list[Event] = []
         self._open(events)
         return events
@@ -399,16 +427,16 @@ class WebSocketServer(_WebSocketSession):
 
     def close(self, error: str = "") -> None:
         if error:
-            self.finish(channels.internal_error(error))
+            self.finish(channels.internal_error_status(error))
         elif not self.closed:
             self.socket.close()
             self.closed = True
 
     def _on_data(self, name: str, data: bytes, events: list[Event]) -> None:
         if name == STDIN and data and not self._stdin_ended:
-            events.append(Data(STDIN, data))
+            events.append(CommandData(STDIN, data))
         elif name == RESIZE:
-            events += [Resized(*size) for size in self._sizes.feed(data)]
+            events += [CommandResized(*size) for size in self._sizes.feed(data)]
 
     def _on_channel_closed(self, number: int, events: list[Event]) -> None:
         if number >= len(channels.CHANNELS):
@@ -416,11 +444,11 @@ class WebSocketServer(_WebSocketSession):
             self._end_session(f"there is no channel {number} to close", events)
         elif channels.CHANNELS[number] == STDIN and self.streams.stdin and not self._stdin_ended:
             self._stdin_ended = True
-            events.append(Ended(STDIN))
+            events.append(CommandStreamEnded(STDIN))
 
 
-class WebSocketClient(_WebSocketSession):
-    def __init__(self, streams: Streams, protocol: str) -> None:
+class WebSocketCommandClient(_WebSocketSession):
+    def __init__(self, streams: CommandStreams, protocol: str) -> None:
         super().__init__(streams, protocol, client=True)
         self._outputs = {STDOUT, STDERR}.intersection(self._numbers)
         self._outcome = _Outcome(protocol, set(self._outputs))
@@ -445,18 +473,22 @@ class WebSocketClient(_WebSocketSession):
         if name == ERROR:
             self._outcome.feed(data)
         elif name in self._outputs and data:
-            events.append(Data(name, data))
+            events.append(CommandData(name, data))
 
     def _on_channel_closed(self, number: int, events: list[Event]) -> None:
-        """Servers do not say that a channel ends."""
+        """Servers do not signal the end of a channel."""
 
     def _end_session(self, error: str, events: list[Event]) -> None:
         if not self._over:
             if not error and not channels.has_json_status(self.protocol):
-                self._outcome.ended(ERROR, [])  # before version 4 silence is success
-            events += [Ended(name) for name in sorted(self._outputs, reverse=True)]
-            self._outcome.tell(events)
+                self._outcome.ended(ERROR, [])  # before version 4 an empty stream means success
+            events += [CommandStreamEnded(name) for name in sorted(self._outputs, reverse=True)]
+            self._outcome.report(events)
         super()._end_session(error, events)
 
     def _eof_error(self) -> str:
-        return "" if self._outcome.told or self.closed else "the connection was lost before the command ended"
+        return (
+            ""
+            if self._outcome.reported or self.closed
+            else "the connection was lost before the command ended"
+        )

@@ -8,12 +8,12 @@ from typing import Generic, TypeVar
 Event = TypeVar("Event")
 
 
-class Session(ABC, Generic[Event]):
+class StreamingSession(ABC, Generic[Event]):
     """One end of a session on one wire."""
 
     def __init__(self) -> None:
         self.closed = False  # by either side: nothing more will be written
-        self._over = False  # the last event has been told
+        self._over = False  # the last event was emitted
 
     def start(self) -> list[Event]:
         """Call once, after the upgrade and before anything else."""
@@ -41,7 +41,7 @@ class Session(ABC, Generic[Event]):
 
     @property
     def done(self) -> bool:
-        """Close the connection under the session once everything in `data_to_send` is out."""
+        """Close the connection under the session once everything in `data_to_send` is sent."""
         return self._over or (self.closed and not self.queued)
 
     @abstractmethod
@@ -52,7 +52,7 @@ class Session(ABC, Generic[Event]):
 
     @abstractmethod
     def _last_events(self, error: str) -> list[Event]:
-        """What is told at the end."""
+        """The events to emit at the end."""
 
     def _end_session(self, error: str, events: list[Event]) -> None:
         if not self._over:

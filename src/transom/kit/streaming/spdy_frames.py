@@ -1,6 +1,6 @@
-"""SPDY/3.1 on the level of frames: how each looks in bytes, and the compressed block of headers.
+"""SPDY/3.1 frames: their encoding, and the compressed header block.
 
-Knows nothing of streams and their states, which are `spdy.py`'s business.
+Streams and their states are in `spdy.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FLAG_FIN = 0x01
 FLAG_UNIDIRECTIONAL = 0x02
 
 
-class Type(IntEnum):
+class FrameType(IntEnum):
     SYN_STREAM = 1
     SYN_REPLY = 2
     RST_STREAM = 3
@@ -32,8 +32,8 @@ class Type(IntEnum):
     WINDOW_UPDATE = 9
 
 
-class Reset(IntEnum):
-    """Why a stream ends before its time."""
+class ResetCode(IntEnum):
+    """Why a stream is reset."""
 
     PROTOCOL_ERROR = 1
     INVALID_STREAM = 2
@@ -47,7 +47,7 @@ class Reset(IntEnum):
     FRAME_TOO_LARGE = 11
 
 
-class Away(IntEnum):
+class GoAwayCode(IntEnum):
     """Why a connection ends."""
 
     OK = 0
@@ -55,12 +55,12 @@ class Away(IntEnum):
     INTERNAL_ERROR = 2
 
 
-class Setting(IntEnum):
+class SettingId(IntEnum):
     MAX_CONCURRENT_STREAMS = 4
     INITIAL_WINDOW_SIZE = 7
 
 
-class Frame(NamedTuple):
+class SpdyFrame(NamedTuple):
     """A frame as cut from the byte stream. `type` is None for data, then `stream` is set."""
 
     type: int | None
@@ -71,7 +71,7 @@ class Frame(NamedTuple):
 
 
 class HeaderError(Exception):
-    """A block of headers that makes no sense. When `fatal`, the compression is out of step for good."""
+    """An invalid header block. If `fatal`, the compression state is lost."""
 
     def __init__(self, message: str, *, fatal: bool = True) -> None:
         super().__init__(message)
@@ -83,99 +83,116 @@ _TWO_WORDS = struct.Struct(">II")
 _SYN_STREAM = struct.Struct(">IIBB")
 
 
-def peek(buffer: bytearray, at: int) -> int | None:
-    """The length of the payload of the frame that begins at `at`, once its eight bytes of head are there."""
+def peek_frame(buffer: bytearray, at: int) -> int | None:
+    """The payload length of the frame at `at`, once its eight header bytes are there."""
     if len(buffer) - at < 8:
         return None
     return _WORD.unpack_from(buffer, at + 4)[0] & MAX_LENGTH
 
 
-def cut(buffer: bytearray, at: int, length: int) -> Frame:
+def cut_frame(buffer: bytearray, at: int, length: int) -> SpdyFrame:
     first, second = _TWO_WORDS.unpack_from(buffer, at)
     with memoryview(buffer) as view:
         payload = bytes(view[at + 8 : at + 8 + length])
     if first & 0x80000000:
-        return Frame(first & 0xFFFF, second >> 24, 0, payload, first >> 16 & 0x7FFF)
-    return Frame(None, second >> 24, first, payload)
+        return SpdyFrame(first & 0xFFFF, second >> 24, 0, payload, first >> 16 & 0x7FFF)
+    return SpdyFrame(None, second >> 24, first, payload)
 
 
 def is_control(buffer: bytearray, at: int) -> bool:
     return bool(buffer[at] & 0x80)
 
 
-def data(stream: int, payload: bytes, fin: bool = False) -> bytes:
+def data_frame(stream: int, payload: bytes, fin: bool = False) -> bytes:
     return _TWO_WORDS.pack(stream, (FLAG_FIN if fin else 0) << 24 | len(payload)) + payload
 
 
-def control(type: int, payload: bytes, flags: int = 0) -> bytes:
+def control_frame(type: int, payload: bytes, flags: int = 0) -> bytes:
     return _TWO_WORDS.pack(0x80000000 | VERSION << 16 | type, flags << 24 | len(payload)) + payload
 
 
-def syn_stream(stream: int, block: bytes, fin: bool = False) -> bytes:
-    return control(Type.SYN_STREAM, _SYN_STREAM.pack(stream, 0, 0, 0) + block, FLAG_FIN if fin else 0)
+def syn_stream_frame(stream: int, block: bytes, fin: bool = False) -> bytes:
+    return control_frame(
+        FrameType.SYN_STREAM, _SYN_STREAM.pack(stream, 0, 0, 0) + block, FLAG_FIN if fin else 0
+    )
 
 
-def syn_reply(stream: int, block: bytes, fin: bool = False) -> bytes:
-    return control(Type.SYN_REPLY, _WORD.pack(stream) + block, FLAG_FIN if fin else 0)
+def syn_reply_frame(stream: int, block: bytes, fin: bool = False) -> bytes:
+    return control_frame(FrameType.SYN_REPLY, _WORD.pack(stream) + block, FLAG_FIN if fin else 0)
 
 
-def headers(stream: int, block: bytes, fin: bool = False) -> bytes:
-    return control(Type.HEADERS, _WORD.pack(stream) + block, FLAG_FIN if fin else 0)
+def headers_frame(stream: int, block: bytes, fin: bool = False) -> bytes:
+    return control_frame(FrameType.HEADERS, _WORD.pack(stream) + block, FLAG_FIN if fin else 0)
 
 
-def rst_stream(stream: int, why: int) -> bytes:
-    return control(Type.RST_STREAM, _TWO_WORDS.pack(stream, why))
+def rst_stream_frame(stream: int, why: int) -> bytes:
+    return control_frame(FrameType.RST_STREAM, _TWO_WORDS.pack(stream, why))
 
 
-def ping(id: int) -> bytes:
-    return control(Type.PING, _WORD.pack(id))
+def ping_frame(id: int) -> bytes:
+    return control_frame(FrameType.PING, _WORD.pack(id))
 
 
-def goaway(last_stream: int, why: int) -> bytes:
-    return control(Type.GOAWAY, _TWO_WORDS.pack(last_stream, why))
+def goaway_frame(last_stream: int, why: int) -> bytes:
+    return control_frame(FrameType.GOAWAY, _TWO_WORDS.pack(last_stream, why))
 
 
-def window_update(stream: int, delta: int) -> bytes:
-    return control(Type.WINDOW_UPDATE, _TWO_WORDS.pack(stream, delta))
+def window_update_frame(stream: int, delta: int) -> bytes:
+    return control_frame(FrameType.WINDOW_UPDATE, _TWO_WORDS.pack(stream, delta))
 
 
-def settings(values: dict[int, int]) -> bytes:
-    return control(Type.SETTINGS, _WORD.pack(len(values)) + b"".join(_TWO_WORDS.pack(*pair) for pair in values.items()))
+def settings_frame(values: dict[int, int]) -> bytes:
+    return control_frame(
+        FrameType.SETTINGS,
+        _WORD.pack(len(values)) + b"".join(_TWO_WORDS.pack(*pair) for pair in values.items()),
+    )
 
 
-def word(payload: bytes, at: int = 0) -> int:
+def read_word(payload: bytes, at: int = 0) -> int:
     return _WORD.unpack_from(payload, at)[0]
 
 
 def parse_settings(payload: bytes) -> dict[int, int] | None:
-    """Identifier to value, without the flags on persistence; None when the frame is malformed."""
-    if len(payload) < 4 or len(payload) != 4 + 8 * word(payload):
+    """Maps identifiers to values, without the persistence flags; None if the frame is malformed."""
+    if len(payload) < 4 or len(payload) != 4 + 8 * read_word(payload):
         return None
-    return {word(payload, at) & 0xFFFFFF: word(payload, at + 4) for at in range(4, len(payload), 8)}
+    return {
+        read_word(payload, at) & 0xFFFFFF: read_word(payload, at + 4)
+        for at in range(4, len(payload), 8)
+    }
 
 
 # -- headers
 
-# What the specification of SPDY/3 gives both sides to prime zlib with: words with their lengths, then loose text.
+# The zlib dictionary of the SPDY/3 specification: words with their lengths, then plain text.
 _WORDS = (
-    "options head post put delete trace accept accept-charset accept-encoding accept-language accept-ranges age allow"
-    " authorization cache-control connection content-base content-encoding content-language content-length"
-    " content-location content-md5 content-range content-type date etag expect expires from host if-match"
-    " if-modified-since if-none-match if-range if-unmodified-since last-modified location max-forwards pragma"
-    " proxy-authenticate proxy-authorization range referer retry-after server te trailer transfer-encoding upgrade"
-    " user-agent vary via warning www-authenticate method get status 200_OK version HTTP/1.1 url public set-cookie"
+    "options head post put delete trace accept accept-charset accept-encoding "
+    "accept-language accept-ranges age allow"
+    " authorization cache-control connection content-base content-encoding content-language "
+    "content-length"
+    " content-location content-md5 content-range content-type date etag expect expires from "
+    "host if-match"
+    " if-modified-since if-none-match if-range if-unmodified-since last-modified location "
+    "max-forwards pragma"
+    " proxy-authenticate proxy-authorization range referer retry-after server te trailer "
+    "transfer-encoding upgrade"
+    " user-agent vary via warning www-authenticate method get status 200_OK version HTTP/1.1 "
+    "url public set-cookie"
     " keep-alive origin"
 )
 _TEXT = (
     "100101201202205206300302303304305306307402405406407408409410411412413414415416417502504505"
-    "203 Non-Authoritative Information204 No Content301 Moved Permanently400 Bad Request401 Unauthorized403 Forbidden"
+    "203 Non-Authoritative Information204 No Content301 Moved Permanently400 Bad Request401 "
+    "Unauthorized403 Forbidden"
     "404 Not Found500 Internal Server Error501 Not Implemented503 Service Unavailable"
-    "Jan Feb Mar Apr May Jun Jul Aug Sept Oct Nov Dec 00:00:00 Mon, Tue, Wed, Thu, Fri, Sat, Sun, GMT"
+    "Jan Feb Mar Apr May Jun Jul Aug Sept Oct Nov Dec 00:00:00 Mon, Tue, Wed, Thu, Fri, Sat, "
+    "Sun, GMT"
     "chunked,text/html,image/png,image/jpg,image/gif,application/xml,application/xhtml+xml,text/plain,text/javascript,"
     "publicprivatemax-age=gzip,deflate,sdchcharset=utf-8charset=iso-8859-1,utf-,*,enq=0."
 )
 DICTIONARY = (
-    b"".join(_WORD.pack(len(w)) + w.replace("_", " ").encode() for w in _WORDS.split()) + _TEXT.encode()
+    b"".join(_WORD.pack(len(w)) + w.replace("_", " ").encode() for w in _WORDS.split())
+    + _TEXT.encode()
 )
 
 
@@ -198,11 +215,15 @@ class HeaderWriter:
 
 
 class HeaderReader:
-    """The other end of a `HeaderWriter`. Every block must be read, also those of refused streams."""
+    """The counterpart of `HeaderWriter`. Every block must be read, including those of refused
+    streams.
+    """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, most: int) -> None:
+        """`limit` is the size of a block in bytes, `most` the number of headers."""
         self._zlib = zlib.decompressobj(zdict=DICTIONARY)
         self._limit = limit
+        self._most = most
 
     def read(self, block: bytes) -> Headers:
         try:
@@ -213,6 +234,8 @@ class HeaderReader:
             raise HeaderError(f"the headers are larger than {self._limit} bytes")
         if self._zlib.eof or self._zlib.unused_data:
             raise HeaderError("the compressed headers came to an end")
+        if len(plain) >= 4 and read_word(plain) > self._most:
+            raise HeaderError(f"there are more than {self._most} headers")
         return _parse_block(plain)
 
 
@@ -223,7 +246,7 @@ def _parse_block(plain: bytes) -> Headers:
     at = 4
     if len(plain) < 4:
         raise HeaderError("the block of headers is cut short")
-    for _ in range(word(plain)):
+    for _ in range(read_word(plain)):
         name, at = _string(plain, at)
         value, at = _string(plain, at)
         if not name or name != name.lower():
@@ -242,7 +265,7 @@ def _parse_block(plain: bytes) -> Headers:
 def _string(plain: bytes, at: int) -> tuple[str, int]:
     if at + 4 > len(plain):
         raise HeaderError("the block of headers is cut short")
-    length = word(plain, at)
+    length = read_word(plain, at)
     end = at + 4 + length
     if end > len(plain):
         raise HeaderError("the block of headers is cut short")

@@ -1,7 +1,7 @@
-"""From a request for an upgrade to a session on the wire it asks for, or to the answer that it cannot be.
+"""Turns an upgrade request into a session on the requested wire, or into an error response.
 
-Shared by all servers of streams, so that each wire is offered everywhere. Headers come with names in lower case, the values
-of a repeated header joined with commas.
+Shared by all servers of streams, so that each wire is offered everywhere. Headers come with names
+in lower case, the values of a repeated header joined with commas.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from transom.kit.streaming import channels, portforward, remotecommand, websocket
 from transom.kit.streaming.channels import Refusal
 from transom.kit.streaming.portforward import PortForward
-from transom.kit.streaming.remotecommand import RemoteCommand, Streams
+from transom.kit.streaming.remotecommand import CommandStreams, RemoteCommand
 
 
 class AcceptedCommand(NamedTuple):
@@ -34,25 +34,33 @@ class AcceptedForward(NamedTuple):
 def accept_command(
     method: str,
     headers: Mapping[str, str],
-    streams: Streams,
+    streams: CommandStreams,
     *,
     websocket_protocols: Sequence[str] = channels.REMOTE_COMMAND_WEBSOCKET,
     window: int = 0,
 ) -> AcceptedCommand | Refusal:
-    """For exec and attach. `window` only for clients that are known to update windows, which kubectl is not."""
+    """For exec and attach. `window` only for clients that are known to update windows, which
+    kubectl is not.
+    """
     if not (streams.stdin or streams.stdout or streams.stderr):
         return Refusal(400, "you must specify at least 1 of stdin, stdout, stderr", [])
-    if websocket.is_upgrade(headers):
+    if websocket.is_websocket_upgrade(headers):
         chosen = _choose_websocket(method, headers, websocket_protocols)
         if isinstance(chosen, Refusal):
             return chosen
         answer = websocket.response_headers(headers["sec-websocket-key"], chosen)
-        return AcceptedCommand(answer, chosen, remotecommand.WebSocketServer(streams, chosen))
+        return AcceptedCommand(
+            answer, chosen, remotecommand.WebSocketCommandServer(streams, chosen)
+        )
     chosen = _choose_spdy(headers, channels.REMOTE_COMMAND_SPDY)
     if isinstance(chosen, Refusal):
-        # Kubernetes writes this text twice: where the protocols are compared, and where that failed.
-        return chosen._replace(message=f"{chosen.message}\n{chosen.message}") if chosen.status == 403 else chosen
-    session = remotecommand.SpdyServer(streams, chosen, window=window)
+        # Kubernetes writes this text twice: when comparing the protocols, and when that failed.
+        return (
+            chosen._replace(message=f"{chosen.message}\n{chosen.message}")
+            if chosen.status == 403
+            else chosen
+        )
+    session = remotecommand.SpdyCommandServer(streams, chosen, window=window)
     return AcceptedCommand(channels.spdy_response_headers(chosen), chosen, session)
 
 
@@ -60,18 +68,22 @@ def accept_forward(
     method: str, headers: Mapping[str, str], ports: Sequence[str] = (), *, window: int = 0
 ) -> AcceptedForward | Refusal:
     """For port-forward. `ports` are the query's, which only WebSocket channels need."""
-    if not websocket.is_upgrade(headers):
+    if not websocket.is_websocket_upgrade(headers):
         chosen = _choose_spdy(headers, channels.PORT_FORWARD_SPDY)
         if isinstance(chosen, Refusal):
             return chosen
-        return AcceptedForward(channels.spdy_response_headers(chosen), chosen, portforward.SpdyServer(window=window))
+        return AcceptedForward(
+            channels.spdy_response_headers(chosen),
+            chosen,
+            portforward.SpdyForwardServer(window=window),
+        )
     key = headers.get("sec-websocket-key", "")
-    offered = websocket.tokens(headers.get("sec-websocket-protocol", ""))
+    offered = websocket.header_tokens(headers.get("sec-websocket-protocol", ""))
     if channels.PORT_FORWARD in channels.tunnelled(offered):
         chosen = _choose_websocket(method, headers, [channels.TUNNEL])
         if isinstance(chosen, Refusal):
             return chosen
-        session = portforward.SpdyServer(window=window, tunnel=True)
+        session = portforward.SpdyForwardServer(window=window, tunnel=True)
         return AcceptedForward(websocket.response_headers(key, chosen), chosen, session)
     parsed = portforward.parse_ports(ports)
     if isinstance(parsed, str):
@@ -79,14 +91,20 @@ def accept_forward(
     chosen = _choose_websocket(method, headers, channels.PORT_FORWARD_WEBSOCKET)
     if isinstance(chosen, Refusal):
         return chosen
-    return AcceptedForward(websocket.response_headers(key, chosen), chosen, portforward.WebSocketServer(parsed, chosen))
+    return AcceptedForward(
+        websocket.response_headers(key, chosen),
+        chosen,
+        portforward.WebSocketForwardServer(parsed, chosen),
+    )
 
 
-def _choose_websocket(method: str, headers: Mapping[str, str], supported: Sequence[str]) -> str | Refusal:
-    problem = websocket.check_request(method, headers)
+def _choose_websocket(
+    method: str, headers: Mapping[str, str], supported: Sequence[str]
+) -> str | Refusal:
+    problem = websocket.check_handshake_request(method, headers)
     if problem:
         return Refusal(400, problem, [("Sec-WebSocket-Version", "13")])
-    offered = websocket.tokens(headers.get("sec-websocket-protocol", ""))
+    offered = websocket.header_tokens(headers.get("sec-websocket-protocol", ""))
     chosen = websocket.choose_subprotocol(offered, supported)
     return Refusal(403, "", []) if chosen is None else chosen
 

@@ -1,6 +1,7 @@
-"""WebSocket (RFC 6455) without extensions, for either end: bytes in, events out, bytes to send, and the handshake's headers.
+"""WebSocket (RFC 6455) without extensions, for either end: bytes in, events out, bytes to send, and
+the handshake's headers.
 
-What a peer sends never raises: a mistake closes with the code the RFC gives for it and an event says so.
+Peer input never raises: an error closes the connection with the RFC's code and emits an event.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from enum import IntEnum
 from typing import Final
 
 MAX_MESSAGE: Final = 32 * 1024 * 1024
+_PIECE: Final = 16 * 1024  # larger messages are delivered in parts
 _GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 
@@ -27,7 +29,7 @@ class Opcode(IntEnum):
     PONG = 10
 
 
-class Code(IntEnum):
+class CloseCode(IntEnum):
     NORMAL = 1000
     GOING_AWAY = 1001
     PROTOCOL_ERROR = 1002
@@ -41,16 +43,25 @@ class Code(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
-    """A whole message, put together from its fragments. Text is valid UTF-8."""
+class WebSocketMessage:
+    """A whole message, reassembled from its fragments. Text is valid UTF-8."""
 
     data: bytes
     text: bool = False
 
 
 @dataclass(frozen=True, slots=True)
+class MessagePiece:
+    """A part of a message, in order, possibly empty. Text is not checked."""
+
+    data: bytes
+    text: bool
+    last: bool
+
+
+@dataclass(frozen=True, slots=True)
 class PingReceived:
-    """It is answered already."""
+    """It has been answered already."""
 
     data: bytes
 
@@ -69,36 +80,67 @@ class CloseReceived:
 
 
 @dataclass(frozen=True, slots=True)
-class ConnectionFailed:
-    """The last event: the peer broke the protocol. Send what there is to send, then close."""
+class WebSocketConnectionFailed:
+    """The last event: the peer violated the protocol. Send the pending data, then close."""
 
     code: int
     message: str
 
 
-Event = Message | PingReceived | PongReceived | CloseReceived | ConnectionFailed
+Event = (
+    WebSocketMessage
+    | MessagePiece
+    | PingReceived
+    | PongReceived
+    | CloseReceived
+    | WebSocketConnectionFailed
+)
 
 
 class _Broken(Exception):
-    def __init__(self, message: str, code: Code = Code.PROTOCOL_ERROR) -> None:
+    def __init__(self, message: str, code: CloseCode = CloseCode.PROTOCOL_ERROR) -> None:
         super().__init__(message)
         self.code = code
 
 
-class Connection:
+class _PartialFrame:
+    """An incompletely received data frame."""
+
+    __slots__ = ("at", "final", "left", "mask", "opcode")
+
+    def __init__(self, opcode: int, final: bool, mask: bytes, left: int) -> None:
+        self.opcode = opcode
+        self.final = final
+        self.mask = mask
+        self.at = 0  # in the frame
+        self.left = left
+
+
+class WebSocketConnection:
+    """`pieces` delivers messages as MessagePiece as they arrive, without buffering; otherwise whole
+    messages are reassembled.
+    """
+
     def __init__(
-        self, *, client: bool, max_message: int = MAX_MESSAGE, random: Callable[[int], bytes] = os.urandom
+        self,
+        *,
+        client: bool,
+        max_message: int = MAX_MESSAGE,
+        pieces: bool = False,
+        random: Callable[[int], bytes] = os.urandom,
     ) -> None:
         self._client = client
         self._limit = max_message
+        self._pieces = pieces
+        self._partial: _PartialFrame | None = None
         self._random = random
         self._buffer = bytearray()
         self._out: list[bytes] = []
         self._fragments: list[bytes] = []
         self._size = 0
-        self._text: bool | None = None  # of the message that is being put together
+        self._text: bool | None = None  # of the message that is being reassembled
         self.close_sent = False
-        self.finished = False  # a close frame or a mistake has come: nothing more is read
+        self.finished = False  # after a close frame or an error: nothing more is read
 
     def send(self, data: bytes, *, text: bool = False) -> None:
         self._send(Opcode.TEXT if text else Opcode.BINARY, data)
@@ -106,10 +148,12 @@ class Connection:
     def ping(self, data: bytes = b"") -> None:
         self._send(Opcode.PING, data[:125])
 
-    def close(self, code: int = Code.NORMAL, reason: str = "") -> None:
-        """Sends a close frame, once. What the peer still sends is delivered until its own close frame comes."""
+    def close(self, code: int = CloseCode.NORMAL, reason: str = "") -> None:
+        """Sends a close frame, once. Data from the peer is delivered until its own close frame
+        comes.
+        """
         text = reason.encode()[:123].decode(errors="ignore").encode()
-        self._close(b"" if code == Code.NO_STATUS else code.to_bytes(2, "big") + text)
+        self._close(b"" if code == CloseCode.NO_STATUS else code.to_bytes(2, "big") + text)
 
     def data_to_send(self) -> bytes:
         out, self._out = self._out, []
@@ -122,12 +166,14 @@ class Connection:
         self._buffer += data
         at = 0
         try:
-            while not self.finished and (end := self._frame(at, events)):
+            if self._partial is not None:
+                at = self._continue_frame(self._partial, 0, events)
+            while not self.finished and self._partial is None and (end := self._frame(at, events)):
                 at = end
         except _Broken as error:
             self.finished = True
             self.close(error.code, str(error))
-            events.append(ConnectionFailed(error.code, str(error)))
+            events.append(WebSocketConnectionFailed(error.code, str(error)))
         del self._buffer[:at]
         if self.finished:
             self._buffer.clear()
@@ -163,7 +209,7 @@ class Connection:
         self._out.append(payload)
 
     def _frame(self, at: int, events: list[Event]) -> int:
-        """Handles the frame that begins at `at` if it is whole; where it ends, or 0."""
+        """Handles the frame at `at` if it is complete; returns where it ends, or 0."""
         buffer = self._buffer
         there = len(buffer) - at
         if there < 2:
@@ -179,10 +225,14 @@ class Connection:
             if size >> 63:
                 raise _Broken("a length with its highest bit set")
         if opcode < Opcode.CLOSE and self._size + size > self._limit:
-            raise _Broken(f"a message larger than {self._limit} bytes", Code.MESSAGE_TOO_BIG)
+            raise _Broken(f"a message larger than {self._limit} bytes", CloseCode.MESSAGE_TOO_BIG)
         masked = 0 if self._client else 4
         end = at + head + masked + size
         if len(buffer) < end:
+            if self._pieces and size > _PIECE and opcode < Opcode.CLOSE and there >= head + masked:
+                mask = bytes(buffer[at + head : at + head + masked])
+                self._partial = _PartialFrame(opcode, bool(first & 0x80), mask, size)
+                return self._continue_frame(self._partial, at + head + masked, events)
             return 0
         payload = bytes(memoryview(buffer)[at + head + masked : end])
         if masked:
@@ -193,6 +243,23 @@ class Connection:
             self._on_data(opcode, bool(first & 0x80), payload, events)
         return end
 
+    def _continue_frame(self, partial: _PartialFrame, at: int, events: list[Event]) -> int:
+        """Delivers the received part of a data frame. Returns where it ends in the buffer."""
+        end = min(len(self._buffer), at + partial.left)
+        if end - at < min(_PIECE, partial.left):
+            return at
+        payload = bytes(self._buffer[at:end])
+        if partial.mask:
+            turn = partial.at % 4
+            payload = apply_mask(payload, partial.mask[turn:] + partial.mask[:turn])
+        partial.at += len(payload)
+        partial.left -= len(payload)
+        if not partial.left:
+            self._partial = None
+        opcode = partial.opcode if partial.at == len(payload) else Opcode.CONTINUATION
+        self._on_data(opcode, partial.final and not partial.left, payload, events)
+        return end
+
     def _check_head(self, first: int, second: int) -> None:
         opcode = first & 0x0F
         if first & 0x70:
@@ -200,7 +267,11 @@ class Connection:
         if opcode not in _OPCODES:
             raise _Broken(f"unknown opcode {opcode}")
         if bool(second & 0x80) == self._client:
-            raise _Broken("frames of a server are not masked" if self._client else "frames of a client are masked")
+            raise _Broken(
+                "frames of a server are not masked"
+                if self._client
+                else "frames of a client are masked"
+            )
         if opcode >= Opcode.CLOSE and (not first & 0x80 or second & 0x7F > 125):
             raise _Broken("a control frame is whole and has at most 125 bytes")
         if opcode < Opcode.CLOSE and (opcode == Opcode.CONTINUATION) != (self._text is not None):
@@ -209,9 +280,16 @@ class Connection:
     def _on_data(self, opcode: int, last: bool, payload: bytes, events: list[Event]) -> None:
         if opcode != Opcode.CONTINUATION:
             self._text = opcode == Opcode.TEXT
+        self._size += len(payload)
+        if self._pieces:
+            if payload or last:
+                events.append(MessagePiece(payload, bool(self._text), last))
+            if last:
+                self._text = None
+                self._size = 0
+            return
         if payload:
             self._fragments.append(payload)
-        self._size += len(payload)
         if not last:
             return
         data = self._fragments[0] if len(self._fragments) == 1 else b"".join(self._fragments)
@@ -220,7 +298,7 @@ class Connection:
         self._size = 0
         if text:
             _check_utf8(data)
-        events.append(Message(data, text))
+        events.append(WebSocketMessage(data, text))
 
     def _on_control(self, opcode: int, payload: bytes, events: list[Event]) -> None:
         if opcode == Opcode.PING:
@@ -229,7 +307,7 @@ class Connection:
         elif opcode == Opcode.PONG:
             events.append(PongReceived(payload))
         else:
-            code: int = Code.NO_STATUS
+            code: int = CloseCode.NO_STATUS
             if payload:
                 code = int.from_bytes(payload[:2], "big")
                 if len(payload) == 1 or not _is_close_code(code):
@@ -244,21 +322,26 @@ _OPCODES = frozenset(Opcode)
 
 
 def _is_close_code(code: int) -> bool:
-    return code in (1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 1013, 1014) or 3000 <= code < 5000
+    return (
+        code in (1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 1013, 1014)
+        or 3000 <= code < 5000
+    )
 
 
 def _check_utf8(data: bytes) -> None:
     try:
         data.decode()
     except UnicodeDecodeError:
-        raise _Broken("text that is not UTF-8", Code.INVALID_PAYLOAD) from None
+        raise _Broken("text that is not UTF-8", CloseCode.INVALID_PAYLOAD) from None
 
 
 def apply_mask(data: bytes, mask: bytes) -> bytes:
-    """Masks or unmasks. As one large number, which is far faster than byte by byte."""
+    """Masks or unmasks, as one large integer: much faster than byte by byte."""
     size = len(data)
     whole = (mask * (size // 4 + 1))[:size]
-    return (int.from_bytes(data, "little") ^ int.from_bytes(whole, "little")).to_bytes(size, "little")
+    return (int.from_bytes(data, "little") ^ int.from_bytes(whole, "little")).to_bytes(
+        size, "little"
+    )
 
 
 # -- the handshake
@@ -267,24 +350,29 @@ HeaderList = list[tuple[bytes, bytes]]
 
 
 def accept_key(key: str) -> str:
-    return base64.b64encode(hashlib.sha1(key.encode("latin-1") + _GUID, usedforsecurity=False).digest()).decode()
+    return base64.b64encode(
+        hashlib.sha1(key.encode("latin-1") + _GUID, usedforsecurity=False).digest()
+    ).decode()
 
 
-def tokens(value: str) -> list[str]:
-    """The parts of a header that holds a list: of Connection, or the subprotocols on offer."""
+def header_tokens(value: str) -> list[str]:
+    """The parts of a comma-separated header: Connection, or the offered subprotocols."""
     return [part for raw in value.split(",") if (part := raw.strip())]
 
 
-def is_upgrade(headers: Mapping[str, str]) -> bool:
+def is_websocket_upgrade(headers: Mapping[str, str]) -> bool:
     """Whether these headers (names in lower case) ask for a WebSocket."""
-    return headers.get("upgrade", "").lower() == "websocket" and "upgrade" in headers.get("connection", "").lower()
+    return (
+        headers.get("upgrade", "").lower() == "websocket"
+        and "upgrade" in headers.get("connection", "").lower()
+    )
 
 
-def check_request(method: str, headers: Mapping[str, str]) -> str:
-    """What is wrong with a request for a WebSocket; empty when nothing is. Header names in lower case."""
+def check_handshake_request(method: str, headers: Mapping[str, str]) -> str:
+    """An error message for an invalid WebSocket request, or "". Header names in lower case."""
     if method != "GET":
         return "a WebSocket begins with GET"
-    if not is_upgrade(headers):
+    if not is_websocket_upgrade(headers):
         return "the headers Connection: Upgrade and Upgrade: websocket are required"
     if headers.get("sec-websocket-version", "").strip() != "13":
         return "missing or bad WebSocket Version"
@@ -296,13 +384,13 @@ def check_request(method: str, headers: Mapping[str, str]) -> str:
 
 
 def choose_subprotocol(offered: Sequence[str], supported: Iterable[str]) -> str | None:
-    """The first offer that is supported. No offer counts as the offer of "", and None is no agreement."""
+    """The first supported offer. No offer counts as "", and None means no agreement."""
     known = frozenset(supported)
     return next((name for name in offered or [""] if name in known), None)
 
 
 def response_headers(key: str, subprotocol: str = "") -> HeaderList:
-    """For the answer 101."""
+    """Headers of the 101 response."""
     headers = [
         (b"Upgrade", b"websocket"),
         (b"Connection", b"Upgrade"),
@@ -329,11 +417,13 @@ def make_key(random: Callable[[int], bytes] = os.urandom) -> str:
     return base64.b64encode(random(16)).decode()
 
 
-def check_response(status: int, headers: Mapping[str, str], key: str, subprotocols: Sequence[str] = ()) -> str:
-    """What is wrong with the answer to a request with this key and these offers; empty when nothing is."""
+def check_handshake_response(
+    status: int, headers: Mapping[str, str], key: str, subprotocols: Sequence[str] = ()
+) -> str:
+    """An error message for an invalid response to a request with this key and these offers, or ""."""
     if status != 101:
         return f"the server answered {status}, not 101"
-    if not is_upgrade(headers):
+    if not is_websocket_upgrade(headers):
         return "the answer has no upgrade headers"
     if headers.get("sec-websocket-accept", "").strip() != accept_key(key):
         return "the answer has the wrong Sec-WebSocket-Accept"

@@ -1,0 +1,30 @@
+"""Caches whose keys clients choose: bounded by the size of the keys, not only by their number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache, wraps
+from typing import Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def text_cache(maxsize: int, longest: int = 512) -> Callable[[F], F]:
+    """Like `lru_cache`, for functions whose first argument is a string. Strings longer than
+    `longest` are not cached: a few thousand of them would take gigabytes.
+    """
+
+    def decorate(function: F) -> F:
+        cached: Any = lru_cache(maxsize)(function)
+
+        @wraps(function)
+        def call(text: Any, *args: Any, **kwargs: Any) -> Any:
+            if len(text) > longest:
+                return function(text, *args, **kwargs)
+            return cached(text, *args, **kwargs)
+
+        call.cache_info = cached.cache_info  # type: ignore[attr-defined]
+        call.cache_clear = cached.cache_clear  # type: ignore[attr-defined]
+        return call  # type: ignore[return-value]
+
+    return decorate

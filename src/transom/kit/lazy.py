@@ -1,0 +1,51 @@
+"""Deferred imports: a module that is imported at its first use, or a function at its first call.
+
+For code that most runs never reach and that is slow to import, so that a cluster starts quickly.
+The only way to import a module of Transom late, except in `cli/`. Import the same name under
+TYPE_CHECKING, so that mypy and the import contracts see the dependency (docs/architecture.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from types import ModuleType
+from typing import Any
+
+
+def lazy_function(module: str, name: str) -> Callable[..., Any]:
+    """The function `name` of `module`, which is imported when it is first called."""
+
+    @cache
+    def load() -> Callable[..., Any]:
+        function: Callable[..., Any] = getattr(import_module(module), name)
+        return function
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return load()(*args, **kwargs)
+
+    return call
+
+
+class _LazyModule(ModuleType):
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(import_module(self.__name__), name)
+        setattr(self, name, value)  # later lookups do not call this method
+        return value
+
+
+def lazy_import(module: str) -> ModuleType:
+    """A placeholder for the module, which is imported on first attribute access."""
+    return _LazyModule(module)
+
+
+def load_modules(*modules: ModuleType) -> None:
+    """Imports what `lazy_import` deferred: in a thread, before the event loop needs it."""
+    for module in modules:
+        import_module(module.__name__)
+
+
+def load_submodule(package: str, name: str) -> ModuleType:
+    """A module of the caller's own package that a table names."""
+    return import_module(f"{package}.{name}")
