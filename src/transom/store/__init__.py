@@ -1,1 +1,3 @@
-"""The revisioned key-value seam. Keys are strings and values are bytes; it knows nothing of Kubernetes."""
+"""The revisioned key-value store. Keys are strings and values are bytes; it knows nothing about
+Kubernetes.
+"""

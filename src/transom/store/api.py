@@ -1,8 +1,9 @@
-"""The store seam: a revisioned key-value store, in one interface.
+"""The interface of the revisioned key-value store.
 
-Keys are text of the form `bucket/rest`, values are bytes. Each write takes the next number of one counter, the
-revision. What is visible is durable: `get`, `list` and `watch` show a write when it is on disk, and its future resolves
-then. Only `latest`, on which optimistic checks run, already shows writes that were accepted and are on their way.
+Keys are text of the form `bucket/rest`, values are bytes. Each write increments one counter, the
+revision. Visible writes are durable: `get`, `list` and `watch` show a write when it is on disk, and
+its future resolves then. Only `latest`, the base of optimistic checks, also shows accepted writes
+that are not durable yet.
 """
 
 from __future__ import annotations
@@ -11,35 +12,20 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-
-class Record:
-    """One version of a key. Shared by the current state, the history and all readers: nobody changes it, except that a
-    reader may keep its decoded form in `cache`."""
-
-    __slots__ = ("cache", "create_revision", "expires", "key", "mod_revision", "value")
-
-    def __init__(
-        self, key: str, value: bytes, create_revision: int, mod_revision: int, expires: float | None = None,
-        cache: Any = None,
-    ) -> None:
-        self.key = key
-        self.value = value
-        self.create_revision = create_revision
-        self.mod_revision = mod_revision
-        self.expires = expires
-        self.cache = cache
-
-    def __repr__(self) -> str:
-        return f"Record({self.key!r}, {len(self.value)} bytes, {self.create_revision}, {self.mod_revision})"
+from transom.store.record import StoreRecord as StoreRecord
+from transom.store.recordset import RecordSet
 
 
-class Event:
-    """One change. `record` is None when the key was deleted, `previous` is None when it did not exist. `cache` is for
-    readers: bytes framed once for all watchers."""
+class StoreEvent:
+    """One change. `record` is None when the key was deleted, `previous` is None when it did not
+    exist. `cache` is for readers: bytes encoded once for all watchers.
+    """
 
     __slots__ = ("cache", "key", "previous", "record", "revision")
 
-    def __init__(self, revision: int, key: str, record: Record | None, previous: Record | None) -> None:
+    def __init__(
+        self, revision: int, key: str, record: StoreRecord | None, previous: StoreRecord | None
+    ) -> None:
         self.revision = revision
         self.key = key
         self.record = record
@@ -51,19 +37,48 @@ class Event:
 
 
 class StoreError(Exception):
-    """The store could not do it: the disk is full, the file is damaged or in use, the store is closed."""
+    """The operation failed: the file is damaged or in use, the disk fails, or the store is closed."""
+
+
+class OutOfSpace(StoreError):
+    """The disk is full."""
+
+
+class ReadOnlyDisk(StoreError):
+    """The disk, the folder or the file cannot be written to."""
+
+
+class DamagedStore(StoreError):
+    """The data is damaged and cannot be recovered. Restore a snapshot."""
+
+
+class KeyQuarantined(NamedTuple):
+    """A corrupt record in quarantine. `key` is empty if it is unknown."""
+
+    key: str
+    revision: int
+    reason: str
+    found: float  # Unix time
+
+
+class StoreHealth(NamedTuple):
+    problem: str = ""  # why writes fail or hang; empty while they work
+    damage: str = (
+        ""  # what is wrong with the data on disk as a whole; a restart recovers what is recoverable
+    )
+    last_commit: float = 0.0  # Unix time of the last write that became durable, 0 if there was none
 
 
 class PreconditionFailed(Exception):
-    """`current` is what is there instead of what the caller expected."""
+    """`current` is the actual record."""
 
-    def __init__(self, current: Record | None) -> None:
+    def __init__(self, current: StoreRecord | None) -> None:
         super().__init__(f"expected another revision than {current.mod_revision if current else 0}")
         self.current = current
 
 
-class Compacted(Exception):
-    """The history asked for is gone; `revision` is the oldest one that may still be asked for."""
+class RevisionCompacted(Exception):
+    """The requested history is compacted; `revision` is the oldest one available."""
 
     def __init__(self, revision: int) -> None:
         super().__init__(f"compacted up to revision {revision}")
@@ -71,20 +86,33 @@ class Compacted(Exception):
 
 
 class FutureRevision(Exception):
-    """The revision asked for does not exist yet; `current` is the newest."""
+    """The requested revision does not exist yet; `current` is the newest."""
 
     def __init__(self, current: int) -> None:
         super().__init__(f"the newest revision is {current}")
         self.current = current
 
 
-class Page(NamedTuple):
-    """`remaining` is how many records there are beyond this page."""
+class RecordPage(NamedTuple):
+    """`remaining` is the number of records after this page."""
 
-    records: list[Record]
+    records: list[StoreRecord]
     revision: int
     more: bool
     remaining: int
+
+
+class StoreSnapshot(Protocol):
+    """The state of a store at one revision. It is immutable."""
+
+    @property
+    def revision(self) -> int: ...
+
+    @property
+    def count(self) -> int: ...
+
+    def records(self, start: int, limit: int) -> Sequence[StoreRecord]:
+        """Records in the order of the snapshot, starting with number `start`."""
 
 
 class Subscription(Protocol):
@@ -99,42 +127,96 @@ class Store(Protocol):
 
     @property
     def compacted(self) -> int:
-        """Events up to and including this revision are gone; this one is the oldest that may still be read or watched
-        from."""
+        """Events up to and including this revision are gone; it is the oldest one that can still be
+        read or watched from.
+        """
 
-    def get(self, key: str, revision: int = 0) -> Record | None:
-        """The key as it is now, or as it was at a past revision (Compacted, FutureRevision)."""
+    def get(self, key: str, revision: int = 0) -> StoreRecord | None:
+        """The current record of the key, or the one at a past revision (RevisionCompacted,
+        FutureRevision).
+        """
 
-    def latest(self, key: str) -> Record | None:
-        """The key including writes that were accepted but are not durable yet; the base of a read-modify-write."""
+    def latest(self, key: str) -> StoreRecord | None:
+        """The record including accepted writes that are not durable yet; the base of a
+        read-modify-write.
+        """
 
-    def list(self, prefix: str, *, after: str = "", limit: int = 0, revision: int = 0) -> Page:
-        """Records by key. `after` is an exclusive start; `revision` 0 means now, else the state at that past revision
-        (Compacted, FutureRevision)."""
+    def list(
+        self, prefix: str, *, after: str = "", limit: int = 0, revision: int = 0
+    ) -> RecordPage:
+        """Records by key. `after` is an exclusive start; `revision` 0 means the current state, any
+        other the state at that past revision (RevisionCompacted, FutureRevision).
+        """
 
     def count(self, prefix: str) -> int: ...
 
+    def records(self, prefix: str) -> RecordSet:
+        """All current records of a prefix that starts with a bucket name: like `list`, in an
+        immutable form that readers share.
+        """
+
+    def events(self, prefix: str, since: int, limit: int) -> tuple[Sequence[StoreEvent], int]:
+        """The events after revision `since` among the next `limit` events of the bucket, and the
+        revision up to which they go (RevisionCompacted). For readers that follow the history at
+        their own pace.
+        """
+
     def put(
-        self, key: str, encode: Callable[[int], bytes], *, expected: int | None = None, ttl: float | None = None,
+        self,
+        key: str,
+        encode: Callable[[int], bytes],
+        *,
+        expected: int | None = None,
+        ttl: float | None = None,
         cache: Any = None,
-    ) -> asyncio.Future[Record]:
-        """Write a key. The check of `expected` (0: must not exist, N: its `mod_revision`, None: no check) against
-        `latest` and the choice of the revision, which `encode` gets, happen at once; the future resolves when the write
-        is durable. The write happens even if the future is cancelled. `ttl` is seconds to live; without it the key
-        stays, also if it had one before. `cache` is the record's from the first, for those who watch."""
+    ) -> asyncio.Future[StoreRecord]:
+        """Writes a key. The check of `expected` (0: must not exist, N: its `mod_revision`, None: no
+        check) against `latest` and the choice of the revision, which is passed to `encode`, are
+        atomic; the future resolves when the write is durable. The write happens even if the future
+        is cancelled. `ttl` is in seconds; without it the key does not expire, even if it did
+        before. `cache` is the initial cache of the record, for watchers.
+        """
 
-    def delete(self, key: str, *, expected: int | None = None) -> asyncio.Future[tuple[Record, int]]:
-        """Delete a key; gives the deleted record and the revision of its deletion. PreconditionFailed(None) if it does
-        not exist."""
+    def delete(
+        self, key: str, *, expected: int | None = None
+    ) -> asyncio.Future[tuple[StoreRecord, int]]:
+        """Deletes a key; returns the deleted record and the revision of the deletion.
+        PreconditionFailed(None) if it does not exist.
+        """
 
-    def watch(self, prefix: str, since: int, on_events: Callable[[Sequence[Event]], None]) -> Subscription:
-        """Everything that happens to keys with this prefix after revision `since`: what already happened is delivered
-        inside this call, the rest batch by batch as it is committed, without a gap or a duplicate (Compacted)."""
+    def watch(
+        self, prefix: str, since: int, on_events: Callable[[Sequence[StoreEvent]], None]
+    ) -> Subscription:
+        """Delivers every change of keys with this prefix after revision `since`: past events inside
+        this call, later ones in batches as they are committed, without a gap or a duplicate
+        (RevisionCompacted).
+        """
 
     def compact(self, revision: int) -> None:
-        """Forget the history up to this revision."""
+        """Removes the history up to this revision."""
+
+    def snapshot(self) -> StoreSnapshot:
+        """The state at the newest visible revision."""
+
+    def quarantine(
+        self, key: str, reason: str, placeholder: bytes
+    ) -> asyncio.Future[tuple[StoreRecord, int]]:
+        """Deletes a key whose value is invalid, and keeps the value in quarantine. Watchers see the
+        deletion of a record with the value `placeholder`.
+        """
+
+    def quarantined(self) -> Sequence[KeyQuarantined]:
+        """The records in quarantine."""
+
+    def on_quarantine(self, notify: Callable[[KeyQuarantined], None]) -> None:
+        """Calls `notify` for each record that is quarantined from now on."""
+
+    def clear_quarantine(self) -> None:
+        """Removes all records from quarantine."""
+
+    def health(self) -> StoreHealth: ...
 
     async def start(self) -> None: ...
 
     async def close(self) -> None:
-        """Finish what was accepted, then stop."""
+        """Finishes accepted writes, then stops."""

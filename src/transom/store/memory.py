@@ -1,4 +1,6 @@
-"""A store for tests: it forgets everything at the end, and a write becomes visible at the next turn of the loop."""
+"""A store for tests: it loses everything on close, and a write becomes visible in the next loop
+iteration.
+"""
 
 from __future__ import annotations
 
@@ -7,24 +9,29 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from transom.kit.clock import Clock, RealClock
-from transom.store.core import CoreStore, Write
-from transom.store.mvcc import State
+from transom.store.api import KeyQuarantined, StoreHealth, StoreRecord
+from transom.store.core import CoreStore, StoreWrite
+from transom.store.mvcc import MvccState
+from transom.store.recover import QuarantineRow
+from transom.store.rows import StoredRow
 
 
 class _MemoryLog:
     def __init__(self) -> None:
-        self._pending: list[Write] = []
+        self._pending: list[StoreWrite] = []
 
     async def open(
         self,
-        state: State,
-        committed: Callable[[Sequence[Write]], None],
-        failed: Callable[[Sequence[Write], Exception], None],
-    ) -> None:
+        state: MvccState,
+        committed: Callable[[Sequence[StoreWrite]], None],
+        failed: Callable[[Sequence[StoreWrite], Exception], None],
+        corrupt: Callable[[StoredRow], None],
+    ) -> tuple[Sequence[KeyQuarantined], Sequence[KeyQuarantined]]:
         self._loop = asyncio.get_running_loop()
         self._committed = committed
+        return (), ()
 
-    def append(self, write: Write) -> None:
+    def append(self, write: StoreWrite) -> None:
         if not self._pending:
             self._loop.call_soon(self._flush)
         self._pending.append(write)
@@ -35,7 +42,19 @@ class _MemoryLog:
             self._committed(batch)
 
     def discard(self, revisions: Sequence[int], compacted: int) -> None:
-        """Nothing lies anywhere else."""
+        """Nothing is stored elsewhere."""
+
+    def repair(self, row: StoredRow, record: StoreRecord, note: QuarantineRow) -> None:
+        """Nothing is stored elsewhere."""
+
+    def keep_aside(self, note: QuarantineRow) -> None:
+        """The core keeps it for the lifetime of this store."""
+
+    def clear_quarantine(self) -> None:
+        """The core removes it."""
+
+    def health(self) -> StoreHealth:
+        return StoreHealth()
 
     async def close(self) -> None:
         self._flush()

@@ -1,7 +1,8 @@
-"""The state of a store in memory: current records, their recent history, and who watches.
+"""The state of a store in memory: current records, their recent history, and the watchers.
 
-Shared by all stores that keep their data in this process. It is told of changes when they are durable and knows neither
-disks nor threads nor clocks. The value of a record is one bytes object, shared by state, history and readers.
+Shared by all stores that keep their data in this process. It receives changes when they are durable
+and does not depend on disks, threads or clocks. The value of a record is one bytes object, shared
+by state, history and readers.
 """
 
 from __future__ import annotations
@@ -11,22 +12,27 @@ from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
-from transom.store.api import Compacted, Event, FutureRevision, Page, Record
+from transom.store.api import FutureRevision, RecordPage, RevisionCompacted, StoreEvent, StoreRecord
+from transom.store.recordset import RecordSet, RecordSets
 
 _log = logging.getLogger(__name__)
 
-# What an event costs beside the value it keeps alive.
+# The memory of an event beside the value it keeps alive.
 _EVENT_BYTES = 256
 
 Row = tuple[int, str, bytes | None, int, float | None]
-"""One change as a log keeps it: revision, key, value (None: deleted), create revision, expiry."""
+"""One change as stored in a log: revision, key, value (None: deleted), create revision, expiry."""
 
 
-class Subscription:
+class MvccSubscription:
     __slots__ = ("_active", "_on_events", "_prefix", "_seen", "_table")
 
     def __init__(
-        self, table: dict[str, list[Subscription]], prefix: str, seen: int, on_events: Callable[[Sequence[Event]], None]
+        self,
+        table: dict[str, list[MvccSubscription]],
+        prefix: str,
+        seen: int,
+        on_events: Callable[[Sequence[StoreEvent]], None],
     ) -> None:
         self._table = table
         self._prefix = prefix
@@ -43,8 +49,9 @@ class Subscription:
             if not watchers:
                 del self._table[self._prefix]
 
-    def deliver(self, events: Sequence[Event]) -> None:
-        # Who came while this batch was being delivered, or waits for a future revision, has had some of it.
+    def deliver(self, events: Sequence[StoreEvent]) -> None:
+        # A watcher that joined during this delivery, or waits for a future revision, already has
+        # some of it.
         if not self._active or events[-1].revision <= self._seen:
             return
         if events[0].revision <= self._seen:
@@ -57,19 +64,29 @@ class Subscription:
 
 
 class _Bucket:
-    __slots__ = ("history", "keys", "name", "records", "watchers")
+    __slots__ = ("history", "keys", "name", "records", "sets", "watchers")
 
     def __init__(self, name: str) -> None:
         self.name = name  # with the slash
-        self.records: dict[str, Record] = {}
+        self.records: dict[str, StoreRecord] = {}
         self.keys: list[str] = []  # sorted
-        self.history: deque[Event] = deque()
-        self.watchers: dict[str, list[Subscription]] = {}
+        self.history: deque[StoreEvent] = deque()
+        self.watchers: dict[str, list[MvccSubscription]] = {}
+        self.sets = RecordSets()
 
 
-class State:
-    __slots__ = ("_buckets", "_bytes", "_events", "_everywhere", "_garbage", "compacted", "max_bytes", "max_events",
-                 "revision")  # fmt: skip
+class MvccState:
+    __slots__ = (
+        "_buckets",
+        "_bytes",
+        "_events",
+        "_everywhere",
+        "_garbage",
+        "compacted",
+        "max_bytes",
+        "max_events",
+        "revision",
+    )
 
     def __init__(self, *, max_events: int, max_bytes: int) -> None:
         self.revision = 1
@@ -77,14 +94,18 @@ class State:
         self.max_events = max_events
         self.max_bytes = max_bytes
         self._buckets: dict[str, _Bucket] = {}
-        self._events: deque[Event] = deque()  # of all buckets; each bucket holds its own share in the same order
+        self._events: deque[StoreEvent] = (
+            deque()
+        )  # of all buckets; each bucket holds its own share in the same order
         self._bytes = 0
-        self._everywhere: dict[str, list[Subscription]] = {}  # prefixes that are no longer than a bucket's name
+        self._everywhere: dict[
+            str, list[MvccSubscription]
+        ] = {}  # prefixes that are no longer than a bucket's name
         self._garbage: list[int] = []
 
     # Reading
 
-    def get(self, key: str, revision: int = 0) -> Record | None:
+    def get(self, key: str, revision: int = 0) -> StoreRecord | None:
         bucket = self._buckets.get(key[: key.find("/") + 1])
         if bucket is None:
             self._check(revision)
@@ -93,11 +114,15 @@ class State:
             return self._rolled_back(bucket, key, revision).get(key, bucket.records.get(key))
         return bucket.records.get(key)
 
-    def list(self, prefix: str, *, after: str = "", limit: int = 0, revision: int = 0) -> Page:
+    def list(
+        self, prefix: str, *, after: str = "", limit: int = 0, revision: int = 0
+    ) -> RecordPage:
         at = self._check(revision)
-        changed: dict[str, Record | None] = {}
-        keys: list[str] = []
         buckets = self._matching(prefix)
+        if not revision and (not buckets or (len(buckets) == 1 and not buckets[0].keys)):
+            return RecordPage([], at, False, 0)  # admission asks this about every new object
+        changed: dict[str, StoreRecord | None] = {}
+        keys: list[str] = []
         for bucket in buckets:
             low, high = _span(bucket, prefix, after)
             keys += bucket.keys[low:high]
@@ -116,7 +141,20 @@ class State:
             found = [records[key] for key in keys]
         else:
             found = [changed.get(key) or self._current(key) for key in keys]
-        return Page(found, at, len(keys) < total, total - len(keys))
+        return RecordPage(found, at, len(keys) < total, total - len(keys))
+
+    def records(self, prefix: str) -> RecordSet:
+        bucket = self._bucket(prefix[: prefix.find("/") + 1])
+        sets = bucket.sets
+        if sets.revision < self.revision:
+            changed: dict[str, StoreRecord | None] = {}
+            if sets.built:
+                for event in reversed(bucket.history):
+                    if event.revision <= sets.revision:
+                        break
+                    changed.setdefault(event.key, event.record)
+            sets.advance(self.revision, changed, bucket.keys, bucket.records)
+        return sets.part(bucket.name, prefix)
 
     def count(self, prefix: str) -> int:
         total = 0
@@ -125,18 +163,29 @@ class State:
             total += high - low
         return total
 
-    def all_records(self) -> Iterable[Record]:
+    def all_records(self) -> Iterable[StoreRecord]:
         for bucket in self._buckets.values():
             yield from bucket.records.values()
 
-    def _current(self, key: str) -> Record:
+    def find_revision(self, revision: int) -> StoreRecord | None:
+        """The record that a revision wrote, if it is still referenced."""
+        for event in self._events:
+            if event.revision == revision:
+                return event.record
+        for bucket in self._buckets.values():
+            for record in bucket.records.values():
+                if record.mod_revision == revision:
+                    return record
+        return None
+
+    def _current(self, key: str) -> StoreRecord:
         return self._buckets[key[: key.find("/") + 1]].records[key]
 
     def _check(self, revision: int) -> int:
         if revision > self.revision:
             raise FutureRevision(self.revision)
         if revision and revision < self.compacted:
-            raise Compacted(self.compacted)
+            raise RevisionCompacted(self.compacted)
         return revision or self.revision
 
     def _matching(self, prefix: str) -> Sequence[_Bucket]:
@@ -147,9 +196,9 @@ class State:
         return () if bucket is None else (bucket,)
 
     @staticmethod
-    def _rolled_back(bucket: _Bucket, prefix: str, revision: int) -> dict[str, Record | None]:
-        """What the keys that changed after `revision` were then."""
-        then: dict[str, Record | None] = {}
+    def _rolled_back(bucket: _Bucket, prefix: str, revision: int) -> dict[str, StoreRecord | None]:
+        """The state at `revision` of the keys that changed after it."""
+        then: dict[str, StoreRecord | None] = {}
         for event in reversed(bucket.history):
             if event.revision <= revision:
                 break
@@ -159,9 +208,11 @@ class State:
 
     # Watching
 
-    def watch(self, prefix: str, since: int, on_events: Callable[[Sequence[Event]], None]) -> Subscription:
+    def watch(
+        self, prefix: str, since: int, on_events: Callable[[Sequence[StoreEvent]], None]
+    ) -> MvccSubscription:
         if since < self.compacted:
-            raise Compacted(self.compacted)
+            raise RevisionCompacted(self.compacted)
         slash = prefix.find("/")
         if slash < 0:
             table, history = self._everywhere, self._events
@@ -178,13 +229,27 @@ class State:
             if missed:
                 missed.reverse()
                 on_events(missed)
-        return Subscription(table, prefix, max(since, self.revision), on_events)
+        return MvccSubscription(table, prefix, max(since, self.revision), on_events)
+
+    def events(self, prefix: str, since: int, limit: int) -> tuple[Sequence[StoreEvent], int]:
+        if since < self.compacted:
+            raise RevisionCompacted(self.compacted)
+        bucket = self._buckets.get(prefix[: prefix.find("/") + 1])
+        if bucket is None:
+            return [], self.revision
+        history = bucket.history
+        first = bisect_right(history, since, key=_revision)
+        last = min(first + limit, len(history))
+        found = [
+            event for at in range(first, last) if (event := history[at]).key.startswith(prefix)
+        ]
+        return found, self.revision if last == len(history) else history[last - 1].revision
 
     # Changing
 
-    def apply(self, events: Sequence[Event]) -> None:
-        """Take in a durable batch, in order of revision, and tell the watchers."""
-        touched: dict[_Bucket, list[Event]] = {}
+    def apply(self, events: Sequence[StoreEvent]) -> None:
+        """Applies a durable batch, in order of revision, and notifies the watchers."""
+        touched: dict[_Bucket, list[StoreEvent]] = {}
         for event in events:
             key = event.key
             bucket = self._bucket(key[: key.find("/") + 1])
@@ -210,25 +275,39 @@ class State:
             _notify(self._everywhere, events, "")
 
     def load(self, rows: Iterable[Row], compacted: int) -> None:
-        """Become what a log says, rows in order of revision. For a state that is still empty."""
+        """Loads the rows of a log, in order of revision. The state must be empty."""
         self.compacted = compacted
         revision = 1
+        name, records = (
+            "",
+            dict[str, StoreRecord](),
+        )  # the bucket of the last row; rows of one often follow each other
         for revision, key, value, create_revision, expires in rows:
-            bucket = self._bucket(key[: key.find("/") + 1])
-            record = None if value is None else Record(key, value, create_revision, revision, expires)
-            previous = bucket.records.get(key)
+            if not name or not key.startswith(name):
+                name = key[: key.find("/") + 1]
+                records = self._bucket(name).records
+            record = (
+                None
+                if value is None
+                else StoreRecord(key, value, create_revision, revision, expires)
+            )
+            previous = records.get(key)
             if revision > compacted:
-                self._remember(bucket, Event(revision, key, record, previous))
-            else:
+                self._remember(self._buckets[name], StoreEvent(revision, key, record, previous))
+            elif previous is not None or record is None:
                 self._bury(revision, record, previous)
             if record is not None:
-                bucket.records[key] = record
+                records[key] = record
             elif previous is not None:
-                del bucket.records[key]
+                del records[key]
         self.revision = max(revision, compacted, 1)
         for bucket in self._buckets.values():
             bucket.keys = sorted(bucket.records)
         self._enforce_bounds()
+
+    def reset(self) -> None:
+        """Becomes empty again, for a log that turned out to be damaged during loading."""
+        self.__init__(max_events=self.max_events, max_bytes=self.max_bytes)  # type: ignore[misc]
 
     def _bucket(self, name: str) -> _Bucket:
         bucket = self._buckets.get(name)
@@ -236,16 +315,18 @@ class State:
             bucket = self._buckets[name] = _Bucket(name)
         return bucket
 
-    # Forgetting
+    # Compaction
 
     def compact(self, revision: int) -> None:
-        """The history up to `revision` may not be asked for any more; `trim` then frees it."""
+        """Makes the history up to `revision` unavailable; `trim` then frees it."""
         if revision > self.revision:
             raise FutureRevision(self.revision)
         self.compacted = max(self.compacted, revision)
 
     def trim(self, limit: int) -> bool:
-        """Free up to `limit` compacted events; says whether more are left. In pieces, because freeing takes time."""
+        """Frees up to `limit` compacted events; returns whether more are left. In pieces, because
+        freeing takes time.
+        """
         for _ in range(limit):
             if not self._events or self._events[0].revision > self.compacted:
                 return False
@@ -253,7 +334,7 @@ class State:
         return True
 
     def take_garbage(self) -> Sequence[int]:
-        """Revisions whose rows no reader can reach any more, since the last call."""
+        """Revisions whose rows have become unreachable for readers since the last call."""
         garbage, self._garbage = self._garbage, []
         return garbage
 
@@ -261,10 +342,12 @@ class State:
     def garbage(self) -> int:
         return len(self._garbage)
 
-    def _remember(self, bucket: _Bucket, event: Event) -> None:
+    def _remember(self, bucket: _Bucket, event: StoreEvent) -> None:
         self._events.append(event)
         bucket.history.append(event)
-        self._bytes += _EVENT_BYTES if event.previous is None else _EVENT_BYTES + len(event.previous.value)
+        self._bytes += (
+            _EVENT_BYTES if event.previous is None else _EVENT_BYTES + len(event.previous.value)
+        )
 
     def _enforce_bounds(self) -> None:
         while len(self._events) > self.max_events or self._bytes > self.max_bytes:
@@ -272,32 +355,45 @@ class State:
 
     def _forget_oldest(self) -> None:
         event = self._events.popleft()
-        self._buckets[event.key[: event.key.find("/") + 1]].history.popleft()
-        self._bytes -= _EVENT_BYTES if event.previous is None else _EVENT_BYTES + len(event.previous.value)
+        bucket = self._buckets[event.key[: event.key.find("/") + 1]]
+        bucket.history.popleft()
+        if bucket.sets.built and bucket.sets.revision < event.revision:
+            bucket.sets.drop()  # it holds the last reference to what this event replaced
+        self._bytes -= (
+            _EVENT_BYTES if event.previous is None else _EVENT_BYTES + len(event.previous.value)
+        )
         self.compacted = max(self.compacted, event.revision)
         self._bury(event.revision, event.record, event.previous)
 
-    def _bury(self, revision: int, record: Record | None, previous: Record | None) -> None:
+    def _bury(
+        self, revision: int, record: StoreRecord | None, previous: StoreRecord | None
+    ) -> None:
         if previous is not None:
             self._garbage.append(previous.mod_revision)
         if record is None:
             self._garbage.append(revision)
 
 
+def _revision(event: StoreEvent) -> int:
+    return event.revision
+
+
 def _span(bucket: _Bucket, prefix: str, after: str) -> tuple[int, int]:
-    """Where the keys with this prefix and behind `after` stand."""
+    """The range of keys with this prefix after `after`."""
     keys = bucket.keys
     low, high = 0, len(keys)
     if not bucket.name.startswith(prefix):
         low = bisect_left(keys, prefix)
-        # No character sorts behind the last code point, so this is behind every key with the prefix.
+        # No character sorts after the last code point, so this is after every key with the prefix.
         high = bisect_right(keys, prefix + "\U0010ffff", low)
     if after:
         low = bisect_right(keys, after, low, high)
     return low, high
 
 
-def _notify(table: dict[str, list[Subscription]], events: Sequence[Event], everything: str) -> None:
+def _notify(
+    table: dict[str, list[MvccSubscription]], events: Sequence[StoreEvent], everything: str
+) -> None:
     for prefix, watchers in tuple(table.items()):
         if prefix == everything:
             matching = events

@@ -1,7 +1,7 @@
-"""How values of chosen buckets are sealed on their way to disk; in memory they are always plain.
+"""Encryption of the values of chosen buckets on disk; in memory they are always plain.
 
-The store knows neither ciphers nor keys: it is handed a `Sealer`. What lies on disk says itself whether it is sealed, so
-a file may hold sealed and plain values at once, as it does while sealing is being turned on.
+The store knows neither ciphers nor keys: it receives a `Sealer`. Each value on disk is marked as
+sealed or plain, so a file may hold both, as it does while sealing is being turned on.
 """
 
 from __future__ import annotations
@@ -10,27 +10,30 @@ from typing import Protocol
 
 from transom.store.api import StoreError
 
-# No value that a reader of text would accept starts with a zero byte; one that does is escaped.
+# No valid text value starts with a zero byte; a value that does is escaped.
 _MARK = b"\x00"
 _SEALED = b"\x00S"
 _PLAIN = b"\x00P"
 
 
 class Sealer(Protocol):
-    """Keeps a value secret and unforgeable. `key` is the record's key: a value sealed for one record does not open as
-    another's."""
+    """Encrypts and authenticates a value. `key` is the record's key: a value sealed for one record
+    does not open as another's.
+    """
 
     def seal(self, key: str, value: bytes) -> bytes: ...
 
     def unseal(self, key: str, sealed: bytes) -> bytes:
-        """ValueError, with a text for people, when it cannot be opened."""
+        """Raises ValueError, with a user-facing message, if it cannot be decrypted."""
 
-    def is_current(self, sealed: bytes) -> bool:
+    def is_current(self, key: str, sealed: bytes) -> bool:
         """Whether `seal` would use the same key today."""
 
 
 class Sealing:
-    """Values of `buckets` are sealed with `sealer`. Without buckets nothing is sealed any more, but what was is read."""
+    """Values of `buckets` are sealed with `sealer`. Without buckets nothing is sealed any more, but
+    sealed values can still be read.
+    """
 
     def __init__(self, sealer: Sealer | None = None, buckets: tuple[str, ...] = ()) -> None:
         if buckets and sealer is None:
@@ -62,11 +65,12 @@ class Sealing:
             raise StoreError(f"the record {key} cannot be decrypted: {problem}") from problem
 
     def is_stale(self, key: str, stored: bytes) -> bool:
-        """Whether the value would be written differently today: not sealed though it should be, with an older key, or
-        sealed though it need not be."""
+        """Whether the value would be stored differently today: not sealed though it should be, with
+        an older key, or sealed though it need not be.
+        """
         sealed = stored.startswith(_SEALED)
         if sealed and self._sealer is not None and self._chosen(key):
-            return not self._sealer.is_current(stored[len(_SEALED) :])
+            return not self._sealer.is_current(key, stored[len(_SEALED) :])
         return sealed != self._chosen(key)
 
     def _chosen(self, key: str) -> bool:
