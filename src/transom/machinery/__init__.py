@@ -1,1 +1,3 @@
-"""The Kubernetes API as pure functions on JSON dicts. Knows no sockets, no clock of its own, no store."""
+"""The Kubernetes API as pure functions on JSON dicts. Does not depend on sockets, clocks or the
+store.
+"""

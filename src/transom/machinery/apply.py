@@ -1,72 +1,87 @@
-"""Server-side apply: a manager states the fields it wants, the server merges them and keeps account.
+"""Server-side apply: a manager applies the fields it wants, the server merges them and tracks
+ownership.
 
-A field of somebody else that would get another value is a conflict, unless forced. A field the manager applied before
-and leaves out now goes, unless somebody else owns it too. `kubectl` may take over what it owned by the annotation of
-client-side apply.
+Changing the value of another manager's field is a conflict, unless forced. A field that the manager
+applied before and omits now is removed, unless another manager owns it too. `kubectl` may take over
+the fields it owned through the annotation of client-side apply.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import orjson
 
+from transom.kit.goquote import go_quote
+from transom.kit.lazy import lazy_import
 from transom.machinery import schema
 from transom.machinery.errors import ApiError, apply_conflict, bad_request
-from transom.machinery.field import go_quote
 from transom.machinery.fieldset import (
     FieldSet,
     InvalidFields,
     Path,
-    difference,
-    has,
-    intersection,
-    of_paths,
-    path_text,
-    paths,
-    union,
+    field_path_text,
+    has_path,
+    set_difference,
+    set_intersection,
+    set_of_paths,
+    set_paths,
+    set_union,
 )
 from transom.machinery.gojson import marshal
 from transom.machinery.kinds import GVK
 from transom.machinery.managedfields import (
     STRIPPED,
     Convert,
-    Identity,
     Managed,
+    ManagerIdentity,
     Object,
-    Owned,
+    OwnedFields,
     Type,
-    changes,
-    decode,
-    delta_in,
-    encode,
-    fresh,
-    identify,
-    in_version,
-    read,
+    changed_fields,
+    decode_managed_fields,
+    delta_in_version,
+    encode_managed_fields,
+    fields_in_version,
+    fresh_entry,
+    identify_manager,
+    read_managed_fields,
     reconcile_all,
-    update,
-    withdraw,
+    update_managed_fields,
+    withdraw_fields,
 )
 from transom.machinery.normalise import TypeMismatch
 from transom.machinery.objects import with_metadata
-from transom.machinery.typed import Node, Unmanageable, node_of
-from transom.machinery.typedvalue import field_set, merge, remove, validate, with_named_parents
-from transom.machinery.unstructured import conversion_error
+from transom.machinery.typed import TypeNode, Unmanageable, type_node_of
+from transom.machinery.typedvalue import (
+    field_set_of,
+    merge_typed_values,
+    remove_fields,
+    validate_typed_value,
+    with_named_parents,
+)
+from transom.machinery.unstructured import unstructured_conversion_error
+
+if TYPE_CHECKING:
+    from transom.machinery import goyaml
+else:
+    goyaml = lazy_import("transom.machinery.goyaml")
 
 BEFORE_FIRST_APPLY = "before-first-apply"
 KUBECTL = "kubectl"
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 MAX_ANNOTATION_BYTES = 256 * 1024
 
-_STRIPPED = of_paths([("f:apiVersion",), ("f:kind",), ("f:metadata",), *(("f:metadata", f"f:{k}") for k in STRIPPED)])
+_STRIPPED = set_of_paths(
+    [("f:apiVersion",), ("f:kind",), ("f:metadata",), *(("f:metadata", f"f:{k}") for k in STRIPPED)]
+)
 
 Normalise = Callable[[Object], Object]
 
 
 class Conflict(NamedTuple):
-    who: Identity
+    who: ManagerIdentity
     path: Path
 
 
@@ -83,7 +98,7 @@ class _Result(NamedTuple):
 
 class _Request(NamedTuple):
     type: Type
-    node: Node
+    node: TypeNode
     manager: str
     api_version: str
     now: str
@@ -91,12 +106,18 @@ class _Request(NamedTuple):
     kind: str
 
 
+def parse_json_config(raw: bytes) -> Object | None:
+    """The body of an apply request that is JSON, parsed as JSON; None if YAML would parse it
+    differently.
+    """
+    config = goyaml.load_json(raw)
+    return config if isinstance(config, dict) else None
+
+
 def parse_config(raw: bytes) -> Object:
     """The body of an apply request, YAML or JSON."""
-    from transom.machinery import goyaml
-
     try:
-        config = goyaml.load(raw)
+        config = goyaml.load_yaml(raw)
     except goyaml.YamlError as e:
         raise bad_request(f"error decoding YAML: error converting YAML to JSON: {e}") from None
     if config is None:
@@ -121,33 +142,43 @@ def server_side_apply(
     normalise: Normalise | None = None,
     kind: str = "",
 ) -> Object:
-    """The object after `manager` applied `patch`, managedFields included; all in the request's version.
+    """The object after `manager` applied `patch`, managedFields included; all in the request's
+    version.
 
-    `normalise` makes an object of the merged fields (decoding, defaults); it is not called when nothing changed. `kind`
-    is the resource's, for custom ones.
+    `normalise` turns the merged fields into an object (decoding, defaults); it is not called if
+    nothing changed. `kind` is the resource's, for custom ones.
     """
     entries = ((live.get("metadata") or {}).get("managedFields") if live else None) or []
     try:
-        managed = read(entries) if not isinstance(type, Node) else decode(entries)
+        managed = (
+            read_managed_fields(entries)
+            if not isinstance(type, TypeNode)
+            else decode_managed_fields(entries)
+        )
     except InvalidFields as e:
         _fail(f"failed to decode managed fields: failed to convert managed fields from API: {e}")
-    request = _Request(type, node_of(type), manager, api_version, now, convert, kind)
-    current = with_metadata(live, managedFields=None) if live is not None else fresh(type)
+    request = _Request(type, type_node_of(type), manager, api_version, now, convert, kind)
+    current = with_metadata(live, managedFields=None) if live is not None else fresh_entry(type)
     _check(patch, request)
     if not managed and live is not None:
         try:
-            update(managed, fresh(type), current, type, BEFORE_FIRST_APPLY, api_version, now)
+            update_managed_fields(
+                managed, fresh_entry(type), current, type, BEFORE_FIRST_APPLY, api_version, now
+            )
         except Unmanageable as e:
-            _fail(f"failed to create manager for existing fields: failed to convert new object to smd typed: {e}")
+            _fail(
+                "failed to create manager for existing fields: failed to convert new object "
+                f"to smd typed: {e}"
+            )
     try:
         result = _apply_or_take_over(current, patch, managed, request, force)
-    except TypeMismatch as e:  # on the way to the version that another manager speaks
+    except TypeMismatch as e:  # in the conversion to the version of another manager
         _unconvertible(patch, type, str(e))
     obj = result.obj
     if obj is not current or live is None:
         obj = _completed(obj, type, normalise)
     obj = _sync_last_applied(obj, patch, manager)
-    return with_metadata(obj, managedFields=encode(result.managed) or None)
+    return with_metadata(obj, managedFields=encode_managed_fields(result.managed) or None)
 
 
 def _completed(obj: Object, type: Type, normalise: Normalise | None) -> Object:
@@ -156,16 +187,18 @@ def _completed(obj: Object, type: Type, normalise: Normalise | None) -> Object:
     try:
         return normalise(obj)
     except ApiError as e:
-        if isinstance(type, Node):
+        if isinstance(type, TypeNode):
             raise
         _unconvertible(obj, type, e.message)
 
 
 def _unconvertible(obj: Object, type: Type, why: str) -> NoReturn:
     kind = "{}/{}, Kind={}".format(*_group_version(obj["apiVersion"]), obj["kind"])
-    found = "" if isinstance(type, Node) else conversion_error(obj, type)
-    _fail("failed to convert new object to proper version: "
-          f"unable to convert unstructured object to {kind}: {found or why}")
+    found = "" if isinstance(type, TypeNode) else unstructured_conversion_error(obj, type)
+    _fail(
+        "failed to convert new object to proper version: "
+        f"unable to convert unstructured object to {kind}: {found or why}"
+    )
 
 
 def _group_version(api_version: str) -> tuple[str, str]:
@@ -188,30 +221,36 @@ def _check(patch: Object, request: _Request) -> None:
     meta = patch.get("metadata")
     if isinstance(meta, dict) and isinstance(meta.get("managedFields"), list):
         raise bad_request("metadata.managedFields must be nil")
-    problem = _unknown_kind(patch, request) or validate(patch, request.node)
+    problem = _unknown_kind(patch, request) or validate_typed_value(patch, request.node)
     if problem:
         _fail(f"failed to create typed patch object: {problem}")
 
 
 def _unknown_kind(patch: Object, request: _Request) -> str:
-    """What is wrong with the kind: one that is not the resource's has another type, or none."""
+    """An error for a kind that is not the resource's; such a kind has another type, or none."""
     group, version = _group_version(request.api_version)
     kind = patch.get("kind")
     kind = kind if isinstance(kind, str) else ""
     missing = f"no corresponding type for {group}/{version}, Kind={kind}"
-    if isinstance(request.type, Node):
+    if isinstance(request.type, TypeNode):
         return missing if request.kind and kind != request.kind else ""
-    other = schema.lookup(GVK(group, version, kind))
+    other = schema.lookup_schema_type(GVK(group, version, kind))
     if other is None:
         return missing
     if other.id != request.type.id:
-        _fail("failed to merge config: expected objects of the same type, but got "
-              f"{request.type.name} and {other.name}")
+        _fail(
+            "failed to merge config: expected objects of the same type, but got "
+            f"{request.type.name} and {other.name}"
+        )
     return ""
 
 
-def _apply_or_take_over(live: Object, patch: Object, managed: Managed, request: _Request, force: bool) -> _Result:
-    """Apply; where kubectl meets conflicts over fields that its client-side annotation claims, it takes them."""
+def _apply_or_take_over(
+    live: Object, patch: Object, managed: Managed, request: _Request, force: bool
+) -> _Result:
+    """Applies; if kubectl meets conflicts over fields that its client-side annotation claims, it
+    takes them over.
+    """
     try:
         return _apply(live, patch, dict(managed), request, force)
     except _Conflicts as e:
@@ -221,32 +260,36 @@ def _apply_or_take_over(live: Object, patch: Object, managed: Managed, request: 
     if request.manager == KUBECTL:
         allowed = _claimed_by_annotation(live, request)
         if allowed is not None:
-            conflicts = [c for c in conflicts if not has(allowed, c.path)]
+            conflicts = [c for c in conflicts if not has_path(allowed, c.path)]
             if not conflicts:
                 return _apply(live, patch, dict(managed), request, True)
     raise _conflict_error(conflicts)
 
 
-def _apply(live: Object, patch: Object, managed: Managed, request: _Request, force: bool) -> _Result:
+def _apply(
+    live: Object, patch: Object, managed: Managed, request: _Request, force: bool
+) -> _Result:
     node, api_version = request.node, request.api_version
     before = dict(managed)
-    problem = validate(live, node)
+    problem = validate_typed_value(live, node)
     if problem:
         raise Unmanageable(problem)
     reconcile_all(managed, live, request.type, api_version, request.convert)
-    me = identify(request.manager, "Apply", api_version)
+    me = identify_manager(request.manager, "Apply", api_version)
     last = managed.get(me)
-    merged = merge(live, patch, node)
-    managed[me] = Owned(field_set(patch, node), api_version, last.time if last else None, None)
+    merged = merge_typed_values(live, patch, node)
+    managed[me] = OwnedFields(
+        field_set_of(patch, node), api_version, last.time if last else None, None
+    )
     if last is not None and last.fields:
         merged = _prune(merged, managed, last, request)
-    versions = {api_version: changes(live, merged, node)}
+    versions = {api_version: changed_fields(live, merged, node)}
     conflicts = _conflicts(managed, versions, live, merged, request, me)
     if conflicts and not force:
         raise _Conflicts(conflicts)
-    withdraw(managed, versions, live, merged, request.type, request.convert, me)
+    withdraw_fields(managed, versions, live, merged, request.type, request.convert, me)
     same = not any(versions[api_version]) and merged == live
-    mine = difference(managed[me].fields, _STRIPPED)
+    mine = set_difference(managed[me].fields, _STRIPPED)
     if mine:
         managed[me] = managed[me]._replace(fields=mine)
     else:
@@ -258,91 +301,119 @@ def _apply(live: Object, patch: Object, managed: Managed, request: _Request, for
 
 def _same_owners(a: Managed, b: Managed) -> bool:
     return a.keys() == b.keys() and all(
-        o.api_version == b[who].api_version and o.fields == b[who].fields for who, o in a.items())
+        o.api_version == b[who].api_version and o.fields == b[who].fields for who, o in a.items()
+    )
 
 
 def _conflicts(
-    managed: Managed, versions: dict[str, tuple[FieldSet, FieldSet]], live: Object, merged: Object, request: _Request,
-    me: Identity,
+    managed: Managed,
+    versions: dict[str, tuple[FieldSet, FieldSet]],
+    live: Object,
+    merged: Object,
+    request: _Request,
+    me: ManagerIdentity,
 ) -> list[Conflict]:
     out: list[Conflict] = []
     for who in sorted(managed, key=_identity_text):
         owned = managed[who]
         if who == me:
             continue
-        delta = delta_in(owned.api_version, versions, live, merged, request.type, request.convert)
+        delta = delta_in_version(
+            owned.api_version, versions, live, merged, request.type, request.convert
+        )
         if delta is not None:
-            out += [Conflict(who, path) for path in paths(intersection(owned.fields, delta[0]))]
+            out += [
+                Conflict(who, path) for path in set_paths(set_intersection(owned.fields, delta[0]))
+            ]
     return out
 
 
-def _identity_text(who: Identity) -> str:
+def _identity_text(who: ManagerIdentity) -> str:
     text = {"manager": who.manager, "operation": who.operation, "apiVersion": who.api_version}
     return orjson.dumps({k: v for k, v in text.items() if v}).decode()
 
 
 def _conflict_error(conflicts: list[Conflict]) -> ApiError:
     causes = [
-        {"reason": "FieldManagerConflict", "message": f"conflict with {_print(c.who)}", "field": path_text(c.path)}
+        {
+            "reason": "FieldManagerConflict",
+            "message": f"conflict with {_print(c.who)}",
+            "field": field_path_text(c.path),
+        }
         for c in conflicts
     ]
     if len(conflicts) == 1:
         only = conflicts[0]
         return apply_conflict(
-            causes, f"Apply failed with 1 conflict: conflict with {_print(only.who)}: {path_text(only.path)}"
+            causes,
+            (
+                f"Apply failed with 1 conflict: conflict with {_print(only.who)}: "
+                f"{field_path_text(only.path)}"
+            ),
         )
     lines: list[str] = []
-    for who in dict.fromkeys(c.who for c in conflicts):
-        lines.append(f"conflicts with {_print(who)}:")
-        lines += [f"- {path_text(c.path)}" for c in conflicts if c.who == who]
-    return apply_conflict(causes, f"Apply failed with {len(conflicts)} conflicts: " + "\n".join(lines))
+    by_manager: dict[ManagerIdentity, list[str]] = {}
+    for c in conflicts:
+        by_manager.setdefault(c.who, []).append(f"- {field_path_text(c.path)}")
+    for who, texts in by_manager.items():
+        lines += [f"conflicts with {_print(who)}:", *texts]
+    return apply_conflict(
+        causes, f"Apply failed with {len(conflicts)} conflicts: " + "\n".join(lines)
+    )
 
 
-def _print(who: Identity) -> str:
+def _print(who: ManagerIdentity) -> str:
     name = go_quote(who.manager)
     return f"{name} using {who.api_version}" if who.operation == "Update" else name
 
 
-def _prune(merged: Object, managed: Managed, last: Owned, request: _Request) -> Object:
-    """Removes what the manager applied last time, does not apply now, and nobody else owns."""
-    place = in_version(merged, request.type, last.api_version, request.convert)
+def _prune(merged: Object, managed: Managed, last: OwnedFields, request: _Request) -> Object:
+    """Removes what the manager applied last time, does not apply now, and no other manager owns."""
+    place = fields_in_version(merged, request.type, last.api_version, request.convert)
     if place is None:
         return merged
     full, node = place
-    pruned = remove(full, with_named_parents(last.fields, node), node) or {}
+    pruned = remove_fields(full, with_named_parents(last.fields, node), node) or {}
     pruned = _add_back_owned(full, pruned, managed, request)
-    pruned_place = in_version(pruned, request.type, last.api_version, request.convert)
+    pruned_place = fields_in_version(pruned, request.type, last.api_version, request.convert)
     if pruned_place is None:
         return merged
-    # What is gone now must have been the manager's own.
-    gone = difference(_members(full, node), _members(pruned_place[0], node))
-    pruned = remove(full, intersection(gone, with_named_parents(last.fields, node)), node) or {}
-    back = in_version(pruned, request.type, request.api_version, request.convert)
+    # Only the manager's own fields are removed.
+    gone = set_difference(_members(full, node), _members(pruned_place[0], node))
+    pruned = (
+        remove_fields(full, set_intersection(gone, with_named_parents(last.fields, node)), node)
+        or {}
+    )
+    back = fields_in_version(pruned, request.type, request.api_version, request.convert)
     return merged if back is None else back[0]
 
 
-def _members(obj: Object, node: Node) -> FieldSet:
-    return with_named_parents(field_set(obj, node), node)
+def _members(obj: Object, node: TypeNode) -> FieldSet:
+    return with_named_parents(field_set_of(obj, node), node)
 
 
 def _add_back_owned(full: Object, pruned: Object, managed: Managed, request: _Request) -> Object:
-    """The pruned object with everything back that anybody claims, the manager's own new configuration included."""
+    """The pruned object with everything restored that any manager owns, including the manager's own
+    new configuration.
+    """
     claims: dict[str, FieldSet] = {}
     for owned in managed.values():
-        claims[owned.api_version] = union(claims.get(owned.api_version, {}), owned.fields)
+        claims[owned.api_version] = set_union(claims.get(owned.api_version, {}), owned.fields)
     for api_version, claimed in claims.items():
-        whole = in_version(full, request.type, api_version, request.convert)
-        rest = in_version(pruned, request.type, api_version, request.convert)
+        whole = fields_in_version(full, request.type, api_version, request.convert)
+        rest = fields_in_version(pruned, request.type, api_version, request.convert)
         if whole is None or rest is None:
             continue
         full, node = whole
-        keep = union(_members(rest[0], node), with_named_parents(claimed, node))
-        pruned = remove(full, difference(_members(full, node), keep), node) or {}
+        keep = set_union(_members(rest[0], node), with_named_parents(claimed, node))
+        pruned = remove_fields(full, set_difference(_members(full, node), keep), node) or {}
     return pruned
 
 
 def _claimed_by_annotation(live: Object, request: _Request) -> FieldSet | None:
-    """The fields of the client-side annotation that still have the value it says; None without a usable one."""
+    """The fields of the client-side annotation that still have its value; None without a usable
+    one.
+    """
     text = ((live.get("metadata") or {}).get("annotations") or {}).get(LAST_APPLIED)
     if not text:
         return None
@@ -350,16 +421,20 @@ def _claimed_by_annotation(live: Object, request: _Request) -> FieldSet | None:
         applied = orjson.loads(text)
     except orjson.JSONDecodeError:
         return None
-    if not isinstance(applied, dict) or applied.get("apiVersion") != request.api_version or not applied.get("kind"):
+    if (
+        not isinstance(applied, dict)
+        or applied.get("apiVersion") != request.api_version
+        or not applied.get("kind")
+    ):
         return None
-    if validate(applied, request.node):
+    if validate_typed_value(applied, request.node):
         return None
-    changed, removed = changes(applied, live, request.node)
-    return difference(difference(field_set(applied, request.node), changed), removed)
+    changed, removed = changed_fields(applied, live, request.node)
+    return set_difference(set_difference(field_set_of(applied, request.node), changed), removed)
 
 
 def _sync_last_applied(obj: Object, patch: Object, manager: str) -> Object:
-    """Keeps the annotation of client-side apply up to date, so that users can go back to it."""
+    """Keeps the annotation of client-side apply up to date, so that users can return to it."""
     annotations = (obj.get("metadata") or {}).get("annotations") or {}
     if manager != KUBECTL or not annotations.get(LAST_APPLIED):
         return obj
@@ -369,6 +444,9 @@ def _sync_last_applied(obj: Object, patch: Object, manager: str) -> Object:
         given = {k: v for k, v in given.items() if k != LAST_APPLIED}
         applied = with_metadata(patch, annotations=given)
     annotations = {**annotations, LAST_APPLIED: marshal(applied).decode() + "\n"}
-    if sum(len(k.encode()) + len(v.encode()) for k, v in annotations.items()) > MAX_ANNOTATION_BYTES:
+    if (
+        sum(len(k.encode()) + len(v.encode()) for k, v in annotations.items())
+        > MAX_ANNOTATION_BYTES
+    ):
         del annotations[LAST_APPLIED]
     return with_metadata(obj, annotations=annotations)

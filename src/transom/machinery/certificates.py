@@ -1,6 +1,7 @@
-"""Certificate signing requests: what is asked for, and whether it has the shape that a built-in signer wants.
+"""Certificate signing requests: their contents, and whether they meet the requirements of a
+built-in signer.
 
-`cryptography` parses PKCS#10; it is imported when a request comes.
+`cryptography` parses PKCS#10; it is imported with the first request.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _CLIENT_USAGES = {"digital signature", "key encipherment", "client auth"}
 _SERVING_USAGES = {"digital signature", "key encipherment", "server auth"}
 
 
-class Request(NamedTuple):
+class CertificateRequest(NamedTuple):
     """What a signing request asks for."""
 
     common_name: str
@@ -29,8 +30,8 @@ class Request(NamedTuple):
     uris: list[str]
 
 
-def parse(encoded: str) -> Request | None:
-    """The request of an object (base64 of PEM); None when it cannot be read."""
+def parse_certificate_request(encoded: str) -> CertificateRequest | None:
+    """The request of an object (base64 of PEM); None if it cannot be parsed."""
     from cryptography import x509
 
     try:
@@ -43,7 +44,7 @@ def parse(encoded: str) -> Request | None:
             alternatives = x509.SubjectAlternativeName([])
     except (ValueError, binascii.Error):
         return None
-    return Request(
+    return CertificateRequest(
         str(names[-1].value) if names else "",
         [str(o.value) for o in organizations],
         alternatives.get_values_for_type(x509.DNSName),
@@ -53,8 +54,8 @@ def parse(encoded: str) -> Request | None:
     )
 
 
-def kubelet_client_problem(request: Request, usages: Iterable[str]) -> str:
-    """Why this is not what a kubelet asks for to talk to the API server, or ""."""
+def kubelet_client_problem(request: CertificateRequest, usages: Iterable[str]) -> str:
+    """Why this is not a valid request for a kubelet client certificate, or ""."""
     if request.organizations != ["system:nodes"]:
         return "subject organization is not system:nodes"
     if request.dns_names:
@@ -72,8 +73,8 @@ def kubelet_client_problem(request: Request, usages: Iterable[str]) -> str:
     return ""
 
 
-def kubelet_serving_problem(request: Request, usages: Iterable[str]) -> str:
-    """Why this is not what a kubelet asks for to serve, or ""."""
+def kubelet_serving_problem(request: CertificateRequest, usages: Iterable[str]) -> str:
+    """Why this is not a valid request for a kubelet serving certificate, or ""."""
     if request.organizations != ["system:nodes"]:
         return "subject organization is not system:nodes"
     if not request.dns_names and not request.addresses:
@@ -90,8 +91,8 @@ def kubelet_serving_problem(request: Request, usages: Iterable[str]) -> str:
 
 
 def signer_of(encoded: str, usages: Iterable[str]) -> str:
-    """The signer that the shape of a request calls for."""
-    request, wanted = parse(encoded), list(usages)
+    """The signer for which the request qualifies."""
+    request, wanted = parse_certificate_request(encoded), list(usages)
     if request is not None and not kubelet_client_problem(request, wanted):
         return KUBELET_CLIENT_SIGNER
     if request is not None and not kubelet_serving_problem(request, wanted):

@@ -1,7 +1,9 @@
-"""Between the served versions of a kind: every version converts to the storage version and back.
+"""Conversion between the served versions of a kind: every version converts to the storage version
+and back.
 
-Most versions have the same shape and only the `apiVersion` changes; the others have a pair of functions in the table
-below. A function gets an object of its own at the top level, but must not change anything inside it in place.
+Most versions have the same shape and only the `apiVersion` changes; the others have a pair of
+functions in the table below. A function gets an object of its own at the top level, but must not
+change anything inside it in place.
 """
 
 from __future__ import annotations
@@ -19,23 +21,30 @@ _Change = Callable[[Object], None]
 def convert(kind: Kind, obj: Object, version: str) -> Object:
     """The object in another served version of its group."""
     group, _, found = obj["apiVersion"].rpartition("/")
-    return from_storage(kind, to_storage(kind, obj, GVK(group, found, kind.kind)), GVK(kind.group, version, kind.kind))
+    return from_storage(
+        kind,
+        to_storage(kind, obj, GVK(group, found, kind.kind)),
+        GVK(kind.group, version, kind.kind),
+    )
 
 
 def to_storage(kind: Kind, obj: Object, gvk: GVK) -> Object:
-    """An object of the given version in the storage version; the very same object when that is its version."""
+    """An object of the given version in the storage version; the same object if that is its
+    version.
+    """
     return _move(kind, obj, gvk, kind.gvk(), 0)
 
 
 def from_storage(kind: Kind, obj: Object, gvk: GVK) -> Object:
-    """A stored object in the given version; the very same object when that is the storage version."""
+    """A stored object in the given version; the same object if that is the storage version."""
     return _move(kind, obj, kind.gvk(), gvk, 1)
 
 
-def settle(kind: Kind, obj: Object, gvk: GVK) -> None:
-    """What storing makes of an object of the storage version, in place, when the request spoke `gvk`.
+def apply_storage_changes(kind: Kind, obj: Object, gvk: GVK) -> None:
+    """Applies, in place, what storing changes in an object of the storage version, for a request in
+    version `gvk`.
 
-    Kubernetes 1.20 keeps some kinds in a version with less room, which shows in all its versions.
+    Kubernetes 1.20 stores some kinds in a version with fewer fields, which affects all versions.
     """
     kept = _KEPT_AS.get((kind.key, gvk.version))
     if kept is not None:
@@ -54,13 +63,13 @@ def _move(kind: Kind, obj: Object, source: GVK, target: GVK, direction: int) -> 
     if changes is None:
         return out
     changes[direction](out)
-    of = schema.lookup(target)
+    of = schema.lookup_schema_type(target)
     assert of is not None
     return normalise.normaliser(of)(out)
 
 
 def _renamer(pairs: dict[str, str]) -> tuple[_Change, _Change]:
-    """Fields of the object that are only called otherwise: other version's name -> storage version's name."""
+    """Renamed fields: other version's name -> storage version's name."""
 
     def rename(out: Object, names: dict[str, str]) -> None:
         for old, new in names.items():
@@ -85,15 +94,17 @@ def _in_spec(changes: tuple[_Change, _Change]) -> tuple[_Change, _Change]:
 
 # --- events.k8s.io ----------
 
-_EVENT = _renamer({
-    "regarding": "involvedObject",
-    "note": "message",
-    "reportingController": "reportingComponent",
-    "deprecatedSource": "source",
-    "deprecatedFirstTimestamp": "firstTimestamp",
-    "deprecatedLastTimestamp": "lastTimestamp",
-    "deprecatedCount": "count",
-})
+_EVENT = _renamer(
+    {
+        "regarding": "involvedObject",
+        "note": "message",
+        "reportingController": "reportingComponent",
+        "deprecatedSource": "source",
+        "deprecatedFirstTimestamp": "firstTimestamp",
+        "deprecatedLastTimestamp": "lastTimestamp",
+        "deprecatedCount": "count",
+    }
+)
 
 
 # --- networking.k8s.io/v1beta1 and extensions/v1beta1 Ingress ----------
@@ -116,7 +127,9 @@ def _ingress_rule(rule: Object, backend: Callable[[Object], Object]) -> Object:
     http = rule.get("http")
     if not http:
         return rule
-    paths = [{**path, "backend": backend(path.get("backend") or {})} for path in http.get("paths") or ()]
+    paths = [
+        {**path, "backend": backend(path.get("backend") or {})} for path in http.get("paths") or ()
+    ]
     return {**rule, "http": {**http, "paths": paths}}
 
 
@@ -124,7 +137,10 @@ def _backend_to_v1(backend: Object) -> Object:
     out = {k: v for k, v in backend.items() if k not in ("serviceName", "servicePort")}
     name, port = backend.get("serviceName", ""), backend.get("servicePort", 0)
     if name or port != 0:
-        out["service"] = {"name": name, "port": {"name": port} if isinstance(port, str) else {"number": port}}
+        out["service"] = {
+            "name": name,
+            "port": {"name": port} if isinstance(port, str) else {"number": port},
+        }
     return out
 
 
@@ -153,7 +169,7 @@ def _endpoint_to_v1(endpoint: Object) -> Object:
     topology = dict(endpoint.get("topology") or {})
     if _ZONE in topology:
         out["zone"] = topology.pop(_ZONE)
-    # A host name that only repeats the node's name would stand there twice.
+    # Omits a host name that only repeats the node's name.
     if _HOSTNAME in topology and topology[_HOSTNAME] == endpoint.get("nodeName"):
         del topology[_HOSTNAME]
     if topology:
@@ -177,7 +193,8 @@ def _endpoint_from_v1(endpoint: Object) -> Object:
     return out
 
 
-# --- policy/v1beta1 PodDisruptionBudget: there an empty selector matches no pod, in v1 every pod ----------
+# --- policy/v1beta1 PodDisruptionBudget: there an empty selector matches no pod, in v1 every pod
+# ----------
 
 _NEVER = "pdb.kubernetes.io/deprecated-v1beta1-empty-selector-match"
 _MATCH_NONE = {"matchExpressions": [{"key": _NEVER, "operator": "Exists"}]}
@@ -222,14 +239,21 @@ def _limited_from_v1(spec: Object) -> None:
         spec["limited"] = limited
 
 
-# --- apiextensions.k8s.io/v1beta1: what all versions have in common stands once, above them ----------
+# --- apiextensions.k8s.io/v1beta1: what all versions have in common stands once, above them
+# ----------
 
-_SHARED = (("validation", "schema"), ("subresources", "subresources"),
-           ("additionalPrinterColumns", "additionalPrinterColumns"))
+_SHARED = (
+    ("validation", "schema"),
+    ("subresources", "subresources"),
+    ("additionalPrinterColumns", "additionalPrinterColumns"),
+)
 
 
 def _columns(columns: Any, path_from: str, path_to: str) -> Any:
-    return [{**{k: v for k, v in c.items() if k != path_from}, path_to: c.get(path_from, "")} for c in columns]
+    return [
+        {**{k: v for k, v in c.items() if k != path_from}, path_to: c.get(path_from, "")}
+        for c in columns
+    ]
 
 
 def _definition_to_v1(spec: Object) -> None:
@@ -243,11 +267,15 @@ def _definition_to_v1(spec: Object) -> None:
             version[below] = shared
     for version in versions:
         if version.get("additionalPrinterColumns"):
-            version["additionalPrinterColumns"] = _columns(version["additionalPrinterColumns"], "JSONPath", "jsonPath")
+            version["additionalPrinterColumns"] = _columns(
+                version["additionalPrinterColumns"], "JSONPath", "jsonPath"
+            )
     spec["versions"] = versions
     conversion = dict(spec.get("conversion") or {})
-    webhook = {"clientConfig": conversion.pop("webhookClientConfig", None),
-               "conversionReviewVersions": conversion.pop("conversionReviewVersions", None)}
+    webhook = {
+        "clientConfig": conversion.pop("webhookClientConfig", None),
+        "conversionReviewVersions": conversion.pop("conversionReviewVersions", None),
+    }
     if any(v is not None for v in webhook.values()):
         conversion["webhook"] = {k: v for k, v in webhook.items() if v is not None}
     if conversion:
@@ -258,7 +286,9 @@ def _definition_from_v1(spec: Object) -> None:
     versions = [dict(v) for v in spec.get("versions") or ()]
     for version in versions:
         if version.get("additionalPrinterColumns"):
-            version["additionalPrinterColumns"] = _columns(version["additionalPrinterColumns"], "jsonPath", "JSONPath")
+            version["additionalPrinterColumns"] = _columns(
+                version["additionalPrinterColumns"], "jsonPath", "JSONPath"
+            )
     if versions:
         spec["version"] = versions[0].get("name", "")
     for above, below in _SHARED:
@@ -279,6 +309,58 @@ def _definition_from_v1(spec: Object) -> None:
     spec.setdefault("preserveUnknownFields", False)
 
 
+# --- apps/v1beta1 and extensions/v1beta1: fields that became annotations ----------
+
+_ROLLBACK_TO = "deprecated.deployment.rollback.to"
+_TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"
+
+
+def _annotate(out: Object, key: str, value: str | None) -> None:
+    """The object with another annotation, or without one (None)."""
+    metadata = dict(out.get("metadata") or {})
+    annotations = {k: v for k, v in (metadata.get("annotations") or {}).items() if k != key}
+    if value is not None:
+        annotations[key] = value
+    metadata["annotations"] = annotations
+    if not annotations:
+        del metadata["annotations"]
+    out["metadata"] = metadata
+
+
+def _annotated(out: Object, key: str) -> int | None:
+    text = ((out.get("metadata") or {}).get("annotations") or {}).get(key, "")
+    return int(text) if text.isascii() and text.removeprefix("-").isdigit() else None
+
+
+def _deployment_to_v1(out: Object) -> None:
+    spec = dict(out.get("spec") or {})
+    wanted = spec.pop("rollbackTo", None)
+    out["spec"] = spec
+    _annotate(out, _ROLLBACK_TO, None if wanted is None else str(wanted.get("revision", 0)))
+
+
+def _deployment_from_v1(out: Object) -> None:
+    revision = _annotated(out, _ROLLBACK_TO)
+    if revision is not None:
+        out["spec"] = {**(out.get("spec") or {}), "rollbackTo": {"revision": revision}}
+        _annotate(out, _ROLLBACK_TO, None)
+
+
+def _daemon_set_to_v1(out: Object) -> None:
+    spec = dict(out.get("spec") or {})
+    generation = spec.pop("templateGeneration", 0)
+    out["spec"] = spec
+    _annotate(out, _TEMPLATE_GENERATION, str(generation) if generation else None)
+
+
+def _daemon_set_from_v1(out: Object) -> None:
+    generation = _annotated(out, _TEMPLATE_GENERATION)
+    if generation is not None:
+        out["spec"] = {**(out.get("spec") or {}), "templateGeneration": generation}
+        _annotate(out, _TEMPLATE_GENERATION, None)
+
+
+_DEPLOYMENT = (_deployment_to_v1, _deployment_from_v1)
 _INGRESS = (
     _ingress("backend", "defaultBackend", _backend_to_v1),
     _ingress("defaultBackend", "backend", _backend_from_v1),
@@ -292,19 +374,36 @@ _CHANGES: dict[tuple[str, str], tuple[_Change, _Change]] = {
     ("apiextensions.k8s.io/CustomResourceDefinition", "apiextensions.k8s.io/v1beta1"): _in_spec(
         (_definition_to_v1, _definition_from_v1)
     ),
+    ("apps/DaemonSet", "extensions/v1beta1"): (_daemon_set_to_v1, _daemon_set_from_v1),
+    ("apps/Deployment", "apps/v1beta1"): _DEPLOYMENT,
+    ("apps/Deployment", "extensions/v1beta1"): _DEPLOYMENT,
     ("authorization.k8s.io/LocalSubjectAccessReview", "authorization.k8s.io/v1beta1"): _SUBJECT,
     ("authorization.k8s.io/SubjectAccessReview", "authorization.k8s.io/v1beta1"): _SUBJECT,
-    ("autoscaling/HorizontalPodAutoscaler", "autoscaling/v1"): (hpa.from_v1, hpa.to_v1),
-    ("autoscaling/HorizontalPodAutoscaler", "autoscaling/v2beta1"): (hpa.from_v2beta1, hpa.to_v2beta1),
-    ("autoscaling/HorizontalPodAutoscaler", "autoscaling/v2beta2"): (hpa.drop_annotations, hpa.drop_annotations),
-    ("discovery.k8s.io/EndpointSlice", "discovery.k8s.io/v1beta1"): (_slice_to_v1, _slice_from_v1),
-    ("flowcontrol.apiserver.k8s.io/PriorityLevelConfiguration", "flowcontrol.apiserver.k8s.io/v1beta1"): _in_spec(
-        (_limited_to_v1, _limited_from_v1)
+    ("autoscaling/HorizontalPodAutoscaler", "autoscaling/v1"): (
+        hpa.autoscaler_from_v1,
+        hpa.autoscaler_to_v1,
     ),
+    ("autoscaling/HorizontalPodAutoscaler", "autoscaling/v2beta1"): (
+        hpa.autoscaler_from_v2beta1,
+        hpa.autoscaler_to_v2beta1,
+    ),
+    ("autoscaling/HorizontalPodAutoscaler", "autoscaling/v2beta2"): (
+        hpa.drop_annotations,
+        hpa.drop_annotations,
+    ),
+    ("discovery.k8s.io/EndpointSlice", "discovery.k8s.io/v1beta1"): (_slice_to_v1, _slice_from_v1),
+    (
+        "flowcontrol.apiserver.k8s.io/PriorityLevelConfiguration",
+        "flowcontrol.apiserver.k8s.io/v1beta1",
+    ): _in_spec((_limited_to_v1, _limited_from_v1)),
     ("networking.k8s.io/Ingress", "extensions/v1beta1"): _INGRESS,
     ("networking.k8s.io/Ingress", "networking.k8s.io/v1beta1"): _INGRESS,
     ("policy/PodDisruptionBudget", "policy/v1beta1"): _in_spec((_budget_to_v1, _budget_from_v1)),
 }
 
-# (kind, version of the request) -> the version that 1.20 stores. Newer versions than that are stored as they are.
-_KEPT_AS = {("autoscaling/HorizontalPodAutoscaler", version): "v1" for version in ("v1", "v2beta1", "v2beta2")}
+# (kind, version of the request) -> the version that 1.20 stores. Newer versions are stored
+# unchanged.
+_KEPT_AS = {
+    ("autoscaling/HorizontalPodAutoscaler", version): "v1"
+    for version in ("v1", "v2beta1", "v2beta2")
+}

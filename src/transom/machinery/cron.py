@@ -1,31 +1,31 @@
-"""When a cron schedule comes due next. Pure: the time is handed in, in unix seconds.
+"""The next time of a cron schedule. Pure: the caller passes the time, in unix seconds.
 
-The walk is that of the library Kubernetes uses, so that both agree where calendars are odd: a day is chosen by the day
-of the month or the day of the week, whichever matches, unless one of them has a star; and hours that a time zone skips
-or repeats are walked through in real time.
+The algorithm is that of the library Kubernetes uses, so that both agree on edge cases: a day
+matches by the day of the month or the day of the week, unless one of them has a star; and hours
+that a time zone skips or repeats are counted in real time.
 """
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, tzinfo
 
-from transom.machinery.validation.cron import Fields, parse
+from transom.machinery.validation.cron import Fields, parse_cron
 
-_YEARS = 5  # a schedule that does not come due for so long never does
+_YEARS = 5  # a schedule that is not due for this long never is
 _HOUR, _MINUTE = timedelta(hours=1), timedelta(minutes=1)
 
 
-class Schedule:
-    """Raises CronError when the text is none."""
+class CronSchedule:
+    """Raises CronError if the text is not a schedule."""
 
     __slots__ = ("_parsed", "_zone")
 
     def __init__(self, text: str, zone: tzinfo = UTC) -> None:
-        self._parsed = parse(text)
+        self._parsed = parse_cron(text)
         self._zone = zone
 
     def next(self, after: float) -> float | None:
-        """The first time due after this one, None when there is none in sight."""
+        """The first due time after this one, None if there is none."""
         if isinstance(self._parsed, int):
             return float(int(after) + self._parsed)
         start = datetime.fromtimestamp(int(after) + 1, self._zone)
@@ -45,7 +45,9 @@ def _next(fields: Fields, t: datetime, zone: tzinfo) -> datetime | None:
             continue
         by_month, by_week = t.day in day.values, t.isoweekday() % 7 in weekday.values
         if not (by_month and by_week if day.star or weekday.star else by_month or by_week):
-            t = datetime(t.year, t.month, t.day, tzinfo=zone) + timedelta(days=1)  # by the calendar, not by 24 hours
+            t = datetime(t.year, t.month, t.day, tzinfo=zone) + timedelta(
+                days=1
+            )  # by the calendar, not by 24 hours
             continue
         if t.hour not in hour.values:
             t = _later(t.replace(minute=0), _HOUR, zone)
@@ -58,5 +60,5 @@ def _next(fields: Fields, t: datetime, zone: tzinfo) -> datetime | None:
 
 
 def _later(t: datetime, by: timedelta, zone: tzinfo) -> datetime:
-    """In real time, whatever the clocks of the zone do meanwhile."""
+    """Adds real time, regardless of clock changes in the zone."""
     return (t.astimezone(UTC) + by).astimezone(zone)

@@ -1,7 +1,7 @@
 """API errors: every failure a client can see is an `ApiError` that carries a Kubernetes `Status`.
 
-Why: the texts, reasons and codes of these answers are part of the API (client libraries branch on them), so they are
-made in one place. This module knows no HTTP beyond the status code.
+Messages, reasons and codes are part of the API (client libraries branch on them), so they are
+defined in one place. This module does not depend on HTTP, except for the status code.
 """
 
 from __future__ import annotations
@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from transom.machinery.field import FieldError, aggregate_text
+from transom.kit.goquote import go_quote
+from transom.machinery.field import OMITTED, FieldError, aggregate_text
+from transom.machinery.objects import TooDeep
 
 
 class GroupResource(NamedTuple):
-    """A resource (or, in validation errors, a kind) and its group, printed as Kubernetes prints it: `deployments.apps`."""
+    """A resource (or, in validation errors, a kind) and its group, printed as Kubernetes prints it:
+    `deployments.apps`.
+    """
 
     group: str
     resource: str
@@ -23,7 +27,7 @@ class GroupResource(NamedTuple):
 
 
 class ApiError(Exception):
-    """An answer other than success. `status()` is the Status object, `headers` go out with it."""
+    """An error response. `status()` is the Status object, `headers` are sent with it."""
 
     def __init__(
         self,
@@ -32,16 +36,24 @@ class ApiError(Exception):
         message: str,
         details: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
+        continue_token: str = "",
     ) -> None:
+        """`continue_token`: continues an expired list from the newest state."""
         super().__init__(message)
         self.code = code
         self.reason = reason
         self.message = message
         self.details = details
+        self.continue_token = continue_token
         self.headers = dict(headers or {})
 
     def status(self) -> dict[str, Any]:
-        body: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
+        body: dict[str, Any] = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {"continue": self.continue_token} if self.continue_token else {},
+            "status": "Failure",
+        }
         if self.message:
             body["message"] = self.message
         if self.reason:
@@ -74,7 +86,10 @@ def already_exists(gr: GroupResource, name: str) -> ApiError:
 
 def conflict(gr: GroupResource, name: str, why: str) -> ApiError:
     return ApiError(
-        409, "Conflict", f'Operation cannot be fulfilled on {gr} "{name}": {why}', _details(gr, name)
+        409,
+        "Conflict",
+        f'Operation cannot be fulfilled on {gr} "{name}": {why}',
+        _details(gr, name),
     )
 
 
@@ -95,8 +110,8 @@ def unauthorized() -> ApiError:
 
 
 def forbidden(gr: GroupResource, name: str, why: str) -> ApiError:
-    if gr.resource or name:
-        text = f'{gr} "{name}" is forbidden: {why}' if name else f"{gr} is forbidden: {why}"
+    if gr.resource or gr.group:
+        text = f"{gr} {go_quote(name)} is forbidden: {why}" if name else f"{gr} is forbidden: {why}"
     else:
         text = f"forbidden: {why}"
     return ApiError(403, "Forbidden", text, _details(gr, name))
@@ -106,22 +121,44 @@ def bad_request(message: str) -> ApiError:
     return ApiError(400, "BadRequest", message)
 
 
+def nested_too_deeply() -> ApiError:
+    return bad_request(f"the object is nested too deeply: {TooDeep()}")
+
+
+# Of one request, in characters. Kubernetes has no limit; three bytes of a body can cause an error
+# of hundreds of bytes.
+_MAX_INVALID_TEXT = 2 * 1024 * 1024
+
+
 def invalid(gk: GroupResource, name: str, errors: Iterable[FieldError]) -> ApiError:
-    """422: `gk` is the group and *kind*; the message aggregates, the causes list every field error."""
-    errors = list(errors)
-    causes = [{"reason": e.reason, "message": e.body(), "field": e.field} for e in errors]
+    """422: `gk` is the group and *kind*; the message aggregates all field errors, the causes list
+    each one.
+    """
+    found = list(errors)
+    errors = [e for e in found if e is not OMITTED]
+    causes: list[dict[str, str]] = []
+    size = 0
+    for e in errors:
+        if size > _MAX_INVALID_TEXT:
+            break
+        causes.append({"reason": e.reason, "message": e.body(), "field": e.field})
+        size += len(causes[-1]["message"]) + len(e.field)
     details = _details(gk, name)
     if causes:
         details["causes"] = causes
     text = f'{gk} "{name}" is invalid'
     if errors:
-        text += f": {aggregate_text(errors)}"
+        text += f": {aggregate_text(errors[: len(causes)])}"
+    if len(causes) < len(found):
+        text += f" (and {len(found) - len(causes)} more errors)"
     return ApiError(422, "Invalid", text, details)
 
 
 def method_not_supported(gr: GroupResource, action: str) -> ApiError:
     return ApiError(
-        405, "MethodNotAllowed", f"{action} is not supported on resources of kind {str(gr)!r}".replace("'", '"'),
+        405,
+        "MethodNotAllowed",
+        f"{action} is not supported on resources of kind {str(gr)!r}".replace("'", '"'),
         _details(gr, ""),
     )
 
@@ -133,7 +170,10 @@ def generic_not_found() -> ApiError:
 
 def generic_method_not_allowed() -> ApiError:
     return ApiError(
-        405, "MethodNotAllowed", "the server does not allow this method on the requested resource", {}
+        405,
+        "MethodNotAllowed",
+        "the server does not allow this method on the requested resource",
+        {},
     )
 
 
@@ -142,7 +182,9 @@ def not_acceptable() -> ApiError:
 
 
 def no_such_form(accepted: str) -> ApiError:
-    return ApiError(406, "NotAcceptable", f"only the following media types are accepted: {accepted}")
+    return ApiError(
+        406, "NotAcceptable", f"only the following media types are accepted: {accepted}"
+    )
 
 
 def unsupported_media_type(message: str, details: Mapping[str, Any] | None = None) -> ApiError:
@@ -153,7 +195,9 @@ def too_large(limit: int) -> ApiError:
     return ApiError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}")
 
 
-def too_many_requests(message: str, retry_after: int = 0, details: Mapping[str, Any] | None = None) -> ApiError:
+def too_many_requests(
+    message: str, retry_after: int = 0, details: Mapping[str, Any] | None = None
+) -> ApiError:
     headers = {"Retry-After": str(retry_after)} if retry_after else {}
     return ApiError(429, "TooManyRequests", message, details, headers)
 
@@ -167,7 +211,9 @@ def service_unavailable(message: str) -> ApiError:
     return ApiError(503, "ServiceUnavailable", message)
 
 
-def timeout(message: str, retry_after: int = 0, causes: list[dict[str, str]] | None = None) -> ApiError:
+def timeout(
+    message: str, retry_after: int = 0, causes: list[dict[str, str]] | None = None
+) -> ApiError:
     details: dict[str, Any] = {}
     if causes:
         details["causes"] = causes

@@ -1,12 +1,17 @@
-"""Field errors of validation: a type, the path of the field, the bad value and a detail, printed as Kubernetes does.
+"""Field errors of validation: a type, the path of the field, the bad value and a detail, printed as
+Kubernetes does.
 
 Paths are plain strings that the validators build as they descend (`spec.containers[0].name`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
+
+from transom.kit.goquote import go_quote
 
 # type -> (text, machine reason)
 _TYPES = {
@@ -25,7 +30,9 @@ _WITHOUT_VALUE = {"Required", "Forbidden", "TooLong", "InternalError"}
 
 
 class GoText(str):
-    """A bad value that already has Go's printed form (`core.Toleration{...}`), so it is not quoted again."""
+    """A bad value that already has Go's printed form (`core.Toleration{...}`), so it is not quoted
+    again.
+    """
 
     __slots__ = ()
 
@@ -41,7 +48,7 @@ class FieldError(NamedTuple):
         return _TYPES[self.type][1]
 
     def body(self) -> str:
-        """The message without the field, as it stands in `details.causes`."""
+        """The message without the field, as in `details.causes`."""
         text = _TYPES[self.type][0]
         if self.type not in _WITHOUT_VALUE:
             text += f": {go_value(self.value)}"
@@ -54,7 +61,9 @@ class FieldError(NamedTuple):
 
 
 def go_value(value: Any) -> str:
-    """A value as field errors print it: strings quoted, numbers bare, anything else as JSON of the dict."""
+    """A value as printed in field errors: strings quoted, numbers bare, anything else as JSON of
+    the dict.
+    """
     if isinstance(value, GoText):
         return str(value)
     if value is None:
@@ -70,67 +79,98 @@ def go_value(value: Any) -> str:
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
 
 
-_ESCAPES = {'"': '\\"', "\\": "\\\\", "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t",
-            "\v": "\\v"}
+def go_bytes(data: bytes) -> str:
+    """The elements of a byte slice as Go prints them: `0x2d, 0xa`. Each byte takes six characters
+    in several copies of the response, so long slices are truncated.
+    """
+    shown = data[:_MOST_BYTES]
+    text = ("0x" + shown.hex(" ").replace(" ", ", 0x")).replace("0x0", "0x") if shown else ""
+    return text if len(shown) == len(data) else f"{text}, ... ({len(data) - len(shown)} more)"
 
 
-def go_quote(text: str) -> str:
-    """Go's %q."""
-    if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
-        return f'"{text}"'
-    out = []
-    for ch in text:
-        if ch in _ESCAPES:
-            out.append(_ESCAPES[ch])
-        elif ch.isprintable():
-            out.append(ch)
-        elif ord(ch) < 0x80:
-            out.append(f"\\x{ord(ch):02x}")
-        elif ord(ch) < 0x10000:
-            out.append(f"\\u{ord(ch):04x}")
-        else:
-            out.append(f"\\U{ord(ch):08x}")
-    return '"' + "".join(out) + '"'
+_MOST_BYTES = 128 * 1024
+
+
+OMITTED = FieldError("InternalError", "", None, "an error that was left out")
+"""Replaces each error beyond MAX_ERRORS."""
+
+MAX_ERRORS = 50_000
+_LONG_DETAIL = 1000  # characters of a detail that count as one more error
+
+
+class _Counting(threading.local):
+    left: int | None = None  # remaining errors that the running validation keeps
+
+
+_counting = _Counting()
+
+
+@contextmanager
+def bounded_errors() -> Iterator[None]:
+    """Limits a validation to MAX_ERRORS errors: three bytes of a body can cause two errors, and
+    each takes hundreds of bytes. All others are OMITTED.
+    """
+    before, _counting.left = _counting.left, MAX_ERRORS
+    try:
+        yield
+    finally:
+        _counting.left = before
+
+
+def _error(type: str, field: str, value: Any, detail: str) -> FieldError:
+    left = _counting.left
+    if left is not None:
+        if left <= 0:
+            return OMITTED
+        _counting.left = left - 1 - len(detail) // _LONG_DETAIL
+    return FieldError(type, field, value, detail)
+
+
+def errors_are_omitted() -> bool:
+    """Whether the running validation drops further errors: their messages need not be built."""
+    return _counting.left is not None and _counting.left <= 0
 
 
 def required(field: str, detail: str = "") -> FieldError:
-    return FieldError("Required", field, "", detail)
+    return _error("Required", field, "", detail)
 
 
 def invalid(field: str, value: Any, detail: str) -> FieldError:
-    return FieldError("Invalid", field, value, detail)
+    return _error("Invalid", field, value, detail)
 
 
 def duplicate(field: str, value: Any) -> FieldError:
-    return FieldError("Duplicate", field, value, "")
+    return _error("Duplicate", field, value, "")
 
 
 def not_found(field: str, value: Any) -> FieldError:
-    return FieldError("NotFound", field, value, "")
+    return _error("NotFound", field, value, "")
 
 
 def forbidden(field: str, detail: str) -> FieldError:
-    return FieldError("Forbidden", field, "", detail)
+    return _error("Forbidden", field, "", detail)
 
 
 def not_supported(field: str, value: Any, supported: Sequence[str]) -> FieldError:
+    if errors_are_omitted():
+        return OMITTED
     detail = "supported values: " + ", ".join(go_quote(s) for s in supported) if supported else ""
-    return FieldError("NotSupported", field, value, detail)
+    return _error("NotSupported", field, value, detail)
 
 
 def too_long(field: str, value: Any, limit: int) -> FieldError:
-    return FieldError("TooLong", field, value, f"must have at most {limit} bytes")
+    return _error("TooLong", field, value, f"must have at most {limit} bytes")
 
 
 def too_many(field: str, actual: int, limit: int) -> FieldError:
-    return FieldError("TooMany", field, actual, f"must have at most {limit} items")
+    return _error("TooMany", field, actual, f"must have at most {limit} items")
 
 
 def internal_error(field: str, detail: str) -> FieldError:
-    return FieldError("InternalError", field, None, detail)
+    return _error("InternalError", field, None, detail)
 
 
 def aggregate_text(errors: Iterable[object]) -> str:
-    """Several errors in one text: `[a, b]` without repetition, a single one bare."""
+    """Several errors in one message: `[a, b]` without duplicates, a single one without brackets."""
     texts = list(dict.fromkeys(str(e) for e in errors))
     return texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"

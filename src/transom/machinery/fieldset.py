@@ -1,8 +1,9 @@
-"""Sets of field paths, in the very form in which managedFields carries them.
+"""Sets of field paths, in the format of managedFields.
 
-A set is a FieldsV1 tree: `{"f:data": {".": {}, "f:a": {}}}` holds `.data` and `.data.a`. A node without entries is a
-member; a node with entries is a member only if one of them is `.`. The root is never a member, so `{}` is the empty
-set. Sets are read-only and share their branches; an operation that changes nothing returns its first operand.
+A set is a FieldsV1 tree: `{"f:data": {".": {}, "f:a": {}}}` holds `.data` and `.data.a`. A node
+without entries is a member; a node with entries is a member only if one of them is `.`. The root is
+never a member, so `{}` is the empty set. Sets are read-only and share their branches; an operation
+that changes nothing returns its first operand.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from typing import Any
 
 import orjson
 
+from transom.kit.goquote import go_quote
 from transom.machinery import gofmt, gojson
-from transom.machinery.field import go_quote
 
 FieldSet = dict[str, Any]
 Path = tuple[str, ...]
@@ -22,15 +23,15 @@ MEMBER: FieldSet = {}
 
 
 class InvalidFields(ValueError):
-    """A FieldsV1 tree that names something that is no path element."""
+    """A FieldsV1 tree with an invalid path element."""
 
 
-def is_member(node: FieldSet) -> bool:
+def is_set_member(node: FieldSet) -> bool:
     return not node or "." in node
 
 
-def union(a: FieldSet, b: FieldSet) -> FieldSet:
-    """What is in either set."""
+def set_union(a: FieldSet, b: FieldSet) -> FieldSet:
+    """The fields in either set."""
     if a is b or not b:
         return a
     if not a:
@@ -54,14 +55,14 @@ def union(a: FieldSet, b: FieldSet) -> FieldSet:
 
 def _union_node(a: FieldSet, b: FieldSet) -> FieldSet:
     if not b:
-        return a if is_member(a) else {".": MEMBER, **a}
+        return a if is_set_member(a) else {".": MEMBER, **a}
     if not a:
         return b if "." in b else {".": MEMBER, **b}
-    return union(a, b)
+    return set_union(a, b)
 
 
-def difference(a: FieldSet, b: FieldSet) -> FieldSet:
-    """What is in `a` and not in `b`; a member that goes leaves its children."""
+def set_difference(a: FieldSet, b: FieldSet) -> FieldSet:
+    """The fields in `a` but not in `b`; removing a member keeps its children."""
     if not a or not b:
         return a
     out: FieldSet | None = None
@@ -82,11 +83,11 @@ def difference(a: FieldSet, b: FieldSet) -> FieldSet:
 
 
 def _difference_node(a: FieldSet, b: FieldSet) -> FieldSet | None:
-    """The node without what `b` has; None when nothing is left."""
+    """The node without the fields of `b`; None if nothing is left."""
     if not a:
-        return None if is_member(b) else a
-    rest = difference(a, b)
-    if "." in rest and is_member(b):
+        return None if is_set_member(b) else a
+    rest = set_difference(a, b)
+    if "." in rest and is_set_member(b):
         rest = {k: v for k, v in rest.items() if k != "."}
         return rest or None
     if rest is not a and "." in rest and len(rest) == 1:
@@ -95,21 +96,21 @@ def _difference_node(a: FieldSet, b: FieldSet) -> FieldSet | None:
 
 
 def recursive_difference(a: FieldSet, b: FieldSet) -> FieldSet:
-    """What is in `a` and neither in `b` nor below a member of `b`."""
+    """The fields in `a` that are neither in `b` nor below a member of `b`."""
     out: FieldSet = {}
     for key, mine in a.items():
         theirs = b.get(key) if key != "." else None
         if theirs is None:
             out[key] = mine
-        elif not is_member(theirs):
+        elif not is_set_member(theirs):
             left = recursive_difference(mine, theirs) if mine else mine
             if left or not mine:
                 out[key] = MEMBER if len(left) == 1 and "." in left else left
     return out
 
 
-def intersection(a: FieldSet, b: FieldSet) -> FieldSet:
-    """What is in both sets."""
+def set_intersection(a: FieldSet, b: FieldSet) -> FieldSet:
+    """The fields in both sets."""
     out: FieldSet = {}
     if len(b) < len(a):
         a, b = b, a
@@ -117,22 +118,22 @@ def intersection(a: FieldSet, b: FieldSet) -> FieldSet:
         theirs = b.get(key)
         if theirs is None or key == ".":
             continue
-        below = intersection(mine, theirs)
-        if is_member(mine) and is_member(theirs):
+        below = set_intersection(mine, theirs)
+        if is_set_member(mine) and is_set_member(theirs):
             out[key] = {".": MEMBER, **below} if below else MEMBER
         elif below:
             out[key] = below
     return out
 
 
-def has(fields: FieldSet, path: Path) -> bool:
+def has_path(fields: FieldSet, path: Path) -> bool:
     node: FieldSet | None = fields
     for element in path:
         node = node.get(element) if node is not None else None
-    return bool(path) and node is not None and is_member(node)
+    return bool(path) and node is not None and is_set_member(node)
 
 
-def of_paths(members: Iterable[Path]) -> FieldSet:
+def set_of_paths(members: Iterable[Path]) -> FieldSet:
     """The set with just these members."""
     out: FieldSet = {}
     for path in members:
@@ -150,12 +151,14 @@ def of_paths(members: Iterable[Path]) -> FieldSet:
     return out
 
 
-def paths(fields: FieldSet) -> Iterator[Path]:
-    """Every member: at each level the members first, then what is below, both in Kubernetes' order."""
+def set_paths(fields: FieldSet) -> Iterator[Path]:
+    """Every member: at each level the members first, then their children, both in Kubernetes'
+    order.
+    """
     keys = sorted((k for k in fields if k != "."), key=_order)
-    yield from ((k,) for k in keys if is_member(fields[k]))
+    yield from ((k,) for k in keys if is_set_member(fields[k]))
     for key in keys:
-        for path in paths(fields[key]):
+        for path in set_paths(fields[key]):
             yield (key, *path)
 
 
@@ -181,8 +184,8 @@ def _value_order(value: Any) -> tuple[int, Any]:
     return 3, gojson.marshal(value)
 
 
-def path_text(path: Path) -> str:
-    """A path as people read it: `.spec.containers[name="c"].image`."""
+def field_path_text(path: Path) -> str:
+    """A path in readable form: `.spec.containers[name="c"].image`."""
     return "".join(map(element_text, path))
 
 
@@ -191,7 +194,11 @@ def element_text(element: str) -> str:
     if kind == "f":
         return f".{text}"
     if kind == "k":
-        return "[" + ",".join(f"{k}={_value_text(v)}" for k, v in sorted(orjson.loads(text).items())) + "]"
+        return (
+            "["
+            + ",".join(f"{k}={_value_text(v)}" for k, v in sorted(orjson.loads(text).items()))
+            + "]"
+        )
     if kind == "v":
         return f"[={_value_text(orjson.loads(text))}]"
     return f"[{text}]"
@@ -200,11 +207,13 @@ def element_text(element: str) -> str:
 def _value_text(value: Any) -> str:
     if isinstance(value, str):
         return go_quote(value)
-    return "null" if value is None else gofmt.sprint(value)
+    return "null" if value is None else gofmt.go_sprint(value)
 
 
 def from_fields_v1(tree: Any) -> FieldSet:
-    """The set a client's FieldsV1 means: element names in canonical form, kinds of elements we do not know left out."""
+    """The set of a client's FieldsV1: element names in canonical form, without unknown kinds of
+    elements.
+    """
     if not isinstance(tree, dict):
         raise InvalidFields(f"not an object: {tree!r}")
     out: FieldSet = {}
@@ -245,5 +254,5 @@ def _canonical(element: str) -> str | None:
 
 
 def to_fields_v1(fields: FieldSet) -> dict[str, Any]:
-    """The tree that goes into managedFields: the set itself."""
+    """The tree for managedFields: the set itself."""
     return fields

@@ -1,25 +1,30 @@
-"""How Go's fmt prints a decoded JSON value. Texts of the API quote patches and objects in that form."""
+"""Go's fmt output for decoded JSON values. API messages quote patches and objects in that form."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-from transom.machinery.field import go_quote
+from transom.kit.goquote import go_quote
 
 # Go's names of the types a JSON value decodes into.
 TYPE_NAMES: dict[type, str] = {
-    dict: "map[string]interface {}", list: "[]interface {}", str: "string", int: "int64", float: "float64",
-    bool: "bool", type(None): "%!s(<nil>)",
+    dict: "map[string]interface {}",
+    list: "[]interface {}",
+    str: "string",
+    int: "int64",
+    float: "float64",
+    bool: "bool",
+    type(None): "%!s(<nil>)",
 }
 
 
-def sprint(value: Any) -> str:
+def go_sprint(value: Any) -> str:
     """%v: `map[image:a:9 name:a]`, `[x y]`, `<nil>`."""
     if isinstance(value, dict):
-        return "map[" + " ".join(f"{k}:{sprint(value[k])}" for k in sorted(value)) + "]"
+        return "map[" + " ".join(f"{k}:{go_sprint(value[k])}" for k in sorted(value)) + "]"
     if isinstance(value, list):
-        return "[" + " ".join(map(sprint, value)) + "]"
+        return "[" + " ".join(map(go_sprint, value)) + "]"
     if value is None:
         return "<nil>"
     if isinstance(value, bool):
@@ -29,16 +34,16 @@ def sprint(value: Any) -> str:
     return str(value)
 
 
-def syntax(value: Any) -> str:
-    """%#v: the value as Go source would write it."""
+def go_syntax(value: Any) -> str:
+    """%#v: the value in Go syntax."""
     if isinstance(value, dict):
-        inner = ", ".join(f"{go_quote(k)}:{syntax(value[k])}" for k in sorted(value))
+        inner = ", ".join(f"{go_quote(k)}:{go_syntax(value[k])}" for k in sorted(value))
         return f"{TYPE_NAMES[dict]}{{{inner}}}"
     if isinstance(value, list):
-        return f"{TYPE_NAMES[list]}{{{', '.join(map(syntax, value))}}}"
+        return f"{TYPE_NAMES[list]}{{{', '.join(map(go_syntax, value))}}}"
     if isinstance(value, str):
         return go_quote(value)
-    return "interface {}(nil)" if value is None else sprint(value)
+    return "interface {}(nil)" if value is None else go_sprint(value)
 
 
 def _float(value: float) -> str:
@@ -49,4 +54,8 @@ def _float(value: float) -> str:
     if 1e-4 <= abs(value) < 1e21:
         return f"{value:.0f}" if "e" in text else text.removesuffix(".0")
     mantissa, _, exponent = text.partition("e")
-    return f"{mantissa.removesuffix('.0')}e{exponent[0]}{exponent[1:].zfill(2)}" if exponent else mantissa
+    return (
+        f"{mantissa.removesuffix('.0')}e{exponent[0]}{exponent[1:].zfill(2)}"
+        if exponent
+        else mantissa
+    )

@@ -1,18 +1,24 @@
-"""What Go's encoding/json says about text that is no JSON, and how Go prints JSON where bytes matter.
+"""Error messages of Go's encoding/json, and JSON as Go prints it, byte for byte.
 
-The fast path reads JSON with orjson; this module is asked only when that fails, to find the text of the error.
+The fast path reads JSON with orjson; this module is used only if that fails, to find the error
+message.
 """
 
 from __future__ import annotations
 
 import codecs
+import json
+import math
 from typing import Any
 
 import orjson
 
-from transom.machinery.field import go_quote
+from transom.kit.goquote import go_quote
+from transom.machinery.objects import MAX_DEPTH, TooDeep, check_depth
 
-MAX_DEPTH = 10_000
+_GO_MAX_DEPTH = 10_000
+_SHORT_INTEGER = 19  # characters; always an int64
+_LONGEST_INTEGER = 40  # digits
 _SPACE = b" \t\r\n"
 _DIGITS = b"0123456789"
 _HEX = b"0123456789abcdefABCDEF"
@@ -29,7 +35,7 @@ def _replace_byte(error: UnicodeError) -> tuple[str, int]:
 codecs.register_error("go-replace", _replace_byte)
 
 
-def text_of(data: bytes) -> str:
+def go_json_text(data: bytes) -> str:
     """Bytes as Go prints them in JSON: bad UTF-8 becomes U+FFFD, byte by byte."""
     return data.decode("utf-8", "go-replace")
 
@@ -38,8 +44,83 @@ class _SyntaxError(Exception):
     pass
 
 
+class JsonError(ValueError):
+    """encoding/json cannot decode the text into an untyped value; `str()` is Go's message."""
+
+
+def loads(data: bytes) -> Any:
+    """JSON as Go decodes it into an untyped value. Raises JsonError or TooDeep.
+
+    Unlike orjson, Go replaces invalid UTF-8 and lone surrogates. An integer of more than 64 bits
+    becomes a float.
+    """
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        mistake = syntax_error(data)
+        if mistake is not None:
+            raise JsonError(mistake) from None
+        value = lenient_json(data, finite=True)
+    if data.count(b"{") + data.count(b"[") > MAX_DEPTH:
+        check_depth(value)
+    return value
+
+
+def loads_first(data: bytes) -> Any:
+    """The first value of a stream of JSON texts."""
+    start = _skip(data, 0)
+    try:
+        return loads(data[start : _value(data, start)])
+    except _SyntaxError as e:
+        raise JsonError(str(e)) from None
+
+
+def lenient_json(data: bytes, *, finite: bool = False) -> Any:
+    """Decodes what `syntax_error` accepts and orjson does not. With `finite`, a number beyond the
+    float range is an error.
+    """
+    try:
+        value = json.loads(
+            go_json_text(data),
+            parse_int=_finite if finite else parse_json_integer,
+            parse_float=_finite if finite else float,
+        )
+    except RecursionError:
+        raise TooDeep from None
+    return _scalar_values(value)
+
+
+def parse_json_integer(text: str) -> int | float:
+    """An integer; a float if it is too long for any decoder's integers."""
+    return int(text) if len(text) <= _LONGEST_INTEGER else float(text)
+
+
+def _finite(text: str) -> int | float:
+    if len(text) < _SHORT_INTEGER and text.lstrip("-").isdecimal():
+        return int(text)
+    value = float(text)
+    if math.isinf(value):
+        raise JsonError(f"json: cannot unmarshal number {text} into Go value of type float64")
+    return value
+
+
+def _scalar_values(value: Any) -> Any:
+    """The value without what only Python can represent: lone surrogates and integers of more than
+    64 bits.
+    """
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, dict):
+        return {_scalar_values(k): _scalar_values(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_scalar_values(v) for v in value]
+    if value.__class__ is int and not -(1 << 63) <= value < 1 << 64:
+        return float(value)
+    return value
+
+
 def syntax_error(data: bytes) -> str | None:
-    """encoding/json's message about the first mistake, or None when the text is JSON."""
+    """encoding/json's message about the first error, or None if the text is JSON."""
     try:
         end = _value(data, _skip(data, 0))
         end = _skip(data, end)
@@ -51,7 +132,7 @@ def syntax_error(data: bytes) -> str | None:
 
 
 def quote_char(code: int) -> str:
-    """A byte as encoding/json quotes it: it takes the byte for a code point."""
+    """A byte as encoding/json quotes it: as a code point."""
     if code == ord("'"):
         return r"'\''"
     if code == ord('"'):
@@ -72,7 +153,9 @@ def _skip(data: bytes, at: int) -> int:
 
 
 def _value(data: bytes, at: int) -> int:
-    """The end of the value that starts here. Nested values are kept on a list, so depth costs no Python stack."""
+    """The end of the value that starts here. Uses an explicit stack for nested values, so depth
+    costs no Python stack.
+    """
     closers: list[int] = []
     while True:
         if at >= len(data):
@@ -80,7 +163,7 @@ def _value(data: bytes, at: int) -> int:
         c = data[at]
         if c in b"{[":
             closers.append(ord("}") if c == ord("{") else ord("]"))
-            if len(closers) > MAX_DEPTH:
+            if len(closers) > _GO_MAX_DEPTH:
                 raise _invalid(data, at, "exceeded max depth")
             start = _skip(data, at + 1)
             if start < len(data) and data[start] == closers[-1]:
@@ -92,14 +175,16 @@ def _value(data: bytes, at: int) -> int:
             closers.pop()
         else:
             at = _scalar(data, at)
-        # After a value: close what ends here, or go on to the next element.
+        # After a value: close what ends here, or continue with the next element.
         while True:
             if not closers:
                 return at
             at = _skip(data, at)
             in_object = closers[-1] == ord("}")
             if at >= len(data) or data[at] not in (ord(","), closers[-1]):
-                raise _invalid(data, at, "after object key:value pair" if in_object else "after array element")
+                raise _invalid(
+                    data, at, "after object key:value pair" if in_object else "after array element"
+                )
             if data[at] == closers[-1]:
                 closers.pop()
                 at += 1
@@ -131,7 +216,9 @@ def _scalar(data: bytes, at: int) -> int:
         raise _invalid(data, at, "looking for beginning of value")
     for i, expected in enumerate(literal):
         if at + i >= len(data) or data[at + i] != expected:
-            raise _invalid(data, at + i, f"in literal {literal.decode()} (expecting {quote_char(expected)})")
+            raise _invalid(
+                data, at + i, f"in literal {literal.decode()} (expecting {quote_char(expected)})"
+            )
     return at + len(literal)
 
 
@@ -186,7 +273,7 @@ def _digits(data: bytes, at: int) -> int:
 
 
 def escape_html(data: bytes) -> bytes:
-    """JSON bytes with the characters escaped that Go escapes for the sake of HTML."""
+    """JSON bytes with Go's HTML escaping."""
     if b"<" in data or b">" in data or b"&" in data:
         data = data.replace(b"<", b"\\u003c").replace(b">", b"\\u003e").replace(b"&", b"\\u0026")
     if b"\xe2\x80" in data:
@@ -200,5 +287,7 @@ def marshal(value: Any) -> bytes:
 
 
 def kind_of(data: bytes) -> str:
-    """What encoding/json calls the value in `cannot unmarshal X into`."""
-    return {"{": "object", "[": "array", '"': "string", "t": "bool", "f": "bool"}.get(chr(data[0]), "number")
+    """encoding/json's name of the value in `cannot unmarshal X into`."""
+    return {"{": "object", "[": "array", '"': "string", "t": "bool", "f": "bool"}.get(
+        chr(data[0]), "number"
+    )

@@ -1,7 +1,9 @@
-"""YAML as Kubernetes reads and writes it: YAML 1.1 in the reading of go-yaml v2, turned into JSON values.
+"""YAML as Kubernetes reads and writes it: YAML 1.1 as implemented by go-yaml v2, converted to JSON
+values.
 
-`y`, `on` and `no` are booleans, a leading zero is octal, keys become strings, only the first document counts. libyaml
-does the scanning (go-yaml is a port of it, so layout and error texts agree); what a scalar means is decided here.
+`y`, `on` and `no` are booleans, a leading zero is octal, keys become strings, only the first
+document counts. libyaml does the scanning (go-yaml is a port of it, so layout and error messages
+agree); this module resolves scalars.
 """
 
 from __future__ import annotations
@@ -12,25 +14,34 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
+import orjson
 import yaml
 
+from transom.kit.goquote import go_quote
 from transom.machinery import gojson
-from transom.machinery.field import go_quote
+from transom.machinery.objects import MAX_DEPTH
 
 _STR = "tag:yaml.org,2002:str"
 _PREFIX = "tag:yaml.org,2002:"
 _MERGE = "tag:yaml.org,2002:merge"
 _BINARY = "tag:yaml.org,2002:binary"
 _WORDS: dict[str, tuple[str, Any]] = {
-    **dict.fromkeys(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), ("bool", True)),
-    **dict.fromkeys(("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"), ("bool", False)),
+    **dict.fromkeys(
+        ("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"), ("bool", True)
+    ),
+    **dict.fromkeys(
+        ("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"),
+        ("bool", False),
+    ),
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), ("null", None)),
     **dict.fromkeys((".nan", ".NaN", ".NAN"), ("float", math.nan)),
     **dict.fromkeys((".inf", ".Inf", ".INF", "+.inf", "+.Inf", "+.INF"), ("float", math.inf)),
     **dict.fromkeys(("-.inf", "-.Inf", "-.INF"), ("float", -math.inf)),
     "<<": ("merge", "<<"),
 }
-_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", re.ASCII).fullmatch
+_FLOAT = re.compile(
+    r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", re.ASCII
+).fullmatch
 _DOT_FLOAT = re.compile(r"\.[0-9]+(?:[eE][-+]?[0-9]+)?", re.ASCII).fullmatch
 _INT = re.compile(
     r"[-+]?(?:0[xX][0-9a-fA-F]+|0[oO][0-7]+|0[bB][01]+|0[0-7]*|[1-9][0-9]*)", re.ASCII
@@ -39,59 +50,103 @@ _SIGNED_BINARY = re.compile(r"-?0b([-+]?[01]+)", re.ASCII).fullmatch
 _TIMESTAMP = re.compile(
     r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}"
     r"(?:[Tt][0-9]{1,2}:[0-9]{1,2}:[0-9]{1,2}(?:\.[0-9]+)?(?:Z|[+-][0-9]{2}:[0-9]{2})"
-    r"| [0-9]{1,2}:[0-9]{1,2}:[0-9]{1,2}(?:\.[0-9]+)?)?", re.ASCII
+    r"| [0-9]{1,2}:[0-9]{1,2}:[0-9]{1,2}(?:\.[0-9]+)?)?",
+    re.ASCII,
 ).fullmatch
 _BASE60 = re.compile(r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?", re.ASCII).fullmatch
 _FIRST = frozenset("+-0123456789yYnNtTfFoO~.")
 
-# How much of the work may come from aliases before it looks like an attack: all but nothing in small documents.
-_FREE_STEPS = 100
+# The share of the work that may come from aliases before it looks like an attack: almost any in
+# small documents.
+_FREE_STEPS, _FREE_ALIASES = 1000, 100
 _SMALL, _LARGE = 400_000, 4_000_000
 
 
+_TOO_DEEP = (
+    f"yaml: exceeded max depth of {MAX_DEPTH}"  # libyaml's time for a token grows with the depth
+)
+_LONGEST_INTEGER = (
+    80  # characters, of 64 binary digits with sign and prefix; longer ones are floats or strings
+)
+_SIMPLE_KEY = 1000  # libyaml takes a key of up to 1024 characters without a question mark
+_CHANGING = (dict, list, float)
+_NOT_AS_YAML = re.compile(rb"[\t\x7f]|\\[u/]").search
+
+
 class YamlError(ValueError):
-    """The text is no YAML, or none that JSON can hold; `str()` is go-yaml's message."""
+    """The text is not YAML, or cannot be represented in JSON; `str()` is go-yaml's message."""
 
 
-class _Composer(yaml.cyaml.CParser,  # type: ignore[name-defined,misc]
-                yaml.constructor.BaseConstructor, yaml.resolver.BaseResolver):
-    def __init__(self, text: bytes | str) -> None:
-        yaml.cyaml.CParser.__init__(self, text)  # type: ignore[attr-defined]
-        yaml.constructor.BaseConstructor.__init__(self)
-        yaml.resolver.BaseResolver.__init__(self)
-
-    def resolve(self, kind: type, value: Any, implicit: Any) -> str:
-        """Leave plain scalars unresolved: their meaning is go-yaml's, not PyYAML's."""
-        if kind is yaml.ScalarNode:
-            return "" if implicit[0] else _STR
-        return ""
-
-
-def load(data: bytes) -> Any:
+def load_yaml(data: bytes) -> Any:
     """The JSON value of the first document. Raises YamlError."""
     return _Reader().document(data)
 
 
+def load_json(data: bytes) -> Any:
+    """The value of a document that is JSON and has the same meaning as YAML; None for any other document.
+
+    Clients send JSON where YAML is expected, and parsing it as JSON is many times faster. The few
+    texts that YAML parses differently (tabs, `\\u` and `\\/` escapes, very long keys) are left to
+    `load_yaml`.
+    """
+    if data[:1] != b"{" or not data.isascii() or _NOT_AS_YAML(data):
+        return None
+    try:
+        return _yaml_numbers(orjson.loads(data))
+    except (orjson.JSONDecodeError, _DiffersInYaml):
+        return None
+
+
+class _DiffersInYaml(Exception):
+    pass
+
+
+def _yaml_numbers(value: Any) -> Any:
+    """Whole floats as integers, the combined result of go-yaml and encoding/json."""
+    kind = value.__class__
+    if kind is dict:
+        for key, item in value.items():
+            if len(key) > _SIMPLE_KEY:
+                raise _DiffersInYaml
+            if item.__class__ in _CHANGING:
+                value[key] = _yaml_numbers(item)
+    elif kind is list:
+        for i, item in enumerate(value):
+            if item.__class__ in _CHANGING:
+                value[i] = _yaml_numbers(item)
+    elif kind is float:
+        return _json_float(value)
+    return value
+
+
 def duplicate_keys(data: bytes) -> list[str]:
-    """go-yaml's complaints about keys that stand twice in a map: `line 3: key "x" already set in map`."""
+    """go-yaml's errors about duplicate keys in a map: `line 3: key "x" already set in map`."""
     reader = _Reader()
     reader.document(data)
     return reader.duplicates
 
 
 def to_json(data: bytes) -> bytes:
-    """The document as the bytes of the JSON that Kubernetes goes on with."""
-    return gojson.marshal(load(data))
+    """The document as the JSON that Kubernetes processes further."""
+    return gojson.marshal(load_yaml(data))
 
 
-def resolve(text: str, tag: str = "") -> tuple[str, Any]:
-    """What a plain scalar means: its short tag (`str`, `bool`, `int`, ...) and its value."""
+def resolve_scalar(text: str, tag: str = "") -> tuple[str, Any]:
+    """Resolves a plain scalar: its short tag (`str`, `bool`, `int`, ...) and its value."""
     if tag == "str" or (text and text[0] not in _FIRST and text not in _WORDS):
         return "str", text
     word = _WORDS.get(text)
     if word is not None:
         return word
     first = text[0]
+    if (
+        first != "0"
+        and text.isdecimal()
+        and text.isascii()
+        and len(text) < 19
+        and tag in ("", "int")
+    ):
+        return "int", int(text)
     if first == ".":
         return ("float", float(text)) if _DOT_FLOAT(text) else ("str", text)
     if first in "+-0123456789":
@@ -104,7 +159,7 @@ def resolve(text: str, tag: str = "") -> tuple[str, Any]:
 
 
 def _number(plain: str) -> int | float | None:
-    if _INT(plain):
+    if len(plain) <= _LONGEST_INTEGER and _INT(plain):
         digits = plain.lstrip("+-")
         base = {"0x": 16, "0X": 16, "0o": 8, "0O": 8, "0b": 2, "0B": 2}.get(digits[:2])
         value = int(digits[2:], base) if base else int(digits, 8 if digits[0] == "0" else 10)
@@ -115,130 +170,229 @@ def _number(plain: str) -> int | float | None:
     if _FLOAT(plain):
         value_float = float(plain)
         return value_float if math.isfinite(value_float) else None
-    match = _SIGNED_BINARY(plain)
+    match = _SIGNED_BINARY(plain) if len(plain) <= _LONGEST_INTEGER else None
     return int(match[1], 2) * (-1 if plain[0] == "-" else 1) if match else None
 
 
+class _Open:
+    """A list or map whose end has not been read yet."""
+
+    __slots__ = ("anchor", "is_key", "key", "line", "merge", "names", "steps_before", "value")
+
+    def __init__(self, value: Any, anchor: str | None, steps: int) -> None:
+        self.value = value  # the list or dict itself
+        self.anchor = anchor
+        self.steps_before = steps
+        self.is_key = value.__class__ is dict  # whether the next node is the key of a map
+        self.key: Any = None
+        self.merge = False  # the key is `<<`
+        self.line = 0  # where the value of the key starts
+        self.names: set[str] | None = (
+            None  # the keys, once a merge made them differ from those in `value`
+        )
+
+
+class _Anchored:
+    """A value with an anchor, and the number of steps to decode it. `steps` is 0 while it is open."""
+
+    __slots__ = ("steps", "value")
+
+    def __init__(self, value: Any = None, steps: int = 0) -> None:
+        self.value = value
+        self.steps = steps
+
+
 class _Reader:
+    """Builds the value of a document from libyaml's events.
+
+    Uses an explicit stack: a recursive composer overflows the C stack at some 30,000 levels.
+    go-yaml reads the whole text before it decodes anything, so decoding errors are raised only at
+    the end.
+    """
+
     def __init__(self) -> None:
         self.duplicates: list[str] = []
-        self._open: set[int] = set()
-        self._seen: set[int] = set()
         self._steps = 0
         self._alias_steps = 0
-        self._data = b""
+        self._error: YamlError | None = None
+        self._anchors: dict[str, _Anchored] = {}
+        self._stack: list[_Open] = []
+        self._result: Any = None
 
     def document(self, data: bytes) -> Any:
-        self._data = data
         try:
-            composer = _Composer(data)
-            # The composer's own get_single_node insists on a single document.
-            node = composer.get_node() if composer.check_node() else None
+            self._read(yaml.cyaml.CParser(data))  # type: ignore[attr-defined]
         except yaml.YAMLError as e:
-            raise YamlError(self._syntax(e)) from None
+            raise YamlError(_syntax(e)) from None
         except RecursionError:
-            raise YamlError("yaml: exceeded max depth of 10000") from None
-        return None if node is None else self._value(node, False)
+            raise YamlError(_TOO_DEEP) from None
+        if self._error is not None:
+            raise self._error
+        return self._result
 
-    def _syntax(self, error: yaml.YAMLError) -> str:
-        if not isinstance(error, yaml.MarkedYAMLError):
-            return f"yaml: {getattr(error, 'reason', error)}"
-        problem, mark, context = error.problem or "", error.problem_mark, error.context_mark
-        if problem == "found undefined alias" and mark is not None:
-            name = self._data.splitlines()[mark.line][mark.column + 1:].split()[0].rstrip(b",]}").decode()
-            return f"yaml: unknown anchor {name!r} referenced"
-        line = 0
-        if mark is not None and mark.line:
-            line = mark.line + (1 if isinstance(error, yaml.scanner.ScannerError) else 0)
-        elif context is not None and context.line:
-            line = context.line
-        where = f"line {line}: " if line else ""
-        return f"yaml: {where}{problem or 'unknown problem parsing YAML content'}"
+    def _read(self, parser: Any) -> None:
+        stack, next_event = self._stack, parser.get_event
+        while True:
+            event = next_event()
+            kind = event.__class__
+            if kind is yaml.ScalarEvent:
+                self._scalar(event)
+            elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
+                self._open(event, {} if kind is yaml.MappingStartEvent else [])
+            elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
+                closed = stack.pop()
+                if closed.anchor is not None:
+                    self._anchors[closed.anchor] = _Anchored(
+                        closed.value, self._steps - closed.steps_before
+                    )
+                self._add(closed.value)
+            elif kind is yaml.AliasEvent:
+                self._alias(event)
+            elif kind is yaml.DocumentEndEvent or kind is yaml.StreamEndEvent:
+                return
 
-    def _value(self, node: yaml.Node, aliased: bool) -> Any:
-        identity = id(node)
-        if identity in self._open:
-            raise YamlError(f"yaml: anchor {self._anchor()!r} value contains itself")
-        self._count(aliased or identity in self._seen)
-        aliased = aliased or identity in self._seen
-        if isinstance(node, yaml.ScalarNode):
-            self._seen.add(identity)
-            value = _scalar(node)
-            return _json_float(value) if isinstance(value, float) else value
-        self._open.add(identity)
-        try:
-            if isinstance(node, yaml.MappingNode):
-                return self._mapping(node, aliased)
-            return [self._value(item, aliased) for item in node.value]
-        except RecursionError:
-            raise YamlError("yaml: exceeded max depth of 10000") from None
-        finally:
-            self._open.discard(identity)
-            self._seen.add(identity)
+    def _fail(self, text: str) -> None:
+        self._error = self._error or YamlError(text)
 
-    def _count(self, aliased: bool) -> None:
-        self._steps += 1
-        self._alias_steps += aliased
-        steps = self._steps
-        if steps > _FREE_STEPS and self._alias_steps > _FREE_STEPS:
-            allowed = 0.99 if steps <= _SMALL else 0.10 if steps >= _LARGE else (
-                0.99 - 0.89 * (steps - _SMALL) / (_LARGE - _SMALL)
+    def _count(self, steps: int, alias_steps: int) -> None:
+        self._steps += steps
+        self._alias_steps += alias_steps
+        if self._alias_steps > _FREE_ALIASES and self._steps > _FREE_STEPS:
+            total = self._steps
+            allowed = (
+                0.99
+                if total <= _SMALL
+                else 0.10
+                if total >= _LARGE
+                else (0.99 - 0.89 * (total - _SMALL) / (_LARGE - _SMALL))
             )
-            if self._alias_steps / steps > allowed:
+            if self._alias_steps / total > allowed:
                 raise YamlError("yaml: document contains excessive aliasing")
 
-    def _anchor(self) -> str:
-        """The anchor that an alias inside it refers to."""
-        open_anchors: list[str | None] = []
-        for event in yaml.parse(self._data, Loader=yaml.CSafeLoader):
-            if isinstance(event, yaml.CollectionStartEvent):
-                open_anchors.append(event.anchor)
-            elif isinstance(event, yaml.CollectionEndEvent):
-                open_anchors.pop()
-            elif isinstance(event, yaml.AliasEvent) and event.anchor in open_anchors:
-                return str(event.anchor)
-        return ""
+    def _open(self, event: Any, value: Any) -> None:
+        stack = self._stack
+        if len(stack) >= MAX_DEPTH:
+            raise YamlError(_TOO_DEEP)
+        if stack:
+            stack[-1].line = event.start_mark.line
+        anchor = event.anchor
+        if anchor is not None:
+            self._anchors[anchor] = _Anchored()
+        stack.append(_Open(value, anchor, self._steps))
+        self._steps += 1
 
-    def _mapping(self, node: yaml.MappingNode, aliased: bool) -> dict[str, Any]:
-        out: dict[str, Any] = {}
-        seen: set[str] = set()
-        for key_node, value_node in node.value:
-            if isinstance(key_node, yaml.ScalarNode) and key_node.value == "<<" and key_node.tag in ("", _MERGE):
-                self._merge(value_node, out, aliased)
-                continue
-            key = _scalar(key_node) if isinstance(key_node, yaml.ScalarNode) else self._value(key_node, aliased)
-            if isinstance(key, dict | list):
-                raise YamlError(f"yaml: invalid map key: {_go_syntax(key)}")
-            value = self._value(value_node, aliased)
-            name = _key_text(key, value)
-            if name in seen:
-                line = value_node.start_mark.line + 1
-                self.duplicates.append(f"line {line}: key {_go_syntax(key)} already set in map")
-            seen.add(name)
-            out[name] = value
-        return out
-
-    def _merge(self, node: yaml.Node, out: dict[str, Any], aliased: bool) -> None:
-        if isinstance(node, yaml.MappingNode):
-            out.update(self._value(node, aliased))
+    def _scalar(self, event: Any) -> None:
+        self._steps += 1
+        text, tag = event.value, event.tag
+        if tag is None or tag == "!":
+            tag = "" if event.implicit[0] else _STR
+        top = self._stack[-1] if self._stack else None
+        is_key = top is not None and top.is_key
+        if is_key and text == "<<" and tag in ("", _MERGE):
+            assert top is not None
+            top.merge, top.is_key = True, False
             return
-        if not isinstance(node, yaml.SequenceNode):
-            raise YamlError("yaml: map merge requires map or sequence of maps as the value")
-        for item in reversed(node.value):  # earlier maps win
-            if not isinstance(item, yaml.MappingNode):
-                raise YamlError("yaml: map merge requires map or sequence of maps as the value")
-            out.update(self._value(item, aliased))
+        try:
+            value = text if tag == _STR else _scalar(text, tag)
+            if value.__class__ is float and not is_key:
+                value = _json_float(value)
+        except YamlError as e:
+            self._error = self._error or e
+            value = None
+        if event.anchor is not None:
+            self._anchors[event.anchor] = _Anchored(value, 1)
+        if top is not None:
+            top.line = event.start_mark.line
+        self._add(value)
+
+    def _alias(self, event: Any) -> None:
+        name = event.anchor
+        known = self._anchors.get(name)
+        if known is None:
+            raise YamlError(f"yaml: unknown anchor {name!r} referenced")
+        self._count(1, 0)
+        if not known.steps:
+            self._fail(f"yaml: anchor {name!r} value contains itself")
+            self._add(None)
+            return
+        self._count(known.steps, known.steps)
+        if self._stack:
+            self._stack[-1].line = event.start_mark.line
+        self._add(_copy(known.value))
+
+    def _add(self, value: Any) -> None:
+        """Adds the value of a complete node to its parent."""
+        if not self._stack:
+            self._result = value
+            return
+        top = self._stack[-1]
+        if top.value.__class__ is list:
+            top.value.append(value)
+        elif top.is_key:
+            if value.__class__ is dict or value.__class__ is list:
+                self._fail(f"yaml: invalid map key: {_go_syntax(value)}")
+                value = ""
+            top.key, top.is_key = value, False
+        elif top.merge:
+            top.merge, top.is_key = False, True
+            if top.names is None:
+                top.names = set(top.value)
+            self._merge(value, top.value)
+        else:
+            top.is_key = True
+            self._set(top, value)
+
+    def _set(self, top: _Open, value: Any) -> None:
+        key = top.key
+        if key.__class__ is str:
+            name = key
+        else:
+            try:
+                name = _key_text(key, value)
+            except YamlError as e:
+                self._error = self._error or e
+                return
+        if name in (top.value if top.names is None else top.names):
+            self.duplicates.append(f"line {top.line + 1}: key {_go_syntax(key)} already set in map")
+        if top.names is not None:
+            top.names.add(name)
+        top.value[name] = value
+
+    def _merge(self, value: Any, out: dict[str, Any]) -> None:
+        maps = value[::-1] if isinstance(value, list) else [value]  # earlier maps win
+        for item in maps:
+            if not isinstance(item, dict):
+                self._fail("yaml: map merge requires map or sequence of maps as the value")
+                return
+            out.update(item)
 
 
-def _scalar(node: yaml.ScalarNode) -> Any:
-    text: str = node.value
-    tag: str = node.tag
+def _copy(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _copy(item) for key, item in value.items()}
+    return [_copy(item) for item in value] if isinstance(value, list) else value
+
+
+def _syntax(error: yaml.YAMLError) -> str:
+    if not isinstance(error, yaml.MarkedYAMLError):
+        return f"yaml: {getattr(error, 'reason', error)}"
+    problem, mark, context = error.problem or "", error.problem_mark, error.context_mark
+    line = 0
+    if mark is not None and mark.line:
+        line = mark.line + (1 if isinstance(error, yaml.scanner.ScannerError) else 0)
+    elif context is not None and context.line:
+        line = context.line
+    where = f"line {line}: " if line else ""
+    return f"yaml: {where}{problem or 'unknown problem parsing YAML content'}"
+
+
+def _scalar(text: str, tag: str) -> Any:
     short = tag.removeprefix(_PREFIX)
     if tag == _BINARY:
         return _binary(text)
     if tag and short not in ("str", "bool", "int", "float", "null", "timestamp"):
         return text
-    found, value = resolve(text, short)
+    found, value = resolve_scalar(text, short)
     if short == "float" and found == "int":
         found, value = "float", float(value)
     if short not in ("", "str", found):
@@ -250,7 +404,9 @@ def _binary(text: str) -> str:
     from binascii import Error, a2b_base64
 
     try:
-        return gojson.text_of(a2b_base64(text.replace("\n", "").replace("\r", ""), strict_mode=True))
+        return gojson.go_json_text(
+            a2b_base64(text.replace("\n", "").replace("\r", ""), strict_mode=True)
+        )
     except Error:
         raise YamlError("yaml: !!binary value contains invalid base64 data") from None
 
@@ -259,7 +415,7 @@ def _json_float(value: float) -> int | float:
     if not math.isfinite(value):
         name = "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
         raise YamlError(f"json: unsupported value: {name}")
-    return int(value) if value.is_integer() and abs(value) < 1e21 else value
+    return int(value) if value.is_integer() and abs(value) < 1 << 63 else value
 
 
 def _key_text(key: Any, value: Any) -> str:
@@ -271,15 +427,19 @@ def _key_text(key: Any, value: Any) -> str:
         return str(key)
     if isinstance(key, float):
         return _short_float(key)
-    raise YamlError(f"Unsupported map key of type: %!s(<nil>), key: <nil>, value: {_go_syntax(value)}")
+    raise YamlError(
+        f"Unsupported map key of type: %!s(<nil>), key: <nil>, value: {_go_syntax(value)}"
+    )
 
 
 def _short_float(value: float) -> str:
-    """strconv.FormatFloat(value, 'g', -1, 32), with YAML's names for what is no number."""
+    """strconv.FormatFloat(value, 'g', -1, 32), with YAML's names for NaN and infinity."""
     if not math.isfinite(value):
         return ".nan" if math.isnan(value) else ".inf" if value > 0 else "-.inf"
     single = _as_single(value)
-    text = next(t for digits in range(17) if _as_single(float(t := f"{single:.{digits}e}")) == single)
+    text = next(
+        t for digits in range(17) if _as_single(float(t := f"{single:.{digits}e}")) == single
+    )
     return _general(text)
 
 
@@ -319,10 +479,15 @@ def _go_syntax(value: Any) -> str:
 # --- writing ----------
 
 
-def dump(value: Any) -> str:
-    """Block style, keys in go-yaml's order, strings quoted where they would read as something else."""
-    events = [yaml.StreamStartEvent(), yaml.DocumentStartEvent(explicit=False), *_events(value),
-              yaml.DocumentEndEvent(explicit=False), yaml.StreamEndEvent()]
+def dump_yaml(value: Any) -> str:
+    """Block style, keys in go-yaml's order, strings quoted where they would parse as another type."""
+    events = [
+        yaml.StreamStartEvent(),
+        yaml.DocumentStartEvent(explicit=False),
+        *_events(value),
+        yaml.DocumentEndEvent(explicit=False),
+        yaml.StreamEndEvent(),
+    ]
     text: str = yaml.emit(events, Dumper=yaml.CSafeDumper, allow_unicode=True)
     # libyaml closes a document that is a bare scalar with `...`, go-yaml does not.
     return text.removesuffix("...\n")
@@ -366,7 +531,7 @@ def _go_float(value: float) -> str:
 def _string_event(text: str) -> yaml.ScalarEvent:
     if "\n" in text:
         style = "|"
-    elif resolve(text)[0] == "str" and not _BASE60(text):
+    elif resolve_scalar(text)[0] == "str" and not _BASE60(text):
         style = ""
     else:
         style = '"'

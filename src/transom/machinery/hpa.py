@@ -1,7 +1,8 @@
 """HorizontalPodAutoscaler v1 and v2beta1 from and to v2.
 
-v1 has room for one CPU target only, so the rest of v2 travels in annotations; v2beta1 lacks only the behaviour. Both write
-metrics in a flat shape, and the behaviour with Go's field names; all of that is part of the API.
+v1 has room for one CPU target only, so the rest of v2 travels in annotations; v2beta1 lacks only
+the behaviour. Both use a flat form of metrics, and Go's field names for the behaviour; all of that
+is part of the API.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ DEFAULT_CPU_UTILIZATION = 80
 
 
 def drop_annotations(out: Object) -> None:
-    """What one version left in annotations for itself must not show in another."""
+    """Removes the annotations that carry one version's fields: they must not appear in another
+    version.
+    """
     meta = out.get("metadata") or {}
     annotations = meta.get("annotations") or {}
     if any(name in annotations for name in _ANNOTATIONS):
@@ -41,23 +44,34 @@ def _set_annotations(out: Object, annotations: dict[str, str]) -> None:
 # --- v2 -> v1 ----------
 
 
-def to_v1(out: Object) -> None:
+def autoscaler_to_v1(out: Object) -> None:
     drop_annotations(out)
     spec, status = dict(out.get("spec") or {}), dict(out.get("status") or {})
     metrics, behavior = spec.pop("metrics", None) or [], spec.pop("behavior", None)
-    current, conditions = status.pop("currentMetrics", None) or [], status.pop("conditions", None) or []
+    current, conditions = (
+        status.pop("currentMetrics", None) or [],
+        status.pop("conditions", None) or [],
+    )
     first_cpu = next((m for m in metrics if _is_cpu(m)), None)
     if first_cpu is not None and "averageUtilization" in first_cpu["resource"]["target"]:
-        spec["targetCPUUtilizationPercentage"] = first_cpu["resource"]["target"]["averageUtilization"]
+        spec["targetCPUUtilizationPercentage"] = first_cpu["resource"]["target"][
+            "averageUtilization"
+        ]
     for metric in current:
         if _is_cpu(metric) and "averageUtilization" in metric["resource"]["current"]:
-            status["currentCPUUtilizationPercentage"] = metric["resource"]["current"]["averageUtilization"]
-    others = [m for m in metrics if not (_is_cpu(m) and "averageUtilization" in m["resource"]["target"])]
+            status["currentCPUUtilizationPercentage"] = metric["resource"]["current"][
+                "averageUtilization"
+            ]
+    others = [
+        m for m in metrics if not (_is_cpu(m) and "averageUtilization" in m["resource"]["target"])
+    ]
     annotations = dict((out.get("metadata") or {}).get("annotations") or {})
     if others:
         annotations[METRICS] = _text("MetricSpec", [_metric(m, _SPEC_TO_V1) for m in others])
     if current:
-        annotations[CURRENT_METRICS] = _text("MetricStatus", [_metric(m, _STATUS_TO_V1) for m in current])
+        annotations[CURRENT_METRICS] = _text(
+            "MetricStatus", [_metric(m, _STATUS_TO_V1) for m in current]
+        )
     if behavior is not None:
         annotations[BEHAVIOR] = _behavior_text(behavior)
     if conditions:
@@ -71,19 +85,21 @@ def _is_cpu(metric: Object) -> bool:
 
 
 def _text(type_name: str, items: list[Object]) -> str:
-    shape = normalise.normaliser(schema.get(f"autoscaling/v1.{type_name}"))
+    shape = normalise.normaliser(schema.get_schema_type(f"autoscaling/v1.{type_name}"))
     return gojson.escape_html(orjson.dumps([shape(item) for item in items])).decode()
 
 
 # --- v1 -> v2 ----------
 
 
-def from_v1(out: Object) -> None:
+def autoscaler_from_v1(out: Object) -> None:
     spec, status = dict(out.get("spec") or {}), dict(out.get("status") or {})
     annotations = (out.get("metadata") or {}).get("annotations") or {}
     target = spec.pop("targetCPUUtilizationPercentage", None)
     used = status.pop("currentCPUUtilizationPercentage", None)
-    metrics = [_metric(m, _SPEC_FROM_V1) for m in _read("MetricSpec", annotations.get(METRICS)) or ()]
+    metrics = [
+        _metric(m, _SPEC_FROM_V1) for m in _read("MetricSpec", annotations.get(METRICS)) or ()
+    ]
     if target is not None or not metrics:
         wanted = DEFAULT_CPU_UTILIZATION if target is None else target
         metrics.append(_cpu("target", {"type": "Utilization", "averageUtilization": wanted}))
@@ -108,10 +124,10 @@ def _cpu(field: str, value: Object) -> Object:
 
 
 def _read(type_name: str, text: str | None) -> list[Object] | None:
-    """What stands in an annotation; None when there is none, or none that can be read."""
+    """The contents of an annotation; None if it is missing or unreadable."""
     if text is None:
         return None
-    shape = normalise.normaliser(schema.get(f"autoscaling/v1.{type_name}"))
+    shape = normalise.normaliser(schema.get_schema_type(f"autoscaling/v1.{type_name}"))
     try:
         return [shape(item) for item in orjson.loads(text)]
     except (TypeError, ValueError):
@@ -121,7 +137,7 @@ def _read(type_name: str, text: str | None) -> list[Object] | None:
 # --- v2beta1 ----------
 
 
-def to_v2beta1(out: Object) -> None:
+def autoscaler_to_v2beta1(out: Object) -> None:
     drop_annotations(out)
     spec, status = dict(out.get("spec") or {}), dict(out.get("status") or {})
     behavior = spec.pop("behavior", None)
@@ -132,9 +148,11 @@ def to_v2beta1(out: Object) -> None:
     out["spec"], out["status"] = spec, status
 
 
-def from_v2beta1(out: Object) -> None:
+def autoscaler_from_v2beta1(out: Object) -> None:
     spec, status = dict(out.get("spec") or {}), dict(out.get("status") or {})
-    behavior = _behavior_from_go(((out.get("metadata") or {}).get("annotations") or {}).get(BEHAVIOR))
+    behavior = _behavior_from_go(
+        ((out.get("metadata") or {}).get("annotations") or {}).get(BEHAVIOR)
+    )
     if behavior:
         spec["behavior"] = behavior
     _reshape(spec, status, _SPEC_FROM_V1, _STATUS_FROM_V1)
@@ -142,8 +160,10 @@ def from_v2beta1(out: Object) -> None:
     drop_annotations(out)
 
 
-def _reshape(spec: Object, status: Object, of_spec: dict[str, Any], of_status: dict[str, Any]) -> None:
-    """Metrics from one shape to the other, in place."""
+def _reshape(
+    spec: Object, status: Object, of_spec: dict[str, Any], of_status: dict[str, Any]
+) -> None:
+    """Converts metrics from one shape to the other, in place."""
     if spec.get("metrics"):
         spec["metrics"] = [_metric(m, of_spec) for m in spec["metrics"]]
     if status.get("currentMetrics"):
@@ -167,9 +187,12 @@ def _put(**values: Any) -> Object:
 
 def _object_to(s: Object, value: str, field: str) -> Object:
     now = s.get(field) or {}
-    return {"target": s.get("describedObject") or {}, "metricName": s["metric"].get("name", ""),
-            value: now.get("value", "0"),
-            **_put(selector=s["metric"].get("selector"), averageValue=now.get("averageValue"))}
+    return {
+        "target": s.get("describedObject") or {},
+        "metricName": s["metric"].get("name", ""),
+        value: now.get("value", "0"),
+        **_put(selector=s["metric"].get("selector"), averageValue=now.get("averageValue")),
+    }
 
 
 def _object_from(s: Object, value: str, field: str) -> Object:
@@ -177,13 +200,19 @@ def _object_from(s: Object, value: str, field: str) -> Object:
     now = _put(value=s.get(value, "0"), averageValue=average)
     if field == "target":
         now["type"] = "Value" if average is None else "AverageValue"
-    return {"describedObject": s.get("target") or {}, field: now,
-            "metric": _put(name=s.get("metricName", ""), selector=s.get("selector"))}
+    return {
+        "describedObject": s.get("target") or {},
+        field: now,
+        "metric": _put(name=s.get("metricName", ""), selector=s.get("selector")),
+    }
 
 
 def _pods_to(s: Object, value: str, field: str) -> Object:
-    return {"metricName": s["metric"].get("name", ""), value: (s.get(field) or {}).get("averageValue", "0"),
-            **_put(selector=s["metric"].get("selector"))}
+    return {
+        "metricName": s["metric"].get("name", ""),
+        value: (s.get(field) or {}).get("averageValue", "0"),
+        **_put(selector=s["metric"].get("selector")),
+    }
 
 
 def _pods_from(s: Object, value: str, field: str) -> Object:
@@ -198,8 +227,16 @@ def _resource_to(s: Object, prefix: str, field: str) -> Object:
     value = now.get("averageValue")
     if field == "current" and value is None:
         value = "0"
-    return {"name": s.get("name", ""), **_put(container=s.get("container")),
-            **_put(**{prefix + "AverageUtilization": now.get("averageUtilization"), prefix + "AverageValue": value})}
+    return {
+        "name": s.get("name", ""),
+        **_put(container=s.get("container")),
+        **_put(
+            **{
+                prefix + "AverageUtilization": now.get("averageUtilization"),
+                prefix + "AverageValue": value,
+            }
+        ),
+    }
 
 
 def _resource_from(s: Object, prefix: str, field: str) -> Object:
@@ -215,8 +252,11 @@ def _external_to(s: Object, prefix: str, field: str) -> Object:
     value = now.get("value")
     if field == "current" and value is None:
         value = "0"
-    return {"metricName": s["metric"].get("name", ""), **_put(metricSelector=s["metric"].get("selector")),
-            **_put(**{prefix + "Value": value, prefix + "AverageValue": now.get("averageValue")})}
+    return {
+        "metricName": s["metric"].get("name", ""),
+        **_put(metricSelector=s["metric"].get("selector")),
+        **_put(**{prefix + "Value": value, prefix + "AverageValue": now.get("averageValue")}),
+    }
 
 
 def _external_from(s: Object, prefix: str, field: str) -> Object:
@@ -224,12 +264,16 @@ def _external_from(s: Object, prefix: str, field: str) -> Object:
     now = _put(value=value, averageValue=s.get(prefix + "AverageValue"))
     if field == "target":
         now["type"] = "AverageValue" if value is None else "Value"
-    return {"metric": _put(name=s.get("metricName", ""), selector=s.get("metricSelector")), field: now}
+    return {
+        "metric": _put(name=s.get("metricName", ""), selector=s.get("metricSelector")),
+        field: now,
+    }
 
 
 def _table(to_v1: bool, prefix: str, field: str) -> dict[str, Any]:
     objects, pods, resource, external = (
-        (_object_to, _pods_to, _resource_to, _external_to) if to_v1
+        (_object_to, _pods_to, _resource_to, _external_to)
+        if to_v1
         else (_object_from, _pods_from, _resource_from, _external_from)
     )
     return {
@@ -242,7 +286,10 @@ def _table(to_v1: bool, prefix: str, field: str) -> dict[str, Any]:
 
 
 _SPEC_TO_V1, _SPEC_FROM_V1 = _table(True, "target", "target"), _table(False, "target", "target")
-_STATUS_TO_V1, _STATUS_FROM_V1 = _table(True, "current", "current"), _table(False, "current", "current")
+_STATUS_TO_V1, _STATUS_FROM_V1 = (
+    _table(True, "current", "current"),
+    _table(False, "current", "current"),
+)
 
 
 # --- behaviour: Go's own field names, every field there ----------
@@ -253,7 +300,10 @@ def _behavior_text(behavior: Object) -> str:
 
 
 def _behavior_to_go(behavior: Object) -> Object:
-    return {"ScaleUp": _rules_to_go(behavior.get("scaleUp")), "ScaleDown": _rules_to_go(behavior.get("scaleDown"))}
+    return {
+        "ScaleUp": _rules_to_go(behavior.get("scaleUp")),
+        "ScaleDown": _rules_to_go(behavior.get("scaleDown")),
+    }
 
 
 def _rules_to_go(rules: Object | None) -> Object | None:
@@ -263,8 +313,14 @@ def _rules_to_go(rules: Object | None) -> Object | None:
     return {
         "StabilizationWindowSeconds": rules.get("stabilizationWindowSeconds"),
         "SelectPolicy": rules.get("selectPolicy"),
-        "Policies": None if policies is None else [
-            {"Type": p.get("type", ""), "Value": p.get("value", 0), "PeriodSeconds": p.get("periodSeconds", 0)}
+        "Policies": None
+        if policies is None
+        else [
+            {
+                "Type": p.get("type", ""),
+                "Value": p.get("value", 0),
+                "PeriodSeconds": p.get("periodSeconds", 0),
+            }
             for p in policies
         ],
     }
@@ -275,7 +331,9 @@ def _behavior_from_go(text: str | None) -> Object | None:
         return None
     try:
         found = _lowered(orjson.loads(text))
-        return normalise.normaliser(schema.get("autoscaling/v2.HorizontalPodAutoscalerBehavior"))(found)
+        return normalise.normaliser(
+            schema.get_schema_type("autoscaling/v2.HorizontalPodAutoscalerBehavior")
+        )(found)
     except ValueError:
         return None
 

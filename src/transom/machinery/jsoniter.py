@@ -1,8 +1,9 @@
-"""The error texts of the JSON decoder in Kubernetes: where in the bytes a value did not fit, and into which field.
+"""The error messages of Kubernetes' JSON decoder: which bytes did not fit, and into which field.
 
-Why: clients print these texts. The decoder there (json-iterator) does not stop at the first mistake: it stumbles on and
-prefixes the error with every field it passes, so its text can only be found by walking the bytes as it does. This is
-the slow path, entered when the fast one (`normalise`) has refused a value; the bytes are valid JSON by then.
+Clients print these messages. The decoder (json-iterator) does not stop at the first error: it
+continues and prefixes the error with every field it passes, so the message can only be found by
+walking the bytes in the same way. This is the slow path, used when the fast one (`normalise`) has
+rejected a value; the bytes are valid JSON by then.
 """
 
 from __future__ import annotations
@@ -12,31 +13,31 @@ from collections.abc import Callable
 from transom.machinery import gojson
 from transom.machinery.normalise import next_digit
 from transom.machinery.ownforms import OWN_FORMS, bad_base64, unescaped
-from transom.machinery.schema import Type, Value
+from transom.machinery.schema import SchemaType, SchemaValue
 
 _SPACE = b" \t\r\n"
-_HASHED_FIELDS = 10  # structs of up to so many fields have a decoder of their own
+_HASHED_FIELDS = 10  # structs with up to this many fields have a specialized decoder
 _QUOTE, _COMMA, _COLON, _CLOSE_BRACE, _CLOSE_BRACKET = b'",:}]'
 
 
-def error_text(of: Type | Value, data: bytes) -> str:
-    """json-iterator's message about decoding `data` into the type; "" when it finds nothing wrong."""
+def jsoniter_error(of: SchemaType | SchemaValue, data: bytes) -> str:
+    """json-iterator's message about decoding `data` into the type; "" if it finds no error."""
     walker = _Walker(data)
-    if isinstance(of, Type):
+    if isinstance(of, SchemaType):
         walker.struct(of)
     else:
         walker.value(of)
-    return gojson.text_of(walker.error)
+    return gojson.go_json_text(walker.error)
 
 
 def unmarshaler_error(data: bytes, message: str) -> str:
-    """The message when a type's own decoder refuses the whole value, which is all of `data`."""
+    """The message if a type's own decoder rejects the whole value, which is all of `data`."""
     walker = _Walker(data)
     walker.next_token()
     walker.head -= 1
     walker.skip()
     walker.report("unmarshalerDecoder", message.encode())
-    return gojson.text_of(walker.error)
+    return gojson.go_json_text(walker.error)
 
 
 class _Walker:
@@ -75,7 +76,7 @@ class _Walker:
         return 0
 
     def unread(self) -> None:
-        """Once there is an error the decoder no longer goes back: part of how it stumbles."""
+        """Once there is an error the decoder no longer goes back."""
         if not self.error and not self.ended:
             self.head -= 1
 
@@ -85,7 +86,11 @@ class _Walker:
         head, data = self.head, self.data
         near, wide = max(head - 10, 0), max(head - 50, 0)
         self.error = b"%s: %s, error found in #%d byte of ...|%s|..., bigger context ...|%s|..." % (
-            operation.encode(), message, head - near, data[near:head + 10], data[wide:head + 50],
+            operation.encode(),
+            message,
+            head - near,
+            data[near : head + 10],
+            data[wide : head + 50],
         )
 
     def expected(self, operation: str, what: str, found: int) -> None:
@@ -103,7 +108,9 @@ class _Walker:
     def _literal(self, rest: bytes) -> None:
         for expected in rest:
             if self.read_byte() != expected:
-                self.report("skipFourBytes" if len(rest) == 4 else "skipThreeBytes", b"expect " + rest)
+                self.report(
+                    "skipFourBytes" if len(rest) == 4 else "skipThreeBytes", b"expect " + rest
+                )
                 return
 
     def string(self) -> bytes:
@@ -117,7 +124,9 @@ class _Walker:
         return b""
 
     def _rest_of_string(self) -> bytes:
-        """From after the opening quote to after the closing one; the bytes between, not unescaped."""
+        """From after the opening quote to after the closing one; the bytes between, not
+        unescaped.
+        """
         start, data = self.head, self.data
         at = start
         while at < len(data):
@@ -153,7 +162,8 @@ class _Walker:
 
     def _unsigned(self, c: int, bits: int) -> int | None:
         if not 0x30 <= c <= 0x39:
-            # The text has the byte 255 in it: the decoder prints its own marker instead of the character.
+            # The message contains the byte 255: the decoder prints its own marker instead of the
+            # character.
             self.report(f"readUint{bits}", b"unexpected character: \xff")
             return None
         number = c - 0x30
@@ -234,7 +244,7 @@ class _Walker:
 
     # --- values with a type ----------
 
-    def value(self, value: Value) -> None:
+    def value(self, value: SchemaValue) -> None:
         if value.pointer and self.nil():
             return
         kind = value.kind
@@ -263,12 +273,12 @@ class _Walker:
             self._own_form(OWN_FORMS[kind])
 
     def _own_form(self, complaint: Callable[[bytes], str | None]) -> None:
-        """A type that reads its JSON itself: it gets the bytes of one value."""
+        """A type with its own JSON decoder: it gets the bytes of one value."""
         self.next_token()
         self.unread()
         start = self.head
         self.skip()
-        text = complaint(self.data[start:self.head])
+        text = complaint(self.data[start : self.head])
         if text is not None:
             self.report("unmarshalerDecoder", text.encode())
 
@@ -294,7 +304,7 @@ class _Walker:
         if c != _CLOSE_BRACKET:
             self.expected("decode slice", "expect ]", c)
 
-    def mapping(self, item: Value) -> None:
+    def mapping(self, item: SchemaValue) -> None:
         c = self.next_token()
         if c == ord("n"):
             self._literal(b"ull")
@@ -316,7 +326,7 @@ class _Walker:
         if c != _CLOSE_BRACE:
             self.expected("ReadMapCB", "expect }", c)
 
-    def struct(self, of: Type) -> None:
+    def struct(self, of: SchemaType) -> None:
         if not of.properties:
             c = self.next_token()
             self.unread()
@@ -340,14 +350,16 @@ class _Walker:
         else:
             self._many_fields(of)
 
-    def _few_fields(self, of: Type) -> None:
+    def _few_fields(self, of: SchemaType) -> None:
         while True:
             self._field(of, self._hashed_key())
             c = self.next_token()
             if c == _COMMA:
                 continue
             if c != _CLOSE_BRACE:
-                self.report("isObjectEnd", b"object ended prematurely, unexpected char " + bytes([c]))
+                self.report(
+                    "isObjectEnd", b"object ended prematurely, unexpected char " + bytes([c])
+                )
             break
         self._in_struct(of)
 
@@ -363,7 +375,7 @@ class _Walker:
             return None
         return key
 
-    def _many_fields(self, of: Type) -> None:
+    def _many_fields(self, of: SchemaType) -> None:
         c = _COMMA
         while c == _COMMA:
             key = self.string()
@@ -375,7 +387,7 @@ class _Walker:
         if c != _CLOSE_BRACE:
             self.expected("struct Decode", "expect }", c)
 
-    def _field(self, of: Type, key: bytes | None) -> None:
+    def _field(self, of: SchemaType, key: bytes | None) -> None:
         known = of.properties.get(unescaped(key)) if key is not None else None
         if known is None:
             self.skip()
@@ -385,6 +397,6 @@ class _Walker:
             for name in reversed(known.go_path):
                 self.error = name.encode() + b": " + self.error
 
-    def _in_struct(self, of: Type) -> None:
+    def _in_struct(self, of: SchemaType) -> None:
         if self.error:
             self.error = of.name.encode() + b"." + self.error

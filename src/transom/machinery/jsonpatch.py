@@ -1,8 +1,9 @@
-"""JSON patch (RFC 6902) as the API server applies it, with the habits of the library behind it.
+"""JSON patch (RFC 6902) as the API server applies it, with the quirks of its library.
 
-Where it leaves the RFC: `replace` of a missing map key adds it, `test` of a missing key against null passes, a missing
-`value` means null, indices may count from the end, `copy` of a missing key copies null, and the text before the first
-slash of a path is ignored. Inputs are never changed: a container is copied when it is first written to.
+Differences from the RFC: `replace` of a missing map key adds it, `test` of a missing key against
+null passes, a missing `value` means null, indices may count from the end, `copy` of a missing key
+copies null, and the text before the first slash of a path is ignored. Inputs are never changed: a
+container is copied when it is first written to.
 """
 
 from __future__ import annotations
@@ -22,29 +23,48 @@ _INDEX = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 class DoesNotApply(Exception):
-    """An operation that cannot be done. Clients are not told which one."""
+    """An operation that cannot be applied. The response does not name it."""
 
 
-def refused() -> ApiError:
-    return ApiError(422, "Invalid", "the server rejected our request due to an error in our request", {})
+def json_patch_refused() -> ApiError:
+    return ApiError(
+        422, "Invalid", "the server rejected our request due to an error in our request", {}
+    )
 
 
 def json_patch(doc: dict[str, Any], ops: list[Any]) -> dict[str, Any]:
-    """The document after `ops`, a decoded JSON patch; 413 for too many of them, 422 when one does not apply."""
+    """The document after `ops`, a decoded JSON patch; 413 for too many operations, 422 if one does
+    not apply.
+    """
     if len(ops) > MAX_OPERATIONS:
         text = f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(ops)}"
         raise ApiError(413, "RequestEntityTooLarge", f"Request entity too large: {text}")
     work = _Work(doc)
     try:
         for op in ops:
-            kind = op.get("op") if op else None
-            act = _OPERATIONS.get(kind) if isinstance(kind, str) else None
-            if act is None:
-                raise DoesNotApply
-            act(work, op)
+            _apply(work, op)
     except DoesNotApply:
-        raise refused() from None
+        raise json_patch_refused() from None
     return work.root
+
+
+def first_failure(doc: dict[str, Any], ops: list[Any]) -> tuple[int, DoesNotApply] | None:
+    """The index of the first operation that does not apply, and the reason if it is known."""
+    work = _Work(doc)
+    for index, op in enumerate(ops):
+        try:
+            _apply(work, op)
+        except DoesNotApply as problem:
+            return index, problem
+    return None
+
+
+def _apply(work: _Work, op: Any) -> None:
+    kind = op.get("op") if op else None
+    act = _OPERATIONS.get(kind) if isinstance(kind, str) else None
+    if act is None:
+        raise DoesNotApply
+    act(work, op)
 
 
 class _Work:
@@ -52,7 +72,7 @@ class _Work:
 
     def __init__(self, doc: dict[str, Any]) -> None:
         self.root = dict(doc)
-        # Held by reference, so that an identity cannot be given to another container meanwhile.
+        # Keeps a reference, so that the id cannot be reused for another container.
         self.owned: dict[int, Any] = {id(self.root): self.root}
         self.copied = 0
 
@@ -62,11 +82,6 @@ class _Work:
         mine = container.copy()
         self.owned[id(mine)] = mine
         return mine
-
-    def share_all(self) -> None:
-        """After a value got a second place in the document, nothing may be written in place any more."""
-        self.root = dict(self.root)
-        self.owned = {id(self.root): self.root}
 
     def find(self, path: Any, write: bool) -> tuple[Any, str]:
         """The container that holds the last element of `path`, and that element."""
@@ -110,7 +125,9 @@ def _existing(array: list[Any], key: str) -> int:
 
 
 def _get(container: Any, key: str) -> Any:
-    return container.get(key) if isinstance(container, dict) else container[_existing(container, key)]
+    return (
+        container.get(key) if isinstance(container, dict) else container[_existing(container, key)]
+    )
 
 
 def _put(container: Any, key: str, value: Any) -> None:
@@ -167,31 +184,41 @@ def _copy(work: _Work, op: dict[str, Any]) -> None:
     container, key = work.find(op.get("from"), False)
     value = _get(container, key)
     if value is not None:
-        work.copied += len(orjson.dumps(value))
+        text = orjson.dumps(value)
+        work.copied += len(text)
         if work.copied > MAX_COPY_BYTES:
-            raise DoesNotApply
-    work.share_all()
+            raise DoesNotApply(
+                f"Unable to copy, the accumulated size increase of copy is {work.copied}, "
+                "exceeding the limit "
+                f"{MAX_COPY_BYTES}"
+            )
+        value = orjson.loads(text)  # a value in two places could not be changed in only one of them
     container, key = work.find(op.get("path"), True)
     _put(container, key, value)
 
 
 def _test(work: _Work, op: dict[str, Any]) -> None:
     container, key = work.find(op.get("path"), False)
-    if "value" not in op or not same(_get(container, key), op["value"]):
+    if "value" not in op or not same_json_value(_get(container, key), op["value"]):
         raise DoesNotApply
 
 
-def same(a: Any, b: Any) -> bool:
+def same_json_value(a: Any, b: Any) -> bool:
     """Equality of JSON values as texts: 1 is neither true nor 1.0."""
     if type(a) is not type(b):
         return False
     if isinstance(a, dict):
-        return len(a) == len(b) and all(k in b and same(v, b[k]) for k, v in a.items())
+        return len(a) == len(b) and all(k in b and same_json_value(v, b[k]) for k, v in a.items())
     if isinstance(a, list):
-        return len(a) == len(b) and all(map(same, a, b))
+        return len(a) == len(b) and all(map(same_json_value, a, b))
     return bool(a == b)
 
 
 _OPERATIONS: dict[str, Callable[[_Work, dict[str, Any]], None]] = {
-    "add": _add, "remove": _remove, "replace": _replace, "move": _move, "copy": _copy, "test": _test,
+    "add": _add,
+    "remove": _remove,
+    "replace": _replace,
+    "move": _move,
+    "copy": _copy,
+    "test": _test,
 }

@@ -1,6 +1,6 @@
 """JSON merge patch (RFC 7386) as the API server applies it.
 
-Where it leaves the RFC: a list that does not replace an object loses its nulls, at any depth.
+Difference from the RFC: a list that does not replace an object loses its nulls, at any depth.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from typing import Any
 
 
 def merge_patch(doc: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
-    """The document with `patch` merged in. What the patch does not name is shared with `doc`."""
+    """The document with `patch` merged in. Fields that the patch does not contain are shared with
+    `doc`.
+    """
     out = dict(doc)
     for key, value in patch.items():
         if value is None:

@@ -1,9 +1,9 @@
-"""What a Go decode and encode makes of an object: unknown fields gone, zero values of optional fields gone, fields that
-are always emitted there, quantities and times in their canonical form.
+"""Normalises an object like decoding and encoding in Go: drops unknown fields and zero values of
+optional fields, adds fields that are always emitted, and makes quantities and times canonical.
 
-Why: everything inside the house relies on that form, so it is made once, at the door. For speed one Python function is
-generated for each type, on first use. The functions only find out *that* a value has the wrong type; the text of the
-error is made elsewhere (`decode_errors`), from the bytes.
+All other code relies on that form, so it is established once, when a request arrives. For speed one
+Python function is generated for each type, on first use. The functions only detect *that* a value
+has the wrong type; the error message is built elsewhere (`jsoniter`), from the bytes.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from __future__ import annotations
 from binascii import Error as Base64Error
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Callable
+from math import isfinite
 from typing import Any
 
 from transom.machinery import gotime, quantity, schema
 from transom.machinery.kinds import GVK
-from transom.machinery.schema import Field, Type, Value
+from transom.machinery.schema import SchemaField, SchemaType, SchemaValue
 
 Normaliser = Callable[[Any], dict[str, Any]]
 
@@ -24,15 +25,17 @@ INT64 = 1 << 63
 
 
 class TypeMismatch(ValueError):
-    """A value that Go could not decode into its field."""
+    """A value that Go cannot decode into its field."""
 
 
 class NeedsText(TypeMismatch):
-    """A quantity written as a number with a fraction or exponent: its text decides (`1e3` and `1000.0` differ)."""
+    """A quantity written as a number with a fraction or exponent: its text matters (`1e3` and
+    `1000.0` differ).
+    """
 
 
 class RawFloat(float):
-    """A float that remembers how it was written."""
+    """A float that keeps its original text."""
 
     text: str
 
@@ -42,9 +45,11 @@ class RawFloat(float):
         return made
 
 
-def normalise(of: Type | GVK, obj: dict[str, Any]) -> dict[str, Any]:
-    """A new object in the form of a Go round trip. Parts of the input may live on in it. Raises TypeMismatch."""
-    kind = of if isinstance(of, Type) else schema.lookup(of)
+def normalise_value(of: SchemaType | GVK, obj: dict[str, Any]) -> dict[str, Any]:
+    """A new object in the form of a Go round trip. May share parts with the input. Raises
+    TypeMismatch.
+    """
+    kind = of if isinstance(of, SchemaType) else schema.lookup_schema_type(of)
     if kind is None:
         raise LookupError(f"no type for {of}")
     function = normaliser(kind)
@@ -55,7 +60,7 @@ def normalise(of: Type | GVK, obj: dict[str, Any]) -> dict[str, Any]:
 
 
 def with_text(value: Any) -> Any:
-    """Floats that carry the text Go would print for them."""
+    """Floats that carry the text that Go would print for them."""
     kind = value.__class__
     if kind is dict:
         return {k: with_text(v) for k, v in value.items()}
@@ -65,7 +70,7 @@ def with_text(value: Any) -> Any:
 
 
 def without_text(value: Any) -> Any:
-    """Plain floats again, which is all that the encoder knows."""
+    """Plain floats again, the only ones that the encoder supports."""
     kind = value.__class__
     if kind is dict:
         return {k: without_text(v) for k, v in value.items()}
@@ -74,7 +79,7 @@ def without_text(value: Any) -> Any:
     return float(value) if kind is RawFloat else value
 
 
-def normaliser(of: Type) -> Normaliser:
+def normaliser(of: SchemaType) -> Normaliser:
     name = _name(of.id)
     made = _NAMESPACE.get(name)
     return made if made is not None else _compile(of)
@@ -134,7 +139,9 @@ def _int64(value: Any) -> int:
 
 
 def _too_big(value: int, bits: int) -> int:
-    """Kubernetes' decoder does not see every overflow; what it then keeps is part of its behaviour."""
+    """Kubernetes' decoder does not detect every overflow; the value it then keeps is part of its
+    behaviour.
+    """
     number = 0
     for digit in str(abs(value)):
         grown = next_digit(number, int(digit), bits)
@@ -147,7 +154,7 @@ def _too_big(value: int, bits: int) -> int:
 
 
 def next_digit(number: int, digit: int, bits: int) -> int | None:
-    """One more digit on an unsigned integer; None when the decoder notices that it does not fit."""
+    """Appends a digit to an unsigned integer; None if the decoder detects an overflow."""
     top = 1 << bits
     grown = number * 10 + digit
     return grown if grown < top else grown % top if grown % top >= number else None
@@ -158,7 +165,9 @@ def _float(value: Any) -> float:
     if value.__class__ is int:
         return value if abs(value) < 1 << 53 else _float(float(value))
     if isinstance(value, float):
-        return int(value) if value.is_integer() and abs(value) < 1e21 else float(value)
+        if not isfinite(value):
+            raise TypeMismatch
+        return int(value) if value.is_integer() and abs(value) < INT64 else float(value)
     return 0 if value is None else _bad()
 
 
@@ -192,7 +201,7 @@ def _time(value: Any) -> str | None:
     if value.__class__ is not str:
         raise TypeMismatch
     try:
-        return gotime.canonical(value)
+        return gotime.canonical_time(value)
     except gotime.TimeError:
         raise TypeMismatch from None
 
@@ -203,7 +212,7 @@ def _micro_time(value: Any) -> str | None:
     if value.__class__ is not str:
         raise TypeMismatch
     try:
-        return gotime.canonical_micro(value)
+        return gotime.canonical_micro_time(value)
     except gotime.TimeError:
         raise TypeMismatch from None
 
@@ -217,7 +226,7 @@ def _quantity(value: Any) -> str:
             raise NeedsText
         return "0" if value is None else _bad()
     try:
-        return quantity.canonical(value)
+        return quantity.canonical_quantity(value)
     except quantity.QuantityError:
         raise TypeMismatch from None
 
@@ -228,15 +237,17 @@ def _int_or_string(value: Any) -> int | str:
     return 0 if value is None else _bad()
 
 
-def plain(value: Any) -> Any:
-    """JSON of no declared type, as Go prints it after reading: whole floats become integers."""
+def plain_json(value: Any) -> Any:
+    """Untyped JSON, as Go prints it after decoding: whole floats become integers."""
     kind = value.__class__
     if kind is dict:
-        return {k: plain(v) for k, v in value.items()}
+        return {k: plain_json(v) for k, v in value.items()}
     if kind is list:
-        return [plain(v) for v in value]
+        return [plain_json(v) for v in value]
     if isinstance(value, float):
         return _float(value)
+    if kind is int and not -INT64 <= value < 2 * INT64:
+        return plain_json(float(value))
     return value
 
 
@@ -245,7 +256,7 @@ def _schema_or_bool(value: Any) -> Any:
 
 
 def _schema_or_array(value: Any) -> Any:
-    """Anything else than an object or a list is taken in silence, and printed as null."""
+    """Anything other than an object or a list is accepted silently, and printed as null."""
     if value.__class__ is list:
         return [_schema(item) for item in value] or None
     return _schema(value) if value.__class__ is dict else None
@@ -258,7 +269,7 @@ def _schema_or_strings(value: Any) -> Any:
 
 
 def _schema(value: Any) -> dict[str, Any]:
-    return normaliser(schema.get(schema.JSON_SCHEMA_PROPS))(value)
+    return normaliser(schema.get_schema_type(schema.JSON_SCHEMA_PROPS))(value)
 
 
 # --- generating them ----------
@@ -278,13 +289,13 @@ _LEAVES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "int-or-string": (_int_or_string, "0"),
     "raw": (lambda value: value, "None"),
     "fields": (lambda value: value, "None"),
-    "any": (plain, "None"),
-    "json": (plain, "None"),
+    "any": (plain_json, "None"),
+    "json": (plain_json, "None"),
     "schema-or-array": (_schema_or_array, "None"),
     "schema-or-bool": (_schema_or_bool, "None"),
     "schema-or-strings": (_schema_or_strings, "None"),
 }
-# Go structs with a JSON form of their own: `omitempty` does not drop them when they are values.
+# Go structs with a custom JSON form: `omitempty` does not drop them as values.
 _STRUCT_LEAVES = frozenset({"time", "microtime", "duration", "quantity", "int-or-string", "raw"})
 
 _NAMESPACE: dict[str, Any] = {
@@ -303,10 +314,16 @@ def _leaf(kind: str) -> str:
     return "leaf_" + kind.replace("-", "_")
 
 
-def _compile(of: Type) -> Normaliser:
+def _compile(of: SchemaType) -> Normaliser:
     name = _name(of.id)
-    source = [f"def {name}(o):", " if o.__class__ is not dict:", "  if o is not None: _bad()", "  o = {}",
-              " get = o.get", " out = {}"]
+    source = [
+        f"def {name}(o):",
+        " if o.__class__ is not dict:",
+        "  if o is not None: _bad()",
+        "  o = {}",
+        " get = o.get",
+        " out = {}",
+    ]
     for f in of.properties.values():
         source += _field(f, of.keeps_empty_lists)
     source.append(" return out")
@@ -316,18 +333,18 @@ def _compile(of: Type) -> Normaliser:
 
 
 def _struct(ref: str) -> str:
-    """The name of the function for a struct; until somebody calls it, a stand-in that generates it."""
+    """The name of the function for a struct; until its first call, a placeholder that generates it."""
     name = _name(ref)
     if name not in _NAMESPACE:
 
         def stand_in(value: Any) -> Any:
-            return _compile(schema.get(ref))(value)
+            return _compile(schema.get_schema_type(ref))(value)
 
         _NAMESPACE[name] = stand_in
     return name
 
 
-def _expression(value: Value, variable: str) -> str:
+def _expression(value: SchemaValue, variable: str) -> str:
     """Source that canonicalises a list element or map value."""
     if value.kind == "struct":
         return f"{_struct(value.ref)}({variable})"
@@ -336,14 +353,17 @@ def _expression(value: Value, variable: str) -> str:
     return f"{_leaf(value.kind)}({variable})"
 
 
-def _list_expression(value: Value, variable: str) -> str:
+def _list_expression(value: SchemaValue, variable: str) -> str:
     assert value.item is not None
     if value.item.kind == "string":
         return f"_strings({variable})"
-    return f"[{_expression(value.item, 'i')} for i in ({variable} if {variable}.__class__ is list else _bad())]"
+    return (
+        f"[{_expression(value.item, 'i')} for i in ({variable} if {variable}.__class__ is list "
+        "else _bad())]"
+    )
 
 
-def _field(f: Field, keeps_empty_lists: bool) -> list[str]:
+def _field(f: SchemaField, keeps_empty_lists: bool) -> list[str]:
     value, out = f.value, f"out[{f.name!r}]"
     lines = [f" v = get({f.name!r})"]
     if value.kind in ("list", "map"):
@@ -355,40 +375,69 @@ def _field(f: Field, keeps_empty_lists: bool) -> list[str]:
     return _value_field(lines, f, out)
 
 
-def _pointer_field(lines: list[str], f: Field, out: str) -> list[str]:
+def _pointer_field(lines: list[str], f: SchemaField, out: str) -> list[str]:
     nothing = [f" else: {out} = None"] if f.always else []
     if f.kind == "bool":
-        return [*lines, f" if v is True or v is False: {out} = v", " elif v is not None: _bad()", *nothing]
+        return [
+            *lines,
+            f" if v is True or v is False: {out} = v",
+            " elif v is not None: _bad()",
+            *nothing,
+        ]
     if f.kind == "string":
-        return [*lines, " if v is not None:", "  if v.__class__ is not str: _bad()", f"  {out} = v", *nothing]
+        return [
+            *lines,
+            " if v is not None:",
+            "  if v.__class__ is not str: _bad()",
+            f"  {out} = v",
+            *nothing,
+        ]
     function = _struct(f.value.ref) if f.kind == "struct" else _leaf(f.kind)
     return [*lines, f" if v is not None: {out} = {function}(v)", *nothing]
 
 
-def _collection_field(lines: list[str], f: Field, out: str, keeps_empty_lists: bool) -> list[str]:
+def _collection_field(
+    lines: list[str], f: SchemaField, out: str, keeps_empty_lists: bool
+) -> list[str]:
     value, item = f.value, f.value.item
     assert item is not None
     if value.kind == "list":
         kind, made = "list", _list_expression(value, "v")
     else:
         kind = "dict"
-        made = "_string_map(v)" if item.kind == "string" else (
-            f"{{k: {_expression(item, 'i')} for k, i in v.items()}}"
+        made = (
+            "_string_map(v)"
+            if item.kind == "string"
+            else (f"{{k: {_expression(item, 'i')} for k, i in v.items()}}")
         )
-    lines += [" if v:", f"  if v.__class__ is not {kind}: _bad()", f"  {out} = {made}", " else:",
-              f"  if v is not None and v.__class__ is not {kind}: _bad()"]
+    lines += [
+        " if v:",
+        f"  if v.__class__ is not {kind}: _bad()",
+        f"  {out} = {made}",
+        " else:",
+        f"  if v is not None and v.__class__ is not {kind}: _bad()",
+    ]
     if f.always:
         lines.append(f"  {out} = {'v' if keeps_empty_lists else 'None'}")
     return lines
 
 
-def _value_field(lines: list[str], f: Field, out: str) -> list[str]:
+def _value_field(lines: list[str], f: SchemaField, out: str) -> list[str]:
     kind, zero = f.value.kind, _LEAVES[f.value.kind][1]
     if kind in _STRUCT_LEAVES or f.always:
         return [*lines, f" {out} = {_leaf(kind)}(v) if v is not None else {zero}"]
     if kind == "string":
-        return [*lines, " if v:", "  if v.__class__ is not str: _bad()", f"  {out} = v",
-                " elif v is not None and v.__class__ is not str: _bad()"]
+        return [
+            *lines,
+            " if v:",
+            "  if v.__class__ is not str: _bad()",
+            f"  {out} = v",
+            " elif v is not None and v.__class__ is not str: _bad()",
+        ]
     if kind == "bool":
-        return [*lines, f" if v is True: {out} = v", " elif v is not None and v is not False: _bad()"]
+        return [
+            *lines,
+            f" if v is True: {out} = v",
+            " elif v is not None and v is not False: _bad()",
+        ]
     return [*lines, " if v is not None:", f"  v = {_leaf(kind)}(v)", f"  if v: {out} = v"]

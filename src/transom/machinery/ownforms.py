@@ -1,7 +1,8 @@
-"""Types that read their JSON themselves (times, quantities, int-or-string, parts of schemas): what they say of bytes.
+"""Types with their own JSON decoder (times, quantities, int-or-string, parts of schemas): their
+error messages.
 
-Used by `jsoniter`, which walks everything else. Each function gets the bytes of one valid JSON value and returns the
-complaint of the Go type, or None.
+Used by `jsoniter`, which walks everything else. Each function gets the bytes of one valid JSON
+value and returns the error message of the Go type, or None.
 """
 
 from __future__ import annotations
@@ -12,23 +13,24 @@ from typing import Any
 import orjson
 
 from transom.machinery import gojson, gotime, quantity, schema
+from transom.machinery.integers import parse_int
 from transom.machinery.normalise import decode_base64
-from transom.machinery.schema import Value
+from transom.machinery.schema import SchemaValue
 
 
 def unescaped(text: bytes) -> str:
-    """What stands between the quotes of a JSON string."""
+    """The contents of a JSON string."""
     if b"\\" not in text:
-        return gojson.text_of(text)
+        return gojson.go_json_text(text)
     try:
         plain: str = orjson.loads(b'"' + text + b'"')
     except orjson.JSONDecodeError:
-        return gojson.text_of(text)
+        return gojson.go_json_text(text)
     return plain
 
 
 def bad_base64(text: str) -> int | None:
-    """The byte at which Go's decoder gives up, or None."""
+    """The byte at which Go's decoder fails, or None."""
     try:
         decode_base64(text)
     except ValueError:
@@ -50,7 +52,7 @@ def bad_base64(text: str) -> int | None:
             return at
         count = (count + 1) % 4
         at += 1
-    # A group was left open: Go points at its first character.
+    # An incomplete group: Go reports its first character.
     return len(data) - count
 
 
@@ -96,10 +98,10 @@ def _time(read: Callable[[str], Any]) -> Callable[[bytes], str | None]:
 def _quantity(data: bytes) -> str | None:
     if data == b"null":
         return None
-    # The quotes go, escapes stay: that is how it is read there.
+    # Removes the quotes but keeps escapes, as Kubernetes does.
     text = data[1:-1] if len(data) >= 2 and data[:1] == b'"' else data
     try:
-        quantity.canonical(gojson.text_of(text).strip())
+        quantity.canonical_quantity(gojson.go_json_text(text).strip())
     except quantity.QuantityError as e:
         return str(e)
     return None
@@ -109,7 +111,7 @@ def _int_or_string(data: bytes) -> str | None:
     if data[:1] == b'"' or data == b"null":
         return None
     digits = data[1:] if data[:1] == b"-" else data
-    if digits.isdigit() and -(1 << 31) <= int(data) < 1 << 31:
+    if digits.isdigit() and -(1 << 31) <= parse_int(data.decode()) < 1 << 31:
         return None
     return _cannot(data, "int32", with_number=True)
 
@@ -129,27 +131,42 @@ def _schema_or_array(data: bytes) -> str | None:
 
 
 def _schema_or_strings(data: bytes) -> str | None:
-    return _schema(data, Value("string", "string")) if data[:1] in b"{[" else None
+    return _schema(data, SchemaValue("string", "string")) if data[:1] in b"{[" else None
 
 
-_SCHEMA = Value("struct", "v1.JSONSchemaProps", ref=schema.JSON_SCHEMA_PROPS)
+_SCHEMA = SchemaValue("struct", "v1.JSONSchemaProps", ref=schema.JSON_SCHEMA_PROPS)
 
 
-def _schema(data: bytes, item: Value = _SCHEMA) -> str | None:
-    """Nested schemas are read by encoding/json, which names the struct and the way to the field."""
+def _schema(data: bytes, item: SchemaValue = _SCHEMA) -> str | None:
+    """Nested schemas are decoded by encoding/json, which names the struct and the path to the
+    field.
+    """
     value = orjson.loads(data)
-    top = Value("list", "", item=item) if isinstance(value, list) else _SCHEMA
+    top = SchemaValue("list", "", item=item) if isinstance(value, list) else _SCHEMA
     return _type_error(top, value, ())
 
 
-_JSON_NAMES = {dict: "object", list: "array", str: "string", bool: "bool", int: "number", float: "number"}
+_JSON_NAMES = {
+    dict: "object",
+    list: "array",
+    str: "string",
+    bool: "bool",
+    int: "number",
+    float: "number",
+}
 _FITS: dict[str, tuple[type, ...]] = {
-    "string": (str,), "bool": (bool,), "int32": (int,), "int64": (int,), "float": (int, float), "struct": (dict,),
-    "map": (dict,), "list": (list,),
+    "string": (str,),
+    "bool": (bool,),
+    "int32": (int,),
+    "int64": (int,),
+    "float": (int, float),
+    "struct": (dict,),
+    "map": (dict,),
+    "list": (list,),
 }
 
 
-def _type_error(value: Value, got: Any, path: tuple[str, ...]) -> str | None:
+def _type_error(value: SchemaValue, got: Any, path: tuple[str, ...]) -> str | None:
     if got is None:
         return None
     if value.kind == "schema-or-bool":
@@ -168,8 +185,11 @@ def _type_error(value: Value, got: Any, path: tuple[str, ...]) -> str | None:
         where = f"struct field JSONSchemaProps.{'.'.join(path)}" if path else "value"
         return f"json: cannot unmarshal {what} into Go {where} of type {value.go_name.lstrip('*')}"
     if value.kind == "struct":
-        children = [(value.type.properties[k].value, v, (*path, k)) for k, v in got.items()
-                    if k in value.type.properties]
+        children = [
+            (value.type.properties[k].value, v, (*path, k))
+            for k, v in got.items()
+            if k in value.type.properties
+        ]
     elif value.kind == "map":
         assert value.item is not None
         children = [(value.item, v, path) for v in got.values()]
@@ -182,8 +202,8 @@ def _type_error(value: Value, got: Any, path: tuple[str, ...]) -> str | None:
 
 
 OWN_FORMS: dict[str, Callable[[bytes], str | None]] = {
-    "time": _time(gotime.canonical),
-    "microtime": _time(gotime.canonical_micro),
+    "time": _time(gotime.canonical_time),
+    "microtime": _time(gotime.canonical_micro_time),
     "duration": lambda data: None if data[:1] == b'"' else _cannot(data, "string"),
     "quantity": _quantity,
     "int-or-string": _int_or_string,

@@ -1,4 +1,4 @@
-"""Facts about pods that several parts need: quality of service, the walk over containers, seccomp annotations."""
+"""Pod helpers: quality of service, iteration over containers, seccomp annotations."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _SECCOMP_CONTAINER = "container.seccomp.security.alpha.kubernetes.io/"
 _LOCALHOST = "localhost/"
 
 
-def containers(spec: dict[str, Any], ephemeral: bool = True) -> Iterator[dict[str, Any]]:
-    """Init containers, containers, ephemeral containers: Kubernetes' order of visiting."""
+def visit_containers(spec: dict[str, Any], ephemeral: bool = True) -> Iterator[dict[str, Any]]:
+    """Init containers, containers, ephemeral containers, in Kubernetes' order."""
     yield from spec.get("initContainers") or ()
     yield from spec.get("containers") or ()
     if ephemeral:
@@ -22,27 +22,32 @@ def containers(spec: dict[str, Any], ephemeral: bool = True) -> Iterator[dict[st
 
 
 def qos_class(pod: dict[str, Any]) -> str:
-    """Guaranteed when every container limits cpu and memory and requests just that, BestEffort when nothing is asked."""
+    """Guaranteed if every container has equal limits and requests for cpu and memory, BestEffort
+    without any.
+    """
     requests: dict[str, quantity.Quantity] = {}
     limits: dict[str, quantity.Quantity] = {}
     guaranteed = True
-    for container in containers(pod.get("spec") or {}, ephemeral=False):
+    for container in visit_containers(pod.get("spec") or {}, ephemeral=False):
         resources = container.get("resources") or {}
-        for total, part in ((requests, resources.get("requests")), (limits, resources.get("limits"))):
-            seen = set()
-            for name, text in (part or {}).items():
-                if name not in _QOS_RESOURCES:
-                    continue
-                value = quantity.parse(text)
-                if value.sign > 0:
-                    seen.add(name)
+        for total, part in (
+            (requests, resources.get("requests") or {}),
+            (limits, resources.get("limits") or {}),
+        ):
+            positive = 0
+            for name in _QOS_RESOURCES:
+                value = quantity.parse_quantity(part[name]) if name in part else None
+                if value is not None and value.sign > 0:
+                    positive += 1
                     total[name] = total[name] + value if name in total else value
-            if total is limits and len(seen) < len(_QOS_RESOURCES):
+            if total is limits and positive < len(_QOS_RESOURCES):
                 guaranteed = False
     if not requests and not limits:
         return "BestEffort"
-    if guaranteed and len(requests) == len(limits) and all(
-        name in limits and value == limits[name] for name, value in requests.items()
+    if (
+        guaranteed
+        and len(requests) == len(limits)
+        and all(name in limits and value == limits[name] for name, value in requests.items())
     ):
         return "Guaranteed"
     return "Burstable"
@@ -65,18 +70,21 @@ def _seccomp_profile(annotation: str) -> dict[str, Any] | None:
     if annotation in ("runtime/default", "docker/default"):
         return {"type": "RuntimeDefault"}
     if annotation.startswith(_LOCALHOST):
-        rest = annotation[len(_LOCALHOST):]
+        rest = annotation[len(_LOCALHOST) :]
         return {"type": "Localhost", "localhostProfile": rest} if rest else None
     return None
 
 
 def sync_seccomp(pod: dict[str, Any]) -> None:
-    """Keep the old seccomp annotations and the fields that replaced them the same, on create."""
+    """Keeps the old seccomp annotations and the fields that replaced them in sync, on create."""
     annotations = pod["metadata"].get("annotations") or {}
     spec = pod.get("spec") or {}
     for key, holder in [
         (_SECCOMP_POD, spec),
-        *((_SECCOMP_CONTAINER + c.get("name", ""), c) for c in containers(spec, ephemeral=False)),
+        *(
+            (_SECCOMP_CONTAINER + c.get("name", ""), c)
+            for c in visit_containers(spec, ephemeral=False)
+        ),
     ]:
         profile = (holder.get("securityContext") or {}).get("seccompProfile")
         annotation = annotations.get(key)
@@ -87,10 +95,13 @@ def sync_seccomp(pod: dict[str, Any]) -> None:
         elif annotation is not None and profile is None:
             profile = _seccomp_profile(annotation)
             if profile is not None:
-                holder["securityContext"] = {**(holder.get("securityContext") or {}), "seccompProfile": profile}
+                holder["securityContext"] = {
+                    **(holder.get("securityContext") or {}),
+                    "seccompProfile": profile,
+                }
 
 
-def condition(obj: dict[str, Any], kind: str) -> dict[str, Any] | None:
+def find_condition(obj: dict[str, Any], kind: str) -> dict[str, Any] | None:
     """A condition of the status by its type."""
     for entry in (obj.get("status") or {}).get("conditions") or ():
         if entry.get("type") == kind:

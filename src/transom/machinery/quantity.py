@@ -1,21 +1,26 @@
-"""Exact resource quantities: `500m`, `1Gi`, `12e6`, read, computed with and printed as Kubernetes does.
+"""Exact resource quantities: `500m`, `1Gi`, `12e6`, read, computed with and printed as Kubernetes
+does.
 
-Why: quantities decide scheduling, quota and limits, and their printed form is part of every object: no floating point
-and no rounding but Kubernetes' own. A quantity is `mantissa * 10**exponent` in a format (decimal suffix, binary suffix,
-decimal exponent). This module knows no object.
+Quantities determine scheduling, quota and limits, and their printed form is part of every object,
+so there is no floating point and only Kubernetes' own rounding. A quantity is `mantissa *
+10**exponent` in a format (decimal suffix, binary suffix, decimal exponent). This module does not
+depend on objects.
 """
 
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import Final
+
+from transom.kit.caching import text_cache
 
 DECIMAL_SI: Final = "DecimalSI"
 BINARY_SI: Final = "BinarySI"
 DECIMAL_EXPONENT: Final = "DecimalExponent"
 
-FORMAT_WRONG = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+FORMAT_WRONG = (
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+)
 NUMERIC_WRONG = "unable to parse numeric part of quantity"
 SUFFIX_WRONG = "unable to parse quantity's suffix"
 
@@ -26,36 +31,58 @@ _MAX_INT64 = (1 << 63) - 1
 _INT64_DIGITS = 18  # decimal digits that always fit an int64
 _MAX_DIGITS = 4000  # below CPython's limit for int <-> str
 _CACHED_LENGTH = 32
-# Sums of values further apart than this keep the larger one: `1e2000000000` must not become two billion digits.
+# Sums of values further apart than this keep only the larger one: `1e2000000000` must not become
+# two billion digits.
 _FAR_APART = 10_000
 
-# More permissive than the documented expression, exactly as Kubernetes' scanner is: `m`, `.`, `+` read as zero.
-_SCAN = re.compile(r"([+-]?)0*([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*[-+]?[0-9]*)\Z", re.ASCII)
-_ONLY_ZEROS = re.compile(r"[+-]?0*\Z", re.ASCII)
+# More permissive than the documented expression, exactly as Kubernetes' scanner is: `m`, `.`, `+`
+# read as zero.
+_SCAN = re.compile(
+    r"([+-]?)0*+([0-9]*+)(?:\.([0-9]*+))?([eEinumkKMGTP]*+[-+]?+[0-9]*+)\Z", re.ASCII
+)
+_ONLY_ZEROS = re.compile(r"[+-]?0*+\Z", re.ASCII)
 
-_DECIMAL_SUFFIXES = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-_BINARY_SUFFIXES = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
-_DECIMAL_NAMES = {exponent: name for name, exponent in _DECIMAL_SUFFIXES.items()}
-_BINARY_NAMES = ("", *_BINARY_SUFFIXES)
+DECIMAL_SUFFIXES = {
+    "n": -9,
+    "u": -6,
+    "m": -3,
+    "": 0,
+    "k": 3,
+    "M": 6,
+    "G": 9,
+    "T": 12,
+    "P": 15,
+    "E": 18,
+}
+BINARY_SUFFIXES = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_DECIMAL_NAMES = {exponent: name for name, exponent in DECIMAL_SUFFIXES.items()}
+_BINARY_NAMES = ("", *BINARY_SUFFIXES)
 
 
 class QuantityError(ValueError):
-    """The text is no quantity; `str()` is Kubernetes' own message."""
+    """The text is not a quantity; `str()` is Kubernetes' own message."""
 
 
 class Quantity:
-    """An immutable exact amount. Equality and order compare amounts, whatever the format."""
+    """An immutable exact amount. Equality and order compare amounts, regardless of the format."""
 
     __slots__ = ("_text", "_wide", "exponent", "format", "mantissa")
 
     def __init__(
-        self, mantissa: int, exponent: int = 0, format: str = DECIMAL_SI, *, text: str = "", wide: bool = False
+        self,
+        mantissa: int,
+        exponent: int = 0,
+        format: str = DECIMAL_SI,
+        *,
+        text: str = "",
+        wide: bool = False,
     ) -> None:
         self.mantissa = mantissa
         self.exponent = exponent
         self.format = format
         self._text = text
-        # Kubernetes holds amounts as an int64 or, when `wide`, as a big decimal; the two overflow differently.
+        # Kubernetes holds amounts as an int64 or, when `wide`, as a big decimal; the two overflow
+        # differently.
         self._wide = wide
 
     @property
@@ -87,7 +114,7 @@ class Quantity:
         return _wrap_int64(whole) if self._wide else 0
 
     def as_int64(self) -> int | None:
-        """The amount when it is a whole int64 as written, else None."""
+        """The amount if it is a whole int64 as written, otherwise None."""
         if self._wide or self.exponent < 0 or self.exponent > _INT64_DIGITS:
             return 0 if self.mantissa == 0 and not self._wide and self.exponent > 0 else None
         whole = self.mantissa * 10**self.exponent
@@ -101,8 +128,14 @@ class Quantity:
     def round_up(self, scale: int) -> Quantity:
         """Rounded away from zero to a multiple of `10**scale`."""
         if self.exponent >= scale:
-            return self if not self._wide else Quantity(self.mantissa, self.exponent, self.format, wide=True)
-        return Quantity(_divide_up(self.mantissa, scale - self.exponent), scale, self.format, wide=self._wide)
+            return (
+                self
+                if not self._wide
+                else Quantity(self.mantissa, self.exponent, self.format, wide=True)
+            )
+        return Quantity(
+            _divide_up(self.mantissa, scale - self.exponent), scale, self.format, wide=self._wide
+        )
 
     def compare(self, other: Quantity) -> int:
         a, b = self.mantissa, other.mantissa
@@ -136,7 +169,7 @@ class Quantity:
         return hash(_strip_tens(self.mantissa, self.exponent))
 
     def __add__(self, other: Quantity) -> Quantity:
-        """The sum in this one's format, or in the other's when this one is zero."""
+        """The sum in this quantity's format, or in the other's if this one is zero."""
         return self._plus(other.mantissa, other)
 
     def __sub__(self, other: Quantity) -> Quantity:
@@ -159,7 +192,9 @@ class Quantity:
             total, exponent = self.mantissa * 10**shift + addend, other.exponent
         else:
             total, exponent = self.mantissa + addend * 10**-shift, self.exponent
-        return Quantity(total, exponent, self.format, wide=wide or not -_MAX_INT64 <= total <= _MAX_INT64)
+        return Quantity(
+            total, exponent, self.format, wide=wide or not -_MAX_INT64 <= total <= _MAX_INT64
+        )
 
     def __str__(self) -> str:
         if not self._text:
@@ -173,8 +208,12 @@ class Quantity:
         if self.mantissa == 0:
             return "0"
         if self.format == BINARY_SI and self.exponent <= _INT64_DIGITS:
-            whole = self.mantissa * 10**self.exponent if self.exponent >= 0 else _exact(self.mantissa, -self.exponent)
-            # Small or broken amounts are printed in decimal, which loses nothing.
+            whole = (
+                self.mantissa * 10**self.exponent
+                if self.exponent >= 0
+                else _exact(self.mantissa, -self.exponent)
+            )
+            # Small or fractional amounts are printed in decimal, which loses nothing.
             if whole is not None and not -1024 < whole < 1024:
                 power = 0
                 while whole % 1024 == 0:
@@ -194,17 +233,17 @@ class Quantity:
 ZERO = Quantity(0, text="0")
 
 
-def parse(value: str | int | float | Quantity) -> Quantity:
+def parse_quantity(value: str | int | float | Quantity) -> Quantity:
     """The quantity written as `value`; raises QuantityError with Kubernetes' text."""
     if isinstance(value, str):
         return _parse_cached(value) if len(value) <= _CACHED_LENGTH else _parse(value)
     if isinstance(value, Quantity):
         return value
-    return parse(_number_text(value))
+    return parse_quantity(_number_text(value))
 
 
-def canonical(value: str | int | float | None) -> str:
-    """The text a server answers for a quantity it was sent."""
+def canonical_quantity(value: str | int | float | None) -> str:
+    """The text that a server returns for a quantity."""
     if value is None:
         return "0"
     if not isinstance(value, str):
@@ -222,7 +261,7 @@ def from_milli(value: int, format: str = DECIMAL_SI) -> Quantity:
     return Quantity(value, MILLI, format)
 
 
-@lru_cache(maxsize=8192)
+@text_cache(8192)
 def _canonical_cached(text: str) -> str:
     return str(_parse(text.strip()))
 
@@ -242,11 +281,11 @@ def _parse(text: str) -> Quantity:
     if _ONLY_ZEROS.match(text):
         return Quantity(0)
 
-    power = _BINARY_SUFFIXES.get(suffix)
+    power = BINARY_SUFFIXES.get(suffix)
     if power is not None:
         return _parse_binary(text, negative, number, fraction, power)
 
-    exponent = _DECIMAL_SUFFIXES.get(suffix)
+    exponent = DECIMAL_SUFFIXES.get(suffix)
     format = DECIMAL_SI
     if exponent is None:
         exponent, format = _read_exponent(suffix), DECIMAL_EXPONENT
@@ -254,7 +293,7 @@ def _parse(text: str) -> Quantity:
     scale = exponent - len(fraction)
     if len(digits) <= _INT64_DIGITS and scale >= NANO:
         mantissa = -int(digits) if negative else int(digits)
-        # A text in (nearly) canonical form is kept as it was written: `1E3`, `+1`, `1.500`.
+        # A text in (nearly) canonical form is kept: `1E3`, `+1`, `1.500`.
         kept = text if scale % 3 == 0 and not digits.endswith("000") and digits[0] != "0" else ""
         return Quantity(mantissa, scale, format, text=kept)
     if not number and not fraction and not _has_digit(text, suffix):
@@ -265,7 +304,7 @@ def _parse(text: str) -> Quantity:
     return Quantity(-mantissa if negative else mantissa, scale, format, wide=True)
 
 
-_parse_cached = lru_cache(maxsize=8192)(_parse)
+_parse_cached = text_cache(8192)(_parse)
 
 
 def _parse_binary(text: str, negative: bool, number: str, fraction: str, power: int) -> Quantity:
@@ -286,7 +325,7 @@ def _parse_binary(text: str, negative: bool, number: str, fraction: str, power: 
 
 
 def _read_exponent(suffix: str) -> int:
-    """`e3`, `E-3`: anything else is no suffix."""
+    """`e3`, `E-3`: anything else is not a suffix."""
     digits = suffix[1:]
     if suffix[:1] not in ("e", "E") or not digits.lstrip("+-").isdigit():
         raise QuantityError(SUFFIX_WRONG)

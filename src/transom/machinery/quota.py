@@ -1,7 +1,8 @@
-"""Resource quotas as arithmetic: which quota concerns an object, what the object costs, and what is left.
+"""Resource quota arithmetic: which quotas match an object, what the object uses, and what is left.
 
-Admission charges objects as they come, the quota controller counts them again; both must measure alike, so both measure
-here. Amounts are `Quantity` values by resource name. Nothing here reads a clock: who asks says what time it is.
+Admission charges new objects, the quota controller recounts them; both use this module, so that
+they agree. Amounts are `Quantity` values by resource name. Does not read a clock: the caller passes
+the time.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from transom.kit.caching import text_cache
 from transom.kit.clock import parse_rfc3339
 from transom.machinery import podutil
 from transom.machinery.objects import Object
-from transom.machinery.quantity import ZERO, Quantity, parse
+from transom.machinery.quantity import ZERO, Quantity, parse_quantity
 from transom.machinery.validation.names import is_qualified_name
 
 Amounts = dict[str, Quantity]
@@ -21,42 +23,47 @@ BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
 _ONE = Quantity(1)
 
 
-class Evaluator(NamedTuple):
-    """How the objects of one resource are measured."""
+class QuotaEvaluator(NamedTuple):
+    """Computes the usage of the objects of one resource."""
 
     group: str
     plural: str
-    # Resource names among the given ones that such objects can use.
+    # Those of the given resource names that such objects can use.
     matching: Callable[[Iterable[str]], list[str]]
-    usage: Callable[[Object, float], Amounts]  # what an object costs at this time
-    updates: bool = False  # an update can cost more, too
-    in_scope: Callable[[Object, Object], bool] | None = None  # (selector, object); None: no scope ever fits
-    missing: Callable[[Iterable[str], Object], list[str]] | None = None  # what the object must ask for but does not
+    usage: Callable[[Object, float], Amounts]  # the usage of an object at this time
+    updates: bool = False  # an update can increase the usage, too
+    in_scope: Callable[[Object, Object], bool] | None = (
+        None  # (selector, object); None: no scope ever matches
+    )
+    missing: Callable[[Iterable[str], Object], list[str]] | None = (
+        None  # required resources that the object does not specify
+    )
 
 
-# ---- amounts ---------------------------------------------------------------------------------------------------------
+# ---- amounts
+# --------------------------------------------------------------------------------------------------
 
 
-def amounts(texts: Mapping[str, str] | None) -> Amounts:
-    return {name: parse(text) for name, text in (texts or {}).items()}
+def parse_amounts(texts: Mapping[str, str] | None) -> Amounts:
+    return {name: parse_quantity(text) for name, text in (texts or {}).items()}
 
 
-def texts(values: Amounts) -> dict[str, str]:
+def format_amounts(values: Amounts) -> dict[str, str]:
     return {name: str(values[name]) for name in sorted(values)}
 
 
-def pretty(values: Amounts) -> str:
+def pretty_amounts(values: Amounts) -> str:
     return ",".join(f"{name}={values[name]}" for name in sorted(values))
 
 
-def add(first: Amounts, second: Amounts) -> Amounts:
+def add_amounts(first: Amounts, second: Amounts) -> Amounts:
     out = dict(first)
     for name, value in second.items():
         out[name] = out[name] + value if name in out else value
     return out
 
 
-def largest(first: Amounts, second: Amounts) -> Amounts:
+def largest_amounts(first: Amounts, second: Amounts) -> Amounts:
     out = dict(first)
     for name, value in second.items():
         if name not in out or out[name] <= value:
@@ -64,8 +71,8 @@ def largest(first: Amounts, second: Amounts) -> Amounts:
     return out
 
 
-def increase(new: Amounts, old: Amounts) -> Amounts:
-    """What the new amounts are above the old ones."""
+def amounts_increase(new: Amounts, old: Amounts) -> Amounts:
+    """The increase from the old to the new amounts."""
     out = {}
     for name, value in new.items():
         rest = value - old[name] if name in old else value
@@ -74,19 +81,26 @@ def increase(new: Amounts, old: Amounts) -> Amounts:
     return out
 
 
-def equal(first: Amounts, second: Amounts) -> bool:
+def equal_amounts(first: Amounts, second: Amounts) -> bool:
     return first.keys() == second.keys() and all(first[name] == second[name] for name in first)
 
 
-# ---- pods ------------------------------------------------------------------------------------------------------------
+# ---- pods
+# --------------------------------------------------------------------------------------------------
 
 _POD_COUNT = "count/pods"
 _COMPUTE = ("cpu", "memory", "ephemeral-storage")
-_POD_RESOURCES = frozenset((
-    _POD_COUNT, "pods", *_COMPUTE, *(f"requests.{c}" for c in _COMPUTE), *(f"limits.{c}" for c in _COMPUTE),
-))
+_POD_RESOURCES = frozenset(
+    (
+        _POD_COUNT,
+        "pods",
+        *_COMPUTE,
+        *(f"requests.{c}" for c in _COMPUTE),
+        *(f"limits.{c}" for c in _COMPUTE),
+    )
+)
 _HUGE_PAGES = "hugepages-"
-# A quota of these obliges every container to say how much it wants.
+# A quota of these requires every container to specify them.
 _MUST_SPECIFY = frozenset(
     name for c in ("cpu", "memory") for name in (c, f"requests.{c}", f"limits.{c}")
 )
@@ -96,16 +110,22 @@ def _is_native(name: str) -> bool:
     return "/" not in name or "kubernetes.io/" in name
 
 
-@lru_cache(maxsize=1024)
+@text_cache(1024)
 def _is_extended(name: str) -> bool:
-    """A resource that a node's owner has made up; it can be requested, never overcommitted."""
-    return not _is_native(name) and not name.startswith("requests.") and not is_qualified_name(f"requests.{name}")
+    """A custom resource of a node; it can be requested, but never overcommitted."""
+    return (
+        not _is_native(name)
+        and not name.startswith("requests.")
+        and not is_qualified_name(f"requests.{name}")
+    )
 
 
 def _pod_matching(names: Iterable[str]) -> list[str]:
     return [
-        name for name in names
-        if name in _POD_RESOURCES or name.startswith((_HUGE_PAGES, "requests." + _HUGE_PAGES))
+        name
+        for name in names
+        if name in _POD_RESOURCES
+        or name.startswith((_HUGE_PAGES, "requests." + _HUGE_PAGES))
         or (name.startswith("requests.") and not _is_native(name))
     ]
 
@@ -127,14 +147,19 @@ def _pod_missing(required: Iterable[str], pod: Object) -> list[str]:
     wanted = _MUST_SPECIFY.intersection(required)
     missing: set[str] = set()
     if wanted:
-        for container in podutil.containers(pod.get("spec") or {}, ephemeral=False):
+        for container in podutil.visit_containers(pod.get("spec") or {}, ephemeral=False):
             resources = container.get("resources") or {}
-            missing |= wanted - _compute(amounts(resources.get("requests")), amounts(resources.get("limits"))).keys()
+            missing |= (
+                wanted
+                - _compute(
+                    parse_amounts(resources.get("requests")), parse_amounts(resources.get("limits"))
+                ).keys()
+            )
     return sorted(missing)
 
 
-def counts(pod: Object, now: float) -> bool:
-    """Whether a pod still costs anything: it has not ended, and its deletion is not overdue."""
+def count_objects(pod: Object, now: float) -> bool:
+    """Whether a pod counts: it has not ended, and its deletion is not overdue."""
     if (pod.get("status") or {}).get("phase") in ("Failed", "Succeeded"):
         return False
     meta = pod["metadata"]
@@ -145,19 +170,21 @@ def counts(pod: Object, now: float) -> bool:
 
 def _pod_usage(pod: Object, now: float) -> Amounts:
     out: Amounts = {_POD_COUNT: _ONE}
-    if not counts(pod, now):
+    if not count_objects(pod, now):
         return out
     spec = pod.get("spec") or {}
-    overhead = amounts(spec.get("overhead"))
+    overhead = parse_amounts(spec.get("overhead"))
     totals = []
     for part in ("requests", "limits"):
         total: Amounts = {}
         for container in spec.get("containers") or ():
-            total = add(total, amounts((container.get("resources") or {}).get(part)))
-        # Init containers run one after the other, before the rest.
+            total = add_amounts(total, parse_amounts((container.get("resources") or {}).get(part)))
+        # Init containers run in sequence, before the others.
         for container in spec.get("initContainers") or ():
-            total = largest(total, amounts((container.get("resources") or {}).get(part)))
-        totals.append(add(total, overhead) if overhead else total)
+            total = largest_amounts(
+                total, parse_amounts((container.get("resources") or {}).get(part))
+            )
+        totals.append(add_amounts(total, overhead) if overhead else total)
     out.update(_compute(*totals))
     return out
 
@@ -180,14 +207,16 @@ def _pod_in_scope(selector: Object, pod: Object) -> bool:
     return False
 
 
-# ---- services, claims, and everything that is only counted -----------------------------------------------------------
+# ---- services, claims, and everything that is only counted
+# -----------------------------------------------------------
 
 
 def _service_usage(service: Object, _now: float) -> Amounts:
     spec = service.get("spec") or {}
     kind, ports = spec.get("type"), Quantity(len(spec.get("ports") or ()))
     return {
-        "count/services": _ONE, "services": _ONE,
+        "count/services": _ONE,
+        "services": _ONE,
         "services.loadbalancers": _ONE if kind == "LoadBalancer" else ZERO,
         "services.nodeports": ports if kind in ("NodePort", "LoadBalancer") else ZERO,
     }
@@ -198,8 +227,8 @@ _CLAIM_RESOURCES = ("persistentvolumeclaims", "requests.storage")
 _OF_CLASS = tuple(_BY_CLASS + name for name in _CLAIM_RESOURCES)
 
 
-def storage_class(claim: Object) -> str:
-    """The class of a claim; the old annotation counts before the field."""
+def claim_storage_class(claim: Object) -> str:
+    """The class of a claim; the old annotation takes precedence over the field."""
     annotations = claim["metadata"].get("annotations") or {}
     if BETA_CLASS in annotations:
         return str(annotations[BETA_CLASS])
@@ -208,17 +237,22 @@ def storage_class(claim: Object) -> str:
 
 def _claim_matching(names: Iterable[str]) -> list[str]:
     return [
-        name for name in names
-        if name == "count/persistentvolumeclaims" or name in _CLAIM_RESOURCES or name.endswith(_OF_CLASS)
+        name
+        for name in names
+        if name == "count/persistentvolumeclaims"
+        or name in _CLAIM_RESOURCES
+        or name.endswith(_OF_CLASS)
     ]
 
 
 def _claim_usage(claim: Object, _now: float) -> Amounts:
     out = {"persistentvolumeclaims": _ONE, "count/persistentvolumeclaims": _ONE}
-    request = (((claim.get("spec") or {}).get("resources") or {}).get("requests") or {}).get("storage")
+    request = (((claim.get("spec") or {}).get("resources") or {}).get("requests") or {}).get(
+        "storage"
+    )
     if request is not None:
-        out["requests.storage"] = parse(request).round_up(0)
-    name = storage_class(claim)
+        out["requests.storage"] = parse_quantity(request).round_up(0)
+    name = claim_storage_class(claim)
     if name:
         out.update({name + _BY_CLASS + key: out[key] for key in _CLAIM_RESOURCES if key in out})
     return out
@@ -228,64 +262,89 @@ def _among(known: frozenset[str]) -> Callable[[Iterable[str]], list[str]]:
     return lambda names: [name for name in names if name in known]
 
 
-def _counter(group: str, plural: str, alias: str = "") -> Evaluator:
-    names = frozenset(filter(None, (f"count/{plural}.{group}" if group else f"count/{plural}", alias)))
+def _counter(group: str, plural: str, alias: str = "") -> QuotaEvaluator:
+    names = frozenset(
+        filter(None, (f"count/{plural}.{group}" if group else f"count/{plural}", alias))
+    )
     cost = dict.fromkeys(names, _ONE)
-    return Evaluator(group, plural, _among(names), lambda _obj, _now: cost)
+    return QuotaEvaluator(group, plural, _among(names), lambda _obj, _now: cost)
 
 
-_SERVICE_RESOURCES = frozenset(("count/services", "services", "services.nodeports", "services.loadbalancers"))
+_SERVICE_RESOURCES = frozenset(
+    ("count/services", "services", "services.nodeports", "services.loadbalancers")
+)
 _ALIASED = ("configmaps", "resourcequotas", "replicationcontrollers", "secrets")
-_EVALUATORS: dict[tuple[str, str], Evaluator | None] = {
-    ("", "pods"): Evaluator("", "pods", _pod_matching, _pod_usage, False, _pod_in_scope, _pod_missing),
-    ("", "services"): Evaluator("", "services", _among(_SERVICE_RESOURCES), _service_usage, True),
-    ("", "persistentvolumeclaims"): Evaluator("", "persistentvolumeclaims", _claim_matching, _claim_usage, True),
+_EVALUATORS: dict[tuple[str, str], QuotaEvaluator | None] = {
+    ("", "pods"): QuotaEvaluator(
+        "", "pods", _pod_matching, _pod_usage, False, _pod_in_scope, _pod_missing
+    ),
+    ("", "services"): QuotaEvaluator(
+        "", "services", _among(_SERVICE_RESOURCES), _service_usage, True
+    ),
+    ("", "persistentvolumeclaims"): QuotaEvaluator(
+        "", "persistentvolumeclaims", _claim_matching, _claim_usage, True
+    ),
     **{("", plural): _counter("", plural, plural) for plural in _ALIASED},
-    # What is not stored is not counted; events never were.
-    **dict.fromkeys((
-        ("", "bindings"), ("", "componentstatuses"), ("", "events"), ("authentication.k8s.io", "tokenreviews"),
-        *(("authorization.k8s.io", plural) for plural in (
-            "subjectaccessreviews", "selfsubjectaccessreviews", "localsubjectaccessreviews", "selfsubjectrulesreviews",
-        )),
-    )),
+    # Resources that are not stored are not counted, and neither are events.
+    **dict.fromkeys(
+        (
+            ("", "bindings"),
+            ("", "componentstatuses"),
+            ("", "events"),
+            ("authentication.k8s.io", "tokenreviews"),
+            *(
+                ("authorization.k8s.io", plural)
+                for plural in (
+                    "subjectaccessreviews",
+                    "selfsubjectaccessreviews",
+                    "localsubjectaccessreviews",
+                    "selfsubjectrulesreviews",
+                )
+            ),
+        )
+    ),
 }
 
 
 @lru_cache(maxsize=1024)
-def evaluator_for(group: str, plural: str) -> Evaluator | None:
-    """The measure of a resource; None for one that quotas do not know."""
+def evaluator_for(group: str, plural: str) -> QuotaEvaluator | None:
+    """The evaluator of a resource; None for one that quotas do not support."""
     key = (group, plural)
     return _EVALUATORS[key] if key in _EVALUATORS else _counter(group, plural)
 
 
-# ---- quotas ----------------------------------------------------------------------------------------------------------
+# ---- quotas
+# --------------------------------------------------------------------------------------------------
 
 
 def scope_selectors(spec: Object) -> list[Object]:
-    """The scopes of a quota in one form."""
+    """All scopes of a quota as scope selectors."""
     return [
         *({"scopeName": scope, "operator": "Exists"} for scope in spec.get("scopes") or ()),
         *((spec.get("scopeSelector") or {}).get("matchExpressions") or ()),
     ]
 
 
-def in_scopes(evaluator: Evaluator, selectors: Sequence[Object], obj: Object) -> bool:
+def in_scopes(evaluator: QuotaEvaluator, selectors: Sequence[Object], obj: Object) -> bool:
     fits = evaluator.in_scope
-    return not selectors or (fits is not None and all(fits(selector, obj) for selector in selectors))
+    return not selectors or (
+        fits is not None and all(fits(selector, obj) for selector in selectors)
+    )
 
 
-def exceeded(used: Amounts, requested: Amounts, hard: Amounts) -> list[str]:
-    """Resources of which there would be more than allowed."""
+def exceeded_resources(used: Amounts, requested: Amounts, hard: Amounts) -> list[str]:
+    """Resources whose usage would exceed the limit."""
     return [
-        name for name, value in requested.items()
+        name
+        for name, value in requested.items()
         if name in hard and (used[name] + value if name in used else value) > hard[name]
     ]
 
 
-class Total:
-    """Adds up what the objects of a namespace cost one quota."""
+class QuotaTotal:
+    """Adds up the usage of a namespace's objects for one quota."""
 
-    def __init__(self, quota: Object, evaluators: Iterable[Evaluator]) -> None:
+    def __init__(self, quota: Object, evaluators: Iterable[QuotaEvaluator]) -> None:
         spec = quota.get("spec") or {}
         hard = spec.get("hard") or {}
         self._selectors = scope_selectors(spec)
@@ -293,11 +352,11 @@ class Total:
         self.used: Amounts = {name: ZERO for names in self._tracked.values() for name in names}
 
     @property
-    def evaluators(self) -> list[Evaluator]:
-        """Those whose objects have to be counted."""
+    def evaluators(self) -> list[QuotaEvaluator]:
+        """The evaluators whose objects must be counted."""
         return list(self._tracked)
 
-    def count(self, evaluator: Evaluator, obj: Object, now: float) -> None:
+    def count(self, evaluator: QuotaEvaluator, obj: Object, now: float) -> None:
         if in_scopes(evaluator, self._selectors, obj):
             tracked, used = self._tracked[evaluator], self.used
             for name, value in evaluator.usage(obj, now).items():

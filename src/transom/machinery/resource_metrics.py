@@ -1,7 +1,9 @@
-"""What nodes and pods use of CPU and memory: from a kubelet's summary to the objects of metrics.k8s.io/v1beta1.
+"""CPU and memory usage of nodes and pods: converts a kubelet's summary to objects of
+metrics.k8s.io/v1beta1.
 
-The rules are metrics-server's: a node, or a pod of which a container has no number yet, is left out; the time of a sample
-is that of its oldest number. Pure functions, shared by who collects samples and who serves them.
+The rules are metrics-server's: nodes without values and pods with a container without
+values are left out; the time of a sample is that of its oldest value. Pure functions, shared by
+the code that collects samples and the code that serves them.
 """
 
 from __future__ import annotations
@@ -18,37 +20,40 @@ API_VERSION = f"{GROUP}/{VERSION}"
 WINDOW = 30.0  # seconds over which a kubelet averages
 
 
-class Usage(NamedTuple):
+class ResourceUsage(NamedTuple):
     cpu: int  # billionths of a core
     memory: int  # bytes
 
     def quantities(self) -> Object:
-        return {"cpu": str(Quantity(self.cpu, -9)), "memory": str(Quantity(self.memory, 0, BINARY_SI))}
+        return {
+            "cpu": str(Quantity(self.cpu, -9)),
+            "memory": str(Quantity(self.memory, 0, BINARY_SI)),
+        }
 
 
 class NodeSample(NamedTuple):
     time: float
-    usage: Usage
+    usage: ResourceUsage
     window: float = WINDOW
 
 
 class PodSample(NamedTuple):
     time: float
-    containers: Mapping[str, Usage]
+    containers: Mapping[str, ResourceUsage]
     window: float = WINDOW
 
 
 PodName = tuple[str, str]  # namespace and name
 
 
-class Samples(NamedTuple):
-    """Those of one node."""
+class MetricSamples(NamedTuple):
+    """The samples of one node."""
 
     node: NodeSample | None
     pods: Mapping[PodName, PodSample]
 
 
-def read_summary(summary: Mapping[str, Any]) -> Samples:
+def read_stats_summary(summary: Mapping[str, Any]) -> MetricSamples:
     """The samples in a kubelet's /stats/summary."""
     found = _measured(summary.get("node") or {})
     pods: dict[PodName, PodSample] = {}
@@ -57,11 +62,11 @@ def read_summary(summary: Mapping[str, Any]) -> Samples:
         if sample is not None:
             reference = pod["podRef"]
             pods[reference["namespace"], reference["name"]] = sample
-    return Samples(None if found is None else NodeSample(*found), pods)
+    return MetricSamples(None if found is None else NodeSample(*found), pods)
 
 
 def _pod(containers: Any) -> PodSample | None:
-    used: dict[str, Usage] = {}
+    used: dict[str, ResourceUsage] = {}
     oldest = 0.0
     for container in containers:
         found = _measured(container)
@@ -72,14 +77,14 @@ def _pod(containers: Any) -> PodSample | None:
     return PodSample(oldest, used) if used else None
 
 
-def _measured(stats: Mapping[str, Any]) -> tuple[float, Usage] | None:
+def _measured(stats: Mapping[str, Any]) -> tuple[float, ResourceUsage] | None:
     cpu, memory = stats.get("cpu") or {}, stats.get("memory") or {}
     cores, used = cpu.get("usageNanoCores"), memory.get("workingSetBytes")
     if cores is None or used is None:
         return None
     first, second = cpu["time"], memory["time"]
     time = parse_rfc3339(first)
-    return time if first == second else min(time, parse_rfc3339(second)), Usage(cores, used)
+    return time if first == second else min(time, parse_rfc3339(second)), ResourceUsage(cores, used)
 
 
 def node_metrics(node: Object, sample: NodeSample, now: float) -> Object:
@@ -87,7 +92,9 @@ def node_metrics(node: Object, sample: NodeSample, now: float) -> Object:
 
 
 def pod_metrics(pod: Object, sample: PodSample, now: float) -> Object:
-    containers = [{"name": name, "usage": usage.quantities()} for name, usage in sample.containers.items()]
+    containers = [
+        {"name": name, "usage": usage.quantities()} for name, usage in sample.containers.items()
+    ]
     return {**_head(pod, sample.time, sample.window, now), "containers": containers}
 
 

@@ -1,8 +1,9 @@
 """Types of every served built-in group version, as Go structs see them.
 
-Why: decoding, strategic merge, server-side apply and OpenAPI all need the same facts (which fields exist, of which
-type, which are pointers, which are emitted when empty, how lists merge). They stand in `gotypes.txt`, a table that is
-read once and turned into `Type` objects one at a time, when somebody asks. This module knows no values, only types.
+Decoding, strategic merge, server-side apply and OpenAPI need the same facts (which fields exist,
+their types, which are pointers, which are emitted when empty, how lists merge). They are in
+`gotypes.txt`, a table that is read once; `SchemaType` objects are built on first use. This module
+handles types, not values.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from transom.machinery.kinds import GVK
 
-# Go's scalar types and the types with a JSON form of their own -> the kind of value.
+# Go's scalar types and the types with a custom JSON form -> the kind of value.
 _SCALARS = {
     "string": "string",
     "bool": "bool",
@@ -54,51 +55,68 @@ _GO_NAMES = {
 JSON_SCHEMA_PROPS = "apiextensions/v1.JSONSchemaProps"
 OBJECT_META = "meta/v1.ObjectMeta"
 
-# Kinds that every group version carries although they belong to meta/v1.
-_META_KINDS = frozenset({
-    "APIGroup", "APIGroupList", "APIResourceList", "APIVersions", "CreateOptions", "DeleteOptions", "GetOptions",
-    "List", "ListOptions", "PartialObjectMetadata", "PartialObjectMetadataList", "PatchOptions", "Status", "Table",
-    "UpdateOptions",
-})
-# These groups are stored as JSON by Kubernetes, all others as protobuf, which does not tell an empty list from none.
+# Kinds that every group version has although they belong to meta/v1.
+_META_KINDS = frozenset(
+    {
+        "APIGroup",
+        "APIGroupList",
+        "APIResourceList",
+        "APIVersions",
+        "CreateOptions",
+        "DeleteOptions",
+        "GetOptions",
+        "List",
+        "ListOptions",
+        "PartialObjectMetadata",
+        "PartialObjectMetadataList",
+        "PatchOptions",
+        "Status",
+        "Table",
+        "UpdateOptions",
+    }
+)
+# These groups are stored as JSON by Kubernetes, all others as protobuf, which does not distinguish
+# an empty list from none.
 _JSON_STORED = ("apiextensions/", "apiregistration/")
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
-    """The type of a value: `kind` is string, bool, int32, int64, float, bytes, time, microtime, duration, quantity,
-    int-or-string, raw, fields, any, json, schema-or-array, schema-or-bool, schema-or-strings, list, map or struct."""
+class SchemaValue:
+    """The type of a value: `kind` is string, bool, int32, int64, float, bytes, time, microtime,
+    duration, quantity, int-or-string, raw, fields, any, json, schema-or-array, schema-or-bool,
+    schema-or-strings, list, map or struct.
+    """
 
     kind: str
     go_name: str
     pointer: bool = False
-    item: Value | None = None  # of a list or map
-    ref: str = ""  # of a struct: the name `get` knows
+    item: SchemaValue | None = None  # of a list or map
+    ref: str = ""  # of a struct: the name `get_schema_type` knows
 
     @property
-    def type(self) -> Type:
-        return get(self.ref)
+    def type(self) -> SchemaType:
+        return get_schema_type(self.ref)
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class SchemaField:
     name: str
     go_path: tuple[str, ...]  # Go's field name, after those of embedding structs
-    value: Value
+    value: SchemaValue
     always: bool = False  # emitted even when empty
     required: bool = False
     patch_strategy: str = ""
     patch_merge_key: str = ""
-    list_type: str = ""  # atomic, set or map; "" for what is no list
+    list_type: str = ""  # atomic, set or map; "" for what is not a list
     list_map_keys: tuple[str, ...] = ()
-    atomic: bool = False  # a struct or map that server-side apply takes whole
+    atomic: bool = False  # a struct or map that server-side apply treats as atomic
 
     @property
     def kind(self) -> str:
         return self.value.kind
 
     @property
-    def item(self) -> Value | None:
+    def item(self) -> SchemaValue | None:
         return self.value.item
 
     @property
@@ -106,19 +124,19 @@ class Field:
         return self.value.pointer
 
     @property
-    def struct(self) -> Type | None:
+    def struct(self) -> SchemaType | None:
         """The struct behind the field: its own type, or that of its list elements or map values."""
         value = self.value
         while value.item is not None:
             value = value.item
-        return get(value.ref) if value.ref else None
+        return get_schema_type(value.ref) if value.ref else None
 
 
 @dataclass(frozen=True)
-class Type:
+class SchemaType:
     id: str  # "core/v1.PodSpec"
     name: str  # "v1.PodSpec", as error texts print it
-    properties: Mapping[str, Field] = field(repr=False)
+    properties: Mapping[str, SchemaField] = field(repr=False)
 
     @property
     def keeps_empty_lists(self) -> bool:
@@ -140,38 +158,38 @@ def _blocks() -> dict[str, str]:
 
 
 @cache
-def get(name: str) -> Type:
-    """The type with that full name (`core/v1.PodSpec`); KeyError when there is none."""
+def get_schema_type(name: str) -> SchemaType:
+    """The type with that full name (`core/v1.PodSpec`); raises KeyError."""
     package, _, short = name.partition(".")
     lines = _blocks()[name].splitlines()
     go_name = f"{package.partition('/')[2]}.{short}"
     if lines and lines[0].startswith(name + " ="):
         go_name = lines.pop(0).partition(" =")[2]
-    properties: dict[str, Field] = {}
+    properties: dict[str, SchemaField] = {}
     for line in lines:
         if line.startswith("& "):
             embedded, _, called = line[2:].partition(" =")
             prefix = called or embedded.rpartition(".")[2]
-            for f in get(_absolute(embedded, package)).properties.values():
+            for f in get_schema_type(_absolute(embedded, package)).properties.values():
                 properties[f.name] = _moved(f, prefix)
         else:
             f = _parse_field(line, package)
             properties[f.name] = f
-    return Type(name, go_name, properties)
+    return SchemaType(name, go_name, properties)
 
 
-def lookup(gvk: GVK) -> Type | None:
+def lookup_schema_type(gvk: GVK) -> SchemaType | None:
     """The type of a group version kind, or None for a custom or unknown one."""
     package = gvk.group.partition(".")[0] or "core"
     name = f"{package}/{gvk.version}.{gvk.kind}"
     if name in _blocks():
-        return get(name)
+        return get_schema_type(name)
     if gvk.kind in _META_KINDS:
-        return get(f"meta/v1.{gvk.kind}")
+        return get_schema_type(f"meta/v1.{gvk.kind}")
     return None
 
 
-def names() -> list[str]:
+def schema_type_names() -> list[str]:
     """Every type's full name."""
     return list(_blocks())
 
@@ -180,12 +198,22 @@ def _absolute(name: str, package: str) -> str:
     return name if "/" in name else f"{package}.{name}"
 
 
-def _moved(f: Field, prefix: str) -> Field:
-    return Field(f.name, (prefix, *f.go_path), f.value, f.always, f.required, f.patch_strategy, f.patch_merge_key,
-                 f.list_type, f.list_map_keys, f.atomic)
+def _moved(f: SchemaField, prefix: str) -> SchemaField:
+    return SchemaField(
+        f.name,
+        (prefix, *f.go_path),
+        f.value,
+        f.always,
+        f.required,
+        f.patch_strategy,
+        f.patch_merge_key,
+        f.list_type,
+        f.list_map_keys,
+        f.atomic,
+    )
 
 
-def _parse_field(line: str, package: str) -> Field:
+def _parse_field(line: str, package: str) -> SchemaField:
     name, _, rest = line.partition(" ")
     if rest.startswith("map "):
         expression, *notes = rest[4:].split(" ")
@@ -211,29 +239,40 @@ def _parse_field(line: str, package: str) -> Field:
             map_type = text
     value = _parse_value(expression, package)
     if value.kind == "list" and not list_type:
-        # Without a list type of its own the patch strategy says how server-side apply merges the list.
+        # Without a list type, the patch strategy determines how server-side apply merges the list.
         list_type = "atomic"
         if strategy.startswith("merge"):
             list_type, keys = ("map", (merge_key,)) if merge_key else ("set", ())
-    return Field(name, (go_name,), value, always, required, strategy, merge_key, list_type, keys, map_type == "atomic")
+    return SchemaField(
+        name,
+        (go_name,),
+        value,
+        always,
+        required,
+        strategy,
+        merge_key,
+        list_type,
+        keys,
+        map_type == "atomic",
+    )
 
 
-def _parse_value(expression: str, package: str) -> Value:
+def _parse_value(expression: str, package: str) -> SchemaValue:
     if expression.startswith("*"):
         inner = _parse_value(expression[1:], package)
-        return Value(inner.kind, "*" + inner.go_name, True, inner.item, inner.ref)
+        return SchemaValue(inner.kind, "*" + inner.go_name, True, inner.item, inner.ref)
     if expression.startswith("map "):
         item = _parse_value(expression[4:], package)
-        return Value("map", f"map[string]{item.go_name}", item=item)
+        return SchemaValue("map", f"map[string]{item.go_name}", item=item)
     if expression.startswith("[]"):
         rest, _, own_name = expression[2:].partition("=")
         rest, _, element_name = rest.partition(":")
         item = _parse_value(rest, package)
-        return Value("list", own_name or f"[]{element_name or item.go_name}", item=item)
+        return SchemaValue("list", own_name or f"[]{element_name or item.go_name}", item=item)
     if expression in _SCALARS:
-        return Value(_SCALARS[expression], _GO_NAMES.get(expression, expression))
+        return SchemaValue(_SCALARS[expression], _GO_NAMES.get(expression, expression))
     ref = _absolute(expression, package)
     head, _, _ = _blocks()[ref].partition("\n")
     if head.startswith(ref + " ="):
-        return Value("struct", head.partition(" =")[2], ref=ref)
-    return Value("struct", f"{ref.partition('/')[2]}", ref=ref)
+        return SchemaValue("struct", head.partition(" =")[2], ref=ref)
+    return SchemaValue("struct", f"{ref.partition('/')[2]}", ref=ref)

@@ -1,7 +1,7 @@
-"""Which kinds the decoder knows beyond those it serves, and what Go calls their types.
+"""The kinds that the decoder knows beyond those it serves, and the names of their Go types.
 
-Why: a body of another kind or version is refused with a text that depends on whether the server knows that kind at all,
-and names the Go types. Old versions that are no longer served are still known.
+The error for a body of another kind or version depends on whether the server knows that kind, and
+names the Go types. Versions that are no longer served are still known.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from transom.machinery import schema
 from transom.machinery.kinds import GVK
 
-# The place of each scheme in Kubernetes' source stands in its error texts.
+# The source path of each scheme in Kubernetes, which appears in its error messages.
 _SCHEMES = {
     "apiextensions.k8s.io": "k8s.io/apiextensions-apiserver/pkg/apiserver/apiserver.go:52",
     "apiregistration.k8s.io": "k8s.io/kube-aggregator/pkg/apiserver/scheme/scheme.go:32",
@@ -24,13 +24,25 @@ _SLICES = ("EndpointSlice",)
 # Known, but served neither by 1.20 nor here (or by 1.20 only, under another name).
 _RETIRED: dict[tuple[str, str], tuple[str, ...]] = {
     ("admission.k8s.io", "v1beta1"): ("AdmissionReview",),
-    ("apps", "v1beta1"): ("ControllerRevision", "Deployment", "DeploymentRollback", "Scale", "StatefulSet"),
+    ("apps", "v1beta1"): (
+        "ControllerRevision",
+        "Deployment",
+        "DeploymentRollback",
+        "Scale",
+        "StatefulSet",
+    ),
     ("apps", "v1beta2"): (*_WORKLOADS, "Scale"),
     ("batch", "v1beta1"): ("JobTemplate",),
     ("batch", "v2alpha1"): ("CronJob", "JobTemplate"),
     ("discovery.k8s.io", "v1alpha1"): _SLICES,
     ("extensions", "v1beta1"): (
-        "DaemonSet", "Deployment", "DeploymentRollback", "NetworkPolicy", "PodSecurityPolicy", "ReplicaSet", "Scale",
+        "DaemonSet",
+        "Deployment",
+        "DeploymentRollback",
+        "NetworkPolicy",
+        "PodSecurityPolicy",
+        "ReplicaSet",
+        "Scale",
     ),
     ("flowcontrol.apiserver.k8s.io", "v1alpha1"): _FLOW,
     ("imagepolicy.k8s.io", "v1alpha1"): ("ImageReview",),
@@ -41,10 +53,18 @@ _RETIRED: dict[tuple[str, str], tuple[str, ...]] = {
     ("storage.k8s.io", "v1alpha1"): ("CSIStorageCapacity", "VolumeAttachment"),
     ("", "v1"): ("EphemeralContainers",),
 }
-_WITHOUT_LIST = frozenset({"AdmissionReview", "DeploymentRollback", "ImageReview", "JobTemplate", "Scale",
-                           "EphemeralContainers"})
+_WITHOUT_LIST = frozenset(
+    {
+        "AdmissionReview",
+        "DeploymentRollback",
+        "ImageReview",
+        "JobTemplate",
+        "Scale",
+        "EphemeralContainers",
+    }
+)
 
-# Go packages of the internal types; where a kind lives with another group than its own.
+# Go packages of the internal types, for kinds whose package is not that of their group.
 _INTERNAL_PACKAGES = {"": "core", "internal.apiserver.k8s.io": "apiserverinternal"}
 _ELSEWHERE = {
     ("events.k8s.io", "Event"): "core",
@@ -67,7 +87,7 @@ def scheme_name(group: str) -> str:
     return _SCHEMES.get(group, _MAIN_SCHEME)
 
 
-def knows(gvk: GVK, for_group: str) -> bool:
+def is_registered(gvk: GVK, for_group: str) -> bool:
     """Whether the scheme that serves `for_group` has that kind registered."""
     if scheme_name(gvk.group) != scheme_name(for_group):
         return gvk.kind == "Status" and not gvk.group and gvk.version == "v1"
@@ -75,28 +95,37 @@ def knows(gvk: GVK, for_group: str) -> bool:
     retired = _RETIRED.get((gvk.group, gvk.version), ())
     if kind in retired and (kind == gvk.kind or kind not in _WITHOUT_LIST):
         return True
-    known = schema.lookup(gvk)
+    known = schema.lookup_schema_type(gvk)
     return known is not None and "apiVersion" in known.properties
 
 
-def go_type(gvk: GVK) -> str:
+def go_type_of_kind(gvk: GVK) -> str:
     return f"{gvk.version}.{gvk.kind}"
 
 
 def internal_type(gvk: GVK) -> str:
     """The Go type that a kind of any version is converted to."""
     kind = gvk.kind.removesuffix("List")
-    package = _ELSEWHERE.get((gvk.group, kind)) or _INTERNAL_PACKAGES.get(gvk.group) or gvk.group.partition(".")[0]
+    package = (
+        _ELSEWHERE.get((gvk.group, kind))
+        or _INTERNAL_PACKAGES.get(gvk.group)
+        or gvk.group.partition(".")[0]
+    )
     return f"{package}.{gvk.kind}"
 
 
 def not_registered(gvk: GVK, for_group: str) -> str:
-    return f'no kind "{gvk.kind}" is registered for version "{gvk.api_version}" in scheme "{scheme_name(for_group)}"'
+    return (
+        f'no kind "{gvk.kind}" is registered for version "{gvk.api_version}" in scheme '
+        f'"{scheme_name(for_group)}"'
+    )
 
 
-def conversion_error(found: GVK, wanted: GVK) -> str | None:
-    """Why an object of one kind cannot become the internal type of another; None when it can."""
+def kind_conversion_error(found: GVK, wanted: GVK) -> str | None:
+    """Why an object of one kind cannot be converted to the internal type of another; None if it
+    can.
+    """
     source, target = internal_type(found), internal_type(wanted)
     if source == target or (source, target) in _CONVERTIBLE or (target, source) in _CONVERTIBLE:
         return None
-    return f"converting ({go_type(found)}) to ({target}): unknown conversion"
+    return f"converting ({go_type_of_kind(found)}) to ({target}): unknown conversion"

@@ -1,8 +1,9 @@
 """Label and field selectors: their text forms, the `LabelSelector` object, and matching.
 
-Why: lists, watches, controllers and services all choose objects this way, and the error texts of a bad selector are
-part of the API. One compiled form serves the text (`app in (a,b),!old`) and the `LabelSelector` object.
-This module knows which field labels each kind offers; it knows no store and no request.
+Lists, watches, controllers and services select objects this way, and the error messages of invalid
+selectors are part of the API. The text form (`app in (a,b),!old`) and the `LabelSelector` object
+compile to the same form. This module defines the field labels of each kind; it does not depend on
+the store or on requests.
 """
 
 from __future__ import annotations
@@ -12,17 +13,20 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from transom.machinery.field import go_quote
+from transom.kit.caching import text_cache
+from transom.kit.goquote import go_quote
 from transom.machinery.kinds import GVK, Kind
+from transom.machinery.validation.names import is_label_value, is_qualified_name
 
 Object = Mapping[str, Any]
 
 
 class SelectorError(ValueError):
-    """The selector cannot be understood; `str()` is Kubernetes' own message."""
+    """The selector cannot be parsed; `str()` is Kubernetes' own message."""
 
 
-# --- label selectors -------------------------------------------------------------------------------------------------
+# --- label selectors
+# -------------------------------------------------------------------------------------------------
 
 IN, NOT_IN, EXISTS, DOES_NOT_EXIST = "in", "notin", "exists", "!"
 EQUALS, DOUBLE_EQUALS, NOT_EQUALS, GREATER, LESS = "=", "==", "!=", "gt", "lt"
@@ -65,21 +69,123 @@ class Requirement(NamedTuple):
         return f"{self.key}{_SYMBOLS.get(self.operator, self.operator)}{text}"
 
 
+class _KeyRule:
+    """All requirements on one key, combined: checking a value costs the same for any number of
+    them.
+    """
+
+    __slots__ = ("_allowed", "_excluded", "_high", "_low", "absent", "present")
+
+    def __init__(self) -> None:
+        self.present = self.absent = False
+        self._allowed: frozenset[str] | None = None
+        self._excluded: set[str] = set()
+        self._low: int | None = None
+        self._high: int | None = None
+
+    def add(self, requirement: Requirement) -> None:
+        _, operator, values = requirement
+        if operator in (NOT_IN, NOT_EQUALS):
+            self._excluded.update(values)
+            return
+        if operator == DOES_NOT_EXIST:
+            self.absent = True
+            return
+        self.present = True
+        if operator in (IN, EQUALS, DOUBLE_EQUALS):
+            self._allowed = (
+                frozenset(values) if self._allowed is None else self._allowed.intersection(values)
+            )
+        elif operator in (GREATER, LESS):
+            bound = _int64(values[0])
+            if bound is None:
+                self._allowed = frozenset()
+            elif operator == GREATER:
+                self._low = bound if self._low is None else max(bound, self._low)
+            else:
+                self._high = bound if self._high is None else min(bound, self._high)
+
+    @property
+    def impossible(self) -> bool:
+        if self.present and self.absent:
+            return True
+        return self._allowed is not None and not any(self.accepts(value) for value in self._allowed)
+
+    def accepts(self, value: str) -> bool:
+        """Whether the label may exist with this value."""
+        if (
+            self.absent
+            or value in self._excluded
+            or (self._allowed is not None and value not in self._allowed)
+        ):
+            return False
+        if self._low is None and self._high is None:
+            return True
+        number = _int64(value)
+        if number is None:
+            return False
+        return (self._low is None or number > self._low) and (
+            self._high is None or number < self._high
+        )
+
+
+class _Index:
+    """Many requirements by key. Matching costs no more than the labels of the object, whatever the
+    selector.
+    """
+
+    __slots__ = ("_never", "_optional", "_required")
+
+    def __init__(self, requirements: Iterable[Requirement]) -> None:
+        rules: dict[str, _KeyRule] = {}
+        for requirement in requirements:
+            rule = rules.get(requirement.key)
+            if rule is None:
+                rule = rules[requirement.key] = _KeyRule()
+            rule.add(requirement)
+        self._never = any(rule.impossible for rule in rules.values())
+        self._required = {key: rule for key, rule in rules.items() if rule.present}
+        self._optional = {key: rule for key, rule in rules.items() if not rule.present}
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        if self._never or len(self._required) > len(labels):
+            return False
+        for key, rule in self._required.items():
+            value = labels.get(key)
+            if value is None or not rule.accepts(value):
+                return False
+        optional = self._optional
+        if len(optional) < len(labels):
+            return all(
+                key not in labels or rule.accepts(labels[key]) for key, rule in optional.items()
+            )
+        return all(
+            key not in optional or optional[key].accepts(value) for key, value in labels.items()
+        )
+
+
+_FEW = 8  # requirements, and values of one, that are checked one by one
+
+
 class LabelSelector:
     """All requirements must hold. Immutable; build it with the functions below."""
 
-    __slots__ = ("_equal", "_other", "_selectable", "requirements")
+    __slots__ = ("_equal", "_index", "_other", "_selectable", "requirements")
 
     def __init__(self, requirements: Iterable[Requirement], *, selectable: bool = True) -> None:
         self.requirements = tuple(sorted(requirements, key=lambda r: r.key))
         self._selectable = selectable
-        # Most selectors only ask for equal values, which needs no call per requirement.
+        # Most selectors only require equal values, which needs no call per requirement.
         equal = (EQUALS, DOUBLE_EQUALS)
         self._equal = tuple((r.key, r.values[0]) for r in self.requirements if r.operator in equal)
         self._other = tuple(r for r in self.requirements if r.operator not in equal)
+        large = len(self.requirements) > _FEW or any(len(r.values) > _FEW for r in self._other)
+        self._index = _Index(self.requirements) if large else None
 
     def matches(self, labels: Mapping[str, str] | None) -> bool:
         labels = labels or {}
+        if self._index is not None:
+            return self._index.matches(labels)
         for key, value in self._equal:
             if labels.get(key) != value:
                 return False
@@ -89,14 +195,28 @@ class LabelSelector:
 
     @property
     def empty(self) -> bool:
-        """True when it matches everything because it asks for nothing."""
+        """True if it matches everything because it has no requirements."""
         return self._selectable and not self.requirements
+
+    def required(self) -> list[tuple[str, tuple[str, ...] | None]]:
+        """Labels that an object must have to match, each with the possible values; None: any value,
+        or many.
+        """
+        return [
+            (r.key, r.values if r.operator in (EQUALS, DOUBLE_EQUALS, IN) else None)
+            for r in self.requirements
+            if r.operator not in (NOT_IN, NOT_EQUALS, DOES_NOT_EXIST)
+        ]
 
     def exact(self, key: str) -> str | None:
         """The only value of label `key` that can match, if there is one."""
         for r in self.requirements:
             if r.key == key:
-                return r.values[0] if r.operator in (EQUALS, DOUBLE_EQUALS, IN) and len(r.values) == 1 else None
+                return (
+                    r.values[0]
+                    if r.operator in (EQUALS, DOUBLE_EQUALS, IN) and len(r.values) == 1
+                    else None
+                )
         return None
 
     def __str__(self) -> str:
@@ -128,19 +248,36 @@ def nothing() -> LabelSelector:
     return _NOTHING
 
 
-@lru_cache(maxsize=1024)
+_LONGEST_KEPT = 2048  # total size of cached selectors, in characters
+
+
 def parse_labels(text: str) -> LabelSelector:
     """The selector in its text form (`labelSelector=` of a list); raises SelectorError."""
-    return LabelSelector(_LabelParser(text).parse()) if text else _EVERYTHING
+    if not text:
+        return _EVERYTHING
+    return _parse_labels(text) if len(text) <= _LONGEST_KEPT else _parse_labels.__wrapped__(text)
+
+
+@lru_cache(maxsize=1024)
+def _parse_labels(text: str) -> LabelSelector:
+    return LabelSelector(_LabelParser(text).parse())
 
 
 def from_map(labels: Mapping[str, str] | None) -> LabelSelector:
-    """A plain map of equal values, as Services and ReplicationControllers hold; without checks."""
-    return LabelSelector(Requirement(k, EQUALS, (v,)) for k, v in labels.items()) if labels else _EVERYTHING
+    """A selector from a plain map of equal values, as in Services and ReplicationControllers; not
+    validated.
+    """
+    return (
+        LabelSelector(Requirement(k, EQUALS, (v,)) for k, v in labels.items())
+        if labels
+        else _EVERYTHING
+    )
 
 
 def from_object(selector: Object | None) -> LabelSelector:
-    """A `LabelSelector` object: None selects nothing, an empty one everything; raises SelectorError."""
+    """A `LabelSelector` object: None selects nothing, an empty one everything; raises
+    SelectorError.
+    """
     if selector is None:
         return _NOTHING
     found = [_requirement(k, EQUALS, (v,)) for k, v in (selector.get("matchLabels") or {}).items()]
@@ -179,20 +316,30 @@ def _requirement(key: str, operator: str, values: tuple[str, ...]) -> Requiremen
     return Requirement(key, operator, values)
 
 
-@lru_cache(maxsize=4096)
-def _check_key(key: str) -> None:
-    from transom.machinery.validation.names import is_qualified_name  # validators use selectors: not at import time
+# Almost all keys and values match these; only the others need the validator.
+_PLAIN = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?\Z", re.ASCII)
 
+
+def _check_key(key: str) -> None:
+    if _PLAIN.match(key):
+        return
+    _check_odd_key(key)
+
+
+@text_cache(4096)
+def _check_odd_key(key: str) -> None:
     if errors := is_qualified_name(key):
         raise SelectorError(f"invalid label key {go_quote(key)}: {'; '.join(errors)}")
 
 
-@lru_cache(maxsize=4096)
 def _check_value(key: str, value: str) -> None:
-    from transom.machinery.validation.names import is_label_value
+    if not value or _PLAIN.match(value):
+        return
 
     if errors := is_label_value(value):
-        raise SelectorError(f"invalid label value: {go_quote(value)}: at key: {go_quote(key)}: {'; '.join(errors)}")
+        raise SelectorError(
+            f"invalid label value: {go_quote(value)}: at key: {go_quote(key)}: {'; '.join(errors)}"
+        )
 
 
 def _int64(text: str | None) -> int | None:
@@ -204,24 +351,29 @@ def _int64(text: str | None) -> int | None:
 
 _TOKEN = re.compile(r"[ \t\r\n]*(?:(==|!=|[=!(),<>])|([^=!(),<> \t\r\n\0]+)|(?:\0|\Z))")
 _END = ("end", "")
-_BINARY = {"=": EQUALS, "==": DOUBLE_EQUALS, "!=": NOT_EQUALS, ">": GREATER, "<": LESS, "in": IN, "notin": NOT_IN}
+_BINARY = {
+    "=": EQUALS,
+    "==": DOUBLE_EQUALS,
+    "!=": NOT_EQUALS,
+    ">": GREATER,
+    "<": LESS,
+    "in": IN,
+    "notin": NOT_IN,
+}
 
 
 class _LabelParser:
-    """Tokens are (type, text): a symbol is its own type, everything else is `id`; `in` and `notin` are ordinary
-    identifiers except where an operator stands."""
+    """Tokens are (type, text): a symbol is its own type, everything else is `id`; `in` and `notin`
+    are ordinary identifiers except where an operator stands.
+    """
 
     def __init__(self, text: str) -> None:
         self.tokens: list[tuple[str, str]] = []
         self.at = 0
-        position = 0
-        while True:
-            found = _TOKEN.match(text, position)
-            symbol, word = found.groups() if found else (None, None)
-            if found is None or not (symbol or word):
+        for symbol, word in _TOKEN.findall(text):
+            if not (symbol or word):
                 break
-            position = found.end()
-            self.tokens.append((symbol, symbol) if symbol else ("id", word or ""))
+            self.tokens.append((symbol, symbol) if symbol else ("id", word))
         self.tokens.append(_END)
 
     def peek(self) -> tuple[str, str]:
@@ -318,7 +470,8 @@ class _LabelParser:
                 raise SelectorError(f"found '{text}', expected: ',', or identifier")
 
 
-# --- field selectors -------------------------------------------------------------------------------------------------
+# --- field selectors
+# -------------------------------------------------------------------------------------------------
 
 
 class FieldTerm(NamedTuple):
@@ -327,35 +480,69 @@ class FieldTerm(NamedTuple):
     value: str
 
 
-class FieldSelector(NamedTuple):
-    terms: tuple[FieldTerm, ...] = ()
+class FieldSelector:
+    """All terms must hold. Immutable."""
+
+    __slots__ = ("_equal", "_never", "_unequal", "terms")
+
+    def __init__(self, terms: Iterable[FieldTerm] = ()) -> None:
+        self.terms = tuple(terms)
+        # By field, so that matching an object costs the same for any number of terms.
+        self._equal: dict[str, str] = {}
+        self._unequal: dict[str, set[str]] = {}
+        self._never = False
+        for field, equal, value in self.terms:
+            if not equal:
+                self._unequal.setdefault(field, set()).add(value)
+            elif self._equal.setdefault(field, value) != value:
+                self._never = True
 
     @property
     def empty(self) -> bool:
         return not self.terms
 
     def matches(self, values: Mapping[str, str]) -> bool:
-        """Against the selectable fields of an object; a field that is not there counts as empty."""
-        return all((values.get(field, "") == value) is equal for field, equal, value in self.terms)
+        """Matches against the selectable fields of an object; a missing field counts as empty."""
+        for field, value in self._equal.items():
+            if values.get(field, "") != value:
+                return False
+        for field, excluded in self._unequal.items():
+            if values.get(field, "") in excluded:
+                return False
+        return not self._never
 
     def matches_object(self, kind: Kind, obj: Object) -> bool:
-        """The same, reading only the fields that are asked for."""
-        return all((field_value(kind, obj, field) == value) is equal for field, equal, value in self.terms)
+        """Like `matches`, reading only the fields of the selector."""
+        return self.matches(
+            {field: field_value(kind, obj, field) for field in (*self._equal, *self._unequal)}
+        )
 
     def exact(self, field: str) -> str | None:
         """The only value of `field` that can match, if there is one."""
-        for term in self.terms:
-            if term.field == field and term.equal:
-                return term.value
-        return None
+        return self._equal.get(field)
 
     def __str__(self) -> str:
         return ",".join(f"{f}{'=' if equal else '!='}{_escape(v)}" for f, equal, v in self.terms)
 
+    def __repr__(self) -> str:
+        return f"FieldSelector({str(self)!r})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FieldSelector) and self.terms == other.terms
+
+    def __hash__(self) -> int:
+        return hash(self.terms)
+
+
+def parse_fields(text: str) -> FieldSelector:
+    """The selector in its text form (`fieldSelector=` of a list), any field label; raises
+    SelectorError.
+    """
+    return _parse_fields(text) if len(text) <= _LONGEST_KEPT else _parse_fields.__wrapped__(text)
+
 
 @lru_cache(maxsize=1024)
-def parse_fields(text: str) -> FieldSelector:
-    """The selector in its text form (`fieldSelector=` of a list), any field label; raises SelectorError."""
+def _parse_fields(text: str) -> FieldSelector:
     terms = []
     for part in sorted(_split_terms(text)):
         if not part:
@@ -363,20 +550,30 @@ def parse_fields(text: str) -> FieldSelector:
         found = _FIELD_OPERATOR.search(part)
         if found is None:
             raise SelectorError(f"invalid selector: '{text}'; can't understand '{part}'")
-        terms.append(FieldTerm(part[: found.start()], found.group() != "!=", _unescape(part[found.end() :])))
-    return FieldSelector(tuple(terms))
+        terms.append(
+            FieldTerm(part[: found.start()], found.group() != "!=", _unescape(part[found.end() :]))
+        )
+    return FieldSelector(terms)
 
 
 def convert_fields(selector: FieldSelector, kind: Kind, gvk: GVK) -> FieldSelector:
-    """Field labels of the request's version to those of `field_values`; raises SelectorError for one it has not."""
+    """Field labels of the request's version to those of `field_values`; raises SelectorError for an
+    unknown one.
+    """
     if not selector.terms:
         return selector
-    return FieldSelector(tuple(FieldTerm(_convert_label(kind, gvk, t.field), t.equal, t.value) for t in selector.terms))
+    return FieldSelector(
+        FieldTerm(_convert_label(kind, gvk, t.field), t.equal, t.value) for t in selector.terms
+    )
 
 
 def field_values(kind: Kind, obj: Object) -> dict[str, str]:
     """Every selectable field of an object in its storage version."""
-    values = {label: get(obj) for label, get in _GETTERS.get(kind.key, {}).items()} if not kind.custom else {}
+    values = (
+        {label: get(obj) for label, get in _GETTERS.get(kind.key, {}).items()}
+        if not kind.custom
+        else {}
+    )
     metadata = obj.get("metadata") or {}
     values["metadata.name"] = metadata.get("name", "")
     if kind.namespaced:
@@ -404,7 +601,7 @@ def _escape(value: str) -> str:
 
 
 def _split_terms(text: str) -> list[str]:
-    """At commas, except those behind a backslash."""
+    """Splits at commas, except those after a backslash."""
     if "\\" not in text:
         return text.split(",")
     return _TERM.findall(text)
@@ -429,7 +626,7 @@ def _unescape(text: str) -> str:
 
 
 def _path(*names: str, none: str = "") -> Callable[[Object], str]:
-    """Reads a nested field as text; `none` stands for one that is not there (Go's zero value)."""
+    """Reads a nested field as text; `none` replaces a missing one (Go's zero value)."""
 
     def get(obj: Any) -> str:
         for name in names:
@@ -451,7 +648,7 @@ def _event_source(obj: Object) -> str:
 
 _INVOLVED = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 
-# What each kind offers beside its name and namespace, read from the storage version.
+# The fields of each kind beside its name and namespace, read from the storage version.
 _GETTERS: dict[str, dict[str, Callable[[Object], str]]] = {
     "/Pod": {
         "spec.nodeName": _path("spec", "nodeName"),
@@ -474,7 +671,9 @@ _GETTERS: dict[str, dict[str, Callable[[Object], str]]] = {
         "type": _path("type"),
     },
     "batch/Job": {"status.successful": _path("status", "succeeded", none="0")},
-    "certificates.k8s.io/CertificateSigningRequest": {"spec.signerName": _path("spec", "signerName")},
+    "certificates.k8s.io/CertificateSigningRequest": {
+        "spec.signerName": _path("spec", "signerName")
+    },
 }
 
 _NAME, _NAMESPACE = "metadata.name", "metadata.namespace"
@@ -490,11 +689,16 @@ def _same(*labels: str) -> dict[str, str]:
     return {label: label for label in labels}
 
 
-# Kinds whose labels are not just name and namespace: request label -> our label, and the text for an unknown one.
+# Kinds whose labels are not just name and namespace: request label -> our label, and the message
+# for an unknown one.
 _UNKNOWN = "field label not supported: {0}"
 _LABELS: dict[tuple[str, str, str], tuple[dict[str, str], str]] = {
     ("", "v1", "Pod"): (
-        {**_same(_NAME, _NAMESPACE, "status.podIPs", *_GETTERS["/Pod"]), "spec.host": "spec.nodeName"}, _UNKNOWN,
+        {
+            **_same(_NAME, _NAMESPACE, "status.podIPs", *_GETTERS["/Pod"]),
+            "spec.host": "spec.nodeName",
+        },
+        _UNKNOWN,
     ),
     ("", "v1", "Node"): (_same(_NAME, *_GETTERS["/Node"]), _UNKNOWN),
     ("", "v1", "Namespace"): (_same(_NAME, *_GETTERS["/Namespace"]), _UNKNOWN),
@@ -502,17 +706,31 @@ _LABELS: dict[tuple[str, str, str], tuple[dict[str, str], str]] = {
     ("", "v1", "ReplicationController"): (_same(_NAME, _NAMESPACE, "status.replicas"), _UNKNOWN),
     ("", "v1", "Event"): (_same(_NAME, _NAMESPACE, *_GETTERS["/Event"]), _UNKNOWN),
     ("events.k8s.io", "v1", "Event"): ({**_same(_NAME, _NAMESPACE), **_EVENTS_GROUP}, _UNKNOWN),
-    ("events.k8s.io", "v1beta1", "Event"): ({**_same(_NAME, _NAMESPACE), **_EVENTS_GROUP}, _UNKNOWN),
+    ("events.k8s.io", "v1beta1", "Event"): (
+        {**_same(_NAME, _NAMESPACE), **_EVENTS_GROUP},
+        _UNKNOWN,
+    ),
     ("batch", "v1", "Job"): (
-        _same(_NAME, _NAMESPACE, "status.successful"), "field label {1} not supported for batchv1.Job",
+        _same(_NAME, _NAMESPACE, "status.successful"),
+        "field label {1} not supported for batchv1.Job",
     ),
     ("batch", "v1beta1", "CronJob"): (
-        _same(_NAME, _NAMESPACE, "status.successful"), 'field label {1} not supported for "CronJob"',
+        _same(_NAME, _NAMESPACE, "status.successful"),
+        'field label {1} not supported for "CronJob"',
     ),
-    ("certificates.k8s.io", "v1", "CertificateSigningRequest"): (_same(_NAME, "spec.signerName"), _UNKNOWN),
-    ("certificates.k8s.io", "v1beta1", "CertificateSigningRequest"): (_same(_NAME, "spec.signerName"), _UNKNOWN),
-}  # fmt: skip
-_ORDINARY = (_same(_NAME, _NAMESPACE), '{1} is not a known field selector: only "metadata.name", "metadata.namespace"')
+    ("certificates.k8s.io", "v1", "CertificateSigningRequest"): (
+        _same(_NAME, "spec.signerName"),
+        _UNKNOWN,
+    ),
+    ("certificates.k8s.io", "v1beta1", "CertificateSigningRequest"): (
+        _same(_NAME, "spec.signerName"),
+        _UNKNOWN,
+    ),
+}
+_ORDINARY = (
+    _same(_NAME, _NAMESPACE),
+    '{1} is not a known field selector: only "metadata.name", "metadata.namespace"',
+)
 _CUSTOM = (_same(_NAME, _NAMESPACE), _UNKNOWN)
 _CUSTOM_CLUSTER = (_same(_NAME), _UNKNOWN)
 

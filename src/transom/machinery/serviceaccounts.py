@@ -15,8 +15,9 @@ LEGACY_ISSUER = "kubernetes/serviceaccount"
 DEFAULT_ISSUER = "https://kubernetes.default.svc"
 LEGACY_CLAIM = "kubernetes.io/serviceaccount/"
 TOKEN_SECRET = "kubernetes.io/service-account-token"
-# The lifetime that the ServiceAccount admission plugin asks for. A token of it lives for a year, because old programs
-# read their token once; the server notes who still uses it after the time it was asked for.
+# The lifetime that the ServiceAccount admission plugin asks for. Such a token is valid for a year,
+# because old programs read their token once; the server records its use after the requested
+# lifetime.
 PROJECTED_SECONDS = 3607
 EXTENDED_SECONDS = 365 * 24 * 3600
 
@@ -30,7 +31,7 @@ def group_names(namespace: str) -> tuple[str, str]:
 
 
 def split_user_name(user: str) -> tuple[str, str] | None:
-    """Namespace and name of the account that a user name stands for, None when it is not of that form."""
+    """Namespace and name of the account of a user name, None if it does not have that form."""
     if not user.startswith(USER_PREFIX):
         return None
     parts = user[len(USER_PREFIX) :].split(":")
@@ -44,12 +45,24 @@ def _reference(obj: Object) -> Object:
 
 
 def bound_claims(
-    issuer: str, account: Object, audiences: Sequence[str], now: float, seconds: int, *, warn_after: int = 0,
-    pod: Object | None = None, secret: Object | None = None,
+    issuer: str,
+    account: Object,
+    audiences: Sequence[str],
+    now: float,
+    seconds: int,
+    *,
+    warn_after: int = 0,
+    pod: Object | None = None,
+    secret: Object | None = None,
 ) -> dict[str, Any]:
-    """Claims of a token that ends with its time, its account, and the pod or secret it is bound to."""
+    """Claims of a token that expires with its time, its account, and the pod or secret it is bound
+    to.
+    """
     meta, start = account["metadata"], int(now)
-    private: dict[str, Any] = {"namespace": meta["namespace"], "serviceaccount": _reference(account)}
+    private: dict[str, Any] = {
+        "namespace": meta["namespace"],
+        "serviceaccount": _reference(account),
+    }
     if pod is not None:
         private["pod"] = _reference(pod)
     elif secret is not None:
@@ -57,16 +70,24 @@ def bound_claims(
     if warn_after:
         private["warnafter"] = start + warn_after
     return {
-        "iss": issuer, "sub": user_name(meta["namespace"], meta["name"]), "aud": list(audiences), "iat": start,
-        "nbf": start, "exp": start + seconds, "kubernetes.io": private,
+        "iss": issuer,
+        "sub": user_name(meta["namespace"], meta["name"]),
+        "aud": list(audiences),
+        "iat": start,
+        "nbf": start,
+        "exp": start + seconds,
+        "kubernetes.io": private,
     }
 
 
 def legacy_claims(account: Object, secret: Object) -> dict[str, Any]:
-    """Claims of the token that is kept in a secret; it ends with the secret or the account."""
+    """Claims of a token that is stored in a secret; it is valid as long as the secret and the
+    account exist.
+    """
     meta = account["metadata"]
     return {
-        "iss": LEGACY_ISSUER, "sub": user_name(meta["namespace"], meta["name"]),
+        "iss": LEGACY_ISSUER,
+        "sub": user_name(meta["namespace"], meta["name"]),
         LEGACY_CLAIM + "namespace": meta["namespace"],
         LEGACY_CLAIM + "secret.name": secret["metadata"]["name"],
         LEGACY_CLAIM + "service-account.name": meta["name"],

@@ -1,7 +1,9 @@
-"""Strategic merge patch: a merge patch that knows, from the types, which lists are merged and by which key.
+"""Strategic merge patch: a merge patch that knows, from the types, which lists are merged and by
+which key.
 
-The order of a merged list: elements of the patch in the patch's order (or in that of `$setElementOrder`), those the
-patch does not name where they stood before, and an element that is new in front of those. Inputs are never changed.
+The order of a merged list: elements of the patch in the patch's order (or in that of
+`$setElementOrder`), elements that are not in the patch keep their position, and new elements come
+before those. Inputs are never changed.
 """
 
 from __future__ import annotations
@@ -9,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+import orjson
+
 from transom.machinery import schema
 from transom.machinery.errors import ApiError, bad_request
-from transom.machinery.gofmt import TYPE_NAMES, sprint
-from transom.machinery.jsonpatch import refused
-from transom.machinery.typed import Node, node_of
+from transom.machinery.gofmt import TYPE_NAMES, go_sprint
+from transom.machinery.jsonpatch import json_patch_refused
+from transom.machinery.typed import TypeNode, type_node_of
 
 Map = dict[str, Any]
 
@@ -28,58 +32,77 @@ _BAD_ELEMENT_ORDER = "invalid patch format of setElementOrder list"
 UNSUPPORTED = "strategic merge patch format is not supported"
 
 
-def strategic_merge(doc: Map, patch: Map, type: schema.Type | Node) -> Map:
+def strategic_merge(doc: Map, patch: Map, type: schema.SchemaType | TypeNode) -> Map:
     """The document with `patch` merged in, by the merge keys and strategies of `type`."""
-    return _merge_map(doc, patch, node_of(type))
+    return _merge_map(doc, patch, type_node_of(type))
 
 
-def fail(message: str) -> NoReturn:
+def fail_strategic_patch(message: str) -> NoReturn:
     raise ApiError(500, "", message)
 
 
 def _no_merge_key(element: Map, key: str) -> NoReturn:
-    fail(f"map: {sprint(element)} does not contain declared merge key: {key}")
+    fail_strategic_patch(f"map: {go_sprint(element)} does not contain declared merge key: {key}")
 
 
 def _expect(kind: type, value: Any) -> Any:
     if not isinstance(value, kind):
-        fail(f"expected a {TYPE_NAMES[kind]}, but received a {TYPE_NAMES[type(value)]}")
+        fail_strategic_patch(
+            f"expected a {TYPE_NAMES[kind]}, but received a {TYPE_NAMES[type(value)]}"
+        )
     return value
 
 
 def _unknown_directive(directive: Any, where: Map) -> NoReturn:
-    text = directive if isinstance(directive, str) else f"%!s({TYPE_NAMES[type(directive)]}={sprint(directive)})"
-    fail(f"unknown patch type: {text} in map: {sprint(where)}")
+    text = (
+        directive
+        if isinstance(directive, str)
+        else f"%!s({TYPE_NAMES[type(directive)]}={go_sprint(directive)})"
+    )
+    fail_strategic_patch(f"unknown patch type: {text} in map: {go_sprint(where)}")
 
 
 def _equal(a: Any, b: Any) -> bool:
     return type(a) is type(b) and bool(a == b)
 
 
+def _hashable(value: Any) -> Any:
+    """A dict key that is the same for two values exactly if they are equal in Go."""
+    if value.__class__ is str:
+        return value
+    if isinstance(value, dict | list):
+        return type(value), orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    return type(value), value
+
+
 def _strategy(strategies: str) -> str:
-    """What a field's strategy says beside retainKeys."""
+    """The strategy of a field other than retainKeys."""
     return next((s for s in strategies.split(",") if s != "retainKeys"), "")
 
 
-def _field(type: Node, key: str) -> tuple[Node, str, str]:
+def _field(type: TypeNode, key: str) -> tuple[TypeNode, str, str]:
     """The node of a field, its strategy and its merge key."""
     if type.fields is None:
-        fail("merging an object in json but data type is not struct, instead is: map")
+        fail_strategic_patch(
+            "merging an object in json but data type is not struct, instead is: map"
+        )
     found = type.fields.get(key)
     if found is None:
-        fail(f'unable to find api field in struct {type.name} for the json field "{key}"')
+        fail_strategic_patch(
+            f'unable to find api field in struct {type.name} for the json field "{key}"'
+        )
     return found, _strategy(found.strategy), found.merge_key
 
 
-def _list_field(type: Node, key: str) -> tuple[Node, str, str]:
-    """As _field, with the node of the list's elements."""
+def _list_field(type: TypeNode, key: str) -> tuple[TypeNode, str, str]:
+    """Like _field, with the node of the list's elements."""
     node, strategy, merge_key = _field(type, key)
     if node.element is None:
-        fail("expected slice or array type, but got: struct")
+        fail_strategic_patch("expected slice or array type, but got: struct")
     return node.element, strategy, merge_key
 
 
-def _merge_map(original: Map, patch: Map, type: Node) -> Map:
+def _merge_map(original: Map, patch: Map, type: TypeNode) -> Map:
     if _DIRECTIVE in patch:
         directive = patch[_DIRECTIVE]
         if directive == "replace":
@@ -100,7 +123,7 @@ def _merge_map(original: Map, patch: Map, type: Node) -> Map:
             out.pop(key, None)
             continue
         current: Any = out.get(key)
-        # A list of deletions without anything to delete from becomes the list: so it is in Kubernetes.
+        # A list of deletions without a live list becomes the list, as in Kubernetes.
         if current.__class__ is not value.__class__:
             out[key] = value
         elif isinstance(value, dict):
@@ -125,9 +148,10 @@ def _after(key: str, prefix: str, problem: str) -> str:
 def _retain_keys(out: Map, patch: Map) -> None:
     if _RETAIN not in patch:
         return
-    keys = patch.pop(_RETAIN)
-    if not isinstance(keys, list):
+    given = patch.pop(_RETAIN)
+    if not isinstance(given, list):
         raise bad_request(_BAD_RETAIN_KEYS)
+    keys = {key for key in given if isinstance(key, str)}
     for key, value in patch.items():
         if value is not None and not key.startswith((_DELETE_FROM, _ORDER)) and key not in keys:
             raise bad_request(_BAD_RETAIN_KEYS)
@@ -135,8 +159,8 @@ def _retain_keys(out: Map, patch: Map) -> None:
         del out[key]
 
 
-def _set_element_orders(out: Map, patch: Map, type: Node) -> None:
-    """Merges and orders every list that has a `$setElementOrder`, and takes both out of the patch."""
+def _set_element_orders(out: Map, patch: Map, type: TypeNode) -> None:
+    """Merges and orders every list that has a `$setElementOrder`, and removes both from the patch."""
     for directive in [k for k in patch if k.startswith(_ORDER)]:
         order = _expect(list, patch.pop(directive))
         key = _after(directive, _ORDER, _BAD_ELEMENT_ORDER)
@@ -163,10 +187,11 @@ def _set_element_orders(out: Map, patch: Map, type: Node) -> None:
 
 
 def _merge_whole(
-    original: list[Any], changes: list[Any], order: list[Any], element: Node, merge_key: str
+    original: list[Any], changes: list[Any], order: list[Any], element: TypeNode, merge_key: str
 ) -> list[Any] | None:
-    """The usual case, in one go: maps with names that are told apart, changed or added, and an order of all of them. None
-    where anything is different."""
+    """The common case, in one pass: maps with distinct names, changed or added, and an order of all
+    of them. None in any other case.
+    """
     if not original and not changes:
         return None
     merged: dict[str, Map] = {}
@@ -190,7 +215,7 @@ def _merge_whole(
 
 
 def _check_order(changes: list[Any], order: list[Any], merge_key: str) -> None:
-    """The patch's elements, deletions apart, must stand in the order list, and in its order."""
+    """The patch's elements, except deletions, must be in the order list, and in its order."""
     if not order or not changes:
         return
     kept = changes
@@ -206,8 +231,10 @@ def _check_order(changes: list[Any], order: list[Any], merge_key: str) -> None:
             at += 1
         place += 1
     if at < len(kept) and place >= len(order):
-        fail(f"The order in patch list:\n{sprint(changes)}\n doesn't match {_ORDER} list:\n"
-             f"{sprint(order)}\n")
+        fail_strategic_patch(
+            f"The order in patch list:\n{go_sprint(changes)}\n doesn't match {_ORDER} list:\n"
+            f"{go_sprint(order)}\n"
+        )
 
 
 def _merge_value(item: Any, merge_key: str) -> Any:
@@ -222,41 +249,46 @@ def _element_kind(*lists: list[Any]) -> type:
     """The one type of all elements; lists of lists and mixed lists cannot be merged."""
     kinds = {type(v) for values in lists for v in values}
     if not kinds:
-        fail("no elements in any of the given slices")
+        fail_strategic_patch("no elements in any of the given slices")
     if list in kinds and type(next(v for values in lists for v in values)) is list:
-        raise refused()
+        raise json_patch_refused()
     if len(kinds) > 1:
-        fail(f"list element types are not identical: {sprint(list(lists))}")
+        fail_strategic_patch(f"list element types are not identical: {go_sprint(list(lists))}")
     return kinds.pop()
 
 
-def _merge_list(original: list[Any], patch: list[Any], element: Node, merge_key: str, deleting: bool) -> list[Any]:
+def _merge_list(
+    original: list[Any], patch: list[Any], element: TypeNode, merge_key: str, deleting: bool
+) -> list[Any]:
     if not original and not patch:
         return original
     maps = _element_kind(original, patch) is dict
     if not maps:
         if deleting:
-            return [v for v in original if not any(_equal(v, d) for d in patch)]
+            gone = {_hashable(value) for value in patch}
+            return [v for v in original if _hashable(v) not in gone]
         merged = _without_repetition([*original, *patch])
     else:
         if not merge_key:
-            fail("cannot merge lists without merge key for struct")
+            fail_strategic_patch("cannot merge lists without merge key for struct")
         original, patch = _special_elements(original, patch, merge_key)
         merged = _merge_elements(original, patch, element, merge_key)
     return _in_order(merged, patch, original, merge_key, maps)
 
 
 def _without_repetition(values: list[Any]) -> list[Any]:
-    out: list[Any] = []
+    first: dict[Any, Any] = {}
     for value in values:
-        if not any(_equal(value, o) for o in out):
-            out.append(value)
-    return out
+        first.setdefault(_hashable(value), value)
+    return list(first.values())
 
 
-def _special_elements(original: list[Any], patch: list[Any], merge_key: str) -> tuple[list[Any], list[Any]]:
-    """Both lists after the `$patch` elements have done their work."""
+def _special_elements(
+    original: list[Any], patch: list[Any], merge_key: str
+) -> tuple[list[Any], list[Any]]:
+    """Both lists after applying the `$patch` elements."""
     plain: list[Any] = []
+    gone = set()
     replace = False
     for item in patch:
         if _DIRECTIVE not in item:
@@ -266,42 +298,44 @@ def _special_elements(original: list[Any], patch: list[Any], merge_key: str) -> 
         if directive == "delete":
             if merge_key not in item:
                 _no_merge_key(item, merge_key)
-            gone = item[merge_key]
-            original = [o for o in original if merge_key not in o or not _equal(o[merge_key], gone)]
+            gone.add(_hashable(item[merge_key]))
         elif directive == "replace":
             replace = True
         elif directive == "merge":
-            fail("merging lists cannot yet be specified in the patch")
+            fail_strategic_patch("merging lists cannot yet be specified in the patch")
         else:
             _unknown_directive(directive, item)
+    if gone:
+        original = [
+            o for o in original if merge_key not in o or _hashable(o[merge_key]) not in gone
+        ]
     return (plain, []) if replace else (original, plain)
 
 
-def _merge_elements(original: list[Any], patch: list[Any], element: Node, merge_key: str) -> list[Any]:
+def _merge_elements(
+    original: list[Any], patch: list[Any], element: TypeNode, merge_key: str
+) -> list[Any]:
     merged = list(original)
+    places: dict[Any, int] = {}
+    for at, item in enumerate(merged):
+        places.setdefault(_hashable(item.get(merge_key)), at)
     for item in patch:
         if merge_key not in item:
             _no_merge_key(item, merge_key)
-        at = _position(merged, item[merge_key], merge_key)
-        if at < 0:
+        found = places.setdefault(_hashable(item[merge_key]), len(merged))
+        if found == len(merged):
             merged.append(item)
         else:
-            merged[at] = _merge_map(merged[at], item, element)
+            merged[found] = _merge_map(merged[found], item, element)
     return merged
-
-
-def _position(items: list[Any], value: Any, merge_key: str) -> int:
-    for i, item in enumerate(items):
-        if _equal(item.get(merge_key) if merge_key else item, value):
-            return i
-    return -1
 
 
 def _in_order(
     merged: list[Any], patch_order: list[Any], live_order: list[Any], merge_key: str, maps: bool
 ) -> list[Any]:
-    """Elements the patch orders and elements only the live list has, each in their own order, interleaved so that a
-    live-only element stays in front of a patched one it stood in front of."""
+    """Elements that the patch orders and elements that only the live list has, each in their own
+    order, interleaved so that a live-only element stays before a patched element that it preceded.
+    """
     key = merge_key if maps else ""
     if maps:
         for item in (*merged, *patch_order, *live_order):
@@ -314,7 +348,9 @@ def _in_order(
         return maps and item.get(_DIRECTIVE) == "delete"
 
     ordered = [m for m in merged if patched(m) >= 0]
-    ordered = sorted((m for m in ordered if not deletion(m)), key=patched) + [m for m in ordered if deletion(m)]
+    ordered = sorted((m for m in ordered if not deletion(m)), key=patched) + [
+        m for m in ordered if deletion(m)
+    ]
     live_only = sorted((m for m in merged if patched(m) < 0), key=lived)
     out: list[Any] = []
     i = 0
@@ -328,25 +364,24 @@ def _in_order(
 
 
 def _places(order: list[Any], key: str) -> Callable[[Any], int]:
-    """Where an element stands in the order; -1 when it does not."""
-    values = [item[key] if key else item for item in order]
-    if all(type(value) is str for value in values):  # nearly always; other values are equal in Go's own ways
-        places = {value: at for at, value in reversed([*enumerate(values)])}
-
-        def look_up(item: Any) -> int:
-            value = item[key] if key else item
-            return places.get(value, -1) if type(value) is str else -1
-
-        return look_up
-    return lambda item: _position(order, item[key] if key else item, key)
+    """The position of an element in the order; -1 if it has none."""
+    places: dict[Any, int] = {}
+    for at, item in enumerate(order):
+        places.setdefault(_hashable(item[key] if key else item), at)
+    return lambda item: places.get(_hashable(item[key] if key else item), -1)
 
 
 def without_directives(patch: Any) -> Any:
-    """A patch as it looks after it was merged: orders and retained keys are gone, with the lists that had an order."""
+    """A patch without merge directives: removes orders and retained keys, with the lists that had
+    an order.
+    """
     if isinstance(patch, list):
         return [without_directives(v) for v in patch]
     if not isinstance(patch, dict):
         return patch
     ordered = {k.partition("/")[2] for k in patch if k.startswith(_ORDER)}
-    return {k: without_directives(v) for k, v in patch.items()
-            if k != _RETAIN and k not in ordered and not k.startswith(_ORDER)}
+    return {
+        k: without_directives(v)
+        for k, v in patch.items()
+        if k != _RETAIN and k not in ordered and not k.startswith(_ORDER)
+    }

@@ -1,17 +1,23 @@
 """Unknown and duplicate fields of a request body, for `fieldValidation=Warn` and `Strict`.
 
-Costs a second reading of the body, so it runs only when a client asks for it.
+Parses the body a second time, so it runs only on request.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from transom.kit.goquote import go_quote
+from transom.kit.lazy import lazy_import
 from transom.machinery import gojson, schema
-from transom.machinery.field import go_quote
-from transom.machinery.schema import Type, Value
+from transom.machinery.schema import SchemaType, SchemaValue
+
+if TYPE_CHECKING:
+    from transom.machinery import goyaml
+else:
+    goyaml = lazy_import("transom.machinery.goyaml")
 
 _LIMIT = 100
 
@@ -20,18 +26,19 @@ class _Pairs(list[tuple[str, Any]]):
     """A JSON object with its keys in order, repeated ones included."""
 
 
-def problems(of: Type | None, raw: bytes, is_yaml: bool) -> list[str]:
-    """Texts such as `unknown field "spec.foo"`, in the order of Kubernetes; of a custom object (no type) only its
-    duplicates and unknown metadata."""
+def strict_decoding_problems(of: SchemaType | None, raw: bytes, is_yaml: bool) -> list[str]:
+    """Messages such as `unknown field "spec.foo"`, in Kubernetes' order; for a custom object (no
+    type) only duplicates and unknown metadata.
+    """
     out: dict[str, None] = {}
     if is_yaml:
-        from transom.machinery import goyaml
-
         repeated = goyaml.duplicate_keys(raw)
         if repeated:
             out["yaml: unmarshal errors:\n" + "\n".join(f"  {line}" for line in repeated)] = None
         raw = goyaml.to_json(raw)
-    value = json.loads(gojson.text_of(raw), object_pairs_hook=_Pairs)
+    value = json.loads(
+        gojson.go_json_text(raw), object_pairs_hook=_Pairs, parse_int=gojson.parse_json_integer
+    )
     found = _struct(of, value, "") if of is not None else _custom(value)
     for what, path in found:
         if len(out) >= _LIMIT:
@@ -44,15 +51,17 @@ def _custom(value: Any) -> Iterator[tuple[str, str]]:
     yield from _untyped(value, "")
     for key, child in value if isinstance(value, _Pairs) else ():
         if key == "metadata":
-            metadata = schema.get(schema.OBJECT_META)
-            yield from (found for found in _struct(metadata, child, "metadata") if found[0] == "unknown")
+            metadata = schema.get_schema_type(schema.OBJECT_META)
+            yield from (
+                found for found in _struct(metadata, child, "metadata") if found[0] == "unknown"
+            )
 
 
 def _at(path: str, key: str) -> str:
     return f"{path}.{key}" if path else key
 
 
-def _typed(value: Value, got: Any, path: str) -> Iterator[tuple[str, str]]:
+def _typed(value: SchemaValue, got: Any, path: str) -> Iterator[tuple[str, str]]:
     if value.kind == "struct":
         yield from _struct(value.type, got, path)
     elif value.kind == "list" and got.__class__ is list:
@@ -71,7 +80,7 @@ def _typed(value: Value, got: Any, path: str) -> Iterator[tuple[str, str]]:
         yield from _untyped(got, path)
 
 
-def _struct(of: Type, got: Any, path: str) -> Iterator[tuple[str, str]]:
+def _struct(of: SchemaType, got: Any, path: str) -> Iterator[tuple[str, str]]:
     if not isinstance(got, _Pairs):
         return
     seen: set[str] = set()

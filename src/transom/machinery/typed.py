@@ -1,8 +1,9 @@
-"""Types as merging sees them: which values are taken whole, which maps and lists are merged, and by which keys.
+"""Types for merging: which values are atomic, which maps and lists are merged, and by which keys.
 
-A `Node` is compiled once, from a built-in type (`of`) or from the schema of a custom resource (`type_from_openapi`);
-`DEDUCED` serves objects without a schema. Strategic merge and server-side apply walk objects along these nodes. This
-module knows types and the names of list elements, not how anything is merged.
+A `TypeNode` is compiled once, from a built-in type (`builtin_type_node`) or from the schema of a
+custom resource (`type_from_openapi`); `DEDUCED` serves objects without a schema. Strategic merge
+and server-side apply walk objects along these nodes. This module defines types and the names of
+list elements, but does not merge.
 """
 
 from __future__ import annotations
@@ -13,51 +14,82 @@ from functools import cache
 from typing import Any
 
 from transom.machinery import gojson, schema
-from transom.machinery.normalise import normalise
+from transom.machinery.normalise import normalise_value
 
 ATOMIC, SET, MAP, GRANULAR = "atomic", "set", "map", "granular"
 
-# Schema kind -> how apply checks a scalar of it. What is not here is not looked at.
-_SCALARS = {"string": "string", "bytes": "string", "duration": "string", "quantity": "string", "bool": "boolean",
-            "int32": "numeric", "int64": "numeric", "float": "numeric"}
-_ANYTHING = frozenset({"raw", "fields", "any", "json", "schema-or-array", "schema-or-bool", "schema-or-strings"})
+# Schema kind -> how apply checks a scalar of it. Other kinds are not checked.
+_SCALARS = {
+    "string": "string",
+    "bytes": "string",
+    "duration": "string",
+    "quantity": "string",
+    "bool": "boolean",
+    "int32": "numeric",
+    "int64": "numeric",
+    "float": "numeric",
+}
+_ANYTHING = frozenset(
+    {"raw", "fields", "any", "json", "schema-or-array", "schema-or-bool", "schema-or-strings"}
+)
 _KEY_DEFAULTS = {"string": "", "int32": 0, "int64": 0, "bool": False}
 # Keys of merged lists that have a default other than the zero value of their type.
-_NAMED_DEFAULTS = {("core/v1.ContainerPort", "protocol"): "TCP", ("core/v1.ServicePort", "protocol"): "TCP"}
+_NAMED_DEFAULTS = {
+    ("core/v1.ContainerPort", "protocol"): "TCP",
+    ("core/v1.ServicePort", "protocol"): "TCP",
+}
 
 _MEMO_LIMIT = 4096
 
 
 class Unmanageable(Exception):
-    """A list whose elements have no names of their own: repeated, or without a key."""
+    """A list whose elements have no distinct names: repeated, or without a key."""
 
 
-class Node:
-    """What may stand at a place: a scalar, a list, a map, or (without a schema) any of them."""
+class TypeNode:
+    """The type of a place: a scalar, a list, a map, or (without a schema) any of them."""
 
-    __slots__ = ("additional", "default", "element", "fields", "fkey", "fragile", "keys", "leaf", "list", "map", "memo",
-                 "merge_key", "name", "scalar", "siblings", "strategy")
+    __slots__ = (
+        "additional",
+        "default",
+        "element",
+        "fields",
+        "fkey",
+        "fragile",
+        "keys",
+        "leaf",
+        "list",
+        "map",
+        "memo",
+        "merge_key",
+        "name",
+        "scalar",
+        "siblings",
+        "strategy",
+    )
 
     def __init__(self, *, scalar: str = "", list: str = "", map: str = "", name: str = "") -> None:
         self.scalar = scalar  # "", string, numeric, boolean or untyped
         self.list = list  # "", atomic, set or map
         self.map = map  # "", atomic or granular
-        self.name = name  # the Go type, for texts
-        self.keys: tuple[tuple[str, Any], ...] = ()  # of a list of maps: names (sorted) and defaults, None for none
-        self.element: Node | None = None
-        self.fields: dict[str, Node] | None = None  # declared fields of a struct
-        self.additional: Node | None = None  # the type of what is not declared
+        self.name = name  # the Go type, for messages
+        self.keys: tuple[
+            tuple[str, Any], ...
+        ] = ()  # of a list of maps: names (sorted) and defaults, None for none
+        self.element: TypeNode | None = None
+        self.fields: dict[str, TypeNode] | None = None  # declared fields of a struct
+        self.additional: TypeNode | None = None  # the type of undeclared entries
         self.fkey = ""  # the name of this field in a field set: "f:spec"
         self.default: Any = None
         self.strategy = ""
         self.merge_key = ""
-        self.leaf = False  # always owned as a whole, and nothing below it needs a look
-        self.fragile = False  # has lists below whose elements need names
+        self.leaf = False  # always owned as a whole; nothing below it is visited
+        self.fragile = False  # has nested lists whose elements need names
         self.memo: dict[Any, str] = {}
-        self.siblings: Mapping[str, Node] = {}  # of a custom kind: its types by apiVersion
+        self.siblings: Mapping[str, TypeNode] = {}  # of a custom kind: its types by apiVersion
 
-    def child(self, key: str) -> Node | None:
-        """The type of a map's entry; None when it is not declared."""
+    def child(self, key: str) -> TypeNode | None:
+        """The type of a map's entry; None if it is not declared."""
         if self.fields is not None:
             found = self.fields.get(key)
             if found is not None:
@@ -69,8 +101,10 @@ class Node:
         return self.fields is None and self.additional is DEDUCED
 
 
-def element_name(node: Node, item: Any) -> str:
-    """The name of an element of a list in a field set: `k:{"name":"c"}`, or `v:"x"` in a set of scalars."""
+def element_name(node: TypeNode, item: Any) -> str:
+    """The name of an element of a list in a field set: `k:{"name":"c"}`, or `v:"x"` in a set of
+    scalars.
+    """
     if node.list == SET:
         return _set_element(node, item)
     if item.__class__ is not dict:
@@ -79,7 +113,13 @@ def element_name(node: Node, item: Any) -> str:
     keys = node.keys
     if len(keys) == 1:
         name, default = keys[0]
-        value = item.get(name, default) if default is not None else item[name] if name in item else _missing(name)
+        value = (
+            item.get(name, default)
+            if default is not None
+            else item[name]
+            if name in item
+            else _missing(name)
+        )
         if value.__class__ is str:
             found = node.memo.get(value)
             if found is None:
@@ -95,7 +135,7 @@ def element_name(node: Node, item: Any) -> str:
     return _remember(node, memo_key, f"k:{_json(values)}") if found is None else found
 
 
-def _set_element(node: Node, item: Any) -> str:
+def _set_element(node: TypeNode, item: Any) -> str:
     if item.__class__ is str:
         found = node.memo.get(item)
         return _remember(node, item, f"v:{_json(item)}") if found is None else found
@@ -110,7 +150,8 @@ def _set_element(node: Node, item: Any) -> str:
 
 def _missing(name: str) -> Any:
     raise Unmanageable(
-        f'associative list with keys has an element that omits key field "{name}" (and doesn\'t have default value)'
+        f'associative list with keys has an element that omits key field "{name}" (and '
+        "doesn't have default value)"
     )
 
 
@@ -118,15 +159,15 @@ def _json(value: Any) -> str:
     return gojson.marshal(value).decode()
 
 
-def _remember(node: Node, key: Any, text: str) -> str:
+def _remember(node: TypeNode, key: Any, text: str) -> str:
     if len(node.memo) >= _MEMO_LIMIT:
         node.memo.clear()
     node.memo[key] = text
     return text
 
 
-def _anything(map_kind: str) -> Node:
-    return Node(scalar="untyped", list=ATOMIC, map=map_kind)
+def _anything(map_kind: str) -> TypeNode:
+    return TypeNode(scalar="untyped", list=ATOMIC, map=map_kind)
 
 
 UNTYPED = _anything(ATOMIC)
@@ -141,42 +182,46 @@ DEDUCED.element = UNTYPED
 
 
 @cache
-def of(name: str) -> Node:
+def builtin_type_node(name: str) -> TypeNode:
     """The node of a built-in type by its full name (`core/v1.Pod`)."""
     node = _struct(name)
     _finish(node)
     return node
 
 
-def node_of(kind: schema.Type | Node) -> Node:
-    return kind if isinstance(kind, Node) else of(kind.id)
+def type_node_of(kind: schema.SchemaType | TypeNode) -> TypeNode:
+    return kind if isinstance(kind, TypeNode) else builtin_type_node(kind.id)
 
 
-_structs: dict[str, Node] = {}
+_structs: dict[str, TypeNode] = {}
 
 
-def _struct(name: str) -> Node:
+def _struct(name: str) -> TypeNode:
     node = _structs.get(name)
     if node is None:
-        node = _structs[name] = Node(map=GRANULAR, name=name.rpartition(".")[2])
+        node = _structs[name] = TypeNode(map=GRANULAR, name=name.rpartition(".")[2])
         node.fields = {}
-        for f in schema.get(name).properties.values():
+        for f in schema.get_schema_type(name).properties.values():
             child = copy.copy(_value(f.value))
             if f.kind == "list":
                 child.list, child.memo = f.list_type, {}
                 child.keys = tuple((k, _key_default(f.struct, k)) for k in sorted(f.list_map_keys))
             if f.atomic:
                 child.map = ATOMIC
-            child.fkey, child.strategy, child.merge_key = f"f:{f.name}", f.patch_strategy, f.patch_merge_key
+            child.fkey, child.strategy, child.merge_key = (
+                f"f:{f.name}",
+                f.patch_strategy,
+                f.patch_merge_key,
+            )
             node.fields[f.name] = child
     return node
 
 
-def _value(value: schema.Value) -> Node:
+def _value(value: schema.SchemaValue) -> TypeNode:
     if value.kind == "struct":
         return _struct(value.ref)
     if value.kind in ("list", "map"):
-        node = Node(list=ATOMIC) if value.kind == "list" else Node(map=GRANULAR)
+        node = TypeNode(list=ATOMIC) if value.kind == "list" else TypeNode(map=GRANULAR)
         assert value.item is not None
         item = _value(value.item)
         if value.kind == "list":
@@ -186,11 +231,11 @@ def _value(value: schema.Value) -> Node:
         return node
     if value.kind in _ANYTHING:
         return UNTYPED
-    return Node(scalar=_SCALARS.get(value.kind, "untyped"))
+    return TypeNode(scalar=_SCALARS.get(value.kind, "untyped"))
 
 
-def _key_default(element: schema.Type | None, key: str) -> Any:
-    """What stands for a key that an element leaves out: the zero value where Go always writes the field."""
+def _key_default(element: schema.SchemaType | None, key: str) -> Any:
+    """The default of a key that an element omits: the zero value if Go always writes the field."""
     if element is None:
         return None
     f = element.properties[key]
@@ -201,27 +246,35 @@ def _key_default(element: schema.Type | None, key: str) -> Any:
 
 
 @cache
-def zero(name: str) -> dict[str, Any]:
-    """The object Go writes for a fresh value of a built-in type: what a first write is compared with. Read-only."""
-    return normalise(schema.get(name), {})
+def zero_value(name: str) -> dict[str, Any]:
+    """The object that Go writes for a new value of a built-in type: the base for comparing a first
+    write. Read-only.
+    """
+    return normalise_value(schema.get_schema_type(name), {})
 
 
 # Custom resources
 
 
-def type_from_openapi(spec: Mapping[str, Any] | None, preserve_unknown_fields: bool = False) -> Node:
-    """The node of a custom kind from the `openAPIV3Schema` of its version. Without a schema, types are deduced."""
+def type_from_openapi(
+    spec: Mapping[str, Any] | None, preserve_unknown_fields: bool = False
+) -> TypeNode:
+    """The node of a custom kind from the `openAPIV3Schema` of its version. Without a schema, types
+    are deduced.
+    """
     if spec is None:
         return DEDUCED
-    node = _map_from_schema({**spec, "x-kubernetes-embedded-resource": True}, preserve_unknown_fields)
+    node = _map_from_schema(
+        {**spec, "x-kubernetes-embedded-resource": True}, preserve_unknown_fields
+    )
     _finish(node)
     return node
 
 
 def types_from_openapi(
     specs: Mapping[str, Mapping[str, Any] | None], preserve_unknown_fields: bool = False
-) -> dict[str, Node]:
-    """The nodes of all versions of a custom kind, by apiVersion; each knows the others."""
+) -> dict[str, TypeNode]:
+    """The nodes of all versions of a custom kind, by apiVersion; they refer to each other."""
     nodes = {key: type_from_openapi(spec, preserve_unknown_fields) for key, spec in specs.items()}
     for node in nodes.values():
         if node is not DEDUCED:
@@ -229,13 +282,13 @@ def types_from_openapi(
     return nodes
 
 
-def _named(node: Node, name: str, default: Any) -> Node:
+def _named(node: TypeNode, name: str, default: Any) -> TypeNode:
     node = copy.copy(node)
     node.fkey, node.default = f"f:{name}", default
     return node
 
 
-def _from_schema(spec: Mapping[str, Any], unknown: bool) -> Node:
+def _from_schema(spec: Mapping[str, Any], unknown: bool) -> TypeNode:
     kind = spec.get("type", "")
     properties = spec.get("properties")
     if kind == "array":
@@ -243,33 +296,39 @@ def _from_schema(spec: Mapping[str, Any], unknown: bool) -> Node:
     if kind == "object" or (not kind and properties):
         return _map_from_schema(spec, unknown)
     if kind == "string":
-        return Node(scalar="string")
+        return TypeNode(scalar="string")
     if kind in ("integer", "number"):
-        return Node(scalar="numeric")
+        return TypeNode(scalar="numeric")
     if kind == "boolean":
-        return Node(scalar="boolean")
+        return TypeNode(scalar="boolean")
     return DEDUCED if unknown else UNTYPED
 
 
-def _list_from_schema(spec: Mapping[str, Any], unknown: bool) -> Node:
-    node = Node(list=spec.get("x-kubernetes-list-type") or ATOMIC)
+def _list_from_schema(spec: Mapping[str, Any], unknown: bool) -> TypeNode:
+    node = TypeNode(list=spec.get("x-kubernetes-list-type") or ATOMIC)
     items = spec.get("items")
-    node.element = element = _from_schema(items, unknown) if items else (DEDUCED if unknown else UNTYPED)
+    node.element = element = (
+        _from_schema(items, unknown) if items else (DEDUCED if unknown else UNTYPED)
+    )
     if node.list == MAP:
         declared = element.fields or {}
-        node.keys = tuple((k, declared[k].default if k in declared else None)
-                          for k in sorted(spec.get("x-kubernetes-list-map-keys") or ()))
+        node.keys = tuple(
+            (k, declared[k].default if k in declared else None)
+            for k in sorted(spec.get("x-kubernetes-list-map-keys") or ())
+        )
     return node
 
 
-def _map_from_schema(spec: Mapping[str, Any], unknown: bool) -> Node:
-    node = Node(map=spec.get("x-kubernetes-map-type") or GRANULAR)
+def _map_from_schema(spec: Mapping[str, Any], unknown: bool) -> TypeNode:
+    node = TypeNode(map=spec.get("x-kubernetes-map-type") or GRANULAR)
     properties = spec.get("properties") or {}
     embedded = bool(spec.get("x-kubernetes-embedded-resource"))
     additional = spec.get("additionalProperties")
     if properties or embedded:
         unknown = unknown or bool(spec.get("x-kubernetes-preserve-unknown-fields"))
-        node.fields = {k: _named(_from_schema(v, unknown), k, v.get("default")) for k, v in properties.items()}
+        node.fields = {
+            k: _named(_from_schema(v, unknown), k, v.get("default")) for k, v in properties.items()
+        }
         node.additional = DEDUCED if unknown else None
         if embedded:
             _embed(node.fields)
@@ -280,16 +339,16 @@ def _map_from_schema(spec: Mapping[str, Any], unknown: bool) -> Node:
     return node
 
 
-def _embed(fields: dict[str, Node]) -> None:
-    """The fields that every object has, whatever its schema says of them."""
+def _embed(fields: dict[str, TypeNode]) -> None:
+    """The fields that every object has, regardless of its schema."""
     for name in ("apiVersion", "kind"):
-        fields[name] = _named(Node(scalar="string"), name, None)
+        fields[name] = _named(TypeNode(scalar="string"), name, None)
     fields["metadata"] = _named(_struct(schema.OBJECT_META), "metadata", None)
 
 
-def _finish(root: Node) -> None:
-    """Marks what is always taken whole and what holds lists with named elements, from the leaves up."""
-    order: list[Node] = []
+def _finish(root: TypeNode) -> None:
+    """Marks atomic nodes and those that contain lists with named elements, from the leaves up."""
+    order: list[TypeNode] = []
     seen: set[int] = set()
     stack = [root]
     while stack:
@@ -303,13 +362,15 @@ def _finish(root: Node) -> None:
     while changed:
         changed = False
         for node in reversed(order):
-            if not node.fragile and (node.list in (SET, MAP) or any(c.fragile for c in _children(node))):
+            if not node.fragile and (
+                node.list in (SET, MAP) or any(c.fragile for c in _children(node))
+            ):
                 node.fragile = changed = True
     for node in order:
         whole = not (node.map == GRANULAR or node.list in (SET, MAP))
         node.leaf = whole and not node.fragile
 
 
-def _children(node: Node) -> list[Node]:
+def _children(node: TypeNode) -> list[TypeNode]:
     out = list(node.fields.values()) if node.fields else []
     return out + [c for c in (node.element, node.additional) if c is not None]

@@ -1,29 +1,31 @@
-"""Objects walked along their types: checking, merging, comparing, listing and removing fields.
+"""Operations on objects along their types: checking, merging, comparing, listing and removing
+fields.
 
-These are the operations of structured merging, each one recursive function. Objects are never changed; results share
-what they can with their operands. Nothing here knows managers, conflicts or metadata.
+These are the operations of structured merging, each one recursive function. Objects are never
+changed; results share parts with their operands. Managers, conflicts and metadata are handled
+elsewhere.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from transom.machinery.fieldset import MEMBER, FieldSet, element_text, is_member
-from transom.machinery.gofmt import TYPE_NAMES, sprint, syntax
-from transom.machinery.typed import ATOMIC, GRANULAR, MAP, SET, Node, Unmanageable, element_name
+from transom.machinery.fieldset import MEMBER, FieldSet, element_text, is_set_member
+from transom.machinery.gofmt import TYPE_NAMES, go_sprint, go_syntax
+from transom.machinery.typed import ATOMIC, GRANULAR, MAP, SET, TypeNode, Unmanageable, element_name
 
 # Checking
 
 
-def validate(value: Any, node: Node) -> str:
-    """Everything in which a value differs from its type, as one text; empty when nothing does."""
+def validate_typed_value(value: Any, node: TypeNode) -> str:
+    """All differences of a value from its type, as one message; empty if there are none."""
     errors = _errors(value, node, "")
     if len(errors) <= 1:
         return "".join(errors)
     return "\n".join(["errors:", *(f"  {e}" for e in errors)])
 
 
-def _errors(value: Any, node: Node, path: str) -> list[str]:
+def _errors(value: Any, node: TypeNode, path: str) -> list[str]:
     prefix = f"{path}: " if path else ""
     if value is None:
         return []
@@ -34,20 +36,20 @@ def _errors(value: Any, node: Node, path: str) -> list[str]:
     if node.scalar and not (isinstance(value, dict | list) and node.map):
         problem = _scalar_error(value, node.scalar)
         return [prefix + problem] if problem else []
-    return [f"{prefix}expected {'map' if node.map else 'list'}, got &{{{sprint(value)}}}"]
+    return [f"{prefix}expected {'map' if node.map else 'list'}, got &{{{go_sprint(value)}}}"]
 
 
 def _scalar_error(value: Any, kind: str) -> str:
     if kind == "string" and not isinstance(value, str):
-        return f"expected string, got &value.valueUnstructured{{Value:{syntax(value)}}}"
+        return f"expected string, got &value.valueUnstructured{{Value:{go_syntax(value)}}}"
     if kind == "numeric" and (isinstance(value, bool) or not isinstance(value, int | float)):
         return f"expected numeric (int or float), got {TYPE_NAMES[type(value)]}"
     if kind == "boolean" and not isinstance(value, bool):
-        return f"expected boolean, got &{{{sprint(value)}}}"
+        return f"expected boolean, got &{{{go_sprint(value)}}}"
     return ""
 
 
-def _map_errors(value: dict[str, Any], node: Node, path: str) -> list[str]:
+def _map_errors(value: dict[str, Any], node: TypeNode, path: str) -> list[str]:
     out: list[str] = []
     for key, item in value.items():
         child = node.child(key)
@@ -58,7 +60,7 @@ def _map_errors(value: dict[str, Any], node: Node, path: str) -> list[str]:
     return out
 
 
-def _list_errors(value: list[Any], node: Node, path: str) -> list[str]:
+def _list_errors(value: list[Any], node: TypeNode, path: str) -> list[str]:
     assert node.element is not None
     out: list[str] = []
     seen: set[str] = set()
@@ -79,15 +81,15 @@ def _list_errors(value: list[Any], node: Node, path: str) -> list[str]:
     return out
 
 
-def _check(value: Any, node: Node) -> None:
+def _check(value: Any, node: TypeNode) -> None:
     if node.fragile and not _fits(value, node):
-        problem = validate(value, node)
+        problem = validate_typed_value(value, node)
         if problem:
             raise Unmanageable(problem)
 
 
-def _fits(value: Any, node: Node) -> bool:
-    """Whether there is nothing that `validate` would say, found out without its texts."""
+def _fits(value: Any, node: TypeNode) -> bool:
+    """Whether `validate_typed_value` would find no error, without building its messages."""
     if value is None:
         return True
     kind = value.__class__
@@ -112,8 +114,8 @@ def _fits(value: Any, node: Node) -> bool:
 # Comparing
 
 
-def everything(value: Any, node: Node) -> FieldSet:
-    """Every field of a value that stands where nothing stood (or nothing will): containers are members, too."""
+def all_fields(value: Any, node: TypeNode) -> FieldSet:
+    """Every field of an added or removed value: containers are members, too."""
     if value.__class__ is dict:
         if not value:
             return MEMBER
@@ -133,9 +135,9 @@ def everything(value: Any, node: Node) -> FieldSet:
         for key, item in value.items():
             child = fields.get(key)
             if child is not None:
-                out[child.fkey] = MEMBER if child.leaf else everything(item, child)
+                out[child.fkey] = MEMBER if child.leaf else all_fields(item, child)
             elif extra is not None:
-                out["f:" + key] = MEMBER if extra.leaf else everything(item, extra)
+                out["f:" + key] = MEMBER if extra.leaf else all_fields(item, extra)
             else:
                 raise Unmanageable(f".{key}: field not declared in schema")
         return out
@@ -153,16 +155,20 @@ def everything(value: Any, node: Node) -> FieldSet:
             name = element_name(node, item)
             if name in out:
                 raise Unmanageable(f"duplicate entries for key {element_text(name)}")
-            out[name] = MEMBER if kind == SET else everything(item, element)
+            out[name] = MEMBER if kind == SET else all_fields(item, element)
         return out
     return MEMBER
 
 
-_NO_FIELDS: dict[str, Node] = {}
+_NO_FIELDS: dict[str, TypeNode] = {}
 
 
-def compare(old: Any, new: Any, node: Node) -> tuple[FieldSet | None, FieldSet | None]:
-    """(fields added or modified, fields removed) at and below a place, for two unequal values that both exist."""
+def compare_typed_values(
+    old: Any, new: Any, node: TypeNode
+) -> tuple[FieldSet | None, FieldSet | None]:
+    """(fields added or modified, fields removed) at and below a place, for two unequal existing
+    values.
+    """
     if node.leaf:
         return MEMBER, None
     old_class, new_class = old.__class__, new.__class__
@@ -170,18 +176,20 @@ def compare(old: Any, new: Any, node: Node) -> tuple[FieldSet | None, FieldSet |
         return _compare_maps(old or {}, new or {}, node)
     if node.list and (new_class is list or new is None) and (old_class is list or old is None):
         return _compare_lists(old or [], new or [], node)
-    # Values of different kinds, which only an untyped place allows: the place is modified, what was below it is gone
-    # and what is below it now is new.
+    # Values of different kinds, which only an untyped place allows: the place is modified, its old
+    # children are removed and its new children added.
     return _as_member(_below(new, node)), _below(old, node) or None
 
 
-def _below(value: Any, node: Node) -> FieldSet:
+def _below(value: Any, node: TypeNode) -> FieldSet:
     if value.__class__ is dict and value and node.map == GRANULAR:
-        return {k: v for k, v in everything(value, node).items() if k != "."}
+        return {k: v for k, v in all_fields(value, node).items() if k != "."}
     return {}
 
 
-def _compare_maps(old: dict[str, Any], new: dict[str, Any], node: Node) -> tuple[FieldSet | None, FieldSet | None]:
+def _compare_maps(
+    old: dict[str, Any], new: dict[str, Any], node: TypeNode
+) -> tuple[FieldSet | None, FieldSet | None]:
     if node.map != GRANULAR:
         _check(new, node)
         return MEMBER, None
@@ -195,29 +203,31 @@ def _compare_maps(old: dict[str, Any], new: dict[str, Any], node: Node) -> tuple
             if before is item or before == item:
                 continue
             child = _child(node, key)
-            now, gone = compare(before, item, child)
+            now, gone = compare_typed_values(before, item, child)
             if now is not None:
                 changed[child.fkey or "f:" + key] = now
             if gone is not None:
                 removed[child.fkey or "f:" + key] = gone
         else:
             child = _child(node, key)
-            changed[child.fkey or "f:" + key] = MEMBER if child.leaf else everything(item, child)
+            changed[child.fkey or "f:" + key] = MEMBER if child.leaf else all_fields(item, child)
     for key, item in old.items():
         if key not in new:
             child = _child(node, key)
-            removed[child.fkey or "f:" + key] = MEMBER if child.leaf else everything(item, child)
+            removed[child.fkey or "f:" + key] = MEMBER if child.leaf else all_fields(item, child)
     return changed or None, removed or None
 
 
-def _child(node: Node, key: str) -> Node:
+def _child(node: TypeNode, key: str) -> TypeNode:
     child = node.child(key)
     if child is None:
         raise Unmanageable(f".{key}: field not declared in schema")
     return child
 
 
-def _compare_lists(old: list[Any], new: list[Any], node: Node) -> tuple[FieldSet | None, FieldSet | None]:
+def _compare_lists(
+    old: list[Any], new: list[Any], node: TypeNode
+) -> tuple[FieldSet | None, FieldSet | None]:
     if node.list == ATOMIC:
         _check(new, node)
         return MEMBER, None
@@ -230,22 +240,22 @@ def _compare_lists(old: list[Any], new: list[Any], node: Node) -> tuple[FieldSet
     removed: FieldSet = {}
     for name, item in _by_name(new, node).items():
         if name not in before:
-            changed[name] = MEMBER if node.list == SET else everything(item, element)
+            changed[name] = MEMBER if node.list == SET else all_fields(item, element)
             continue
         was = before.pop(name)
         if was is item or was == item:
             continue
-        now, gone = compare(was, item, element)
+        now, gone = compare_typed_values(was, item, element)
         if now is not None:
             changed[name] = now
         if gone is not None:
             removed[name] = gone
     for name, item in before.items():
-        removed[name] = MEMBER if node.list == SET else everything(item, element)
+        removed[name] = MEMBER if node.list == SET else all_fields(item, element)
     return changed or None, removed or None
 
 
-def _by_name(items: list[Any], node: Node) -> dict[str, Any]:
+def _by_name(items: list[Any], node: TypeNode) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for item in items:
         name = element_name(node, item)
@@ -258,32 +268,42 @@ def _by_name(items: list[Any], node: Node) -> dict[str, Any]:
 # Merging and listing, for apply
 
 
-def merge(live: Any, config: Any, node: Node) -> Any:
-    """The live value with an applied one laid over it: nothing is removed, new list elements come last."""
+def merge_typed_values(live: Any, config: Any, node: TypeNode) -> Any:
+    """The live value merged with an applied one: nothing is removed, new list elements come last."""
     if node.map == GRANULAR and isinstance(config, dict | None) and isinstance(live, dict | None):
         if not config or not live:
             return live or config
         out = dict(live)
         for key, item in config.items():
-            out[key] = merge(live[key], item, _child(node, key)) if key in live else item
+            out[key] = (
+                merge_typed_values(live[key], item, _child(node, key)) if key in live else item
+            )
         return out
-    if node.list in (SET, MAP) and isinstance(config, list | None) and isinstance(live, list | None):
+    if (
+        node.list in (SET, MAP)
+        and isinstance(config, list | None)
+        and isinstance(live, list | None)
+    ):
         if not config or not live:
             return live or config
         assert node.element is not None
         merged = _by_name(live, node)
         for name, item in _by_name(config, node).items():
-            merged[name] = merge(merged[name], item, node.element) if name in merged else item
+            merged[name] = (
+                merge_typed_values(merged[name], item, node.element) if name in merged else item
+            )
         return list(merged.values())
     return config
 
 
-def field_set(value: Any, node: Node) -> FieldSet:
-    """The fields an applied configuration names: leaves, elements of lists and keys of maps, not the containers."""
+def field_set_of(value: Any, node: TypeNode) -> FieldSet:
+    """The fields of an applied configuration: leaves, list elements and map keys, not the
+    containers.
+    """
     return _named_fields(value, node) or {}
 
 
-def _named_fields(value: Any, node: Node) -> FieldSet | None:
+def _named_fields(value: Any, node: TypeNode) -> FieldSet | None:
     if value is None:
         whole = node.map == ATOMIC if node.map else node.scalar or node.list == ATOMIC
         return MEMBER if whole else None
@@ -310,8 +330,8 @@ def _as_member(below: FieldSet | None) -> FieldSet:
     return {**below, ".": MEMBER} if below else MEMBER
 
 
-def remove(value: Any, items: FieldSet, node: Node) -> Any:
-    """The value without the fields of the set; None when nothing of a container is left."""
+def remove_fields(value: Any, items: FieldSet, node: TypeNode) -> Any:
+    """The value without the fields of the set; None if a container becomes empty."""
     if isinstance(value, dict) and node.map:
         if node.map == ATOMIC:
             return None
@@ -320,8 +340,8 @@ def remove(value: Any, items: FieldSet, node: Node) -> Any:
             gone = items.get("f:" + key)
             if gone is None:
                 out[key] = item
-            elif not is_member(gone):
-                out[key] = remove(item, gone, _child(node, key))
+            elif not is_set_member(gone):
+                out[key] = remove_fields(item, gone, _child(node, key))
         return out or None
     if isinstance(value, list) and node.list:
         if node.list == ATOMIC:
@@ -332,20 +352,20 @@ def remove(value: Any, items: FieldSet, node: Node) -> Any:
             gone = items.get(element_name(node, item))
             if gone is None:
                 kept.append(item)
-            elif not is_member(gone):
-                kept.append(remove(item, gone, node.element))
+            elif not is_set_member(gone):
+                kept.append(remove_fields(item, gone, node.element))
         return kept or None
     return value
 
 
-def with_named_parents(fields: FieldSet, node: Node | None) -> FieldSet:
+def with_named_parents(fields: FieldSet, node: TypeNode | None) -> FieldSet:
     """The set, and every declared field of a struct that has members below it."""
     out: FieldSet = {}
     for key, below in fields.items():
         if not below:
             out[key] = below
             continue
-        child: Node | None = None
+        child: TypeNode | None = None
         declared = False
         if node is not None and key[0] == "f" and node.map:
             declared = node.fields is not None and key[2:] in node.fields
@@ -357,8 +377,10 @@ def with_named_parents(fields: FieldSet, node: Node | None) -> FieldSet:
     return out
 
 
-def reconcile(fields: FieldSet, node: Node) -> FieldSet:
-    """The set after types changed: whoever owned parts of what is taken whole today owns the whole."""
+def reconcile_field_set(fields: FieldSet, node: TypeNode) -> FieldSet:
+    """The set after type changes: a manager that owned parts of a value that is now atomic owns the
+    whole.
+    """
     if not fields or (node.scalar and not node.map):
         return fields
     if node.map:
@@ -373,7 +395,7 @@ def reconcile(fields: FieldSet, node: Node) -> FieldSet:
         child = node.child(key[2:]) if node.map else node.element
         if key == "." or child is None:
             continue
-        now = reconcile(below, child)
+        now = reconcile_field_set(below, child)
         if now is not below:
             out = dict(fields) if out is None else out
             out[key] = now

@@ -12,20 +12,20 @@ Object = dict[str, Any]
 _AFFINITY_SECONDS = 10800
 
 
-def namespace(obj: Object) -> None:
+def set_defaults_namespace(obj: Object) -> None:
     obj.setdefault("status", {}).setdefault("phase", "Active")
 
 
-def node(obj: Object) -> None:
+def set_defaults_node(obj: Object) -> None:
     status = obj.get("status") or {}
     capacity = status.get("capacity")
     if capacity:
-        pods.resource_list(capacity)
+        pods.set_defaults_resource_list(capacity)
         if status.get("allocatable") is None:
             status["allocatable"] = dict(capacity)
-    pods.resource_list(status.get("allocatable"))
+    pods.set_defaults_resource_list(status.get("allocatable"))
     spec = obj.get("spec") or {}
-    # `podCIDR` is the first of `podCIDRs`; when they disagree, `podCIDR` is right.
+    # `podCIDR` is the first of `podCIDRs`; if they disagree, `podCIDR` wins.
     single, several = spec.get("podCIDR"), spec.get("podCIDRs")
     if single:
         if not several or several[0] != single:
@@ -34,16 +34,18 @@ def node(obj: Object) -> None:
         spec["podCIDR"] = several[0]
 
 
-def secret(obj: Object) -> None:
+def set_defaults_secret(obj: Object) -> None:
     obj.setdefault("type", "Opaque")
     written = obj.pop("stringData", None)
     if written:
         data = obj.get("data") or {}
-        data.update((k, b64encode(v.encode("utf-8", "surrogatepass")).decode()) for k, v in written.items())
+        data.update(
+            (k, b64encode(v.encode("utf-8", "surrogatepass")).decode()) for k, v in written.items()
+        )
         obj["data"] = data
 
 
-def service(obj: Object) -> None:
+def set_defaults_service(obj: Object) -> None:
     spec = obj.setdefault("spec", {})
     affinity = spec.setdefault("sessionAffinity", "None")
     if affinity == "None":
@@ -61,13 +63,13 @@ def service(obj: Object) -> None:
         spec.setdefault("externalTrafficPolicy", "Cluster")
 
 
-def endpoints(obj: Object) -> None:
+def set_defaults_endpoints(obj: Object) -> None:
     for subset in obj.get("subsets") or ():
         for port in subset.get("ports") or ():
             port.setdefault("protocol", "TCP")
 
 
-def limit_range(obj: Object) -> None:
+def set_defaults_limit_range(obj: Object) -> None:
     for item in (obj.get("spec") or {}).get("limits") or ():
         if item.get("type") == "Container":
             default = {**(item.get("max") or {}), **(item.get("default") or {})}
@@ -77,36 +79,36 @@ def limit_range(obj: Object) -> None:
             if request:
                 item["defaultRequest"] = request
         for name in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio"):
-            pods.resource_list(item.get(name))
+            pods.set_defaults_resource_list(item.get(name))
 
 
-def resource_quota(obj: Object) -> None:
+def set_defaults_resource_quota(obj: Object) -> None:
     status = obj.get("status") or {}
-    pods.resource_list((obj.get("spec") or {}).get("hard"))
-    pods.resource_list(status.get("hard"))
-    pods.resource_list(status.get("used"))
+    pods.set_defaults_resource_list((obj.get("spec") or {}).get("hard"))
+    pods.set_defaults_resource_list(status.get("hard"))
+    pods.set_defaults_resource_list(status.get("used"))
 
 
-def persistent_volume(obj: Object) -> None:
+def set_defaults_persistent_volume(obj: Object) -> None:
     obj.setdefault("status", {}).setdefault("phase", "Pending")
     spec = obj.setdefault("spec", {})
     spec.setdefault("persistentVolumeReclaimPolicy", "Retain")
     spec.setdefault("volumeMode", "Filesystem")
-    pods.persistent_source(spec)
+    pods.set_defaults_persistent_source(spec)
 
 
-def persistent_volume_claim(obj: Object) -> None:
+def set_defaults_persistent_volume_claim(obj: Object) -> None:
     status = obj.setdefault("status", {})
     status.setdefault("phase", "Pending")
-    pods.resource_list(status.get("capacity"))
-    pods.claim_spec(obj.setdefault("spec", {}))
+    pods.set_defaults_resource_list(status.get("capacity"))
+    pods.set_defaults_claim_spec(obj.setdefault("spec", {}))
 
 
-def pod_template(obj: Object) -> None:
-    pods.template(obj.setdefault("template", {}))
+def set_defaults_pod_template(obj: Object) -> None:
+    pods.set_defaults_template(obj.setdefault("template", {}))
 
 
-def replication_controller(obj: Object) -> None:
+def set_defaults_replication_controller(obj: Object) -> None:
     spec = obj.setdefault("spec", {})
     template = spec.get("template")
     if template is not None:
@@ -117,5 +119,5 @@ def replication_controller(obj: Object) -> None:
                 spec["selector"] = dict(labels)
             if not metadata.get("labels"):
                 metadata["labels"] = dict(labels)
-        pods.template(template)
+        pods.set_defaults_template(template)
     spec.setdefault("replicas", 1)

@@ -1,34 +1,39 @@
-"""When to pull an image, read from how its name is written.
+"""The image pull policy, derived from the image name.
 
-Why: a container without imagePullPolicy gets `Always` for the tag `latest` (written or meant) and `IfNotPresent` for
-anything else, and "anything else" includes names no registry would take.
+A container without imagePullPolicy gets `Always` for the tag `latest` (explicit or implied) and
+`IfNotPresent` for anything else, including names that no registry accepts.
 """
 
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 
-# A name's component may also be read with empty separators; this form accepts the same words in linear time.
+from transom.kit.caching import text_cache
+
+# A name's component may also be read with empty separators; this form accepts the same words in
+# linear time.
 _COMPONENT = r"[a-z0-9]+(?:(?:\.|__?|-+)[a-z0-9]+)*"
 _DOMAIN_PART = r"(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])"
 _NAME = rf"(?:{_DOMAIN_PART}(?:\.{_DOMAIN_PART})*(?::[0-9]+)?/)?{_COMPONENT}(?:/{_COMPONENT})*"
 _DIGEST = r"[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9a-fA-F]{32,}"
 _REFERENCE = re.compile(rf"({_NAME})(?::(\w[\w.-]{{0,127}}))?(?:@({_DIGEST}))?\Z", re.ASCII)
 _IMAGE_ID = re.compile(r"[a-f0-9]{64}\Z")
-_DIGESTS = {"sha256": re.compile(r"[a-f0-9]{64}\Z"), "sha384": re.compile(r"[a-f0-9]{96}\Z"),
-            "sha512": re.compile(r"[a-f0-9]{128}\Z")}
+_DIGESTS = {
+    "sha256": re.compile(r"[a-f0-9]{64}\Z"),
+    "sha384": re.compile(r"[a-f0-9]{96}\Z"),
+    "sha512": re.compile(r"[a-f0-9]{128}\Z"),
+}
 _NAME_LIMIT = 255
 _HUB = "docker.io"
 
 
-@lru_cache(maxsize=1024)
-def pull_policy(image: str) -> str:
-    return "Always" if tag(image) == "latest" else "IfNotPresent"
+@text_cache(1024)
+def default_pull_policy(image: str) -> str:
+    return "Always" if image_tag(image) == "latest" else "IfNotPresent"
 
 
-def tag(image: str) -> str:
-    """The tag: as written, `latest` when there is neither tag nor digest, empty when the name is malformed."""
+def image_tag(image: str) -> str:
+    """The tag: as written, `latest` without tag and digest, empty if the name is malformed."""
     if not image or _IMAGE_ID.match(image):
         return ""
     first, slash, rest = image.partition("/")

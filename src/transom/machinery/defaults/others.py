@@ -1,4 +1,6 @@
-"""Defaults of the kinds around workloads: autoscaling, networking, access, storage, extension, flow control."""
+"""Defaults of the kinds around workloads: autoscaling, networking, access, storage, extension, flow
+control.
+"""
 
 from __future__ import annotations
 
@@ -18,17 +20,18 @@ _METRICS_ANNOTATION = "autoscaling.alpha.kubernetes.io/metrics"
 _PERIOD_SECONDS = 15
 
 
-def token_request(obj: Object) -> None:
+def set_defaults_token_request(obj: Object) -> None:
     spec = obj.setdefault("spec", {})
     if spec.get("expirationSeconds") is None:
         spec["expirationSeconds"] = 3600
 
 
-# --- certificates ----------------------------------------------------------------------------------------------------
+# --- certificates
+# --------------------------------------------------------------------------------------------------
 
 
-def signing_request_v1beta1(obj: Object) -> None:
-    """The beta did without a signer's name: the shape of the request says who is meant."""
+def set_defaults_signing_request_v1beta1(obj: Object) -> None:
+    """The beta has no signer name: it is derived from the request."""
     spec = obj.setdefault("spec", {})
     if not spec.get("usages"):
         spec["usages"] = ["digital signature", "key encipherment"]
@@ -39,18 +42,21 @@ def signing_request_v1beta1(obj: Object) -> None:
             condition["status"] = "True"
 
 
-# --- autoscaling -----------------------------------------------------------------------------------------------------
+# --- autoscaling
+# --------------------------------------------------------------------------------------------------
 
 
-def autoscaler_v1(obj: Object) -> None:
-    """A v1 object carries its further metrics in an annotation; only without any does it get the CPU target."""
+def set_defaults_autoscaler_v1(obj: Object) -> None:
+    """A v1 object carries its other metrics in an annotation; it gets the CPU target only without
+    any.
+    """
     spec = obj.setdefault("spec", {})
     spec.setdefault("minReplicas", 1)
     if spec.get("targetCPUUtilizationPercentage") is None and not _annotated_metrics(obj):
         spec["targetCPUUtilizationPercentage"] = _CPU_UTILISATION
 
 
-def autoscaler_v2beta1(obj: Object) -> None:
+def set_defaults_autoscaler_v2beta1(obj: Object) -> None:
     spec = obj.setdefault("spec", {})
     spec.setdefault("minReplicas", 1)
     if not spec.get("metrics"):
@@ -58,7 +64,7 @@ def autoscaler_v2beta1(obj: Object) -> None:
         spec["metrics"] = [{"type": "Resource", "resource": cpu}]
 
 
-def autoscaler_v2(obj: Object) -> None:
+def set_defaults_autoscaler_v2(obj: Object) -> None:
     spec = obj.setdefault("spec", {})
     spec.setdefault("minReplicas", 1)
     if not spec.get("metrics"):
@@ -68,11 +74,16 @@ def autoscaler_v2(obj: Object) -> None:
     if behavior is not None:
         up = [_scaling_policy("Pods", 4), _scaling_policy("Percent", 100)]
         behavior["scaleUp"] = {
-            "stabilizationWindowSeconds": 0, "selectPolicy": "Max", "policies": up, **(behavior.get("scaleUp") or {}),
-        }  # fmt: skip
+            "stabilizationWindowSeconds": 0,
+            "selectPolicy": "Max",
+            "policies": up,
+            **(behavior.get("scaleUp") or {}),
+        }
         behavior["scaleDown"] = {
-            "selectPolicy": "Max", "policies": [_scaling_policy("Percent", 100)], **(behavior.get("scaleDown") or {}),
-        }  # fmt: skip
+            "selectPolicy": "Max",
+            "policies": [_scaling_policy("Percent", 100)],
+            **(behavior.get("scaleDown") or {}),
+        }
 
 
 def _scaling_policy(kind: str, value: int) -> Object:
@@ -90,16 +101,17 @@ def _annotated_metrics(obj: Object) -> bool:
     return isinstance(metrics, list) and bool(metrics)
 
 
-# --- networking ------------------------------------------------------------------------------------------------------
+# --- networking
+# --------------------------------------------------------------------------------------------------
 
 
-def ingress_v1beta1(obj: Object) -> None:
+def set_defaults_ingress_v1beta1(obj: Object) -> None:
     for rule in (obj.get("spec") or {}).get("rules") or ():
         for path in (rule.get("http") or {}).get("paths") or ():
             path.setdefault("pathType", "ImplementationSpecific")
 
 
-def network_policy(obj: Object) -> None:
+def set_defaults_network_policy(obj: Object) -> None:
     spec = obj.setdefault("spec", {})
     if not spec.get("policyTypes"):
         spec["policyTypes"] = ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]
@@ -109,16 +121,17 @@ def network_policy(obj: Object) -> None:
                 port.setdefault("protocol", "TCP")
 
 
-def endpoint_slice(obj: Object) -> None:
+def set_defaults_endpoint_slice(obj: Object) -> None:
     for port in obj.get("ports") or ():
         port.setdefault("name", "")
         port.setdefault("protocol", "TCP")
 
 
-# --- access, scheduling, storage -------------------------------------------------------------------------------------
+# --- access, scheduling, storage
+# -------------------------------------------------------------------------------------
 
 
-def role_binding(obj: Object) -> None:
+def set_defaults_role_binding(obj: Object) -> None:
     """RoleBinding and ClusterRoleBinding."""
     reference = obj.setdefault("roleRef", {})
     if not reference.get("apiGroup"):
@@ -128,21 +141,21 @@ def role_binding(obj: Object) -> None:
             subject["apiGroup"] = _RBAC
 
 
-def pod_security_policy(obj: Object) -> None:
-    """Policies older than the field allow what was allowed before it."""
+def set_defaults_pod_security_policy(obj: Object) -> None:
+    """Policies from before the field allow what was allowed then."""
     obj.setdefault("spec", {}).setdefault("allowPrivilegeEscalation", True)
 
 
-def priority_class(obj: Object) -> None:
+def set_defaults_priority_class(obj: Object) -> None:
     obj.setdefault("preemptionPolicy", "PreemptLowerPriority")
 
 
-def storage_class(obj: Object) -> None:
+def set_defaults_storage_class(obj: Object) -> None:
     obj.setdefault("reclaimPolicy", "Delete")
     obj.setdefault("volumeBindingMode", "Immediate")
 
 
-def csi_driver(obj: Object) -> None:
+def set_defaults_csi_driver(obj: Object) -> None:
     spec = obj.setdefault("spec", {})
     spec.setdefault("attachRequired", True)
     spec.setdefault("podInfoOnMount", False)
@@ -151,16 +164,17 @@ def csi_driver(obj: Object) -> None:
         spec["volumeLifecycleModes"] = ["Persistent"]
 
 
-def volume_attachment(obj: Object) -> None:
+def set_defaults_volume_attachment(obj: Object) -> None:
     inline = ((obj.get("spec") or {}).get("source") or {}).get("inlineVolumeSpec")
     if inline is not None:
-        pods.persistent_source(inline)
+        pods.set_defaults_persistent_source(inline)
 
 
-# --- extension -------------------------------------------------------------------------------------------------------
+# --- extension
+# --------------------------------------------------------------------------------------------------
 
 
-def validating_webhooks(obj: Object) -> None:
+def set_defaults_validating_webhooks(obj: Object) -> None:
     for webhook in obj.get("webhooks") or ():
         webhook.setdefault("failurePolicy", "Fail")
         webhook.setdefault("matchPolicy", "Equivalent")
@@ -172,14 +186,14 @@ def validating_webhooks(obj: Object) -> None:
             rule.setdefault("scope", "*")
 
 
-def mutating_webhooks(obj: Object) -> None:
-    validating_webhooks(obj)
+def set_defaults_mutating_webhooks(obj: Object) -> None:
+    set_defaults_validating_webhooks(obj)
     for webhook in obj.get("webhooks") or ():
         webhook.setdefault("reinvocationPolicy", "Never")
 
 
-def validating_webhooks_v1beta1(obj: Object) -> None:
-    """The beta forgives more: calls that fail, versions that differ, effects nobody spoke of."""
+def set_defaults_validating_webhooks_v1beta1(obj: Object) -> None:
+    """The beta is more lenient about failing calls, other versions and undeclared side effects."""
     for webhook in obj.get("webhooks") or ():
         webhook.setdefault("failurePolicy", "Ignore")
         webhook.setdefault("matchPolicy", "Exact")
@@ -187,16 +201,18 @@ def validating_webhooks_v1beta1(obj: Object) -> None:
         webhook.setdefault("timeoutSeconds", 30)
         if not webhook.get("admissionReviewVersions"):
             webhook["admissionReviewVersions"] = ["v1beta1"]
-    validating_webhooks(obj)
+    set_defaults_validating_webhooks(obj)
 
 
-def mutating_webhooks_v1beta1(obj: Object) -> None:
-    validating_webhooks_v1beta1(obj)
-    mutating_webhooks(obj)
+def set_defaults_mutating_webhooks_v1beta1(obj: Object) -> None:
+    set_defaults_validating_webhooks_v1beta1(obj)
+    set_defaults_mutating_webhooks(obj)
 
 
-def custom_resource_definition_v1beta1(obj: Object) -> None:
-    """The old version is laxer: a scope, a single version, and fields that the schema does not know stay."""
+def set_defaults_custom_resource_definition_v1beta1(obj: Object) -> None:
+    """The old version is more lenient: it defaults the scope, allows a single version, and keeps
+    unknown fields.
+    """
     spec = obj.setdefault("spec", {})
     if not spec.get("scope"):
         spec["scope"] = "Namespaced"
@@ -205,14 +221,14 @@ def custom_resource_definition_v1beta1(obj: Object) -> None:
     if not spec.get("version") and spec.get("versions"):
         spec["version"] = spec["versions"][0].get("name", "")
     spec.setdefault("preserveUnknownFields", True)
-    custom_resource_definition(obj)
+    set_defaults_custom_resource_definition(obj)
     conversion = spec["conversion"]
     if conversion.get("strategy") == "Webhook" and not conversion.get("conversionReviewVersions"):
         conversion["conversionReviewVersions"] = ["v1beta1"]
     _service_port(conversion.get("webhookClientConfig"))
 
 
-def custom_resource_definition(obj: Object) -> None:
+def set_defaults_custom_resource_definition(obj: Object) -> None:
     spec = obj.setdefault("spec", {})
     names = spec.setdefault("names", {})
     kind = names.get("kind", "")
@@ -225,36 +241,39 @@ def custom_resource_definition(obj: Object) -> None:
     _service_port((spec["conversion"].get("webhook") or {}).get("clientConfig"))
     status = obj.setdefault("status", {})
     if not status.get("storedVersions"):
-        stored = next((v.get("name", "") for v in spec.get("versions") or () if v.get("storage")), None)
+        stored = next(
+            (v.get("name", "") for v in spec.get("versions") or () if v.get("storage")), None
+        )
         if stored is not None:
             status["storedVersions"] = [stored]
 
 
-def api_service(obj: Object) -> None:
+def set_defaults_api_service(obj: Object) -> None:
     _service_port(obj.get("spec"))
 
 
 def _service_port(holder: Object | None) -> None:
-    """The port of the `service` that a client configuration names."""
+    """The default port of the `service` in a client configuration."""
     service = (holder or {}).get("service")
     if service is not None:
         service.setdefault("port", _HTTPS)
 
 
-# --- flow control ----------------------------------------------------------------------------------------------------
+# --- flow control
+# --------------------------------------------------------------------------------------------------
 
 
-def flow_schema(obj: Object) -> None:
+def set_defaults_flow_schema(obj: Object) -> None:
     spec = obj.setdefault("spec", {})
     if not spec.get("matchingPrecedence"):
         spec["matchingPrecedence"] = 1000
 
 
-def priority_level_v1beta1(obj: Object) -> None:
+def set_defaults_priority_level_v1beta1(obj: Object) -> None:
     _priority_level(obj, "assuredConcurrencyShares")
 
 
-def priority_level_v1(obj: Object) -> None:
+def set_defaults_priority_level_v1(obj: Object) -> None:
     _priority_level(obj, "nominalConcurrencyShares")
 
 
@@ -262,7 +281,9 @@ def _priority_level(obj: Object, shares: str) -> None:
     limited = (obj.get("spec") or {}).get("limited")
     if limited is None:
         return
-    if limited.get(shares) is None or (shares == "assuredConcurrencyShares" and not limited[shares]):
+    if limited.get(shares) is None or (
+        shares == "assuredConcurrencyShares" and not limited[shares]
+    ):
         limited[shares] = 30
     queuing = (limited.get("limitResponse") or {}).get("queuing")
     if queuing is not None:

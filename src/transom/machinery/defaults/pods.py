@@ -1,19 +1,20 @@
 """Defaults of pods and of pod templates: spec, containers, probes, volumes.
 
-Why apart: every workload carries a pod template, and a pod create is the hottest write there is. Only a Pod itself gets
-requests from its limits and `enableServiceLinks`; a template does not.
+In its own module because every workload has a pod template, and creating pods is the most frequent
+write. Only a Pod itself gets requests from its limits and `enableServiceLinks`; a template does
+not.
 
-What a v1 pod loses or gains on its way through the internal version (the `serviceAccount` alias, dead annotations,
-`podIP` and `podIPs`) is done here as well, since we keep objects in v1.
+Also applies what the conversion through the internal version changes in a v1 pod (the
+`serviceAccount` alias, obsolete annotations, `podIP` and `podIPs`), because objects are kept in v1.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
+from transom.kit.caching import text_cache
 from transom.machinery import quantity
-from transom.machinery.defaults.images import pull_policy
+from transom.machinery.defaults.images import default_pull_policy
 
 Object = dict[str, Any]
 
@@ -27,26 +28,26 @@ _DEAD_ANNOTATIONS = (
 )
 
 
-def pod(obj: Object) -> None:
+def set_defaults_pod(obj: Object) -> None:
     spec = obj.setdefault("spec", {})
     for group in ("containers", "initContainers"):
         for container in spec.get(group) or ():
             _requests_from_limits(container)
     spec.setdefault("enableServiceLinks", True)
-    pod_spec(spec)
+    set_defaults_pod_spec(spec)
     _drop_dead_annotations(obj)
     status = obj.get("status")
     if status:
         _pod_ips(status)
 
 
-def template(obj: Object) -> None:
+def set_defaults_template(obj: Object) -> None:
     """A PodTemplateSpec."""
-    pod_spec(obj.setdefault("spec", {}))
+    set_defaults_pod_spec(obj.setdefault("spec", {}))
     _drop_dead_annotations(obj)
 
 
-def pod_spec(spec: Object) -> None:
+def set_defaults_pod_spec(spec: Object) -> None:
     setdefault = spec.setdefault
     setdefault("dnsPolicy", "ClusterFirst")
     setdefault("restartPolicy", "Always")
@@ -69,17 +70,17 @@ def pod_spec(spec: Object) -> None:
         for volume in spec["volumes"] or ():
             _volume(volume)
     if "overhead" in spec:
-        resource_list(spec["overhead"])
+        set_defaults_resource_list(spec["overhead"])
 
 
-def ephemeral_containers(obj: Object) -> None:
+def set_defaults_ephemeral_containers(obj: Object) -> None:
     """The EphemeralContainers kind, which the sub-resource of that name carries."""
     for container in obj.get("ephemeralContainers") or ():
         _container(container)
 
 
-def resource_list(resources: Object | None) -> None:
-    """Amounts are kept in thousandths at the finest, rounded up."""
+def set_defaults_resource_list(resources: Object | None) -> None:
+    """Rounds amounts up to thousandths."""
     if not resources:
         return
     for name, text in resources.items():
@@ -88,18 +89,18 @@ def resource_list(resources: Object | None) -> None:
             resources[name] = rounded
 
 
-def requirements(resources: Object | None) -> None:
+def set_defaults_requirements(resources: Object | None) -> None:
     """`limits` and `requests`."""
     if resources:
         if "limits" in resources:
-            resource_list(resources["limits"])
+            set_defaults_resource_list(resources["limits"])
         if "requests" in resources:
-            resource_list(resources["requests"])
+            set_defaults_resource_list(resources["requests"])
 
 
-@lru_cache(maxsize=8192)
+@text_cache(8192)
 def _in_milli(text: str) -> str:
-    return str(quantity.parse(text).round_up(quantity.MILLI))
+    return str(quantity.parse_quantity(text).round_up(quantity.MILLI))
 
 
 def _requests_from_limits(container: Object) -> None:
@@ -124,7 +125,7 @@ def _host_ports(spec: Object) -> None:
 
 def _container(container: Object) -> None:
     if "imagePullPolicy" not in container:
-        container["imagePullPolicy"] = pull_policy(container.get("image", ""))
+        container["imagePullPolicy"] = default_pull_policy(container.get("image", ""))
     setdefault = container.setdefault
     setdefault("terminationMessagePath", "/dev/termination-log")
     setdefault("terminationMessagePolicy", "File")
@@ -134,7 +135,7 @@ def _container(container: Object) -> None:
         source = variable.get("valueFrom")
         if source and source.get("fieldRef") is not None:
             source["fieldRef"].setdefault("apiVersion", "v1")
-    requirements(container.get("resources"))
+    set_defaults_requirements(container.get("resources"))
     for name in ("livenessProbe", "readinessProbe", "startupProbe"):
         if name in container:
             _probe(container[name])
@@ -155,7 +156,7 @@ def _probe(probe: Object) -> None:
 
 
 def _http_get(handler: Object) -> None:
-    """`path` and `scheme` of a handler that asks by HTTP."""
+    """`path` and `scheme` of an HTTP handler."""
     action = handler.get("httpGet") if isinstance(handler, dict) else None
     if action is not None:
         action.setdefault("path", "/")
@@ -189,13 +190,13 @@ def _projected(source: Object) -> None:
 def _ephemeral(source: Object) -> None:
     claim = source.get("volumeClaimTemplate")
     if claim is not None:
-        claim_spec(claim.setdefault("spec", {}))
+        set_defaults_claim_spec(claim.setdefault("spec", {}))
 
 
-def claim_spec(spec: Object) -> None:
+def set_defaults_claim_spec(spec: Object) -> None:
     """A PersistentVolumeClaimSpec."""
     spec.setdefault("volumeMode", "Filesystem")
-    requirements(spec.get("resources"))
+    set_defaults_requirements(spec.get("resources"))
 
 
 def _host_path(source: Object) -> None:
@@ -225,13 +226,20 @@ def _scale_io(source: Object) -> None:
 
 
 _PERSISTENT_SOURCES = {
-    "hostPath": _host_path, "iscsi": _iscsi, "rbd": _rbd, "azureDisk": _azure_disk, "scaleIO": _scale_io,
-}  # fmt: skip
+    "hostPath": _host_path,
+    "iscsi": _iscsi,
+    "rbd": _rbd,
+    "azureDisk": _azure_disk,
+    "scaleIO": _scale_io,
+}
 _SOURCES = {
     **_PERSISTENT_SOURCES,
-    "secret": _default_mode, "configMap": _default_mode, "downwardAPI": _downward, "projected": _projected,
+    "secret": _default_mode,
+    "configMap": _default_mode,
+    "downwardAPI": _downward,
+    "projected": _projected,
     "ephemeral": _ephemeral,
-}  # fmt: skip
+}
 
 
 def _volume(volume: Object) -> None:
@@ -247,9 +255,9 @@ def _volume(volume: Object) -> None:
         volume["emptyDir"] = {}
 
 
-def persistent_source(spec: Object) -> None:
+def set_defaults_persistent_source(spec: Object) -> None:
     """The volume source and the capacity of a PersistentVolumeSpec."""
-    resource_list(spec.get("capacity"))
+    set_defaults_resource_list(spec.get("capacity"))
     for source, rule in _PERSISTENT_SOURCES.items():
         if spec.get(source) is not None:
             rule(spec[source])
@@ -268,7 +276,7 @@ def _drop_dead_annotations(obj: Object) -> None:
 
 
 def _pod_ips(status: Object) -> None:
-    """`podIP` is the first of `podIPs`; when they disagree, `podIP` is right."""
+    """`podIP` is the first of `podIPs`; if they disagree, `podIP` wins."""
     address, addresses = status.get("podIP"), status.get("podIPs")
     if address:
         if not addresses or addresses[0].get("ip") != address:

@@ -1,7 +1,8 @@
-"""Values that are no plain message field: times, quantities, int-or-string, raw JSON, alternatives in schemas.
+"""Values that are not plain message fields: times, quantities, int-or-string, raw JSON,
+alternatives in schemas.
 
-Each kind has a function from the bytes of its message to the JSON value and one back. They know nothing of the fields
-they stand in; `fields` reads the few numbers that their messages have.
+Each kind has a function from the bytes of its message to the JSON value and one back. They do not
+depend on the containing field; `read_fields` reads the few fields of their messages.
 """
 
 from __future__ import annotations
@@ -13,16 +14,18 @@ from typing import Any
 
 import orjson
 
+from transom.kit.caching import text_cache
 from transom.machinery import gojson, quantity
+from transom.machinery.objects import TooDeep
 from transom.machinery.protobuf.wire import (
     BYTES,
-    Malformed,
+    MalformedProtobuf,
+    as_int32,
+    as_int64,
     delimited,
-    int32,
-    int64,
     read_length,
     read_varint,
-    skip,
+    skip_field,
     varint,
 )
 
@@ -33,21 +36,24 @@ _INT, _STRING = 0, 1  # IntOrString.type
 _FIRST, _THIRD = b"\x0a", b"\x1a"  # tags of fields 1 and 3 with a length
 
 
-def text(data: bytes, at: int, end: int) -> str:
-    return data[at:end].decode("utf-8", "go-replace")  # bad UTF-8 as `gojson` treats it
+def read_text(data: bytes, at: int, end: int) -> str:
+    return data[at:end].decode("utf-8", "go-replace")  # invalid UTF-8, handled like in `gojson`
 
 
-def fields(name: str, wanted: dict[int, tuple[int, str]], data: bytes, at: int, end: int) -> dict[int, list[Any]]:
-    """The fields of a small message: number -> values, which are integers or (start, end). `wanted` says wire type and
-    Go name of those that count."""
+def read_fields(
+    name: str, wanted: dict[int, tuple[int, str]], data: bytes, at: int, end: int
+) -> dict[int, list[Any]]:
+    """The fields of a small message: number -> values, which are integers or (start, end). `wanted`
+    has the wire type and Go name of the relevant ones.
+    """
     found: dict[int, list[Any]] = {}
     while at < end:
         start = at
         tag, at = read_varint(data, at, end)
-        number, kind = int32(tag >> 3), tag & 7
+        number, kind = as_int32(tag >> 3), tag & 7
         expected = wanted.get(number)
         if expected is None or expected[0] != kind:
-            at = stranger(name, expected and expected[1], tag, data, start, end)
+            at = unknown_field(name, expected and expected[1], tag, data, start, end)
         elif kind == BYTES:
             span = read_length(data, at, end)
             found.setdefault(number, []).append(span)
@@ -58,16 +64,18 @@ def fields(name: str, wanted: dict[int, tuple[int, str]], data: bytes, at: int, 
     return found
 
 
-def stranger(message: str, field: str | None, tag: int, data: bytes, start: int, end: int) -> int:
-    """The end of a field that a message does not have; one of a known number (`field`) is of a wrong wire type."""
-    number, kind = int32(tag >> 3), tag & 7
+def unknown_field(
+    message: str, field: str | None, tag: int, data: bytes, start: int, end: int
+) -> int:
+    """The end of an unknown field; a known number (`field`) has a wrong wire type."""
+    number, kind = as_int32(tag >> 3), tag & 7
     if kind == 4:
-        raise Malformed(f"proto: {message}: wiretype end group for non-group")
+        raise MalformedProtobuf(f"proto: {message}: wiretype end group for non-group")
     if number <= 0:
-        raise Malformed(f"proto: {message}: illegal tag {number} (wire type {tag})")
+        raise MalformedProtobuf(f"proto: {message}: illegal tag {number} (wire type {tag})")
     if field is not None:
-        raise Malformed(f"proto: wrong wireType = {kind} for field {field}")
-    return skip(data, start, end)
+        raise MalformedProtobuf(f"proto: wrong wireType = {kind} for field {field}")
+    return skip_field(data, start, end)
 
 
 # --- bytes ----------
@@ -87,7 +95,7 @@ _TIMESTAMP = {1: (0, "Seconds"), 2: (0, "Nanos")}
 
 
 def read_time(data: bytes, at: int, end: int) -> str | None:
-    """Whole seconds: JSON has no more."""
+    """Whole seconds, like JSON."""
     if at == end:
         return None
     return _time_text(_timestamp(data, at, end)[0])
@@ -109,22 +117,22 @@ def read_micro_time(data: bytes, at: int, end: int) -> str | None:
 
 
 def _timestamp(data: bytes, at: int, end: int) -> tuple[int, int]:
-    found = fields("Timestamp", _TIMESTAMP, data, at, end)
-    return int64(found.get(1, (0,))[-1]), int32(found.get(2, (0,))[-1])
+    found = read_fields("Timestamp", _TIMESTAMP, data, at, end)
+    return as_int64(found.get(1, (0,))[-1]), as_int32(found.get(2, (0,))[-1])
 
 
 def _stamp(seconds: int, more: int) -> str:
     try:
         return (_EPOCH + timedelta(seconds=seconds + more)).isoformat()
     except OverflowError:
-        raise Malformed("year outside of range [0,9999]") from None
+        raise MalformedProtobuf("year outside of range [0,9999]") from None
 
 
 def write_time(value: str) -> bytes:
     return b"\x08%b\x10\x00" % varint(_seconds(value))
 
 
-@lru_cache(maxsize=1024)
+@text_cache(1024)
 def _seconds(value: str) -> int:
     return (datetime.fromisoformat(value[:19]) - _EPOCH) // _SECOND
 
@@ -141,17 +149,17 @@ _INT_OR_STRING = {1: (0, "Type"), 2: (0, "IntVal"), 3: (BYTES, "StrVal")}
 
 
 def read_quantity(data: bytes, at: int, end: int) -> str:
-    # One short text is all that is ever sent.
+    # Clients send only one short text.
     if end - at >= 2 and data[at] == 10 and data[at + 1] == end - at - 2:
         spans = [(at + 2, end)]
     else:
-        spans = fields("Quantity", _QUANTITY, data, at, end).get(1, [])
+        spans = read_fields("Quantity", _QUANTITY, data, at, end).get(1, [])
     value = "0"
     for span in spans:
         try:
-            value = quantity.canonical(text(data, *span))
+            value = quantity.canonical_quantity(read_text(data, *span))
         except quantity.QuantityError as e:
-            raise Malformed(str(e)) from None
+            raise MalformedProtobuf(str(e)) from None
     return value
 
 
@@ -160,13 +168,13 @@ def write_quantity(value: str) -> bytes:
 
 
 def read_int_or_string(data: bytes, at: int, end: int) -> int | str:
-    found = fields("IntOrString", _INT_OR_STRING, data, at, end)
-    kind = int64(found.get(1, (_INT,))[-1])
+    found = read_fields("IntOrString", _INT_OR_STRING, data, at, end)
+    kind = as_int64(found.get(1, (_INT,))[-1])
     if kind == _INT:
-        return int32(found.get(2, (0,))[-1])
+        return as_int32(found.get(2, (0,))[-1])
     if kind != _STRING:
-        raise Malformed("impossible IntOrString.Type")
-    return text(data, *found[3][-1]) if 3 in found else ""
+        raise MalformedProtobuf("impossible IntOrString.Type")
+    return read_text(data, *found[3][-1]) if 3 in found else ""
 
 
 def write_int_or_string(value: int | str) -> bytes:
@@ -179,31 +187,31 @@ def write_int_or_string(value: int | str) -> bytes:
 
 
 def read_json(data: bytes, at: int, end: int) -> Any:
-    spans = fields("JSON", {1: (BYTES, "Raw")}, data, at, end).get(1)
+    spans = read_fields("JSON", {1: (BYTES, "Raw")}, data, at, end).get(1)
     if not spans or spans[-1][0] == spans[-1][1]:
         return None
     raw = data[slice(*spans[-1])]
     try:
-        return orjson.loads(raw)
-    except orjson.JSONDecodeError:
-        raise Malformed(gojson.syntax_error(raw) or "invalid JSON") from None
+        return gojson.loads(raw)
+    except (gojson.JsonError, TooDeep) as e:
+        raise MalformedProtobuf(str(e)) from None
 
 
 def write_json(value: Any) -> bytes:
     return delimited(_FIRST, gojson.escape_html(orjson.dumps(value)))
 
 
-# --- lists that are a message of their own ----------
+# --- lists with their own message type ----------
 
 
 def read_items(data: bytes, at: int, end: int) -> list[str]:
-    found = fields("ExtraValue", {1: (BYTES, "Items")}, data, at, end)
-    return [text(data, *span) for span in found.get(1, ())]
+    found = read_fields("ExtraValue", {1: (BYTES, "Items")}, data, at, end)
+    return [read_text(data, *span) for span in found.get(1, ())]
 
 
 def write_items(value: list[str]) -> bytes:
     return b"".join(delimited(_FIRST, item.encode()) for item in value)
 
 
-def boolean(value: int) -> bool:
+def read_boolean(value: int) -> bool:
     return value != 0

@@ -1,6 +1,6 @@
-"""Which fields a message has: the numbers of `numbers.txt` joined with the types of the schema.
+"""The fields of messages: the numbers of `numbers.txt` joined with the types of the schema.
 
-The table is read on first use, and a message is put together when somebody asks for it. Knows no bytes.
+The table is read on first use, and each message is built on first use. Does not encode or decode.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from transom.machinery import schema
-from transom.machinery.schema import Type, Value
+from transom.machinery.schema import SchemaType, SchemaValue
 
 _OLD_META, _META = "meta/v1beta1.", "meta/v1."
 
 
-class Row(NamedTuple):
+class FieldRow(NamedTuple):
     number: int
-    name: str  # in JSON; "" when the fields of `value` are the message's own in JSON
+    name: str  # in JSON; "" if the fields of `value` are inlined in JSON
     go_name: str
-    value: Value
+    value: SchemaValue
 
 
 @cache
@@ -33,19 +33,19 @@ def _lines() -> dict[str, str]:
     return table
 
 
-def names() -> list[str]:
+def message_names() -> list[str]:
     """The full name of every message."""
     return list(_lines())
 
 
-def known(name: str) -> bool:
+def is_known_message(name: str) -> bool:
     return name in _lines()
 
 
 @cache
-def rows(name: str) -> tuple[Row, ...]:
-    """The fields of a message by rising number; KeyError when there is no such message."""
-    of = schema.get(name.replace(_OLD_META, _META))
+def message_fields(name: str) -> tuple[FieldRow, ...]:
+    """The fields of a message by rising number; KeyError if there is no such message."""
+    of = schema.get_schema_type(name.replace(_OLD_META, _META))
     out = []
     number = 0
     for entry in _lines()[name].split():
@@ -55,17 +55,21 @@ def rows(name: str) -> tuple[Row, ...]:
     return tuple(out)
 
 
-def _row(number: int, name: str, of: Type) -> Row:
+def _row(number: int, name: str, of: SchemaType) -> FieldRow:
     field = of.properties[name]
-    return Row(number, name, field.go_path[-1], field.value)
+    return FieldRow(number, name, field.go_path[-1], field.value)
 
 
-def _inline(number: int, name: str, of: Type) -> Row:
+def _inline(number: int, name: str, of: SchemaType) -> FieldRow:
     ref = name if "/" in name else f"{of.id.partition('.')[0]}.{name}"
-    return Row(number, "", ref.rpartition(".")[2], Value("struct", "", ref=ref))
+    return FieldRow(number, "", ref.rpartition(".")[2], SchemaValue("struct", "", ref=ref))
 
 
-def is_message_of_items(value: Value) -> bool:
-    """A list of strings with a type name of its own is a message that holds the list."""
-    return value.kind == "list" and not value.go_name.startswith("[]") and value.item is not None \
+def is_message_of_items(value: SchemaValue) -> bool:
+    """A named list-of-strings type is a message that holds the list."""
+    return (
+        value.kind == "list"
+        and not value.go_name.startswith("[]")
+        and value.item is not None
         and value.item.kind == "string"
+    )

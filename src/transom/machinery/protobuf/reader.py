@@ -1,7 +1,7 @@
 """Protobuf messages to JSON dicts.
 
-One loop reads every message: a table from tags to what is to be done, built on first use, says the rest. The dict is
-what the object's JSON would be read as, not yet normalised. Knows nothing of the envelope around an object.
+One loop reads every message, driven by a table from tags to operations that is built on first use.
+The dict equals the decoded JSON of the object, not yet normalised. Does not handle the envelope.
 """
 
 from __future__ import annotations
@@ -13,30 +13,32 @@ from typing import Any
 
 from transom.machinery import schema
 from transom.machinery.protobuf import leaves
-from transom.machinery.protobuf.leaves import stranger, text
-from transom.machinery.protobuf.messages import Row, is_message_of_items, rows
+from transom.machinery.protobuf.leaves import read_text, unknown_field
+from transom.machinery.protobuf.messages import FieldRow, is_message_of_items, message_fields
 from transom.machinery.protobuf.wire import (
     BYTES,
     EOF,
     FIXED64,
     NEGATIVE_LENGTH,
     VARINT,
-    Malformed,
-    int32,
-    int64,
+    MalformedProtobuf,
+    as_int32,
+    as_int64,
     read_varint,
 )
-from transom.machinery.schema import Value
+from transom.machinery.schema import SchemaValue
 
 ReadBytes = Callable[[bytes, int, int], Any]
 
-# What is to be done with a field; those before _VARINT have a length.
-_TEXT, _STRUCT, _INLINE, _ONE, _MANY, _STRING_MAP, _MAP, _PACKED, _VARINT, _VARINTS, _DOUBLE = range(11)
+# The operation for a field; those before _VARINT have a length.
+_TEXT, _STRUCT, _INLINE, _ONE, _MANY, _STRING_MAP, _MAP, _PACKED, _VARINT, _VARINTS, _DOUBLE = (
+    range(11)
+)
 _NEGATIVE = 1 << 63
 
 
-class Reader:
-    """A message type. `ops` maps a tag to (what to do, JSON name, what with)."""
+class MessageReader:
+    """A message type. `ops` maps a tag to (operation, JSON name, argument)."""
 
     __slots__ = ("_ops", "name")
 
@@ -49,22 +51,26 @@ class Reader:
         made = self._ops
         if made is None:
             made = self._ops = {}
-            for row in rows(self.name):
+            for row in message_fields(self.name):
                 for kind, op in _ops(row):
                     made[row.number << 3 | kind] = op
         return made
 
     def go_field(self, number: int) -> str | None:
-        return next((row.go_name for row in rows(self.name) if row.number == number), None)
+        return next(
+            (row.go_name for row in message_fields(self.name) if row.number == number), None
+        )
 
 
 @cache
-def reader_of(name: str) -> Reader:
-    return Reader(name)
+def reader_of(name: str) -> MessageReader:
+    return MessageReader(name)
 
 
-def read(of: Reader, data: bytes, at: int, end: int, out: dict[str, Any]) -> dict[str, Any]:
-    """Add to `out` what stands between `at` and `end`. Raises Malformed."""
+def read_message(
+    of: MessageReader, data: bytes, at: int, end: int, out: dict[str, Any]
+) -> dict[str, Any]:
+    """Adds the fields between `at` and `end` to `out`. Raises MalformedProtobuf."""
     ops = of.ops
     while at < end:
         start = at
@@ -74,13 +80,15 @@ def read(of: Reader, data: bytes, at: int, end: int, out: dict[str, Any]) -> dic
             tag, at = read_varint(data, start, end)
         op = ops.get(tag)
         if op is None:
-            at = stranger(of.name.rpartition(".")[2], of.go_field(int32(tag >> 3)), tag, data, start, end)
+            at = unknown_field(
+                of.name.rpartition(".")[2], of.go_field(as_int32(tag >> 3)), tag, data, start, end
+            )
             continue
         what, name, more = op
         if what >= _VARINT:
             if what == _DOUBLE:
                 if at + 8 > end:
-                    raise Malformed(EOF)
+                    raise MalformedProtobuf(EOF)
                 out[name] = struct.unpack_from("<d", data, at)[0]
                 at += 8
                 continue
@@ -95,27 +103,27 @@ def read(of: Reader, data: bytes, at: int, end: int, out: dict[str, Any]) -> dic
                 _list(out, name).append(more(number))
             continue
         if at >= end:
-            raise Malformed(EOF)
+            raise MalformedProtobuf(EOF)
         size = data[at]
         at += 1
         if size > 127:
             size, at = read_varint(data, at - 1, end)
         stop = at + size
         if stop > end:
-            raise Malformed(NEGATIVE_LENGTH if size >= _NEGATIVE else EOF)
+            raise MalformedProtobuf(NEGATIVE_LENGTH if size >= _NEGATIVE else EOF)
         if what == _TEXT:
             out[name] = data[at:stop].decode("utf-8", "go-replace")
         elif what == _STRUCT:
             inner = out.get(name)
             if inner is None:
                 inner = out[name] = {}
-            read(more, data, at, stop, inner)
+            read_message(more, data, at, stop, inner)
         elif what == _MANY:
             _list(out, name).append(more(data, at, stop))
         elif what == _ONE:
             out[name] = more(data, at, stop)
         elif what == _INLINE:
-            read(more, data, at, stop, out)
+            read_message(more, data, at, stop, out)
         elif what == _STRING_MAP:
             entries = out.get(name)
             if entries is None:
@@ -145,32 +153,40 @@ def _list(out: dict[str, Any], name: str) -> list[Any]:
 
 
 def _string_entry(data: bytes, at: int, end: int, entries: dict[str, str]) -> None:
-    """A key and a text. Nearly always they stand in order and are short."""
+    """A key and a text. Nearly always they are in order and short."""
     if end - at >= 4 and data[at] == 10:
         value_tag = at + 2 + data[at + 1]
-        if value_tag + 2 <= end and data[value_tag] == 18 and data[value_tag + 1] == end - value_tag - 2 < 128:
-            entries[text(data, at + 2, value_tag)] = text(data, value_tag + 2, end)
+        if (
+            value_tag + 2 <= end
+            and data[value_tag] == 18
+            and data[value_tag + 1] == end - value_tag - 2 < 128
+        ):
+            entries[read_text(data, at + 2, value_tag)] = read_text(data, value_tag + 2, end)
             return
     key, value = _entry(data, at, end)
-    entries[key] = "" if value is None else text(data, *value)
+    entries[key] = "" if value is None else read_text(data, *value)
 
 
 _ENTRY = {1: (BYTES, "key"), 2: (BYTES, "value")}
 
 
 def _entry(data: bytes, at: int, end: int) -> tuple[str, tuple[int, int] | None]:
-    found = leaves.fields("entry", _ENTRY, data, at, end)
-    key = text(data, *found[1][-1]) if 1 in found else ""
+    found = leaves.read_fields("entry", _ENTRY, data, at, end)
+    key = read_text(data, *found[1][-1]) if 1 in found else ""
     return key, found[2][-1] if 2 in found else None
 
 
 # --- from types to operations ----------
 
-_SCALARS: dict[str, Callable[[int], Any]] = {"bool": leaves.boolean, "int32": int32, "int64": int64}
+_SCALARS: dict[str, Callable[[int], Any]] = {
+    "bool": leaves.read_boolean,
+    "int32": as_int32,
+    "int64": as_int64,
+}
 
 
-def _ops(row: Row) -> list[tuple[int, tuple[int, str, Any]]]:
-    """The wire types in which a field may come, and what is to be done with each."""
+def _ops(row: FieldRow) -> list[tuple[int, tuple[int, str, Any]]]:
+    """The wire types that a field may have, and the operation for each."""
     name, value = row.name, row.value
     if value.kind == "struct":
         return [(BYTES, (_STRUCT if name else _INLINE, name, reader_of(value.ref)))]
@@ -188,15 +204,18 @@ def _ops(row: Row) -> list[tuple[int, tuple[int, str, Any]]]:
             return [(BYTES, (_STRING_MAP, name, None))]
         return [(BYTES, (_MAP, name, (_function(item), _zero(item))))]
     if item.kind in _SCALARS:  # both forms of a list of numbers are read
-        return [(VARINT, (_VARINTS, name, _SCALARS[item.kind])), (BYTES, (_PACKED, name, _SCALARS[item.kind]))]
+        return [
+            (VARINT, (_VARINTS, name, _SCALARS[item.kind])),
+            (BYTES, (_PACKED, name, _SCALARS[item.kind])),
+        ]
     return [(BYTES, (_MANY, name, _function(item)))]
 
 
-def _function(value: Value) -> ReadBytes:
-    """What reads one value that has a length."""
+def _function(value: SchemaValue) -> ReadBytes:
+    """The function that reads one length-delimited value."""
     if value.kind == "struct":
         of = reader_of(value.ref)
-        return lambda data, at, end: read(of, data, at, end, {})
+        return lambda data, at, end: read_message(of, data, at, end, {})
     if is_message_of_items(value):
         return leaves.read_items
     return _FUNCTIONS[value.kind]
@@ -205,8 +224,8 @@ def _function(value: Value) -> ReadBytes:
 _ZEROS: dict[str, Callable[[], Any]] = {"struct": dict, "bytes": str, "quantity": lambda: "0"}
 
 
-def _zero(value: Value) -> Callable[[], Any]:
-    """The value of a map entry that has none."""
+def _zero(value: SchemaValue) -> Callable[[], Any]:
+    """The default value of a map entry."""
     if is_message_of_items(value):
         return list
     return _ZEROS.get(value.kind, lambda: None)
@@ -222,31 +241,31 @@ _SCHEMA_OR_BOOL = {1: (VARINT, "Allows"), 2: (BYTES, "Schema")}
 def _schema(data: bytes, spans: list[tuple[int, int]]) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for at, end in spans:
-        read(reader_of(schema.JSON_SCHEMA_PROPS), data, at, end, out)
+        read_message(reader_of(schema.JSON_SCHEMA_PROPS), data, at, end, out)
     return out
 
 
 def _schema_or_array(data: bytes, at: int, end: int) -> Any:
-    found = leaves.fields("JSONSchemaPropsOrArray", _SCHEMA, data, at, end)
+    found = leaves.read_fields("JSONSchemaPropsOrArray", _SCHEMA, data, at, end)
     if 2 in found:
         return [_schema(data, [span]) for span in found[2]]
     return _schema(data, found[1]) if 1 in found else None
 
 
 def _schema_or_strings(data: bytes, at: int, end: int) -> Any:
-    found = leaves.fields("JSONSchemaPropsOrStringArray", _SCHEMA_OR_STRINGS, data, at, end)
+    found = leaves.read_fields("JSONSchemaPropsOrStringArray", _SCHEMA_OR_STRINGS, data, at, end)
     if 2 in found:
-        return [text(data, *span) for span in found[2]]
+        return [read_text(data, *span) for span in found[2]]
     return _schema(data, found[1]) if 1 in found else None
 
 
 def _schema_or_bool(data: bytes, at: int, end: int) -> Any:
-    found = leaves.fields("JSONSchemaPropsOrBool", _SCHEMA_OR_BOOL, data, at, end)
+    found = leaves.read_fields("JSONSchemaPropsOrBool", _SCHEMA_OR_BOOL, data, at, end)
     return _schema(data, found[2]) if 2 in found else bool(found.get(1, (0,))[-1])
 
 
 _FUNCTIONS: dict[str, ReadBytes] = {
-    "string": text,
+    "string": read_text,
     "bytes": leaves.read_bytes,
     "time": leaves.read_time,
     "microtime": leaves.read_micro_time,

@@ -1,10 +1,13 @@
-"""Messages of a protocol as bytes and back, from a table of names and numbers: no compiler, no generated code.
+"""Messages of a protocol as bytes and back, from a table of names and numbers: no compiler, no
+generated code.
 
-A message is a dict with the protocol's own names. What has no value is left out, as in the JSON of the same messages, so
-that whoever reads a message reads either. Fields that the table does not know are skipped, both ways.
+A message is a dict with the protocol's own names. Unset fields are omitted, as in the JSON of the
+same messages, so that one reader handles both. Fields that are not in the table are skipped, both
+ways.
 
-A line of the table is `Message: field NUMBER TYPE, ...`. The type is string unless told otherwise, int (signed;
-enumerations too), uint, bool, bytes, map (strings to strings) or another message; `*` means repeated.
+A line of the table is `Message: field NUMBER TYPE, ...`. The type is string by default,
+int (signed; enumerations too), uint, bool, bytes, map (strings to strings) or another message; `*`
+means repeated.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from transom.machinery.protobuf import wire
 Message = dict[str, Any]
 
 _STRING, _INT, _UINT, _BOOL, _BYTES, _MAP = "string", "int", "uint", "bool", "bytes", "map"
-_NUMBERS: Final[Mapping[str, Callable[[int], Any]]] = {_INT: wire.int64, _UINT: int, _BOOL: bool}
+_NUMBERS: Final[Mapping[str, Callable[[int], Any]]] = {_INT: wire.as_int64, _UINT: int, _BOOL: bool}
 _KEY, _VALUE = b"\x0a", b"\x12"
 
 
@@ -34,26 +37,39 @@ def _field(text: str) -> _Field:
     name, number, *kinds = text.split()
     kind = kinds[0] if kinds else _STRING
     repeated, kind = kind.endswith("*"), kind.rstrip("*") or _STRING
-    form = wire.VARINT if kind in _NUMBERS and not repeated else wire.BYTES  # repeated numbers are packed
+    form = (
+        wire.VARINT if kind in _NUMBERS and not repeated else wire.BYTES
+    )  # repeated numbers are packed
     return _Field(name, int(number), kind, repeated, wire.varint(int(number) << 3 | form))
 
 
-class Table:
-    """`text` gives the table when it is first needed."""
+class MessageTable:
+    """`text` returns the table when it is first needed."""
 
     def __init__(self, text: Callable[[], str]) -> None:
         self._text = text
 
     @cached_property
     def messages(self) -> dict[str, tuple[_Field, ...]]:
-        lines = (line.partition(":") for line in self._text().splitlines() if line and not line.startswith("#"))
-        return {name: tuple(_field(part) for part in rest.split(",") if part.strip()) for name, _, rest in lines}
+        lines = (
+            line.partition(":")
+            for line in self._text().splitlines()
+            if line and not line.startswith("#")
+        )
+        return {
+            name: tuple(_field(part) for part in rest.split(",") if part.strip())
+            for name, _, rest in lines
+        }
 
     @cached_property
     def _numbers(self) -> dict[str, dict[int, _Field]]:
-        return {name: {field.number: field for field in fields} for name, fields in self.messages.items()}
+        return {
+            name: {field.number: field for field in fields}
+            for name, fields in self.messages.items()
+        }
 
-    # ---- to bytes ----------------------------------------------------------------------------------------------------
+    # ---- to bytes
+    # ----------------------------------------------------------------------------------------------
 
     def encode(self, message: str, value: Mapping[str, Any]) -> bytes:
         """`message` is its name in the table."""
@@ -79,7 +95,7 @@ class Table:
         else:
             for one in value if field.repeated else (value,):
                 content = self._content(kind, one)
-                # An empty text is as good as none, unless it is one of several; an empty message says that it is there.
+                # An empty text is omitted, unless it is repeated; an empty message is present.
                 if content or field.repeated or kind not in (_STRING, _BYTES):
                     out.append(wire.delimited(tag, content))
 
@@ -88,10 +104,11 @@ class Table:
             return value.encode()
         return value if kind == _BYTES else self.encode(kind, value)
 
-    # ---- from bytes --------------------------------------------------------------------------------------------------
+    # ---- from bytes
+    # ----------------------------------------------------------------------------------------------
 
     def decode(self, message: str, data: bytes) -> Message:
-        """Raises `wire.Malformed`."""
+        """Raises `wire.MalformedProtobuf`."""
         return self._decode(message, data, 0, len(data))
 
     def _decode(self, message: str, data: bytes, at: int, end: int) -> Message:
@@ -113,10 +130,12 @@ class Table:
                 else:
                     out[field.name] = value
             else:
-                at = wire.skip(data, start, end)
+                at = wire.skip_field(data, start, end)
         return out
 
-    def _decode_content(self, field: _Field, data: bytes, start: int, end: int, out: Message) -> None:
+    def _decode_content(
+        self, field: _Field, data: bytes, start: int, end: int, out: Message
+    ) -> None:
         kind, name = field.kind, field.name
         if kind == _MAP:
             key, text = _entry(data, start, end)
@@ -148,5 +167,5 @@ def _entry(data: bytes, at: int, end: int) -> tuple[str, str]:
             start, at = wire.read_length(data, at, end)
             found[tag >> 3] = data[start:at].decode(errors="replace")
         else:
-            at = wire.skip(data, start, end)
+            at = wire.skip_field(data, start, end)
     return found[1], found[2]

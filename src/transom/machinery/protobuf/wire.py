@@ -1,6 +1,6 @@
-"""Protobuf's wire format: varints, lengths, and the words in which Kubernetes refuses what does not follow it.
+"""Protobuf's wire format: varints, lengths, and Kubernetes' messages for malformed data.
 
-Knows bytes only, neither messages nor objects.
+Handles bytes only, neither messages nor objects.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ _INT64 = 1 << 63
 SMALL = tuple(bytes((n,)) for n in range(128))
 
 
-class Malformed(ValueError):
-    """The bytes are no such message; `str()` is what Kubernetes says."""
+class MalformedProtobuf(ValueError):
+    """The bytes are not a valid message; `str()` is Kubernetes' message."""
 
 
 def read_varint(data: bytes, at: int, end: int) -> tuple[int, int]:
@@ -25,9 +25,9 @@ def read_varint(data: bytes, at: int, end: int) -> tuple[int, int]:
     value = shift = 0
     while True:
         if shift >= 64:
-            raise Malformed(OVERFLOW)
+            raise MalformedProtobuf(OVERFLOW)
         if at >= end:
-            raise Malformed(EOF)
+            raise MalformedProtobuf(EOF)
         byte = data[at]
         at += 1
         value |= (byte & 0x7F) << shift
@@ -37,16 +37,16 @@ def read_varint(data: bytes, at: int, end: int) -> tuple[int, int]:
 
 
 def read_length(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """Start and end of length-delimited content whose length stands here."""
+    """Start and end of the length-delimited content whose length is here."""
     size, at = read_varint(data, at, end)
     if size >= _INT64:
-        raise Malformed(NEGATIVE_LENGTH)
+        raise MalformedProtobuf(NEGATIVE_LENGTH)
     if at + size > end:
-        raise Malformed(EOF)
+        raise MalformedProtobuf(EOF)
     return at, at + size
 
 
-def skip(data: bytes, at: int, end: int) -> int:
+def skip_field(data: bytes, at: int, end: int) -> int:
     """The end of the field whose tag starts here."""
     depth = 0
     while True:
@@ -62,25 +62,25 @@ def skip(data: bytes, at: int, end: int) -> int:
             depth += 1
         elif kind == END_GROUP:
             if not depth:
-                raise Malformed(UNEXPECTED_END_OF_GROUP)
+                raise MalformedProtobuf(UNEXPECTED_END_OF_GROUP)
             depth -= 1
         elif kind == FIXED32:
             at += 4
         else:
-            raise Malformed(f"proto: illegal wireType {kind}")
+            raise MalformedProtobuf(f"proto: illegal wireType {kind}")
         if at > end:
-            raise Malformed(EOF)
+            raise MalformedProtobuf(EOF)
         if not depth:
             return at
 
 
-def int32(value: int) -> int:
+def as_int32(value: int) -> int:
     """The low half of a varint as Go's int32."""
     value &= 0xFFFF_FFFF
     return value - (1 << 32) if value >> 31 else value
 
 
-def int64(value: int) -> int:
+def as_int64(value: int) -> int:
     return value - (1 << 64) if value >> 63 else value
 
 

@@ -1,7 +1,7 @@
 """JSON dicts to protobuf messages, byte for byte as Kubernetes writes them.
 
-Go's structs decide what is there: a field that is no pointer is written even when it is zero, a pointer only when it is
-set. Objects are expected in normal form. Knows nothing of the envelope around an object.
+Go's structs determine which fields are present: a field that is not a pointer is written even if it
+is zero, a pointer only if it is set. Objects must be normalised. Does not handle the envelope.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import Any
 
 from transom.machinery import schema
 from transom.machinery.protobuf import leaves
-from transom.machinery.protobuf.messages import Row, is_message_of_items, rows
+from transom.machinery.protobuf.messages import FieldRow, is_message_of_items, message_fields
 from transom.machinery.protobuf.wire import BYTES, FIXED64, SMALL, VARINT, delimited, varint
-from transom.machinery.schema import Value
+from transom.machinery.schema import SchemaValue
 
 WriteBytes = Callable[[Any], bytes]
 
 _TEXT, _STRUCT, _INLINE, _ONE, _MANY, _MAP, _INTEGER, _INTEGERS, _DOUBLE = range(9)
 
 
-class Writer:
-    """A message type. `steps` are (JSON name, what to do, tag, what with, bytes for a field that is not set)."""
+class MessageWriter:
+    """A message type. `steps` are (JSON name, operation, tag, argument, bytes of an unset field)."""
 
     __slots__ = ("_steps", "name")
 
@@ -35,21 +35,21 @@ class Writer:
     def steps(self) -> list[tuple[str, int, bytes, Any, bytes]]:
         made = self._steps
         if made is None:
-            made = self._steps = [_step(row) for row in rows(self.name)]
+            made = self._steps = [_step(row) for row in message_fields(self.name)]
         return made
 
 
 @cache
-def writer_of(name: str) -> Writer:
-    return Writer(name)
+def writer_of(name: str) -> MessageWriter:
+    return MessageWriter(name)
 
 
-def write(of: Writer, obj: dict[str, Any]) -> bytes:
+def write_message(of: MessageWriter, obj: dict[str, Any]) -> bytes:
     parts: list[bytes] = []
     add = parts.append
     for name, what, tag, more, unset in of.steps:
         if what == _INLINE:
-            add(delimited(tag, write(more, obj)))
+            add(delimited(tag, write_message(more, obj)))
             continue
         value = obj.get(name)
         if value is None:
@@ -58,7 +58,7 @@ def write(of: Writer, obj: dict[str, Any]) -> bytes:
         elif what == _TEXT:
             add(delimited(tag, value.encode()))
         elif what == _STRUCT:
-            add(delimited(tag, write(more, value)))
+            add(delimited(tag, write_message(more, value)))
         elif what == _INTEGER:
             add(tag + varint(value))
         elif what == _ONE:
@@ -68,7 +68,11 @@ def write(of: Writer, obj: dict[str, Any]) -> bytes:
                 add(delimited(tag, more(item)))
         elif what == _MAP:
             for key in sorted(value):
-                add(delimited(tag, delimited(b"\x0a", key.encode()) + delimited(b"\x12", more(value[key]))))
+                add(
+                    delimited(
+                        tag, delimited(b"\x0a", key.encode()) + delimited(b"\x12", more(value[key]))
+                    )
+                )
         elif what == _INTEGERS:
             for item in value:
                 add(tag + varint(item))
@@ -82,15 +86,24 @@ def write(of: Writer, obj: dict[str, Any]) -> bytes:
 _INTEGER_KINDS = frozenset({"bool", "int32", "int64"})
 
 
-def _step(row: Row) -> tuple[str, int, bytes, Any, bytes]:
+def _step(row: FieldRow) -> tuple[str, int, bytes, Any, bytes]:
     value = row.value
     kind = value.kind
-    tag = varint(row.number << 3 | (VARINT if kind in _INTEGER_KINDS else FIXED64 if kind == "float" else BYTES))
+    tag = varint(
+        row.number << 3
+        | (VARINT if kind in _INTEGER_KINDS else FIXED64 if kind == "float" else BYTES)
+    )
     if kind == "struct":
         made = writer_of(value.ref)
         if not row.name:
             return "", _INLINE, tag, made, b""
-        return row.name, _STRUCT, tag, made, b"" if value.pointer else delimited(tag, write(made, {}))
+        return (
+            row.name,
+            _STRUCT,
+            tag,
+            made,
+            b"" if value.pointer else delimited(tag, write_message(made, {})),
+        )
     if kind in _INTEGER_KINDS:
         return row.name, _INTEGER, tag, None, b"" if value.pointer else tag + b"\0"
     if kind == "string":
@@ -108,17 +121,17 @@ def _step(row: Row) -> tuple[str, int, bytes, Any, bytes]:
     return row.name, _MANY, tag, _function(item), b""
 
 
-def _function(value: Value) -> WriteBytes:
-    """What writes one value that has a length."""
+def _function(value: SchemaValue) -> WriteBytes:
+    """The function that writes one length-delimited value."""
     if value.kind == "struct":
         of = writer_of(value.ref)
-        return lambda obj: write(of, obj or {})
+        return lambda obj: write_message(of, obj or {})
     if is_message_of_items(value):
         return leaves.write_items
     return _FUNCTIONS[value.kind]
 
 
-# What stands for a value of these kinds that is not set and not behind a pointer.
+# The bytes of unset values of these kinds that are not pointers.
 _UNSET = {
     "time": b"",
     "microtime": b"",
@@ -133,8 +146,8 @@ _UNSET = {
 
 
 def _schema(value: dict[str, Any]) -> bytes:
-    """A schema may hold itself, so its writer is looked up when it is needed."""
-    return write(writer_of(schema.JSON_SCHEMA_PROPS), value)
+    """A schema may contain itself, so its writer is looked up on use."""
+    return write_message(writer_of(schema.JSON_SCHEMA_PROPS), value)
 
 
 def _schema_or_array(value: Any) -> bytes:

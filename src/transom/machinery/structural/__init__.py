@@ -1,14 +1,28 @@
-"""Structural schemas at work: what the schema of a custom resource does to its objects.
+"""Applies the structural schema of a custom resource to its objects.
 
-`schema.compile_schema` reads an `openAPIV3Schema` once for each version of a definition; `prune` drops what it does not
-know, `coerce` brings the metadata of embedded objects into form, `default` fills in what is left open, `cel` judges the
-rules of `x-kubernetes-validations`. All of them copy what they change, so objects may share parts. Whether a schema is
-structural at all, and whether values satisfy it, is the matter of `machinery.validation`.
+`schema.compile_schema` reads an `openAPIV3Schema` once for each version of a definition;
+`prune_value` drops unknown fields, `coerce_object` normalises the metadata of embedded objects,
+`apply_structural_defaults` sets defaults, `cel` evaluates the rules of `x-kubernetes-validations`.
+All of them copy what they change, so objects may share parts. `machinery.validation` checks whether
+a schema is structural, and whether values satisfy it.
 """
 
-from transom.machinery.structural.coerce import CoerceError, coerce
-from transom.machinery.structural.default import default
-from transom.machinery.structural.prune import META_FIELDS, prune, prune_object
-from transom.machinery.structural.schema import Node, compile_schema
+from transom.machinery.structural.coerce import CoerceError, coerce_object
+from transom.machinery.structural.default import DefaultsTooLarge, apply_structural_defaults
+from transom.machinery.structural.node import StructuralSchema
+from transom.machinery.structural.prune import META_FIELDS, prune_object, prune_value
+from transom.machinery.structural.schema import compile_schema
+from transom.machinery.structural.weight import schema_weight
 
-__all__ = ["META_FIELDS", "CoerceError", "Node", "coerce", "compile_schema", "default", "prune", "prune_object"]
+__all__ = [
+    "META_FIELDS",
+    "CoerceError",
+    "DefaultsTooLarge",
+    "StructuralSchema",
+    "apply_structural_defaults",
+    "coerce_object",
+    "compile_schema",
+    "prune_object",
+    "prune_value",
+    "schema_weight",
+]

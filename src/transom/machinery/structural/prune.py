@@ -1,20 +1,23 @@
-"""Pruning: fields that the schema does not know are dropped, and nulls that it does not allow.
+"""Pruning: drops fields that the schema does not specify, and nulls that it does not allow.
 
-A value is copied only where something goes; otherwise the very same value comes back.
+Copies a value only if something is dropped; otherwise returns the same value.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from transom.machinery.structural.schema import Node
+from transom.machinery.structural.node import StructuralSchema
 
 META_FIELDS = frozenset(("apiVersion", "kind", "metadata"))
 
 
-def prune_object(obj: dict[str, Any], node: Node | None, unknown: list[str] | None = None) -> dict[str, Any]:
-    """A whole object: its type and metadata stay. The paths of what is dropped are added to `unknown`."""
+def prune_object(
+    obj: dict[str, Any], node: StructuralSchema | None, unknown: list[str] | None = None
+) -> dict[str, Any]:
+    """Prunes a whole object: its type and metadata stay. Adds the paths of dropped fields to
+    `unknown`.
+    """
     out = None
     for key, value in obj.items():
         if key in META_FIELDS:
@@ -29,8 +32,17 @@ def prune_object(obj: dict[str, Any], node: Node | None, unknown: list[str] | No
     return obj if out is None else out
 
 
-def prune(value: Any, node: Node | None, unknown: list[str] | None = None, path: str = "", *, keep: bool = False) -> Any:
-    """`keep` says that unknown fields stay here, whatever the schema says: the list around asked for it."""
+def prune_value(
+    value: Any,
+    node: StructuralSchema | None,
+    unknown: list[str] | None = None,
+    path: str = "",
+    *,
+    keep: bool = False,
+) -> Any:
+    """`keep`: unknown fields stay here regardless of the schema, because the enclosing list
+    preserves them.
+    """
     if value.__class__ is dict:
         return _map(value, node, unknown, path, keep)
     if value.__class__ is list:
@@ -38,7 +50,13 @@ def prune(value: Any, node: Node | None, unknown: list[str] | None = None, path:
     return value
 
 
-def _map(value: dict[str, Any], node: Node | None, unknown: list[str] | None, path: str, keep: bool) -> dict[str, Any]:
+def _map(
+    value: dict[str, Any],
+    node: StructuralSchema | None,
+    unknown: list[str] | None,
+    path: str,
+    keep: bool,
+) -> dict[str, Any]:
     if node is None and keep:
         return value
     embedded = node is not None and node.embedded
@@ -58,9 +76,14 @@ def _map(value: dict[str, Any], node: Node | None, unknown: list[str] | None, pa
 
 
 def _entry(
-    key: str, item: Any, node: Node | None, unknown: list[str] | None, path: str, keep: bool = False
+    key: str,
+    item: Any,
+    node: StructuralSchema | None,
+    unknown: list[str] | None,
+    path: str,
+    keep: bool = False,
 ) -> tuple[bool, Any]:
-    """Whether an entry of a map stays, and as what."""
+    """Whether an entry of a map stays, and its new value."""
     if node is None:
         child, known = None, False
     else:
@@ -76,18 +99,24 @@ def _entry(
     if item is None:
         return child is None or not child.drops_null, None
     if item.__class__ is dict or item.__class__ is list:
-        return True, prune(item, child, unknown, f"{path}.{key}" if path else key)
+        return True, prune_value(item, child, unknown, f"{path}.{key}" if path else key)
     return True, item
 
 
-def _list(value: list[Any], node: Node | None, unknown: list[str] | None, path: str, keep: bool) -> list[Any]:
+def _list(
+    value: list[Any],
+    node: StructuralSchema | None,
+    unknown: list[str] | None,
+    path: str,
+    keep: bool,
+) -> list[Any]:
     keep = keep or (node is not None and node.preserve)
     inner = None if node is None else node.items
     if inner is None and keep:
         return value
     out = None
     for i, item in enumerate(value):
-        new = prune(item, inner, unknown, f"{path}[{i}]", keep=keep)
+        new = prune_value(item, inner, unknown, f"{path}[{i}]", keep=keep)
         if new is not item:
             out = list(value) if out is None else out
             out[i] = new

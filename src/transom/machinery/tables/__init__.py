@@ -1,7 +1,8 @@
-"""Tables: what `Accept: ...;as=Table` answers, with the columns and cells of each kind.
+"""Tables: the response to `Accept: ...;as=Table`, with the columns and cells of each kind.
 
-Cells are made from objects in the kind's storage version; `now` is handed in. Columns are data (`columns.json`), cells
-are one function for each kind, found by `Kind.key`. A kind without a function shows its name and creation time.
+Cells are made from objects in the kind's storage version; the caller passes `now`. Columns are data
+(`table_columns.json`), cells are one function for each kind, found by `Kind.key`. A kind without a
+function shows its name and creation time.
 """
 
 from __future__ import annotations
@@ -13,14 +14,21 @@ from typing import Any
 
 import orjson
 
+from transom.kit.goquote import go_quote
 from transom.machinery.errors import ApiError, bad_request
-from transom.machinery.field import go_quote
 from transom.machinery.kinds import Kind
 from transom.machinery.tables import cluster, custom, network, partial, pods, workloads
 from transom.machinery.tables.custom import CustomColumns
-from transom.machinery.tables.text import Object, name
+from transom.machinery.tables.text import Object, name_cell
 
-__all__ = ["CustomColumns", "check_include_object", "columns", "custom_columns", "row_cells", "table"]
+__all__ = [
+    "CustomColumns",
+    "check_include_object",
+    "custom_columns",
+    "make_table",
+    "row_cells",
+    "table_columns",
+]
 
 Cells = Callable[[Object, float], list[Any]]
 
@@ -33,10 +41,13 @@ _ZERO_TIME = "0001-01-01T00:00:00Z"
 def _definitions() -> dict[str, list[dict[str, Any]]]:
     data = orjson.loads(files(__package__).joinpath("columns.json").read_bytes())
     shared = data["shared"]
-    return {key: [shared[c] if isinstance(c, str) else c for c in of] for key, of in data["kinds"].items()}
+    return {
+        key: [shared[c] if isinstance(c, str) else c for c in of]
+        for key, of in data["kinds"].items()
+    }
 
 
-def columns(kind: Kind) -> list[dict[str, Any]]:
+def table_columns(kind: Kind) -> list[dict[str, Any]]:
     """The column definitions of a built-in kind."""
     return _definitions().get(kind.key) or _definitions()[_DEFAULT]
 
@@ -46,25 +57,26 @@ def row_cells(kind: Kind, obj: Object, now: float) -> list[Any]:
 
 
 def _default_cells(obj: Object, now: float) -> list[Any]:
-    return [name(obj), obj["metadata"].get("creationTimestamp") or _ZERO_TIME]
+    return [name_cell(obj), obj["metadata"].get("creationTimestamp") or _ZERO_TIME]
 
 
 def custom_columns(additional: Iterable[Mapping[str, Any]]) -> CustomColumns:
     """The table of a custom resource, compiled once for each served version of its definition."""
     name_column, _, age_column = _definitions()["/Namespace"]
-    return custom.build(name_column, age_column, additional)
+    return custom.build_custom_columns(name_column, age_column, additional)
 
 
 def check_include_object(value: str) -> ApiError | None:
     if value in ("", "Metadata", "Object", "None"):
         return None
     return bad_request(
-        f"Unable to convert to Table as requested: includeObject: Invalid value: {go_quote(value)}: "
+        "Unable to convert to Table as requested: includeObject: Invalid value: "
+        f"{go_quote(value)}: "
         "must be 'Metadata', 'Object', 'None', or empty"
     )
 
 
-def table(
+def make_table(
     kind: Kind,
     objs: Iterable[Object],
     *,
@@ -78,32 +90,39 @@ def table(
 ) -> dict[str, Any]:
     """The Table document of a list (`list_metadata` given) or of a single object.
 
-    `raw_encoder` gives what stands in a row for `includeObject=Object`: the object in the version of the request.
-    A watch sends `headers` in its first event only.
+    `raw_encoder` returns the object of a row for `includeObject=Object`, in the version of the
+    request. A watch sends `headers` in its first event only.
     """
     objs = list(objs)
     if list_metadata is None:
-        metadata: Mapping[str, Any] = {"resourceVersion": objs[0]["metadata"].get("resourceVersion", "")}
+        metadata: Mapping[str, Any] = {
+            "resourceVersion": objs[0]["metadata"].get("resourceVersion", "")
+        }
     else:
         metadata = list_metadata
         if kind.key == "flowcontrol.apiserver.k8s.io/FlowSchema":
             objs.sort(key=_flow_schema_order)
     cells = custom.cells if custom else _CELLS.get(kind.key, _default_cells)
     rows = [
-        _row(kind, cells(obj, now), _row_object(obj, include_object, table_version, raw_encoder), obj) for obj in objs
+        _row(
+            kind, cells(obj, now), _row_object(obj, include_object, table_version, raw_encoder), obj
+        )
+        for obj in objs
     ]
     return {
         "kind": "Table",
         "apiVersion": f"{partial.META_GROUP}/{table_version}",
         "metadata": metadata,
-        "columnDefinitions": (custom.definitions if custom else columns(kind)) if headers else None,
-        # Kubernetes' default printer leaves the rows of an empty list null, the others make an empty list.
+        "columnDefinitions": (custom.definitions if custom else table_columns(kind))
+        if headers
+        else None,
+        # Kubernetes' default printer returns null rows for an empty list, the others an empty list.
         "rows": rows if rows or cells is not _default_cells else None,
     }
 
 
 def _flow_schema_order(obj: Object) -> tuple[int, str]:
-    return (obj.get("spec") or {}).get("matchingPrecedence", 0), name(obj)
+    return (obj.get("spec") or {}).get("matchingPrecedence", 0), name_cell(obj)
 
 
 def _row(kind: Kind, cells: list[Any], content: Any, obj: Object) -> dict[str, Any]:

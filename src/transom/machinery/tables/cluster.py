@@ -1,17 +1,37 @@
-"""Cells of nodes, storage, configuration, access control and the other kinds around the workloads."""
+"""Cells of nodes, storage, configuration, access control and the other kinds around the
+workloads.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from transom.machinery.tables.text import NONE, UNKNOWN, UNSET, Object, age, condition, name, part, since
+from transom.machinery.tables.text import (
+    NONE,
+    UNKNOWN,
+    UNSET,
+    Object,
+    age_cell,
+    condition_of_type,
+    name_cell,
+    part_cell,
+    since_cell,
+)
 
 _ROLE_PREFIX = "node-role.kubernetes.io/"
 _ROLE_LABEL = "kubernetes.io/role"
 _CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
-_DEFAULT_CLASS = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
-_ACCESS_MODES = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
+_DEFAULT_CLASS = (
+    "storageclass.kubernetes.io/is-default-class",
+    "storageclass.beta.kubernetes.io/is-default-class",
+)
+_ACCESS_MODES = {
+    "ReadWriteOnce": "RWO",
+    "ReadOnlyMany": "ROX",
+    "ReadWriteMany": "RWX",
+    "ReadWriteOncePod": "RWOP",
+}
 
 
 def _roles(labels: Object) -> str:
@@ -21,51 +41,60 @@ def _roles(labels: Object) -> str:
 
 
 def _address(status: Object, kind: str) -> str:
-    return next((a.get("address", "") for a in status.get("addresses") or () if a.get("type") == kind), NONE)
+    return next(
+        (a.get("address", "") for a in status.get("addresses") or () if a.get("type") == kind), NONE
+    )
 
 
-def node(obj: Object, now: float) -> list[Any]:
-    status = part(obj, "status")
-    # Of conditions with the same type the last one counts.
-    ready = condition(reversed(status.get("conditions") or ()), "Ready")
+def print_node(obj: Object, now: float) -> list[Any]:
+    status = part_cell(obj, "status")
+    # If several conditions have the same type, the last one counts.
+    ready = condition_of_type(reversed(status.get("conditions") or ()), "Ready")
     state = "Unknown" if ready is None else "Ready" if ready.get("status") == "True" else "NotReady"
-    if part(obj, "spec").get("unschedulable"):
+    if part_cell(obj, "spec").get("unschedulable"):
         state += ",SchedulingDisabled"
-    info = part(status, "nodeInfo")
+    info = part_cell(status, "nodeInfo")
     return [
-        name(obj),
+        name_cell(obj),
         state,
-        _roles(part(obj, "metadata", "labels")),
-        age(obj, now),
+        _roles(part_cell(obj, "metadata", "labels")),
+        age_cell(obj, now),
         info.get("kubeletVersion", ""),
         _address(status, "InternalIP"),
         _address(status, "ExternalIP"),
-        *(info.get(key) or UNKNOWN for key in ("osImage", "kernelVersion", "containerRuntimeVersion")),
+        *(
+            info.get(key) or UNKNOWN
+            for key in ("osImage", "kernelVersion", "containerRuntimeVersion")
+        ),
     ]
 
 
-def namespace(obj: Object, now: float) -> list[Any]:
-    return [name(obj), part(obj, "status").get("phase", ""), age(obj, now)]
+def print_namespace(obj: Object, now: float) -> list[Any]:
+    return [name_cell(obj), part_cell(obj, "status").get("phase", ""), age_cell(obj, now)]
 
 
-def component_status(obj: Object, now: float) -> list[Any]:
-    healthy = condition(obj.get("conditions"), "Healthy")
+def print_component_status(obj: Object, now: float) -> list[Any]:
+    healthy = condition_of_type(obj.get("conditions"), "Healthy")
     if healthy is None:
-        return [name(obj), "Unknown", "", ""]
+        return [name_cell(obj), "Unknown", "", ""]
     state = "Healthy" if healthy.get("status") == "True" else "Unhealthy"
-    return [name(obj), state, healthy.get("message", ""), healthy.get("error", "")]
+    return [name_cell(obj), state, healthy.get("message", ""), healthy.get("error", "")]
 
 
-def config_map(obj: Object, now: float) -> list[Any]:
-    return [name(obj), len(obj.get("data") or ()) + len(obj.get("binaryData") or ()), age(obj, now)]
+def print_config_map(obj: Object, now: float) -> list[Any]:
+    return [
+        name_cell(obj),
+        len(obj.get("data") or ()) + len(obj.get("binaryData") or ()),
+        age_cell(obj, now),
+    ]
 
 
-def secret(obj: Object, now: float) -> list[Any]:
-    return [name(obj), obj.get("type", ""), len(obj.get("data") or ()), age(obj, now)]
+def print_secret(obj: Object, now: float) -> list[Any]:
+    return [name_cell(obj), obj.get("type", ""), len(obj.get("data") or ()), age_cell(obj, now)]
 
 
-def service_account(obj: Object, now: float) -> list[Any]:
-    return [name(obj), len(obj.get("secrets") or ()), age(obj, now)]
+def print_service_account(obj: Object, now: float) -> list[Any]:
+    return [name_cell(obj), len(obj.get("secrets") or ()), age_cell(obj, now)]
 
 
 def _access_modes(modes: Sequence[str] | None) -> str:
@@ -73,49 +102,53 @@ def _access_modes(modes: Sequence[str] | None) -> str:
 
 
 def _storage_class(obj: Object) -> str:
-    annotated = part(obj, "metadata", "annotations").get(_CLASS_ANNOTATION)
-    return part(obj, "spec").get("storageClassName", "") if annotated is None else annotated
+    annotated = part_cell(obj, "metadata", "annotations").get(_CLASS_ANNOTATION)
+    return part_cell(obj, "spec").get("storageClassName", "") if annotated is None else annotated
 
 
 def _phase(obj: Object) -> str:
-    return "Terminating" if obj["metadata"].get("deletionTimestamp") else part(obj, "status").get("phase", "")
+    return (
+        "Terminating"
+        if obj["metadata"].get("deletionTimestamp")
+        else part_cell(obj, "status").get("phase", "")
+    )
 
 
-def persistent_volume(obj: Object, now: float) -> list[Any]:
-    spec = part(obj, "spec")
+def print_persistent_volume(obj: Object, now: float) -> list[Any]:
+    spec = part_cell(obj, "spec")
     claim = spec.get("claimRef")
     return [
-        name(obj),
-        part(spec, "capacity").get("storage", "0"),
+        name_cell(obj),
+        part_cell(spec, "capacity").get("storage", "0"),
         _access_modes(spec.get("accessModes")),
         spec.get("persistentVolumeReclaimPolicy", ""),
         _phase(obj),
         "" if claim is None else f"{claim.get('namespace', '')}/{claim.get('name', '')}",
         _storage_class(obj),
-        part(obj, "status").get("reason", ""),
-        age(obj, now),
+        part_cell(obj, "status").get("reason", ""),
+        age_cell(obj, now),
         spec.get("volumeMode", UNSET),
     ]
 
 
-def persistent_volume_claim(obj: Object, now: float) -> list[Any]:
-    spec, status = part(obj, "spec"), part(obj, "status")
+def print_persistent_volume_claim(obj: Object, now: float) -> list[Any]:
+    spec, status = part_cell(obj, "spec"), part_cell(obj, "status")
     volume = spec.get("volumeName", "")
     return [
-        name(obj),
+        name_cell(obj),
         _phase(obj),
         volume,
-        part(status, "capacity").get("storage", "0") if volume else "",
+        part_cell(status, "capacity").get("storage", "0") if volume else "",
         _access_modes(status.get("accessModes")) if volume else "",
         _storage_class(obj),
-        age(obj, now),
+        age_cell(obj, now),
         spec.get("volumeMode", UNSET),
     ]
 
 
 def _resource_names(obj: Object, limits: bool) -> str:
-    status = part(obj, "status")
-    hard, used = part(status, "hard"), part(status, "used")
+    status = part_cell(obj, "status")
+    hard, used = part_cell(status, "hard"), part_cell(status, "used")
     return ", ".join(
         f"{resource}: {used.get(resource, '0')}/{hard[resource]}"
         for resource in sorted(hard)
@@ -123,18 +156,23 @@ def _resource_names(obj: Object, limits: bool) -> str:
     )
 
 
-def resource_quota(obj: Object, now: float) -> list[Any]:
-    return [name(obj), age(obj, now), _resource_names(obj, False), _resource_names(obj, True)]
+def print_resource_quota(obj: Object, now: float) -> list[Any]:
+    return [
+        name_cell(obj),
+        age_cell(obj, now),
+        _resource_names(obj, False),
+        _resource_names(obj, True),
+    ]
 
 
-def event(obj: Object, now: float) -> list[Any]:
-    first = since(obj.get("firstTimestamp") or obj.get("eventTime"), now)
-    last = since(obj["lastTimestamp"], now) if obj.get("lastTimestamp") else first
+def print_event(obj: Object, now: float) -> list[Any]:
+    first = since_cell(obj.get("firstTimestamp") or obj.get("eventTime"), now)
+    last = since_cell(obj["lastTimestamp"], now) if obj.get("lastTimestamp") else first
     count, series = obj.get("count") or 1, obj.get("series")
     if series is not None:
-        # The event that began the series is not in its count.
-        last, count = since(series.get("lastObservedTime"), now), series.get("count", 0) + 1
-    about, source = part(obj, "involvedObject"), part(obj, "source")
+        # The count does not include the first event of the series.
+        last, count = since_cell(series.get("lastObservedTime"), now), series.get("count", 0) + 1
+    about, source = part_cell(obj, "involvedObject"), part_cell(obj, "source")
     target = about.get("kind", "").lower()
     component = source.get("component") or obj.get("reportingComponent", "")
     instance = source.get("host") or obj.get("reportingInstance", "")
@@ -148,7 +186,7 @@ def event(obj: Object, now: float) -> list[Any]:
         obj.get("message", "").strip(),
         first,
         count,
-        name(obj),
+        name_cell(obj),
     ]
 
 
@@ -159,158 +197,174 @@ def _subjects(obj: Object, kind: str) -> str:
     return ", ".join(s.get("name", "") for s in of)
 
 
-def binding(obj: Object, now: float) -> list[Any]:
-    role = part(obj, "roleRef")
+def print_binding(obj: Object, now: float) -> list[Any]:
+    role = part_cell(obj, "roleRef")
     return [
-        name(obj),
+        name_cell(obj),
         f"{role.get('kind', '')}/{role.get('name', '')}",
-        age(obj, now),
+        age_cell(obj, now),
         *(_subjects(obj, kind) for kind in ("User", "Group", "ServiceAccount")),
     ]
 
 
-def certificate_signing_request(obj: Object, now: float) -> list[Any]:
-    spec, status = part(obj, "spec"), part(obj, "status")
+def print_certificate_signing_request(obj: Object, now: float) -> list[Any]:
+    spec, status = part_cell(obj, "spec"), part_cell(obj, "status")
     types = {c.get("type") for c in status.get("conditions") or ()}
     state = "Denied" if "Denied" in types else "Approved" if "Approved" in types else "Pending"
     if "Failed" in types:
         state += ",Failed"
     if status.get("certificate"):
         state += ",Issued"
-    return [name(obj), age(obj, now), spec.get("signerName") or NONE, spec.get("username", ""), state]
-
-
-def pod_security_policy(obj: Object, now: float) -> list[Any]:
-    spec = part(obj, "spec")
     return [
-        name(obj),
+        name_cell(obj),
+        age_cell(obj, now),
+        spec.get("signerName") or NONE,
+        spec.get("username", ""),
+        state,
+    ]
+
+
+def print_pod_security_policy(obj: Object, now: float) -> list[Any]:
+    spec = part_cell(obj, "spec")
+    return [
+        name_cell(obj),
         "true" if spec.get("privileged") else "false",
         ",".join(spec.get("allowedCapabilities") or ()),
-        *(part(spec, key).get("rule", "") for key in ("seLinux", "runAsUser", "fsGroup", "supplementalGroups")),
+        *(
+            part_cell(spec, key).get("rule", "")
+            for key in ("seLinux", "runAsUser", "fsGroup", "supplementalGroups")
+        ),
         spec.get("readOnlyRootFilesystem", False),
         ",".join(spec.get("volumes") or ()),
     ]
 
 
-def lease(obj: Object, now: float) -> list[Any]:
-    return [name(obj), part(obj, "spec").get("holderIdentity", ""), age(obj, now)]
+def print_lease(obj: Object, now: float) -> list[Any]:
+    return [name_cell(obj), part_cell(obj, "spec").get("holderIdentity", ""), age_cell(obj, now)]
 
 
-def priority_class(obj: Object, now: float) -> list[Any]:
-    return [name(obj), obj.get("value", 0), obj.get("globalDefault", False), age(obj, now)]
+def print_priority_class(obj: Object, now: float) -> list[Any]:
+    return [
+        name_cell(obj),
+        obj.get("value", 0),
+        obj.get("globalDefault", False),
+        age_cell(obj, now),
+    ]
 
 
-def runtime_class(obj: Object, now: float) -> list[Any]:
-    return [name(obj), obj.get("handler", ""), age(obj, now)]
+def print_runtime_class(obj: Object, now: float) -> list[Any]:
+    return [name_cell(obj), obj.get("handler", ""), age_cell(obj, now)]
 
 
-def storage_class(obj: Object, now: float) -> list[Any]:
-    annotations = part(obj, "metadata", "annotations")
+def print_storage_class(obj: Object, now: float) -> list[Any]:
+    annotations = part_cell(obj, "metadata", "annotations")
     default = any(annotations.get(key) == "true" for key in _DEFAULT_CLASS)
     return [
-        f"{name(obj)} (default)" if default else name(obj),
+        f"{name_cell(obj)} (default)" if default else name_cell(obj),
         obj.get("provisioner", ""),
         obj.get("reclaimPolicy", "Delete"),
         obj.get("volumeBindingMode", "Immediate"),
         obj.get("allowVolumeExpansion", False),
-        age(obj, now),
+        age_cell(obj, now),
     ]
 
 
-def volume_attachment(obj: Object, now: float) -> list[Any]:
-    spec = part(obj, "spec")
+def print_volume_attachment(obj: Object, now: float) -> list[Any]:
+    spec = part_cell(obj, "spec")
     return [
-        name(obj),
+        name_cell(obj),
         spec.get("attacher", ""),
-        part(spec, "source").get("persistentVolumeName", ""),
+        part_cell(spec, "source").get("persistentVolumeName", ""),
         spec.get("nodeName", ""),
-        part(obj, "status").get("attached", False),
-        age(obj, now),
+        part_cell(obj, "status").get("attached", False),
+        age_cell(obj, now),
     ]
 
 
-def csi_node(obj: Object, now: float) -> list[Any]:
-    return [name(obj), len(part(obj, "spec").get("drivers") or ()), age(obj, now)]
+def print_csi_node(obj: Object, now: float) -> list[Any]:
+    return [name_cell(obj), len(part_cell(obj, "spec").get("drivers") or ()), age_cell(obj, now)]
 
 
-def csi_driver(obj: Object, now: float) -> list[Any]:
-    spec = part(obj, "spec")
+def print_csi_driver(obj: Object, now: float) -> list[Any]:
+    spec = part_cell(obj, "spec")
     return [
-        name(obj),
+        name_cell(obj),
         spec.get("attachRequired", True),
         spec.get("podInfoOnMount", False),
         ",".join(spec.get("volumeLifecycleModes") or ()) or NONE,
-        age(obj, now),
+        age_cell(obj, now),
     ]
 
 
-def webhooks(obj: Object, now: float) -> list[Any]:
-    return [name(obj), len(obj.get("webhooks") or ()), age(obj, now)]
+def print_webhooks(obj: Object, now: float) -> list[Any]:
+    return [name_cell(obj), len(obj.get("webhooks") or ()), age_cell(obj, now)]
 
 
-def flow_schema(obj: Object, now: float) -> list[Any]:
-    spec = part(obj, "spec")
+def print_flow_schema(obj: Object, now: float) -> list[Any]:
+    spec = part_cell(obj, "spec")
     method = spec.get("distinguisherMethod")
-    dangling = condition(part(obj, "status").get("conditions"), "Dangling")
+    dangling = condition_of_type(part_cell(obj, "status").get("conditions"), "Dangling")
     return [
-        name(obj),
-        part(spec, "priorityLevelConfiguration").get("name", ""),
+        name_cell(obj),
+        part_cell(spec, "priorityLevelConfiguration").get("name", ""),
         spec.get("matchingPrecedence", 0),
         NONE if method is None else method.get("type", ""),
-        age(obj, now),
+        age_cell(obj, now),
         "?" if dangling is None else dangling.get("status", ""),
     ]
 
 
-def priority_level(obj: Object, now: float) -> list[Any]:
-    spec = part(obj, "spec")
+def print_priority_level(obj: Object, now: float) -> list[Any]:
+    spec = part_cell(obj, "spec")
     shares, queues = NONE, [NONE, NONE, NONE]
     limited = spec.get("limited")
     if limited is not None:
         shares = limited.get("nominalConcurrencyShares", 0)
-        queuing = part(limited, "limitResponse").get("queuing")
+        queuing = part_cell(limited, "limitResponse").get("queuing")
         if queuing is not None:
             queues = [queuing.get(key, 0) for key in ("queues", "handSize", "queueLengthLimit")]
-    return [name(obj), spec.get("type", ""), shares, *queues, age(obj, now)]
+    return [name_cell(obj), spec.get("type", ""), shares, *queues, age_cell(obj, now)]
 
 
-def api_service(obj: Object, now: float) -> list[Any]:
-    service = part(obj, "spec").get("service")
-    where = "Local" if service is None else f"{service.get('namespace', '')}/{service.get('name', '')}"
+def print_api_service(obj: Object, now: float) -> list[Any]:
+    service = part_cell(obj, "spec").get("service")
+    where = (
+        "Local" if service is None else f"{service.get('namespace', '')}/{service.get('name', '')}"
+    )
     state = "Unknown"
-    available = condition(part(obj, "status").get("conditions"), "Available")
+    available = condition_of_type(part_cell(obj, "status").get("conditions"), "Available")
     if available is not None:
         state = available.get("status", "")
         if state != "True" and available.get("reason"):
             state = f"{state} ({available['reason']})"
-    return [name(obj), where, state, age(obj, now)]
+    return [name_cell(obj), where, state, age_cell(obj, now)]
 
 
 CELLS = {
-    "/ComponentStatus": component_status,
-    "/ConfigMap": config_map,
-    "/Event": event,
-    "/Namespace": namespace,
-    "/Node": node,
-    "/PersistentVolume": persistent_volume,
-    "/PersistentVolumeClaim": persistent_volume_claim,
-    "/ResourceQuota": resource_quota,
-    "/Secret": secret,
-    "/ServiceAccount": service_account,
-    "admissionregistration.k8s.io/MutatingWebhookConfiguration": webhooks,
-    "admissionregistration.k8s.io/ValidatingWebhookConfiguration": webhooks,
-    "apiregistration.k8s.io/APIService": api_service,
-    "certificates.k8s.io/CertificateSigningRequest": certificate_signing_request,
-    "coordination.k8s.io/Lease": lease,
-    "flowcontrol.apiserver.k8s.io/FlowSchema": flow_schema,
-    "flowcontrol.apiserver.k8s.io/PriorityLevelConfiguration": priority_level,
-    "node.k8s.io/RuntimeClass": runtime_class,
-    "policy/PodSecurityPolicy": pod_security_policy,
-    "rbac.authorization.k8s.io/ClusterRoleBinding": binding,
-    "rbac.authorization.k8s.io/RoleBinding": binding,
-    "scheduling.k8s.io/PriorityClass": priority_class,
-    "storage.k8s.io/CSIDriver": csi_driver,
-    "storage.k8s.io/CSINode": csi_node,
-    "storage.k8s.io/StorageClass": storage_class,
-    "storage.k8s.io/VolumeAttachment": volume_attachment,
+    "/ComponentStatus": print_component_status,
+    "/ConfigMap": print_config_map,
+    "/Event": print_event,
+    "/Namespace": print_namespace,
+    "/Node": print_node,
+    "/PersistentVolume": print_persistent_volume,
+    "/PersistentVolumeClaim": print_persistent_volume_claim,
+    "/ResourceQuota": print_resource_quota,
+    "/Secret": print_secret,
+    "/ServiceAccount": print_service_account,
+    "admissionregistration.k8s.io/MutatingWebhookConfiguration": print_webhooks,
+    "admissionregistration.k8s.io/ValidatingWebhookConfiguration": print_webhooks,
+    "apiregistration.k8s.io/APIService": print_api_service,
+    "certificates.k8s.io/CertificateSigningRequest": print_certificate_signing_request,
+    "coordination.k8s.io/Lease": print_lease,
+    "flowcontrol.apiserver.k8s.io/FlowSchema": print_flow_schema,
+    "flowcontrol.apiserver.k8s.io/PriorityLevelConfiguration": print_priority_level,
+    "node.k8s.io/RuntimeClass": print_runtime_class,
+    "policy/PodSecurityPolicy": print_pod_security_policy,
+    "rbac.authorization.k8s.io/ClusterRoleBinding": print_binding,
+    "rbac.authorization.k8s.io/RoleBinding": print_binding,
+    "scheduling.k8s.io/PriorityClass": print_priority_class,
+    "storage.k8s.io/CSIDriver": print_csi_driver,
+    "storage.k8s.io/CSINode": print_csi_node,
+    "storage.k8s.io/StorageClass": print_storage_class,
+    "storage.k8s.io/VolumeAttachment": print_volume_attachment,
 }

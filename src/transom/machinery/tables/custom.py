@@ -1,4 +1,4 @@
-"""Tables of custom resources: the columns a CustomResourceDefinition asks for."""
+"""Tables of custom resources: the columns of a CustomResourceDefinition."""
 
 from __future__ import annotations
 
@@ -8,27 +8,40 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from transom.machinery.tables.jsonpath import PathError, compile_path
-from transom.machinery.tables.text import INVALID, Object, human_duration, name, since, timestamp
+from transom.machinery.tables.jsonpath import Budget, Path, PathError, compile_path
+from transom.machinery.tables.text import (
+    INVALID,
+    Object,
+    human_duration,
+    name_cell,
+    since_cell,
+    timestamp,
+)
 
 
 class CustomColumns(NamedTuple):
-    """Definitions for the answer and a function that makes the cells of a row."""
+    """Column definitions and a function that returns the cells of a row."""
 
     definitions: list[dict[str, Any]]
     cells: Callable[[Object, float], list[Any]]
 
 
-def build(
+def build_custom_columns(
     name_column: dict[str, Any], age_column: dict[str, Any], wanted: Iterable[Mapping[str, Any]]
 ) -> CustomColumns:
-    """Name first, then what is wanted; without a wish the age. A path that cannot be read ends the table."""
+    """The name column first, then the columns of the definition, or the age if there are none. An
+    invalid path ends the table.
+    """
     wanted = list(wanted) or [
-        {"name": "Age", "type": "date", "description": age_column["description"],
-         "jsonPath": ".metadata.creationTimestamp"}
+        {
+            "name": "Age",
+            "type": "date",
+            "description": age_column["description"],
+            "jsonPath": ".metadata.creationTimestamp",
+        }
     ]
     definitions = [name_column]
-    readers: list[tuple[str, Callable[[Any], list[Any]]]] = []
+    readers: list[tuple[str, Path]] = []
     for column in wanted:
         path = column.get("jsonPath", "")
         try:
@@ -36,24 +49,28 @@ def build(
         except PathError:
             break
         readers.append((column.get("type", ""), find))
-        definitions.append({
-            "name": column.get("name", ""),
-            "type": column.get("type", ""),
-            "format": column.get("format", ""),
-            "description": column.get("description")
-            or f"Custom resource definition column (in JSONPath format): {path}",
-            "priority": column.get("priority", 0),
-        })
+        definitions.append(
+            {
+                "name": column.get("name", ""),
+                "type": column.get("type", ""),
+                "format": column.get("format", ""),
+                "description": column.get("description")
+                or f"Custom resource definition column (in JSONPath format): {path}",
+                "priority": column.get("priority", 0),
+            }
+        )
 
     def cells(obj: Object, now: float) -> list[Any]:
-        return [name(obj), *(_cell(kind, find, obj, now) for kind, find in readers)]
+        budget = Budget()  # of all columns
+        return [name_cell(obj), *(_cell(kind, find, obj, now, budget) for kind, find in readers)]
 
     return CustomColumns(definitions, cells)
 
 
-def _cell(kind: str, find: Callable[[Any], list[Any]], obj: Object, now: float) -> Any:
+def _cell(kind: str, find: Path, obj: Object, now: float, budget: Budget) -> Any:
+    """A cell whose path selects too many values is empty."""
     try:
-        found = find(obj)
+        found = find(obj, budget)
     except PathError:
         return None
     if not found:
@@ -72,23 +89,31 @@ def _date(value: Any, now: float) -> str | None:
     if not isinstance(value, str):
         return None
     if value in ("", "null"):
-        return since(None, now)
+        return since_cell(None, now)
     try:
         return human_duration(now - timestamp(value))
     except ValueError:
         return INVALID
 
 
+_INT64 = 1 << 63
 _TYPED: dict[str, Callable[[Any, float], Any]] = {
-    "integer": lambda value, now: int(value) if _is_number(value) else None,
+    "integer": lambda value, now: _int64(value) if _is_number(value) else None,
     "number": lambda value, now: float(value) if _is_number(value) else None,
     "boolean": lambda value, now: value if isinstance(value, bool) else None,
     "date": _date,
 }
 
 
+def _int64(value: float) -> int:
+    """Go's int64(value): a number out of range becomes the smallest one."""
+    return int(value) if -_INT64 <= value < _INT64 else -_INT64
+
+
 def go_text(value: Any) -> str:
-    """A JSON value as Go prints it: text bare, lists and objects as JSON, floats in the shortest form."""
+    """A JSON value as Go prints it: text without quotes, lists and objects as JSON, floats in the
+    shortest form.
+    """
     if isinstance(value, str):
         return value
     if value is None:

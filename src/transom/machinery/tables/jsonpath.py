@@ -1,7 +1,8 @@
 """The JSONPath of additional printer columns, with the semantics of Kubernetes' own evaluator.
 
-Why our own: `[?(@.type=="Ready")]`, slices, quoted keys and escapes behave as in kubectl and nowhere else. A path is
-compiled once per column into steps; each step maps a list of values to a list of values.
+Custom, because `[?(@.type=="Ready")]`, slices, quoted keys and escapes must behave as in kubectl. A
+path is compiled once per column into steps; each step maps a list of values to a list of values.
+`..` and lists of choices multiply values, so the values of one evaluation are counted.
 """
 
 from __future__ import annotations
@@ -9,13 +10,34 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
-Step = Callable[[list[Any]], list[Any]]
+MOST_VALUES = 80_000  # of all paths of a row, a few milliseconds
 
 
 class PathError(ValueError):
-    """The path cannot be read, or does not fit the value."""
+    """The path is invalid, or does not fit the value."""
+
+
+class Budget:
+    """The number of values that may still be visited."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, values: int = MOST_VALUES) -> None:
+        self.left = values
+
+    def spend(self, values: int) -> None:
+        self.left -= values
+        if self.left < 0:
+            raise PathError("the path selects too many values")
+
+
+Step = Callable[[list[Any], Budget], list[Any]]
+# These take longer than a step to a member.
+_RECURSIVE_COST = 40
+_FILTER_COST = 20
+_CHOICE_COST = 20
 
 
 _KEY = re.compile(r"'([^']*)'\Z")
@@ -28,23 +50,35 @@ _IDENTIFIER = re.compile(r"\w[^\s.,\[\]$@{}]*")
 _ESCAPED = re.compile(r"\\(.)")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "a": "\a", "v": "\v"}
 _OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
-    "==": operator.eq, "!=": operator.ne, "<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    ">": operator.gt,
+    "<=": operator.le,
+    ">=": operator.ge,
 }
 
 
-def compile_path(text: str) -> Callable[[Any], list[Any]]:
-    """A function from an object to all values at `text` (without the braces); PathError when it cannot be read."""
+class Path(Protocol):
+    def __call__(self, obj: Any, budget: Budget | None = None) -> list[Any]: ...
+
+
+def compile_path(text: str) -> Path:
+    """A function from an object to all values at `text` (without the braces); raises PathError if
+    it is invalid.
+    """
     steps = _parse(text)
 
-    def find(obj: Any) -> list[Any]:
-        return _walk(steps, [obj])
+    def find(obj: Any, budget: Budget | None = None) -> list[Any]:
+        return _walk(steps, [obj], Budget() if budget is None else budget)
 
     return find
 
 
-def _walk(steps: list[Step], values: list[Any]) -> list[Any]:
+def _walk(steps: list[Step], values: list[Any], budget: Budget) -> list[Any]:
     for step in steps:
-        values = step(values)
+        values = step(values, budget)
+        budget.spend(len(values) + 1)
     return values
 
 
@@ -68,7 +102,7 @@ def _parse(text: str) -> list[Step]:
             end = text.find("]", at)
             if end < 0:
                 raise PathError("unterminated array")
-            steps += _bracket(text[at + 1:end])
+            steps += _bracket(text[at + 1 : end])
             at = end + 1
             continue
         elif ch in "\"'":
@@ -103,7 +137,9 @@ def _number(text: str) -> int | float:
 
 
 def _constant(value: Any) -> Step:
-    return lambda values: [value] * max(len(values), 1) if isinstance(value, int | float) else [value]
+    return lambda values, _budget: (
+        [value] * max(len(values), 1) if isinstance(value, int | float) else [value]
+    )
 
 
 def _field(text: str, at: int) -> tuple[Step, int]:
@@ -116,29 +152,35 @@ def _field(text: str, at: int) -> tuple[Step, int]:
 
 
 def _member(key: str) -> Step:
-    def step(values: list[Any]) -> list[Any]:
+    def step(values: list[Any], _budget: Budget) -> list[Any]:
         return [v[key] for v in values if isinstance(v, dict) and key in v]
 
     return step
 
 
-def _children(values: list[Any]) -> list[Any]:
+def _children(values: list[Any], budget: Budget) -> list[Any]:
     out: list[Any] = []
     for value in values:
         if isinstance(value, dict):
+            budget.spend(len(value))
             out += value.values()
         elif isinstance(value, list):
+            budget.spend(len(value))
             out += value
     return out
 
 
-def _recursive(values: list[Any]) -> list[Any]:
+def _recursive(values: list[Any], budget: Budget) -> list[Any]:
+    """Every value that has children, before its children."""
     out: list[Any] = []
-    for value in values:
-        inner = _children([value])
+    waiting = values[::-1]
+    while waiting:
+        budget.spend(_RECURSIVE_COST)
+        value = waiting.pop()
+        inner = _children([value], budget)
         if inner:
             out.append(value)
-            out += _recursive(inner)
+            waiting += reversed(inner)
     return out
 
 
@@ -147,7 +189,7 @@ def _bracket(text: str) -> list[Step]:
     choices = text.split(",")
     if len(choices) > 1:
         paths = [_bracket(choice.strip(" ")) for choice in choices]
-        return [lambda values: [v for path in paths for v in _walk(path, values)]]
+        return [_choices(paths)]
     key = _KEY.match(text)
     if key:
         return _parse("." + key[1])
@@ -155,6 +197,17 @@ def _bracket(text: str) -> list[Step]:
     if match is None:
         raise PathError(f"invalid array index {text}")
     return [_slice(*(g if g is None else g.lstrip(":") for g in match.groups()))]
+
+
+def _choices(paths: list[list[Step]]) -> Step:
+    def step(values: list[Any], budget: Budget) -> list[Any]:
+        out: list[Any] = []
+        for path in paths:
+            budget.spend(_CHOICE_COST)
+            out += _walk(path, values, budget)
+        return out
+
+    return step
 
 
 def _slice(first: str | None, last: str | None, step: str | None) -> Step:
@@ -166,7 +219,7 @@ def _slice(first: str | None, last: str | None, step: str | None) -> Step:
     except ValueError as error:
         raise PathError(f"array index is not a number: {error}") from None
 
-    def pick(value: Any) -> list[Any]:
+    def pick(value: Any, budget: Budget) -> list[Any]:
         if not isinstance(value, list):
             raise PathError("not an array")
         length = len(value)
@@ -178,9 +231,12 @@ def _slice(first: str | None, last: str | None, step: str | None) -> Step:
             return []
         if not (0 <= low < length and 0 <= high <= length and low <= high) or stride <= 0:
             raise PathError("array index out of bounds")
+        budget.spend(high - low)
         return value[low:high:stride]
 
-    return lambda values: [element for v in values if v is not None for element in pick(v)]
+    return lambda values, budget: [
+        element for v in values if v is not None for element in pick(v, budget)
+    ]
 
 
 def _filter(text: str, at: int) -> tuple[Step, int]:
@@ -191,13 +247,13 @@ def _filter(text: str, at: int) -> tuple[Step, int]:
         elif text[end] in "\"'":
             quote = text[end]
         end += 1
-    if text[end:end + 2] != ")]":
+    if text[end : end + 2] != ")]":
         raise PathError("unterminated filter")
     body = text[at:end]
     match = _COMPARISON.match(body)
     if match is None:
         return _keep(_existence(_parse(body))), end + 2
-    # An operator that does not exist is found out with the first value only.
+    # An unknown operator is detected only with the first value.
     compare = _OPERATORS.get(match[2], _no_operator)
     return _keep(_comparison(_parse(match[1]), compare, _parse(match[3]))), end + 2
 
@@ -206,40 +262,49 @@ def _no_operator(left: Any, right: Any) -> bool:
     raise PathError("unrecognized filter operator")
 
 
-def _keep(passes: Callable[[Any], bool]) -> Step:
-    def step(values: list[Any]) -> list[Any]:
+def _keep(passes: Callable[[Any, Budget], bool]) -> Step:
+    def step(values: list[Any], budget: Budget) -> list[Any]:
         out = []
         for value in values:
             if not isinstance(value, list):
                 raise PathError("not an array and cannot be filtered")
-            out += [element for element in value if passes(element)]
+            out += [element for element in value if passes(element, budget)]
         return out
 
     return step
 
 
-def _existence(path: list[Step]) -> Callable[[Any], bool]:
-    def passes(element: Any) -> bool:
+def _existence(path: list[Step]) -> Callable[[Any, Budget], bool]:
+    def passes(element: Any, budget: Budget) -> bool:
+        budget.spend(_FILTER_COST)
         try:
-            return bool(_walk(path, [element]))
+            return bool(_walk(path, [element], budget))
         except PathError:
             return False
 
     return passes
 
 
-def _comparison(left: list[Step], compare: Callable[[Any, Any], bool], right: list[Step]) -> Callable[[Any], bool]:
-    def passes(element: Any) -> bool:
-        lefts = _walk(left, [element])
-        rights = _walk(right, [element]) if lefts else []
+def _comparison(
+    left: list[Step], compare: Callable[[Any, Any], bool], right: list[Step]
+) -> Callable[[Any, Budget], bool]:
+    def passes(element: Any, budget: Budget) -> bool:
+        budget.spend(_FILTER_COST)
+        lefts = _walk(left, [element], budget)
+        rights = _walk(right, [element], budget) if lefts else []
         if not lefts or not rights:
             return False
         if len(lefts) > 1 or len(rights) > 1:
             raise PathError("can only compare one element at a time")
         a, b = lefts[0], rights[0]
-        # Only basic values of one type compare: no bool with a number, no int with a float, and bools have no order.
+        # Only scalars of the same type compare: no bool with a number, no int with a float, and
+        # bools have no order.
         ordered = compare not in (operator.eq, operator.ne)
-        if type(a) is not type(b) or not isinstance(a, str | int | float) or (ordered and isinstance(a, bool)):
+        if (
+            type(a) is not type(b)
+            or not isinstance(a, str | int | float)
+            or (ordered and isinstance(a, bool))
+        ):
             raise PathError("incompatible types for comparison")
         return compare(a, b)
 

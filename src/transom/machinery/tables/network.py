@@ -1,22 +1,37 @@
-"""Cells of services and everything traffic flows through."""
+"""Cells of services and other network kinds."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-from transom.machinery.tables.text import NONE, UNKNOWN, UNSET, Object, age, labels, name, part, selector, shortened
+from transom.machinery.tables.text import (
+    NONE,
+    UNKNOWN,
+    UNSET,
+    Object,
+    age_cell,
+    labels_cell,
+    name_cell,
+    part_cell,
+    selector_cell,
+    shorten_list,
+)
 
 _SHOWN = 3
 
 
 def _load_balancer(obj: Object) -> str:
-    ingress = part(obj, "status", "loadBalancer", "ingress") or ()
-    return ",".join(sorted({i.get("ip") or i.get("hostname") for i in ingress if i.get("ip") or i.get("hostname")}))
+    ingress = part_cell(obj, "status", "loadBalancer", "ingress") or ()
+    return ",".join(
+        sorted(
+            {i.get("ip") or i.get("hostname") for i in ingress if i.get("ip") or i.get("hostname")}
+        )
+    )
 
 
 def _external_ip(obj: Object) -> str:
-    spec = part(obj, "spec")
+    spec = part_cell(obj, "spec")
     kind, addresses = spec.get("type", ""), spec.get("externalIPs") or []
     if kind in ("ClusterIP", "NodePort"):
         return ",".join(addresses) or NONE
@@ -31,17 +46,17 @@ def _service_port(port: Object) -> str:
     return f"{port.get('port', 0)}{node_port}/{port.get('protocol', '')}"
 
 
-def service(obj: Object, now: float) -> list[Any]:
-    spec = part(obj, "spec")
+def print_service(obj: Object, now: float) -> list[Any]:
+    spec = part_cell(obj, "spec")
     addresses = spec.get("clusterIPs")
     return [
-        name(obj),
+        name_cell(obj),
         spec.get("type", ""),
         addresses[0] if addresses else NONE,
         _external_ip(obj),
         ",".join(_service_port(p) for p in spec.get("ports") or ()) or NONE,
-        age(obj, now),
-        labels(spec.get("selector")),
+        age_cell(obj, now),
+        labels_cell(spec.get("selector")),
     ]
 
 
@@ -52,16 +67,20 @@ def _host_port(address: str, port: int) -> str:
 def _endpoint_texts(subsets: Iterable[Object]) -> Iterable[str]:
     for subset in subsets:
         addresses = subset.get("addresses") or ()
-        if not subset.get("ports"):  # a headless service may have none
+        if not subset.get("ports"):  # a headless service may have no ports
             yield from (a.get("ip", "") for a in addresses)
             continue
         for port in subset["ports"]:
             yield from (_host_port(a.get("ip", ""), port.get("port", 0)) for a in addresses)
 
 
-def endpoints(obj: Object, now: float) -> list[Any]:
+def print_endpoints(obj: Object, now: float) -> list[Any]:
     subsets = obj.get("subsets")
-    return [name(obj), shortened(list(_endpoint_texts(subsets)), _SHOWN) if subsets else NONE, age(obj, now)]
+    return [
+        name_cell(obj),
+        shorten_list(list(_endpoint_texts(subsets)), _SHOWN) if subsets else NONE,
+        age_cell(obj, now),
+    ]
 
 
 def _slice_port(port: Object) -> str:
@@ -70,14 +89,14 @@ def _slice_port(port: Object) -> str:
     return port["name"] if port.get("name") is not None else "*"
 
 
-def endpoint_slice(obj: Object, now: float) -> list[Any]:
+def print_endpoint_slice(obj: Object, now: float) -> list[Any]:
     addresses = [a for e in obj.get("endpoints") or () for a in e.get("addresses") or ()]
     return [
-        name(obj),
+        name_cell(obj),
         obj.get("addressType", ""),
-        shortened([_slice_port(p) for p in obj.get("ports") or ()], _SHOWN) or UNSET,
-        shortened(addresses, _SHOWN) or UNSET,
-        age(obj, now),
+        shorten_list([_slice_port(p) for p in obj.get("ports") or ()], _SHOWN) or UNSET,
+        shorten_list(addresses, _SHOWN) or UNSET,
+        age_cell(obj, now),
     ]
 
 
@@ -96,38 +115,44 @@ def _hosts(rules: Iterable[Object]) -> str:
     return f"{text} + {total - _SHOWN} more..." if more else text
 
 
-def ingress(obj: Object, now: float) -> list[Any]:
-    spec = part(obj, "spec")
+def print_ingress(obj: Object, now: float) -> list[Any]:
+    spec = part_cell(obj, "spec")
     ingress_class = spec.get("ingressClassName")
     return [
-        name(obj),
+        name_cell(obj),
         NONE if ingress_class is None else ingress_class,
         _hosts(spec.get("rules") or ()),
         _load_balancer(obj),
         "80, 443" if spec.get("tls") else "80",
-        age(obj, now),
+        age_cell(obj, now),
     ]
 
 
-def ingress_class(obj: Object, now: float) -> list[Any]:
-    spec = part(obj, "spec")
+def print_ingress_class(obj: Object, now: float) -> list[Any]:
+    spec = part_cell(obj, "spec")
     parameters, text = spec.get("parameters"), NONE
     if parameters is not None:
         group = parameters.get("apiGroup")
-        kind = parameters.get("kind", "") if group is None else f"{parameters.get('kind', '')}.{group}"
+        kind = (
+            parameters.get("kind", "") if group is None else f"{parameters.get('kind', '')}.{group}"
+        )
         text = f"{kind}/{parameters.get('name', '')}"
-    return [name(obj), spec.get("controller", ""), text, age(obj, now)]
+    return [name_cell(obj), spec.get("controller", ""), text, age_cell(obj, now)]
 
 
-def network_policy(obj: Object, now: float) -> list[Any]:
-    return [name(obj), selector(part(obj, "spec", "podSelector")), age(obj, now)]
+def print_network_policy(obj: Object, now: float) -> list[Any]:
+    return [
+        name_cell(obj),
+        selector_cell(part_cell(obj, "spec", "podSelector")),
+        age_cell(obj, now),
+    ]
 
 
 CELLS = {
-    "/Endpoints": endpoints,
-    "/Service": service,
-    "discovery.k8s.io/EndpointSlice": endpoint_slice,
-    "networking.k8s.io/Ingress": ingress,
-    "networking.k8s.io/IngressClass": ingress_class,
-    "networking.k8s.io/NetworkPolicy": network_policy,
+    "/Endpoints": print_endpoints,
+    "/Service": print_service,
+    "discovery.k8s.io/EndpointSlice": print_endpoint_slice,
+    "networking.k8s.io/Ingress": print_ingress,
+    "networking.k8s.io/IngressClass": print_ingress_class,
+    "networking.k8s.io/NetworkPolicy": print_network_policy,
 }

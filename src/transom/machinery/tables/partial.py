@@ -1,4 +1,4 @@
-"""PartialObjectMetadata: an object or a list of which the client wants the metadata only."""
+"""PartialObjectMetadata: an object or a list reduced to its metadata."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ from transom.machinery.kinds import Kind
 META_GROUP = "meta.k8s.io"
 META_VERSIONS = ("v1", "v1beta1")
 
-# Go's package names of the internal types, which an error text shows.
-_PACKAGES = {"": "core", "flowcontrol.apiserver.k8s.io": "flowcontrol", "rbac.authorization.k8s.io": "rbac"}
+# Go's package names of the internal types, which appear in an error message.
+_PACKAGES = {
+    "": "core",
+    "flowcontrol.apiserver.k8s.io": "flowcontrol",
+    "rbac.authorization.k8s.io": "rbac",
+}
 
 
 def object_metadata(obj: Mapping[str, Any], version: str = "v1") -> dict[str, Any]:
@@ -26,7 +30,7 @@ def object_metadata(obj: Mapping[str, Any], version: str = "v1") -> dict[str, An
 def object_metadata_list(
     objs: Iterable[Mapping[str, Any]], list_metadata: Mapping[str, Any], version: str = "v1"
 ) -> dict[str, Any]:
-    """The number of remaining items is not carried over, and an empty list has null items."""
+    """The number of remaining items is omitted, and an empty list has null items."""
     return {
         "kind": "PartialObjectMetadataList",
         "apiVersion": f"{META_GROUP}/{version}",
@@ -43,10 +47,16 @@ def _go_type(kind: Kind, suffix: str) -> str:
 
 
 def is_a_list(kind: Kind) -> ApiError:
-    text = f"you requested PartialObjectMetadata, but the requested object is a list ({_go_type(kind, 'List')})"
+    text = (
+        "you requested PartialObjectMetadata, but the requested object is a list "
+        f"({_go_type(kind, 'List')})"
+    )
     return ApiError(406, "NotAcceptable", text)
 
 
 def is_no_list(kind: Kind) -> ApiError:
-    text = f"you requested PartialObjectMetadataList, but the requested object is not a list ({_go_type(kind, '')})"
+    text = (
+        "you requested PartialObjectMetadataList, but the requested object is not a list "
+        f"({_go_type(kind, '')})"
+    )
     return ApiError(406, "NotAcceptable", text)

@@ -1,12 +1,21 @@
-"""Cells of pods: the status text that people read first, with all its special cases."""
+"""Cells of pods: the status column, with all its special cases."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from transom.machinery.tables.text import NONE, Object, age, condition, containers, labels, name, part
+from transom.machinery.tables.text import (
+    NONE,
+    Object,
+    age_cell,
+    condition_of_type,
+    container_cells,
+    labels_cell,
+    name_cell,
+    part_cell,
+)
 
-_UNREACHABLE = "NodeLost"  # status.reason of a pod whose node went away
+_UNREACHABLE = "NodeLost"  # status.reason of a pod whose node is lost
 
 
 def _row_condition(reason: str, message: str) -> list[dict[str, str]]:
@@ -20,8 +29,8 @@ _ROW_CONDITIONS = {
 
 
 def row_conditions(pod: Object) -> list[dict[str, str]] | None:
-    """Says that a pod has run to its end, so that a client may dim its row."""
-    return _ROW_CONDITIONS.get(part(pod, "status").get("phase", ""))
+    """Marks a completed pod, so that a client may dim its row."""
+    return _ROW_CONDITIONS.get(part_cell(pod, "status").get("phase", ""))
 
 
 def _ended(prefix: str, terminated: Object) -> str:
@@ -33,9 +42,11 @@ def _ended(prefix: str, terminated: Object) -> str:
 
 
 def _initializing(pod: Object) -> tuple[str, int] | None:
-    """The text of the first init container that is not done and the restarts so far; nothing when all are done."""
+    """The text of the first unfinished init container and the restarts so far; nothing if all are
+    finished.
+    """
     restarts = 0
-    for index, status in enumerate(part(pod, "status").get("initContainerStatuses") or ()):
+    for index, status in enumerate(part_cell(pod, "status").get("initContainerStatuses") or ()):
         restarts += status.get("restartCount", 0)
         state = status.get("state") or {}
         terminated, waiting = state.get("terminated"), state.get("waiting") or {}
@@ -45,12 +56,12 @@ def _initializing(pod: Object) -> tuple[str, int] | None:
             return _ended("Init:", terminated), restarts
         if waiting.get("reason") and waiting["reason"] != "PodInitializing":
             return f"Init:{waiting['reason']}", restarts
-        return f"Init:{index}/{len(part(pod, 'spec', 'initContainers'))}", restarts
+        return f"Init:{index}/{len(part_cell(pod, 'spec', 'initContainers'))}", restarts
     return None
 
 
 def _running(status: Object, reason: str) -> tuple[str, int, int]:
-    """Text, restarts and number of ready containers; the first container has the last word."""
+    """Text, restarts and number of ready containers; the first container takes precedence."""
     restarts = ready = 0
     for container in reversed(status.get("containerStatuses") or ()):
         restarts += container.get("restartCount", 0)
@@ -64,7 +75,8 @@ def _running(status: Object, reason: str) -> tuple[str, int, int]:
             ready += 1
     if reason == "Completed" and ready:
         is_ready = any(
-            c.get("type") == "Ready" and c.get("status") == "True" for c in status.get("conditions") or ()
+            c.get("type") == "Ready" and c.get("status") == "True"
+            for c in status.get("conditions") or ()
         )
         reason = "Running" if is_ready else "NotReady"
     return reason, restarts, ready
@@ -76,13 +88,13 @@ def _readiness_gates(spec: Object, status: Object) -> str:
         return NONE
     met = 0
     for gate in gates:
-        found = condition(status.get("conditions"), gate.get("conditionType", ""))
+        found = condition_of_type(status.get("conditions"), gate.get("conditionType", ""))
         met += found is not None and found.get("status") == "True"
     return f"{met}/{len(gates)}"
 
 
-def pod(obj: Object, now: float) -> list[Any]:
-    spec, status = part(obj, "spec"), part(obj, "status")
+def print_pod(obj: Object, now: float) -> list[Any]:
+    spec, status = part_cell(obj, "spec"), part_cell(obj, "status")
     reason = status.get("reason") or status.get("phase", "")
     ready = 0
     initializing = _initializing(obj)
@@ -94,11 +106,11 @@ def pod(obj: Object, now: float) -> list[Any]:
         reason = "Unknown" if status.get("reason") == _UNREACHABLE else "Terminating"
     addresses: list[dict[str, str]] = status.get("podIPs") or [{}]
     return [
-        name(obj),
+        name_cell(obj),
         f"{ready}/{len(spec.get('containers') or ())}",
         reason,
         restarts,
-        age(obj, now),
+        age_cell(obj, now),
         addresses[0].get("ip") or NONE,
         spec.get("nodeName") or NONE,
         status.get("nominatedNodeName") or NONE,
@@ -106,9 +118,14 @@ def pod(obj: Object, now: float) -> list[Any]:
     ]
 
 
-def pod_template(obj: Object, now: float) -> list[Any]:
-    names, images = containers(part(obj, "template", "spec"))
-    return [name(obj), names, images, labels(part(obj, "template", "metadata", "labels"))]
+def print_pod_template(obj: Object, now: float) -> list[Any]:
+    names, images = container_cells(part_cell(obj, "template", "spec"))
+    return [
+        name_cell(obj),
+        names,
+        images,
+        labels_cell(part_cell(obj, "template", "metadata", "labels")),
+    ]
 
 
-CELLS = {"/Pod": pod, "/PodTemplate": pod_template}
+CELLS = {"/Pod": print_pod, "/PodTemplate": print_pod_template}

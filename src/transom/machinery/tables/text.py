@@ -1,6 +1,6 @@
 """How Kubernetes writes durations, labels, selectors and long lists in table cells.
 
-Why apart: the same few texts appear in the cells of nearly every kind. Knows no kind; the time is handed in.
+Shared by the cells of nearly every kind. Does not depend on kinds; the caller passes the time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _YEAR = 365  # days
 def human_duration(seconds: float) -> str:
     """Two or three significant figures: `45s`, `3m5s`, `47m`, `5h3m`, `2d5h`, `3y20d`."""
     whole = int(seconds)
-    # A clock may be behind by less than two seconds without the answer calling the time invalid.
+    # A clock may be less than two seconds behind before the time counts as invalid.
     if whole < -1:
         return INVALID
     if whole < 0:
@@ -57,28 +57,28 @@ def _pair(large: int, large_unit: str, small: int, small_unit: str) -> str:
 
 
 def timestamp(text: str) -> float:
-    """Seconds since the epoch of an RFC 3339 time; ValueError when it is none."""
+    """Seconds since the epoch of an RFC 3339 time; raises ValueError."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         raise ValueError(f"no offset in {text!r}")
     return moment.astimezone(UTC).timestamp()
 
 
-def since(text: str | None, now: float) -> str:
-    """The age of a stored time; a time that is not set is `<unknown>`."""
+def since_cell(text: str | None, now: float) -> str:
+    """The age of a stored time; a missing time is `<unknown>`."""
     return human_duration(now - timestamp(text)) if text else UNKNOWN
 
 
-def age(obj: Object, now: float) -> str:
-    return since(obj["metadata"].get("creationTimestamp"), now)
+def age_cell(obj: Object, now: float) -> str:
+    return since_cell(obj["metadata"].get("creationTimestamp"), now)
 
 
-def name(obj: Object) -> str:
+def name_cell(obj: Object) -> str:
     return obj["metadata"].get("name", "")
 
 
-def part(obj: Object, *path: str) -> Any:
-    """The value at the end of the path, an empty dict when something on the way is missing."""
+def part_cell(obj: Object, *path: str) -> Any:
+    """The value at the end of the path, an empty dict if a part is missing."""
     value: Any = obj
     for key in path:
         value = value.get(key)
@@ -87,7 +87,7 @@ def part(obj: Object, *path: str) -> Any:
     return value
 
 
-def labels(pairs: Mapping[str, str] | None) -> str:
+def labels_cell(pairs: Mapping[str, str] | None) -> str:
     return ",".join(f"{k}={pairs[k]}" for k in sorted(pairs)) if pairs else NONE
 
 
@@ -114,22 +114,24 @@ def selector_string(selector: Mapping[str, Any] | None) -> str:
     return ",".join(text for _, text in terms)
 
 
-def selector(value: Mapping[str, Any] | None) -> str:
+def selector_cell(value: Mapping[str, Any] | None) -> str:
     return selector_string(value) or NONE
 
 
-def containers(template_spec: Object) -> tuple[str, str]:
+def container_cells(template_spec: Object) -> tuple[str, str]:
     """The names and the images of the containers of a pod template."""
     of = template_spec.get("containers") or ()
     return ",".join(c.get("name", "") for c in of), ",".join(c.get("image", "") for c in of)
 
 
-def shortened(items: Sequence[str], limit: int, separator: str = ",", total: int | None = None) -> str:
-    """The first items, and how many more there are."""
+def shorten_list(
+    items: Sequence[str], limit: int, separator: str = ",", total: int | None = None
+) -> str:
+    """The first items, and the number of the others."""
     count = len(items) if total is None else total
     head = separator.join(items[:limit])
     return f"{head} + {count - limit} more..." if count > limit else head
 
 
-def condition(conditions: Iterable[Object] | None, kind: str) -> Object | None:
+def condition_of_type(conditions: Iterable[Object] | None, kind: str) -> Object | None:
     return next((c for c in conditions or () if c.get("type") == kind), None)

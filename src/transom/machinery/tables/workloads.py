@@ -1,4 +1,6 @@
-"""Cells of the kinds that make pods, scale them or limit their disruption. They see objects in the storage version."""
+"""Cells of the kinds that create pods, scale them or limit their disruption. Objects are in the
+storage version.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +11,16 @@ from transom.machinery.tables.text import (
     UNKNOWN,
     UNSET,
     Object,
-    age,
-    containers,
+    age_cell,
+    container_cells,
     human_duration,
-    labels,
-    name,
-    part,
-    selector,
+    labels_cell,
+    name_cell,
+    part_cell,
+    selector_cell,
     selector_string,
-    shortened,
-    since,
+    shorten_list,
+    since_cell,
     timestamp,
 )
 
@@ -26,61 +28,61 @@ _HPA_METRICS_SHOWN = 2
 
 
 def _replicas(obj: Object, now: float) -> list[Any]:
-    status = part(obj, "status")
+    status = part_cell(obj, "status")
     return [
-        name(obj),
-        part(obj, "spec").get("replicas", 0),
+        name_cell(obj),
+        part_cell(obj, "spec").get("replicas", 0),
         status.get("replicas", 0),
         status.get("readyReplicas", 0),
-        age(obj, now),
-        *containers(part(obj, "spec", "template", "spec")),
+        age_cell(obj, now),
+        *container_cells(part_cell(obj, "spec", "template", "spec")),
     ]
 
 
-def replication_controller(obj: Object, now: float) -> list[Any]:
-    return [*_replicas(obj, now), labels(part(obj, "spec", "selector"))]
+def print_replication_controller(obj: Object, now: float) -> list[Any]:
+    return [*_replicas(obj, now), labels_cell(part_cell(obj, "spec", "selector"))]
 
 
-def replica_set(obj: Object, now: float) -> list[Any]:
-    return [*_replicas(obj, now), selector(part(obj, "spec", "selector"))]
+def print_replica_set(obj: Object, now: float) -> list[Any]:
+    return [*_replicas(obj, now), selector_cell(part_cell(obj, "spec", "selector"))]
 
 
-def deployment(obj: Object, now: float) -> list[Any]:
-    status = part(obj, "status")
+def print_deployment(obj: Object, now: float) -> list[Any]:
+    status = part_cell(obj, "status")
     return [
-        name(obj),
-        f"{status.get('readyReplicas', 0)}/{part(obj, 'spec').get('replicas', 0)}",
+        name_cell(obj),
+        f"{status.get('readyReplicas', 0)}/{part_cell(obj, 'spec').get('replicas', 0)}",
         status.get("updatedReplicas", 0),
         status.get("availableReplicas", 0),
-        age(obj, now),
-        *containers(part(obj, "spec", "template", "spec")),
-        selector_string(part(obj, "spec", "selector")),
+        age_cell(obj, now),
+        *container_cells(part_cell(obj, "spec", "template", "spec")),
+        selector_string(part_cell(obj, "spec", "selector")),
     ]
 
 
-def stateful_set(obj: Object, now: float) -> list[Any]:
-    ready = part(obj, "status").get("readyReplicas", 0)
+def print_stateful_set(obj: Object, now: float) -> list[Any]:
+    ready = part_cell(obj, "status").get("readyReplicas", 0)
     return [
-        name(obj),
-        f"{ready}/{part(obj, 'spec').get('replicas', 0)}",
-        age(obj, now),
-        *containers(part(obj, "spec", "template", "spec")),
+        name_cell(obj),
+        f"{ready}/{part_cell(obj, 'spec').get('replicas', 0)}",
+        age_cell(obj, now),
+        *container_cells(part_cell(obj, "spec", "template", "spec")),
     ]
 
 
-def daemon_set(obj: Object, now: float) -> list[Any]:
-    status = part(obj, "status")
+def print_daemon_set(obj: Object, now: float) -> list[Any]:
+    status = part_cell(obj, "status")
     return [
-        name(obj),
+        name_cell(obj),
         status.get("desiredNumberScheduled", 0),
         status.get("currentNumberScheduled", 0),
         status.get("numberReady", 0),
         status.get("updatedNumberScheduled", 0),
         status.get("numberAvailable", 0),
-        labels(part(obj, "spec", "template", "spec", "nodeSelector")),
-        age(obj, now),
-        *containers(part(obj, "spec", "template", "spec")),
-        selector(part(obj, "spec", "selector")),
+        labels_cell(part_cell(obj, "spec", "template", "spec", "nodeSelector")),
+        age_cell(obj, now),
+        *container_cells(part_cell(obj, "spec", "template", "spec")),
+        selector_cell(part_cell(obj, "spec", "selector")),
     ]
 
 
@@ -99,47 +101,57 @@ def _job_duration(status: Object, now: float) -> str:
     return human_duration(end - timestamp(status["startTime"]))
 
 
-def job(obj: Object, now: float) -> list[Any]:
-    spec, status = part(obj, "spec"), part(obj, "status")
+def print_job(obj: Object, now: float) -> list[Any]:
+    spec, status = part_cell(obj, "spec"), part_cell(obj, "status")
     return [
-        name(obj),
+        name_cell(obj),
         _completions(spec, status),
         _job_duration(status, now),
-        age(obj, now),
-        *containers(part(spec, "template", "spec")),
-        selector(spec.get("selector")),
+        age_cell(obj, now),
+        *container_cells(part_cell(spec, "template", "spec")),
+        selector_cell(spec.get("selector")),
     ]
 
 
-def cron_job(obj: Object, now: float) -> list[Any]:
-    spec, status = part(obj, "spec"), part(obj, "status")
+def print_cron_job(obj: Object, now: float) -> list[Any]:
+    spec, status = part_cell(obj, "spec"), part_cell(obj, "status")
     suspend, last = spec.get("suspend"), status.get("lastScheduleTime")
     return [
-        name(obj),
+        name_cell(obj),
         spec.get("schedule", ""),
         UNSET if suspend is None else str(suspend),
         len(status.get("active") or ()),
-        since(last, now) if last else NONE,
-        age(obj, now),
-        *containers(part(spec, "jobTemplate", "spec", "template", "spec")),
-        selector(part(spec, "jobTemplate", "spec", "selector")),
+        since_cell(last, now) if last else NONE,
+        age_cell(obj, now),
+        *container_cells(part_cell(spec, "jobTemplate", "spec", "template", "spec")),
+        selector_cell(part_cell(spec, "jobTemplate", "spec", "selector")),
     ]
 
 
-def controller_revision(obj: Object, now: float) -> list[Any]:
-    owner = next((o for o in obj["metadata"].get("ownerReferences") or () if o.get("controller")), None)
+def print_controller_revision(obj: Object, now: float) -> list[Any]:
+    owner = next(
+        (o for o in obj["metadata"].get("ownerReferences") or () if o.get("controller")), None
+    )
     controller = NONE
     if owner is not None:
         group = owner.get("apiVersion", "").rpartition("/")[0]
         kind = f"{owner.get('kind', '')}.{group}" if group else owner.get("kind", "")
         controller = f"{kind.lower()}/{owner.get('name', '')}"
-    return [name(obj), controller, obj.get("revision", 0), age(obj, now)]
+    return [name_cell(obj), controller, obj.get("revision", 0), age_cell(obj, now)]
 
 
-def pod_disruption_budget(obj: Object, now: float) -> list[Any]:
-    spec = part(obj, "spec")
-    limits = [str(v) if (v := spec.get(key)) is not None else "N/A" for key in ("minAvailable", "maxUnavailable")]
-    return [name(obj), *limits, part(obj, "status").get("disruptionsAllowed", 0), age(obj, now)]
+def print_pod_disruption_budget(obj: Object, now: float) -> list[Any]:
+    spec = part_cell(obj, "spec")
+    limits = [
+        str(v) if (v := spec.get(key)) is not None else "N/A"
+        for key in ("minAvailable", "maxUnavailable")
+    ]
+    return [
+        name_cell(obj),
+        *limits,
+        part_cell(obj, "status").get("disruptionsAllowed", 0),
+        age_cell(obj, now),
+    ]
 
 
 # source of a metric -> (field of spec and status, whether `(avg)` marks an average)
@@ -150,7 +162,7 @@ _METRICS = {
     "Resource": ("resource", False),
     "ContainerResource": ("containerResource", False),
 }
-_NIL = "<nil>"  # what Go prints for a quantity that is not there
+_NIL = "<nil>"  # Go's output for a missing quantity
 
 
 def _metric(spec: Object, status: Object) -> str:
@@ -159,9 +171,9 @@ def _metric(spec: Object, status: Object) -> str:
     if source not in _METRICS:
         return "<unknown type>"
     field, may_be_total = _METRICS[source]
-    target = part(spec, field, "target")
+    target = part_cell(spec, field, "target")
     observed = status.get(field)
-    current = part(observed, "current") if observed else {}
+    current = part_cell(observed, "current") if observed else {}
     average = target.get("averageValue")
     if source == "Pods":
         return f"{current.get('averageValue', _NIL) if observed else UNKNOWN}/{average or _NIL}"
@@ -172,35 +184,37 @@ def _metric(spec: Object, status: Object) -> str:
     if average is not None:
         return f"{current.get('averageValue', _NIL) if observed else UNKNOWN}/{average}"
     used, wanted = current.get("averageUtilization"), target.get("averageUtilization")
-    return f"{UNKNOWN if used is None else f'{used}%'}/{'<auto>' if wanted is None else f'{wanted}%'}"
+    return (
+        f"{UNKNOWN if used is None else f'{used}%'}/{'<auto>' if wanted is None else f'{wanted}%'}"
+    )
 
 
-def horizontal_pod_autoscaler(obj: Object, now: float) -> list[Any]:
-    spec, status = part(obj, "spec"), part(obj, "status")
+def print_horizontal_pod_autoscaler(obj: Object, now: float) -> list[Any]:
+    spec, status = part_cell(obj, "spec"), part_cell(obj, "status")
     metrics = spec.get("metrics") or ()
     observed = status.get("currentMetrics") or ()
     texts = [_metric(m, observed[i] if i < len(observed) else {}) for i, m in enumerate(metrics)]
-    reference, least = part(spec, "scaleTargetRef"), spec.get("minReplicas")
+    reference, least = part_cell(spec, "scaleTargetRef"), spec.get("minReplicas")
     return [
-        name(obj),
+        name_cell(obj),
         f"{reference.get('kind', '')}/{reference.get('name', '')}",
-        shortened(texts, _HPA_METRICS_SHOWN, ", ") if texts else NONE,
+        shorten_list(texts, _HPA_METRICS_SHOWN, ", ") if texts else NONE,
         UNSET if least is None else str(least),
         spec.get("maxReplicas", 0),
         status.get("currentReplicas", 0),
-        age(obj, now),
+        age_cell(obj, now),
     ]
 
 
 CELLS = {
-    "/ReplicationController": replication_controller,
-    "apps/ControllerRevision": controller_revision,
-    "apps/DaemonSet": daemon_set,
-    "apps/Deployment": deployment,
-    "apps/ReplicaSet": replica_set,
-    "apps/StatefulSet": stateful_set,
-    "autoscaling/HorizontalPodAutoscaler": horizontal_pod_autoscaler,
-    "batch/CronJob": cron_job,
-    "batch/Job": job,
-    "policy/PodDisruptionBudget": pod_disruption_budget,
+    "/ReplicationController": print_replication_controller,
+    "apps/ControllerRevision": print_controller_revision,
+    "apps/DaemonSet": print_daemon_set,
+    "apps/Deployment": print_deployment,
+    "apps/ReplicaSet": print_replica_set,
+    "apps/StatefulSet": print_stateful_set,
+    "autoscaling/HorizontalPodAutoscaler": print_horizontal_pod_autoscaler,
+    "batch/CronJob": print_cron_job,
+    "batch/Job": print_job,
+    "policy/PodDisruptionBudget": print_pod_disruption_budget,
 }

@@ -7,11 +7,15 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from transom.machinery.field import duplicate, invalid, not_supported, required
-from transom.machinery.validation.checks import each
-from transom.machinery.validation.godump import dump
+from transom.machinery.validation.checks import check_each
+from transom.machinery.validation.godump import go_dump
 from transom.machinery.validation.meta import validate_any_object_meta, validate_label_selector
-from transom.machinery.validation.names import is_dns1035_label, is_fully_qualified_name, name_is_dns_subdomain
-from transom.machinery.validation.rules import Errors, Object, Rules
+from transom.machinery.validation.names import (
+    is_dns1035_label,
+    is_fully_qualified_name,
+    name_is_dns_subdomain,
+)
+from transom.machinery.validation.rules import Errors, Object, ValidationRules
 from transom.machinery.validation.webhook import validate_client_config
 
 _REVIEW_VERSIONS = ("v1", "v1beta1")
@@ -24,7 +28,7 @@ _REINVOCATION = ("IfNeeded", "Never")
 
 
 class _Strictness(NamedTuple):
-    """What v1beta1 forgives, and an update because the stored object already had it."""
+    """What v1beta1 allows, and an update because the stored object already had it."""
 
     no_side_effects: bool = True
     known_version: bool = True
@@ -45,19 +49,35 @@ def _resources(resources: Sequence[str], path: str) -> Errors:
             plain = text != "*"
             continue
         if resource in all_subresources:
-            errors.append(invalid(f"{path}[{i}]", text, f"if '{resource}/*' is present, must not specify {text}"))
+            errors.append(
+                invalid(
+                    f"{path}[{i}]", text, f"if '{resource}/*' is present, must not specify {text}"
+                )
+            )
         if sub in all_resources:
-            errors.append(invalid(f"{path}[{i}]", text, f"if '*/{sub}' is present, must not specify {text}"))
+            errors.append(
+                invalid(f"{path}[{i}]", text, f"if '*/{sub}' is present, must not specify {text}")
+            )
         if sub == "*":
             all_subresources.add(resource)
         if resource == "*":
             all_resources.add(sub)
     if len(resources) > 1 and "*/*" in resources:
-        errors.append(invalid(path, dump("[]string", resources),
-                              "if '*/*' is present, must not specify other resources"))
+        errors.append(
+            invalid(
+                path,
+                go_dump("[]string", resources),
+                "if '*/*' is present, must not specify other resources",
+            )
+        )
     if plain and "*" in resources:
-        errors.append(invalid(path, dump("[]string", resources),
-                              "if '*' is present, must not specify other resources without subresources"))
+        errors.append(
+            invalid(
+                path,
+                go_dump("[]string", resources),
+                "if '*' is present, must not specify other resources without subresources",
+            )
+        )
     return errors
 
 
@@ -65,33 +85,55 @@ def _listed(values: Sequence[str], path: str, what: str, go_type: str = "[]strin
     if not values:
         return [required(path)]
     if len(values) > 1 and "*" in values:
-        return [invalid(path, dump(go_type, values), f"if '*' is present, must not specify other {what}")]
+        return [
+            invalid(
+                path, go_dump(go_type, values), f"if '*' is present, must not specify other {what}"
+            )
+        ]
     return []
 
 
 def _rule(rule: Mapping[str, Any], path: str) -> Errors:
     operations, versions = rule.get("operations") or (), rule.get("apiVersions") or ()
-    errors = _listed(operations, f"{path}.operations", "operations", "[]admissionregistration.OperationType")
+    errors = _listed(
+        operations, f"{path}.operations", "operations", "[]admissionregistration.OperationType"
+    )
     errors += [
         not_supported(f"{path}.operations[{i}]", operation, _OPERATIONS)
-        for i, operation in enumerate(operations) if operation not in _OPERATIONS
+        for i, operation in enumerate(operations)
+        if operation not in _OPERATIONS
     ]
     errors += _listed(rule.get("apiGroups") or (), f"{path}.apiGroups", "API groups")
     errors += _listed(versions, f"{path}.apiVersions", "API versions")
-    errors += [required(f"{path}.apiVersions[{i}]") for i, version in enumerate(versions) if not version]
+    errors += [
+        required(f"{path}.apiVersions[{i}]") for i, version in enumerate(versions) if not version
+    ]
     errors += _resources(rule.get("resources") or (), f"{path}.resources")
     scope = rule.get("scope")
-    return errors if scope is None or scope in _SCOPES else [*errors, not_supported(f"{path}.scope", scope, _SCOPES)]
+    return (
+        errors
+        if scope is None or scope in _SCOPES
+        else [*errors, not_supported(f"{path}.scope", scope, _SCOPES)]
+    )
 
 
 def _webhook(hook: Mapping[str, Any], strict: _Strictness, path: str) -> Errors:
-    name, effects, timeout = hook.get("name", ""), hook.get("sideEffects"), hook.get("timeoutSeconds")
-    errors = each(f"{path}.name", name, is_fully_qualified_name(name)) if name else [required(f"{path}.name")]
+    name, effects, timeout = (
+        hook.get("name", ""),
+        hook.get("sideEffects"),
+        hook.get("timeoutSeconds"),
+    )
+    errors = (
+        check_each(f"{path}.name", name, is_fully_qualified_name(name))
+        if name
+        else [required(f"{path}.name")]
+    )
     for i, rule in enumerate(hook.get("rules") or ()):
         errors += _rule(rule, f"{path}.rules[{i}]")
     errors += [
         not_supported(f"{path}.{field}", hook[field], values)
-        for field, values in _POLICIES if hook.get(field) is not None and hook[field] not in values
+        for field, values in _POLICIES
+        if hook.get(field) is not None and hook[field] not in values
     ]
     allowed = _NO_SIDE_EFFECTS if strict.no_side_effects else _SIDE_EFFECTS
     if effects is None:
@@ -99,7 +141,13 @@ def _webhook(hook: Mapping[str, Any], strict: _Strictness, path: str) -> Errors:
     elif effects not in allowed:
         errors.append(not_supported(f"{path}.sideEffects", effects, allowed))
     if timeout is not None and not 1 <= timeout <= 30:
-        errors.append(invalid(f"{path}.timeoutSeconds", timeout, "the timeout value must be between 1 and 30 seconds"))
+        errors.append(
+            invalid(
+                f"{path}.timeoutSeconds",
+                timeout,
+                "the timeout value must be between 1 and 30 seconds",
+            )
+        )
     for field in ("namespaceSelector", "objectSelector"):
         errors += validate_label_selector(hook.get(field), f"{path}.{field}")
     reinvocation = hook.get("reinvocationPolicy")
@@ -116,10 +164,15 @@ def _review_versions(versions: Sequence[str], strict: _Strictness, path: str) ->
         if version in versions[:i]:
             errors.append(invalid(f"{path}[{i}]", version, "duplicate version"))
         else:
-            errors += each(f"{path}[{i}]", version, is_dns1035_label(version))
+            errors += check_each(f"{path}[{i}]", version, is_dns1035_label(version))
     if strict.known_version and not set(versions) & set(_REVIEW_VERSIONS):
-        errors.append(invalid(path, dump("[]string", versions),
-                              f"must include at least one of {', '.join(_REVIEW_VERSIONS)}"))
+        errors.append(
+            invalid(
+                path,
+                go_dump("[]string", versions),
+                f"must include at least one of {', '.join(_REVIEW_VERSIONS)}",
+            )
+        )
     return errors
 
 
@@ -138,24 +191,31 @@ def _configuration(obj: Object, strict: _Strictness) -> Errors:
     return errors
 
 
-def validate_configuration(beta: bool, obj: Object) -> Errors:
+def validate_webhook_configuration(beta: bool, obj: Object) -> Errors:
     return _configuration(obj, _Strictness(no_side_effects=not beta, unique_names=not beta))
 
 
-def update_configuration(beta: bool, new: Object, old: Object) -> Errors:
+def validate_webhook_configuration_update(beta: bool, new: Object, old: Object) -> Errors:
     hooks = old.get("webhooks") or ()
     versions = [set(hook.get("admissionReviewVersions") or ()) for hook in hooks]
     names = [hook.get("name", "") for hook in hooks]
-    return _configuration(new, _Strictness(
-        no_side_effects=not beta and all(hook.get("sideEffects") in _NO_SIDE_EFFECTS for hook in hooks),
-        known_version=all(not held or held & set(_REVIEW_VERSIONS) for held in versions),
-        unique_names=not beta and len(set(names)) == len(names),
-    ))
+    return _configuration(
+        new,
+        _Strictness(
+            no_side_effects=not beta
+            and all(hook.get("sideEffects") in _NO_SIDE_EFFECTS for hook in hooks),
+            known_version=all(not held or held & set(_REVIEW_VERSIONS) for held in versions),
+            unique_names=not beta and len(set(names)) == len(names),
+        ),
+    )
 
 
 _GROUP = "admissionregistration.k8s.io"
 VALIDATORS = {
-    f"{_GROUP}/{kind}{version}": Rules(partial(validate_configuration, beta), partial(update_configuration, beta))
+    f"{_GROUP}/{kind}{version}": ValidationRules(
+        partial(validate_webhook_configuration, beta),
+        partial(validate_webhook_configuration_update, beta),
+    )
     for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
     for version, beta in (("", False), (f"@{_GROUP}/v1beta1", True))
 }

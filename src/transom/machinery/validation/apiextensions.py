@@ -1,7 +1,8 @@
 """CustomResourceDefinition.
 
-Kubernetes judges the internal shape of a definition: what all versions have in common (schema, sub-resources, printer
-columns) is moved up into `spec.validation`, `spec.subresources`, `spec.additionalPrinterColumns`; there errors point.
+Kubernetes validates the internal form of a definition: what all versions have in common (schema,
+sub-resources, printer columns) is moved up into `spec.validation`, `spec.subresources`,
+`spec.additionalPrinterColumns`, and errors refer to these paths.
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from transom.machinery.field import GoText, forbidden, go_quote, invalid, required
-from transom.machinery.structural.cel import check_rules
-from transom.machinery.structural.cel.rules import VALIDATIONS
-from transom.machinery.validation.checks import each, one_of
-from transom.machinery.validation.godump import dump
+from transom.kit.goquote import go_quote
+from transom.machinery.field import GoText, forbidden, invalid, required
+from transom.machinery.structural.cel import VALIDATIONS, check_rules
+from transom.machinery.validation.checks import check_each, one_of
+from transom.machinery.validation.godump import go_dump
 from transom.machinery.validation.meta import (
     immutable,
     validate_any_object_meta,
@@ -34,7 +35,8 @@ from transom.machinery.validation.openapischema import (
     has_unsound_map_keys,
     validate_schema,
 )
-from transom.machinery.validation.rules import Errors, Object, Rules
+from transom.machinery.validation.repetitions import repetitions
+from transom.machinery.validation.rules import Errors, Object, ValidationRules
 from transom.machinery.validation.structural import (
     PRESERVE,
     has_unpruned_defaults,
@@ -51,20 +53,36 @@ _COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int
 _REVIEW_VERSIONS = ("v1", "v1beta1")
 _ADVICE = "see https://github.com/kubernetes/enhancements/pull/1111"
 _MIXED_CASE = "may have mixed case, but should otherwise match: "
-# Keywords that may stand at the root of a schema when there is a status sub-resource, as Go names them in the error.
+# Keywords that the root of a schema with a status sub-resource may have, with Go's names in the
+# error.
 _AT_ROOT = {
-    "description": "Description", "type": "Type", "format": "Format", "title": "Title", "maximum": "Maximum",
-    "exclusiveMaximum": "ExclusiveMaximum", "minimum": "Minimum", "exclusiveMinimum": "ExclusiveMinimum",
-    "maxLength": "MaxLength", "minLength": "MinLength", "pattern": "Pattern", "maxItems": "MaxItems",
-    "minItems": "MinItems", "uniqueItems": "UniqueItems", "multipleOf": "MultipleOf", "required": "Required",
-    "items": "Items", "properties": "Properties", "externalDocs": "ExternalDocs", "example": "Example",
+    "description": "Description",
+    "type": "Type",
+    "format": "Format",
+    "title": "Title",
+    "maximum": "Maximum",
+    "exclusiveMaximum": "ExclusiveMaximum",
+    "minimum": "Minimum",
+    "exclusiveMinimum": "ExclusiveMinimum",
+    "maxLength": "MaxLength",
+    "minLength": "MinLength",
+    "pattern": "Pattern",
+    "maxItems": "MaxItems",
+    "minItems": "MinItems",
+    "uniqueItems": "UniqueItems",
+    "multipleOf": "MultipleOf",
+    "required": "Required",
+    "items": "Items",
+    "properties": "Properties",
+    "externalDocs": "ExternalDocs",
+    "example": "Example",
     PRESERVE: "XPreserveUnknownFields",
 }
 _BEFORE_TYPE = ("id", "$schema", "$ref")
 
 
 class _View(NamedTuple):
-    """A spec as Kubernetes sees it inside: what is common stands on top, versions keep what is their own."""
+    """A spec in Kubernetes' internal form: common parts at the top, versions keep their own parts."""
 
     schema: dict[str, Any] | None
     subresources: dict[str, Any] | None
@@ -81,14 +99,22 @@ def _view(spec: Mapping[str, Any]) -> _View:
         first = versions[0].get(name)
         if all((version.get(name) or None) == (first or None) for version in versions):
             common[name] = first
-    own = [{key: value for key, value in version.items() if key not in common} for version in versions]
+    own = [
+        {key: value for key, value in version.items() if key not in common} for version in versions
+    ]
     return _View(
-        common.get("schema"), common.get("subresources"), common.get("additionalPrinterColumns") or [], own
+        common.get("schema"),
+        common.get("subresources"),
+        common.get("additionalPrinterColumns") or [],
+        own,
     )
 
 
 def _schemas(spec: Mapping[str, Any]) -> list[dict[str, Any]]:
-    found = ((version.get("schema") or {}).get("openAPIV3Schema") for version in spec.get("versions") or ())
+    found = (
+        (version.get("schema") or {}).get("openAPIV3Schema")
+        for version in spec.get("versions") or ()
+    )
     return [schema for schema in found if schema is not None]
 
 
@@ -98,10 +124,12 @@ class _Options(NamedTuple):
     need_structural: bool = True
     need_pruned_defaults: bool = True
     need_known_review_version: bool = True
+    # The stored schemas, by version: their rules are not rejected for their individual cost.
+    stored_schemas: Mapping[str, Any] = {}
 
 
 def _old_options(old: Object) -> _Options:
-    """An update is not held to more than the stored definition keeps."""
+    """An update must not meet stricter rules than the stored definition does."""
     spec = old.get("spec") or {}
     schemas = _schemas(spec)
     reviews = _webhook(spec).get("conversionReviewVersions") or ()
@@ -112,8 +140,14 @@ def _old_options(old: Object) -> _Options:
             sound_map_keys=not any(map(has_unsound_map_keys, schemas)),
         ),
         need_schema=len(schemas) == len(spec.get("versions") or ()),
-        need_structural=not any(not is_structural_possible(s) or validate_structural(s, "") for s in schemas),
+        need_structural=not any(
+            not is_structural_possible(s) or validate_structural(s, "") for s in schemas
+        ),
         need_pruned_defaults=not any(has_defaults(s) and has_unpruned_defaults(s) for s in schemas),
+        stored_schemas={
+            v.get("name", ""): (v.get("schema") or {}).get("openAPIV3Schema")
+            for v in spec.get("versions") or ()
+        },
         need_known_review_version=not reviews or bool(set(reviews) & set(_REVIEW_VERSIONS)),
     )
 
@@ -129,17 +163,24 @@ def _names(names: Mapping[str, Any], path: str) -> Errors:
         mixed = name in ("kind", "listKind")
         messages = is_dns1035_label(value.lower() if mixed else value) if value else []
         if messages:
-            errors.append(invalid(f"{path}.{name}", value, (_MIXED_CASE if mixed else "") + ",".join(messages)))
+            errors.append(
+                invalid(
+                    f"{path}.{name}", value, (_MIXED_CASE if mixed else "") + ",".join(messages)
+                )
+            )
     errors += _labels(names.get("shortNames"), f"{path}.shortNames")
     if names.get("kind") and names["kind"] == names.get("listKind"):
-        errors.append(invalid(f"{path}.listKind", names["listKind"], "kind and listKind may not be the same"))
+        errors.append(
+            invalid(f"{path}.listKind", names["listKind"], "kind and listKind may not be the same")
+        )
     return errors + _labels(names.get("categories"), f"{path}.categories")
 
 
 def _labels(values: Sequence[str] | None, path: str) -> Errors:
     return [
         invalid(f"{path}[{i}]", value, ",".join(messages))
-        for i, value in enumerate(values or ()) if (messages := is_dns1035_label(value))
+        for i, value in enumerate(values or ())
+        if (messages := is_dns1035_label(value))
     ]
 
 
@@ -151,7 +192,11 @@ def _json_path(text: str, path: str) -> Errors:
 
 def _column(column: Mapping[str, Any], path: str) -> Errors:
     errors = [] if column.get("name") else [required(f"{path}.name")]
-    kind, fmt, json_path = column.get("type", ""), column.get("format", ""), column.get("jsonPath", "")
+    kind, fmt, json_path = (
+        column.get("type", ""),
+        column.get("format", ""),
+        column.get("jsonPath", ""),
+    )
     types = f"must be one of {','.join(_COLUMN_TYPES)}"
     if not kind:
         errors.append(required(f"{path}.type", types))
@@ -185,21 +230,41 @@ def _subresources(subresources: Mapping[str, Any] | None, path: str) -> Errors:
 
 
 def _root_under_status(schema: Mapping[str, Any], path: str) -> Errors:
-    """With a status sub-resource the root may say only what is not lost when `status` is judged alone."""
+    """With a status sub-resource, the root may only have keywords that also work when `status` is
+    validated alone.
+    """
     present = [key for key, value in schema.items() if value not in (None, "", False, [], {})]
-    for key in sorted(present, key=lambda name: (name not in _BEFORE_TYPE, name != "description", name != "type")):
+    for key in sorted(
+        present, key=lambda name: (name not in _BEFORE_TYPE, name != "description", name != "type")
+    ):
         if key == "type":
             if schema["type"] != "object":
-                return [invalid(f"{path}.openAPIV3Schema.type", schema["type"], 'only "object" is allowed as the type '
-                                "at the root of the schema if the status subresource is enabled")]
-        elif key not in _AT_ROOT and key != VALIDATIONS:  # rules came after 1.20, whose text names no such field
-            return [invalid(f"{path}.openAPIV3Schema", dump("apiextensions.JSONSchemaProps", schema),
-                            f"only [{' '.join(_AT_ROOT.values())}] fields are allowed at the root of the schema if the "
-                            "status subresource is enabled")]
+                return [
+                    invalid(
+                        f"{path}.openAPIV3Schema.type",
+                        schema["type"],
+                        'only "object" is allowed as the type '
+                        "at the root of the schema if the status subresource is enabled",
+                    )
+                ]
+        elif (
+            key not in _AT_ROOT and key != VALIDATIONS
+        ):  # rules came after 1.20, whose message does not name this field
+            return [
+                invalid(
+                    f"{path}.openAPIV3Schema",
+                    go_dump("apiextensions.JSONSchemaProps", schema),
+                    f"only [{' '.join(_AT_ROOT.values())}] fields are allowed at the root of "
+                    "the schema if the "
+                    "status subresource is enabled",
+                )
+            ]
     return []
 
 
-def _validation(validation: Mapping[str, Any] | None, has_status: bool, options: _Options, path: str) -> Errors:
+def _validation(
+    validation: Mapping[str, Any] | None, has_status: bool, options: _Options, path: str
+) -> Errors:
     schema = (validation or {}).get("openAPIV3Schema")
     if schema is None:
         return []
@@ -211,9 +276,14 @@ def _validation(validation: Mapping[str, Any] | None, has_status: bool, options:
     if not options.need_structural:
         return errors
     if is_structural_possible(schema):
-        problems = validate_structural(schema, where) or validate_defaults(schema, where, options.need_pruned_defaults)
-        return errors + (problems if errors or problems else check_rules(schema, where))
-    # Every other keyword that stands in the way has been reported by now.
+        problems = validate_structural(schema, where) or validate_defaults(
+            schema, where, options.need_pruned_defaults
+        )
+        stored = any(schema == known for known in options.stored_schemas.values())
+        return errors + (
+            problems if errors or problems else check_rules(schema, where, suppress_cost=stored)
+        )
+    # All other conflicting keywords have been reported by now.
     return errors or [invalid(where, "", "OpenAPIV3Schema 'schema' is not supported")]
 
 
@@ -229,15 +299,22 @@ def _deprecation_warning(version: Mapping[str, Any]) -> list[str]:
     at = 0
     for char in warning:
         if not char.isprintable():
-            messages.append("must only contain printable UTF-8 characters; non-printable character found at index "
-                            f"{at}")
+            messages.append(
+                "must only contain printable UTF-8 characters; non-printable character found "
+                "at index "
+                f"{at}"
+            )
             break
         at += byte_len(char)
     return messages
 
 
 def _version(version: Mapping[str, Any], has_status: bool, options: _Options, path: str) -> Errors:
-    errors = each(f"{path}.deprecationWarning", version.get("deprecationWarning"), _deprecation_warning(version))
+    errors = check_each(
+        f"{path}.deprecationWarning",
+        version.get("deprecationWarning"),
+        _deprecation_warning(version),
+    )
     errors += _validation(version.get("schema"), has_status, options, f"{path}.schema")
     errors += _subresources(version.get("subresources"), f"{path}.subresources")
     for i, column in enumerate(version.get("additionalPrinterColumns") or ()):
@@ -255,11 +332,15 @@ _VERSION_TYPE = "apiextensions.CustomResourceDefinitionVersion"
 def _shown_versions(versions: Sequence[Mapping[str, Any]] | None) -> GoText:
     if versions is not None and not versions:
         return GoText(f"[]{_VERSION_TYPE}{{}}")
-    return dump(f"[]{_VERSION_TYPE}", versions)
+    return go_dump(f"[]{_VERSION_TYPE}", versions)
 
 
 def _spec(spec: Mapping[str, Any], options: _Options) -> Errors:
-    group, versions, names = spec.get("group", ""), spec.get("versions") or (), spec.get("names") or {}
+    group, versions, names = (
+        spec.get("group", ""),
+        spec.get("versions") or (),
+        spec.get("names") or {},
+    )
     view = _view(spec)
     preserve = bool(spec.get("preserveUnknownFields"))
     errors: Errors = []
@@ -276,8 +357,13 @@ def _spec(spec: Mapping[str, Any], options: _Options) -> Errors:
         options = options._replace(need_structural=True)
     errors += _schemas_there(view, options, preserve)
     if preserve and defaults:
-        errors.append(invalid("spec.preserveUnknownFields", True,
-                              "must be false in order to use defaults in the schema"))
+        errors.append(
+            invalid(
+                "spec.preserveUnknownFields",
+                True,
+                "must be false in order to use defaults in the schema",
+            )
+        )
     for i, version in enumerate(view.versions or ()):
         name, path = version.get("name", ""), f"spec.versions[{i}]"
         if messages := is_dns1035_label(name):
@@ -285,17 +371,33 @@ def _spec(spec: Mapping[str, Any], options: _Options) -> Errors:
         errors += _version(version, _has_status(versions[i].get("subresources")), options, path)
     labels = [version.get("name", "") for version in versions]
     if len(set(labels)) < len(labels):
-        errors.append(invalid("spec.versions", _shown_versions(view.versions), "must contain unique version names"))
+        errors.append(
+            invalid(
+                "spec.versions", _shown_versions(view.versions), "must contain unique version names"
+            )
+        )
     if sum(bool(version.get("storage")) for version in versions) != 1:
-        errors.append(invalid("spec.versions", _shown_versions(view.versions),
-                              "must have exactly one version marked as storage version"))
+        errors.append(
+            invalid(
+                "spec.versions",
+                _shown_versions(view.versions),
+                "must have exactly one version marked as storage version",
+            )
+        )
     if labels and labels[0] and (messages := is_dns1035_label(labels[0])):
         errors.append(invalid("spec.version", labels[0], ",".join(messages)))
-    errors += [required(f"spec.names.{name}") for name in ("plural", "singular", "kind", "listKind")
-               if not names.get(name)]
+    errors += [
+        required(f"spec.names.{name}")
+        for name in ("plural", "singular", "kind", "listKind")
+        if not names.get(name)
+    ]
     errors += _names(names, "spec.names")
-    errors += _validation(view.schema, any(_has_status(v.get("subresources")) for v in versions), options,
-                          "spec.validation")
+    errors += _validation(
+        view.schema,
+        any(_has_status(v.get("subresources")) for v in versions),
+        options,
+        "spec.validation",
+    )
     errors += _subresources(view.subresources, "spec.subresources")
     for i, column in enumerate(view.columns):
         errors += _column(column, f"spec.additionalPrinterColumns[{i}]")
@@ -306,7 +408,8 @@ def _schemas_there(view: _View, options: _Options, preserve: bool) -> Errors:
     if (view.schema or {}).get("openAPIV3Schema") is not None:
         return []
     missing = [
-        (f"spec.versions[{i}].schema.openAPIV3Schema", version) for i, version in enumerate(view.versions or ())
+        (f"spec.versions[{i}].schema.openAPIV3Schema", version)
+        for i, version in enumerate(view.versions or ())
         if (version.get("schema") or {}).get("openAPIV3Schema") is None
     ]
     if options.need_schema:
@@ -314,7 +417,9 @@ def _schemas_there(view: _View, options: _Options, preserve: bool) -> Errors:
     if preserve:
         return []
     return [
-        required(path, "because otherwise all fields are pruned") for path, version in missing if version.get("served")
+        required(path, "because otherwise all fields are pruned")
+        for path, version in missing
+        if version.get("served")
     ]
 
 
@@ -324,16 +429,25 @@ def _conversion(spec: Mapping[str, Any], options: _Options, preserve: bool) -> E
         return []
     path, strategy = "spec.conversion", conversion.get("strategy", "")
     webhook = conversion.get("webhook")
-    client, reviews = (webhook or {}).get("clientConfig"), (webhook or {}).get("conversionReviewVersions") or ()
+    client, reviews = (
+        (webhook or {}).get("clientConfig"),
+        (webhook or {}).get("conversionReviewVersions") or (),
+    )
     errors: Errors = []
     if preserve and strategy != "None":
-        errors.append(invalid(f"{path}.strategy", strategy, "must be None if spec.preserveUnknownFields is true"))
+        errors.append(
+            invalid(
+                f"{path}.strategy", strategy, "must be None if spec.preserveUnknownFields is true"
+            )
+        )
     errors += one_of(strategy, f"{path}.strategy", ("None", "Webhook"))
     where = f"{path}.webhookClientConfig"
     if strategy == "Webhook":
-        errors += validate_client_config(client, where) if client is not None else [
-            required(where, "required when strategy is set to Webhook")
-        ]
+        errors += (
+            validate_client_config(client, where)
+            if client is not None
+            else [required(where, "required when strategy is set to Webhook")]
+        )
         return errors + _review_versions(reviews, options, f"{path}.conversionReviewVersions")
     text = "should not be set when strategy is not set to Webhook"
     if client is not None:
@@ -347,35 +461,47 @@ def _review_versions(versions: Sequence[str], options: _Options, path: str) -> E
     if not versions:
         return [required(path)]
     errors: Errors = []
+    repeated = repetitions(versions)
     for i, version in enumerate(versions):
-        if version in versions[:i]:
+        if i in repeated:
             errors.append(invalid(f"{path}[{i}]", version, "duplicate version"))
         else:
-            errors += each(f"{path}[{i}]", version, is_dns1035_label(version))
+            errors += check_each(f"{path}[{i}]", version, is_dns1035_label(version))
     if options.need_known_review_version and not set(versions) & set(_REVIEW_VERSIONS):
-        errors.append(invalid(path, dump("[]string", versions),
-                              f"must include at least one of {', '.join(_REVIEW_VERSIONS)}"))
+        errors.append(
+            invalid(
+                path,
+                go_dump("[]string", versions),
+                f"must include at least one of {', '.join(_REVIEW_VERSIONS)}",
+            )
+        )
     return errors
 
 
 def _stored_versions(crd: Object) -> Errors:
     stored, path = (crd.get("status") or {}).get("storedVersions"), "status.storedVersions"
     if not stored:
-        return [invalid(path, dump("[]string", stored), "must have at least one stored version")]
+        return [invalid(path, go_dump("[]string", stored), "must have at least one stored version")]
     versions = _view(crd.get("spec") or {}).versions or ()
     errors = [
-        invalid(path, dump(_VERSION_TYPE, version), f"must have the storage version {version.get('name', '')}")
-        for version in versions if version.get("storage") and version.get("name", "") not in stored
+        invalid(
+            path,
+            go_dump(_VERSION_TYPE, version),
+            f"must have the storage version {version.get('name', '')}",
+        )
+        for version in versions
+        if version.get("storage") and version.get("name", "") not in stored
     ]
     known = {version.get("name", "") for version in versions}
     return errors + [
         invalid(f"{path}[{i}]", name, "must appear in spec.versions")
-        for i, name in enumerate(stored) if name not in known
+        for i, name in enumerate(stored)
+        if name not in known
     ]
 
 
 def approval(crd: Object) -> tuple[str, str]:
-    """The state of the approval that groups of the community need, and the words about it."""
+    """The approval state that community-owned groups need, and its message."""
     text = (crd["metadata"].get("annotations") or {}).get(APPROVED, "")
     if not text:
         return "missing", f'protected groups must have approval annotation "{APPROVED}", {_ADVICE}'
@@ -387,8 +513,11 @@ def approval(crd: Object) -> tuple[str, str]:
         url = None
     if url is not None and url.host and url.scheme:
         return "approved", f"approved in {text}"
-    return "invalid", (f'protected groups must have approval annotation "{APPROVED}" with either a URL or a reason '
-                       f'starting with "unapproved", {_ADVICE}')
+    return "invalid", (
+        f'protected groups must have approval annotation "{APPROVED}" with either a URL or a '
+        "reason "
+        f'starting with "unapproved", {_ADVICE}'
+    )
 
 
 def _approved(new: Object, old: Object | None) -> Errors:
@@ -401,7 +530,11 @@ def _approved(new: Object, old: Object | None) -> Errors:
     path = f"metadata.annotations[{APPROVED}]"
     if state == "missing":
         return [required(path, words)]
-    return [invalid(path, new["metadata"]["annotations"][APPROVED], words)] if state == "invalid" else []
+    return (
+        [invalid(path, new["metadata"]["annotations"][APPROVED], words)]
+        if state == "invalid"
+        else []
+    )
 
 
 def _preserve(new: Object, old: Object | None) -> Errors:
@@ -409,8 +542,14 @@ def _preserve(new: Object, old: Object | None) -> Errors:
         return []
     if not (new.get("spec") or {}).get("preserveUnknownFields"):
         return []
-    return [invalid("spec.preserveUnknownFields", True, "cannot set to true, set x-preserve-unknown-fields to true in "
-                    "spec.versions[*].schema instead")]
+    return [
+        invalid(
+            "spec.preserveUnknownFields",
+            True,
+            "cannot set to true, set x-preserve-unknown-fields to true in "
+            "spec.versions[*].schema instead",
+        )
+    ]
 
 
 def _status(crd: Object) -> Errors:
@@ -418,9 +557,13 @@ def _status(crd: Object) -> Errors:
 
 
 _BETA = _Options(
-    Demands(known_types=False, defaults_forbidden="(cannot set default values in apiextensions.k8s.io/v1beta1 CRDs, must "
-                                                  "use apiextensions.k8s.io/v1)"),
-    need_schema=False, need_structural=False,
+    Demands(
+        known_types=False,
+        defaults_forbidden="(cannot set default values in apiextensions.k8s.io/v1beta1 CRDs, must "
+        "use apiextensions.k8s.io/v1)",
+    ),
+    need_schema=False,
+    need_structural=False,
 )
 
 
@@ -430,7 +573,11 @@ def _definition(crd: Object, options: _Options) -> Errors:
 
     def name_rule(name: str, prefix: bool) -> list[str]:
         messages = name_is_dns_subdomain(name, prefix)
-        return messages if name == expected else [*messages, 'must be spec.names.plural+"."+spec.group']
+        return (
+            messages
+            if name == expected
+            else [*messages, 'must be spec.names.plural+"."+spec.group']
+        )
 
     errors = validate_any_object_meta(crd["metadata"], False, name_rule)
     return errors + _spec(spec, options) + _status(crd) + _stored_versions(crd)
@@ -441,7 +588,7 @@ def validate_definition(crd: Object) -> Errors:
 
 
 def validate_beta_definition(crd: Object) -> Errors:
-    """The old version asks neither for schemas nor for approvals, but knows no defaults."""
+    """The old version requires neither schemas nor approvals, but does not support defaults."""
     return _definition(crd, _BETA)
 
 
@@ -453,7 +600,9 @@ def _established(crd: Object) -> bool:
 def _updated(new: Object, old: Object, options: _Options) -> Errors:
     spec, before = new.get("spec") or {}, old.get("spec") or {}
     names, was = spec.get("names") or {}, before.get("names") or {}
-    errors = validate_any_object_meta_update(new["metadata"], old["metadata"]) + _spec(spec, options)
+    errors = validate_any_object_meta_update(new["metadata"], old["metadata"]) + _spec(
+        spec, options
+    )
     if _established(old):
         errors += immutable(spec.get("scope", ""), before.get("scope", ""), "spec.scope")
         errors += immutable(names.get("kind", ""), was.get("kind", ""), "spec.names.kind")
@@ -468,10 +617,14 @@ def update_definition(new: Object, old: Object) -> Errors:
 
 def update_beta_definition(new: Object, old: Object) -> Errors:
     options = _old_options(old)
-    if any(map(has_defaults, _schemas(old.get("spec") or {}))):  # they are there, so they may stay
+    if any(map(has_defaults, _schemas(old.get("spec") or {}))):  # already stored, so they may stay
         return _updated(new, old, options._replace(need_schema=False, need_structural=False))
-    demands = options.demands._replace(known_types=False, defaults_forbidden=_BETA.demands.defaults_forbidden)
-    return _updated(new, old, options._replace(demands=demands, need_schema=False, need_structural=False))
+    demands = options.demands._replace(
+        known_types=False, defaults_forbidden=_BETA.demands.defaults_forbidden
+    )
+    return _updated(
+        new, old, options._replace(demands=demands, need_schema=False, need_structural=False)
+    )
 
 
 def update_definition_status(new: Object, old: Object) -> Errors:
@@ -479,10 +632,10 @@ def update_definition_status(new: Object, old: Object) -> Errors:
 
 
 VALIDATORS = {
-    "apiextensions.k8s.io/CustomResourceDefinition": Rules(
+    "apiextensions.k8s.io/CustomResourceDefinition": ValidationRules(
         validate_definition, update_definition, update_definition_status
     ),
-    "apiextensions.k8s.io/CustomResourceDefinition@apiextensions.k8s.io/v1beta1": Rules(
+    "apiextensions.k8s.io/CustomResourceDefinition@apiextensions.k8s.io/v1beta1": ValidationRules(
         validate_beta_definition, update_beta_definition, update_definition_status
     ),
 }

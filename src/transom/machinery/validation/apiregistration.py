@@ -1,12 +1,20 @@
-"""APIService: a group version and who serves it."""
+"""APIService: a group version and the service behind it."""
 
 from __future__ import annotations
 
-from transom.machinery.field import go_quote, invalid, not_supported, required
-from transom.machinery.validation.checks import decoded_size, dns_subdomain, each
-from transom.machinery.validation.meta import validate_any_object_meta, validate_any_object_meta_update
-from transom.machinery.validation.names import is_dns1035_label, is_path_segment_name, is_valid_port_num
-from transom.machinery.validation.rules import Errors, Object, Rules
+from transom.kit.goquote import go_quote
+from transom.machinery.field import invalid, not_supported, required
+from transom.machinery.validation.checks import check_each, decoded_size, dns_subdomain
+from transom.machinery.validation.meta import (
+    validate_any_object_meta,
+    validate_any_object_meta_update,
+)
+from transom.machinery.validation.names import (
+    is_dns1035_label,
+    is_path_segment_name,
+    is_valid_port_num,
+)
+from transom.machinery.validation.rules import Errors, Object, ValidationRules
 
 _STATUSES = ("True", "False", "Unknown")
 
@@ -14,20 +22,27 @@ _STATUSES = ("True", "False", "Unknown")
 def validate_api_service(obj: Object) -> Errors:
     spec = obj.get("spec") or {}
     group, version, service = spec.get("group", ""), spec.get("version", ""), spec.get("service")
-    bundle, insecure = decoded_size(spec.get("caBundle") or ""), bool(spec.get("insecureSkipTLSVerify"))
+    bundle, insecure = (
+        decoded_size(spec.get("caBundle") or ""),
+        bool(spec.get("insecureSkipTLSVerify")),
+    )
 
     def name_rule(name: str, prefix: bool) -> list[str]:
         expected = f"{version}.{group}"
         return is_path_segment_name(name) or (
-            [] if name == expected else [f'must be `spec.version+"."+spec.group`: {go_quote(expected)}']
+            []
+            if name == expected
+            else [f'must be `spec.version+"."+spec.group`: {go_quote(expected)}']
         )
 
     errors = validate_any_object_meta(obj["metadata"], False, name_rule)
     if group:
         errors += dns_subdomain(group, "spec.group")
     elif version != "v1":
-        errors.append(required("spec.group", "only v1 may have an empty group and it better be legacy kube"))
-    errors += each("spec.version", version, is_dns1035_label(version))
+        errors.append(
+            required("spec.group", "only v1 may have an empty group and it better be legacy kube")
+        )
+    errors += check_each("spec.version", version, is_dns1035_label(version))
     for name, limit in (("groupPriorityMinimum", 20000), ("versionPriority", 1000)):
         value = spec.get(name, 0)
         if not 0 < value <= limit:
@@ -35,21 +50,33 @@ def validate_api_service(obj: Object) -> Errors:
     path = "spec.insecureSkipTLSVerify"
     if service is None:
         if bundle:
-            errors.append(invalid("spec.caBundle", f"{bundle} bytes", "local APIServices may not have a caBundle"))
+            errors.append(
+                invalid(
+                    "spec.caBundle", f"{bundle} bytes", "local APIServices may not have a caBundle"
+                )
+            )
         if insecure:
-            errors.append(invalid(path, True, "local APIServices may not have insecureSkipTLSVerify"))
+            errors.append(
+                invalid(path, True, "local APIServices may not have insecureSkipTLSVerify")
+            )
         return errors
-    errors += [required(f"spec.service.{name}") for name in ("namespace", "name") if not service.get(name)]
+    errors += [
+        required(f"spec.service.{name}") for name in ("namespace", "name") if not service.get(name)
+    ]
     port = service.get("port", 443)
     if messages := is_valid_port_num(port):
-        errors.append(invalid("spec.service.port", port, "port is not valid: " + ", ".join(messages)))
+        errors.append(
+            invalid("spec.service.port", port, "port is not valid: " + ", ".join(messages))
+        )
     if insecure and bundle:
         errors.append(invalid(path, True, "may not be true if caBundle is present"))
     return errors
 
 
 def update_api_service(new: Object, old: Object) -> Errors:
-    return validate_any_object_meta_update(new["metadata"], old["metadata"]) + validate_api_service(new)
+    return validate_any_object_meta_update(new["metadata"], old["metadata"]) + validate_api_service(
+        new
+    )
 
 
 def update_api_service_status(new: Object, old: Object) -> Errors:
@@ -62,5 +89,7 @@ def update_api_service_status(new: Object, old: Object) -> Errors:
 
 
 VALIDATORS = {
-    "apiregistration.k8s.io/APIService": Rules(validate_api_service, update_api_service, update_api_service_status),
+    "apiregistration.k8s.io/APIService": ValidationRules(
+        validate_api_service, update_api_service, update_api_service_status
+    ),
 }

@@ -6,13 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from transom.machinery.field import forbidden, invalid, not_supported, required
-from transom.machinery.quantity import ZERO, parse
+from transom.machinery.quantity import ZERO, parse_quantity
 from transom.machinery.validation import godump
-from transom.machinery.validation.checks import dns_label, each
-from transom.machinery.validation.meta import nonnegative, validate_object_meta, validate_object_meta_update
+from transom.machinery.validation.checks import check_each, dns_label
+from transom.machinery.validation.meta import (
+    nonnegative,
+    validate_object_meta,
+    validate_object_meta_update,
+)
 from transom.machinery.validation.names import is_path_segment_name, name_is_dns_subdomain
 from transom.machinery.validation.resources import check_container_resource_name
-from transom.machinery.validation.rules import Errors, Object, Rules
+from transom.machinery.validation.rules import Errors, Object, ValidationRules
 
 _SELECT_POLICIES = ("Disabled", "Max", "Min")
 _POLICY_TYPES = ("Percent", "Pods")
@@ -21,7 +25,9 @@ _NOT_BOTH = "may not set both a target raw value and a target utilization"
 
 
 def _path_segment(value: str, path: str, detail: str = "") -> Errors:
-    return each(path, value, is_path_segment_name(value)) if value else [required(path, detail)]
+    return (
+        check_each(path, value, is_path_segment_name(value)) if value else [required(path, detail)]
+    )
 
 
 def _reference(reference: Mapping[str, Any], path: str) -> Errors:
@@ -34,11 +40,13 @@ def _target(target: Mapping[str, Any], path: str) -> Errors:
     kind, utilization = target.get("type", ""), target.get("averageUtilization")
     errors = [] if kind else [required(f"{path}.type", "must specify a metric target type")]
     if kind not in ("Utilization", "Value", "AverageValue"):
-        errors.append(invalid(f"{path}.type", kind, "must be either Utilization, Value, or AverageValue"))
+        errors.append(
+            invalid(f"{path}.type", kind, "must be either Utilization, Value, or AverageValue")
+        )
     for name in ("value", "averageValue"):
         text = target.get(name)
-        if text is not None and parse(text) <= ZERO:
-            errors.append(invalid(f"{path}.{name}", godump.quantity(text), "must be positive"))
+        if text is not None and parse_quantity(text) <= ZERO:
+            errors.append(invalid(f"{path}.{name}", godump.dump_quantity(text), "must be positive"))
     if utilization is not None and utilization < 1:
         errors.append(invalid(f"{path}.averageUtilization", utilization, "must be greater than 0"))
     return errors
@@ -53,9 +61,15 @@ def _metric(source: Mapping[str, Any], path: str) -> Errors:
 
 def _object(source: Mapping[str, Any], path: str) -> Errors:
     target = source.get("target") or {}
-    errors = _reference(source.get("describedObject") or {}, f"{path}.describedObject") + _metric(source, path)
+    errors = _reference(source.get("describedObject") or {}, f"{path}.describedObject") + _metric(
+        source, path
+    )
     if target.get("value") is None and target.get("averageValue") is None:
-        errors.append(required(f"{path}.target.averageValue", "must set either a target value or averageValue"))
+        errors.append(
+            required(
+                f"{path}.target.averageValue", "must set either a target value or averageValue"
+            )
+        )
     return errors
 
 
@@ -64,24 +78,36 @@ def _external(source: Mapping[str, Any], path: str) -> Errors:
     given = [name for name in ("value", "averageValue") if target.get(name) is not None]
     errors = _metric(source, path)
     if not given:
-        errors.append(required(f"{path}.target.averageValue",
-                               "must set either a target value for metric or a per-pod target"))
+        errors.append(
+            required(
+                f"{path}.target.averageValue",
+                "must set either a target value for metric or a per-pod target",
+            )
+        )
     if len(given) == 2:
-        errors.append(forbidden(f"{path}.target.value",
-                                "may not set both a target value for metric and a per-pod target"))
+        errors.append(
+            forbidden(
+                f"{path}.target.value",
+                "may not set both a target value for metric and a per-pod target",
+            )
+        )
     return errors
 
 
 def _pods(source: Mapping[str, Any], path: str) -> Errors:
     errors = _metric(source, path)
     if (source.get("target") or {}).get("averageValue") is None:
-        errors.append(required(f"{path}.target.averageValue", "must specify a positive target averageValue"))
+        errors.append(
+            required(f"{path}.target.averageValue", "must specify a positive target averageValue")
+        )
     return errors
 
 
 def _utilization(source: Mapping[str, Any], path: str) -> Errors:
     target = source.get("target") or {}
-    given = [name for name in ("averageUtilization", "averageValue") if target.get(name) is not None]
+    given = [
+        name for name in ("averageUtilization", "averageValue") if target.get(name) is not None
+    ]
     errors = _target(target, f"{path}.target")
     if not given:
         errors.append(required(f"{path}.target.averageUtilization", _SET_ONE))
@@ -91,7 +117,9 @@ def _utilization(source: Mapping[str, Any], path: str) -> Errors:
 
 
 def _resource(source: Mapping[str, Any], path: str) -> Errors:
-    errors = [] if source.get("name") else [required(f"{path}.name", "must specify a resource name")]
+    errors = (
+        [] if source.get("name") else [required(f"{path}.name", "must specify a resource name")]
+    )
     return errors + _utilization(source, path)
 
 
@@ -102,9 +130,11 @@ def _container_resource(source: Mapping[str, Any], path: str) -> Errors:
         check_container_resource_name(name, f"{path}.name", errors)
     else:
         errors.append(required(f"{path}.name", "must specify a resource name"))
-    errors += dns_label(container, f"{path}.container") if container else [
-        required(f"{path}.container", "must specify a container")
-    ]
+    errors += (
+        dns_label(container, f"{path}.container")
+        if container
+        else [required(f"{path}.container", "must specify a container")]
+    )
     return errors + _utilization(source, path)
 
 
@@ -139,22 +169,36 @@ def _metric_spec(metric: Mapping[str, Any], path: str) -> Errors:
     if len(present) != 1:
         errors += [
             forbidden(f"{path}.{name}", "must populate the given metric source only")
-            for name in present if name != expected
+            for name in present
+            if name != expected
         ]
     return errors
 
 
 def _metrics(metrics: Sequence[Mapping[str, Any]], minimum: int | None) -> Errors:
-    errors = [error for i, metric in enumerate(metrics) for error in _metric_spec(metric, f"spec.metrics[{i}]")]
+    errors = [
+        error
+        for i, metric in enumerate(metrics)
+        for error in _metric_spec(metric, f"spec.metrics[{i}]")
+    ]
     if minimum == 0 and not any(metric.get("type") in ("Object", "External") for metric in metrics):
-        errors.append(forbidden("spec.metrics", "must specify at least one Object or External metric to support "
-                                "scaling to zero replicas"))
+        errors.append(
+            forbidden(
+                "spec.metrics",
+                "must specify at least one Object or External metric to support "
+                "scaling to zero replicas",
+            )
+        )
     return errors
 
 
 def _scaling_rules(rules: Mapping[str, Any], path: str) -> Errors:
     errors: Errors = []
-    window, select, policies = rules.get("stabilizationWindowSeconds"), rules.get("selectPolicy"), rules.get("policies")
+    window, select, policies = (
+        rules.get("stabilizationWindowSeconds"),
+        rules.get("selectPolicy"),
+        rules.get("policies"),
+    )
     where = f"{path}.stabilizationWindowSeconds"
     if window is not None and window < 0:
         errors.append(invalid(where, window, "must be greater than or equal to zero"))
@@ -170,14 +214,20 @@ def _scaling_rules(rules: Mapping[str, Any], path: str) -> Errors:
 
 
 def _scaling_policy(policy: Mapping[str, Any], path: str) -> Errors:
-    kind, value, period = policy.get("type", ""), policy.get("value", 0), policy.get("periodSeconds", 0)
+    kind, value, period = (
+        policy.get("type", ""),
+        policy.get("value", 0),
+        policy.get("periodSeconds", 0),
+    )
     errors = [] if kind in _POLICY_TYPES else [not_supported(f"{path}.type", kind, _POLICY_TYPES)]
     if value <= 0:
         errors.append(invalid(f"{path}.value", value, "must be greater than zero"))
     if period <= 0:
         errors.append(invalid(f"{path}.periodSeconds", period, "must be greater than zero"))
     if period > 1800:
-        errors.append(invalid(f"{path}.periodSeconds", period, "must be less than or equal to 1800"))
+        errors.append(
+            invalid(f"{path}.periodSeconds", period, "must be less than or equal to 1800")
+        )
     return errors
 
 
@@ -185,11 +235,15 @@ def _spec(spec: Mapping[str, Any], lowest: int) -> Errors:
     minimum, maximum = spec.get("minReplicas"), spec.get("maxReplicas", 0)
     errors: Errors = []
     if minimum is not None and minimum < lowest:
-        errors.append(invalid("spec.minReplicas", minimum, f"must be greater than or equal to {lowest}"))
+        errors.append(
+            invalid("spec.minReplicas", minimum, f"must be greater than or equal to {lowest}")
+        )
     if maximum < 1:
         errors.append(invalid("spec.maxReplicas", maximum, "must be greater than 0"))
     if minimum is not None and maximum < minimum:
-        errors.append(invalid("spec.maxReplicas", maximum, "must be greater than or equal to `minReplicas`"))
+        errors.append(
+            invalid("spec.maxReplicas", maximum, "must be greater than or equal to `minReplicas`")
+        )
     errors += _reference(spec.get("scaleTargetRef") or {}, "spec.scaleTargetRef")
     errors += _metrics(spec.get("metrics") or (), minimum)
     for name in ("scaleUp", "scaleDown"):
@@ -200,13 +254,17 @@ def _spec(spec: Mapping[str, Any], lowest: int) -> Errors:
 
 
 def validate_autoscaler(obj: Object) -> Errors:
-    return validate_object_meta(obj["metadata"], True, name_is_dns_subdomain) + _spec(obj.get("spec") or {}, 1)
+    return validate_object_meta(obj["metadata"], True, name_is_dns_subdomain) + _spec(
+        obj.get("spec") or {}, 1
+    )
 
 
 def update_autoscaler(new: Object, old: Object) -> Errors:
-    # One that may already go down to nothing keeps the right.
+    # An autoscaler that may already scale to zero keeps that.
     lowest = 0 if (old.get("spec") or {}).get("minReplicas") == 0 else 1
-    return validate_object_meta_update(new["metadata"], old["metadata"]) + _spec(new.get("spec") or {}, lowest)
+    return validate_object_meta_update(new["metadata"], old["metadata"]) + _spec(
+        new.get("spec") or {}, lowest
+    )
 
 
 def update_autoscaler_status(new: Object, old: Object) -> Errors:
@@ -218,5 +276,7 @@ def update_autoscaler_status(new: Object, old: Object) -> Errors:
 
 
 VALIDATORS = {
-    "autoscaling/HorizontalPodAutoscaler": Rules(validate_autoscaler, update_autoscaler, update_autoscaler_status),
+    "autoscaling/HorizontalPodAutoscaler": ValidationRules(
+        validate_autoscaler, update_autoscaler, update_autoscaler_status
+    ),
 }

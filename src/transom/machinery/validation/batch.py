@@ -19,14 +19,26 @@ from transom.machinery.validation.meta import (
 )
 from transom.machinery.validation.names import byte_len, is_dns1123_label, name_is_dns_subdomain
 from transom.machinery.validation.podspec import check_pod_template
-from transom.machinery.validation.rules import Errors, Object, Rules
-from transom.machinery.validation.workloads import immutable_selector, selector_of
+from transom.machinery.validation.rules import Errors, Object, ValidationRules
+from transom.machinery.validation.workloads import immutable_selector, parsed_selector
 
-_NUMBERS = ("parallelism", "completions", "activeDeadlineSeconds", "backoffLimit", "ttlSecondsAfterFinished")
+_NUMBERS = (
+    "parallelism",
+    "completions",
+    "activeDeadlineSeconds",
+    "backoffLimit",
+    "ttlSecondsAfterFinished",
+)
 _CONCURRENCY = ("Allow", "Forbid", "Replace")
 _RESTARTS = ("OnFailure", "Never")
 _CRON_JOB_NAME_LIMIT = 52  # a Job's name adds eleven characters, and it becomes a label value
-_FIXED_LATER = ("completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy")
+_FIXED_LATER = (
+    "completionMode",
+    "podFailurePolicy",
+    "backoffLimitPerIndex",
+    "managedBy",
+    "successPolicy",
+)
 _SCHEDULING = ("nodeSelector", "tolerations", "schedulingGates")
 _match_zone_part = re.compile(r"[A-Za-z._0-9+-]{1,14}").fullmatch
 
@@ -44,7 +56,7 @@ def _template_labels(spec: dict[str, Any]) -> dict[str, str]:
 
 
 def validate_job(job: Object) -> Errors:
-    """A Job after its selector was generated, which the server does before it validates."""
+    """A Job after selector generation, which the server does before validation."""
     errs = validate_object_meta(_meta(job), True, name_is_dns_subdomain, "metadata")
     _check_generated_selector(job, errs)
     _check_job_spec(_spec(job), errs)
@@ -53,7 +65,7 @@ def validate_job(job: Object) -> Errors:
 
 
 def _check_generated_selector(job: Object, errs: Errors) -> None:
-    """Unless the user makes the selector, the pods carry the Job's uid and name."""
+    """Unless the user sets the selector, the pods have the Job's uid and name as labels."""
     meta, spec = _meta(job), _spec(job)
     if spec.get("manualSelector") or spec.get("selector") is None:
         return
@@ -67,13 +79,22 @@ def _check_generated_selector(job: Object, errs: Errors) -> None:
         if key not in labels:
             errs.append(required(path, f"must be '{value}'"))
         elif labels[key] != value:
-            errs.append(invalid(path, godump.string_map(labels), f"must be '{value}'"))
-    # Newer clients use the prefixed labels; a selector may ask for either.
+            errs.append(invalid(path, godump.dump_string_map(labels), f"must be '{value}'"))
+    # Newer clients use the prefixed labels; a selector may contain either.
     prefixed = {f"batch.kubernetes.io/{key}": value for key, value in expected.items()}
-    known = {**expected, **{key: value for key, value in prefixed.items() if labels.get(key) == value}}
-    selector = selector_of(spec["selector"])
+    known = {
+        **expected,
+        **{key: value for key, value in prefixed.items() if labels.get(key) == value},
+    }
+    selector = parsed_selector(spec["selector"])
     if selector is not None and not selector.matches(known):
-        errs.append(invalid("spec.selector", godump.label_selector(spec["selector"]), "`selector` not auto-generated"))
+        errs.append(
+            invalid(
+                "spec.selector",
+                godump.dump_label_selector(spec["selector"]),
+                "`selector` not auto-generated",
+            )
+        )
 
 
 def _check_job_spec(spec: dict[str, Any], errs: Errors) -> None:
@@ -83,15 +104,15 @@ def _check_job_spec(spec: dict[str, Any], errs: Errors) -> None:
         errs.append(required("spec.selector"))
     else:
         errs += validate_label_selector(selector, "spec.selector")
-    ready = selector_of(selector)
+    ready = parsed_selector(selector)
     labels = _template_labels(spec)
     if ready is not None and not ready.matches(labels):
         text = "`selector` does not match template `labels`"
-        errs.append(invalid("spec.template.metadata.labels", godump.string_map(labels), text))
+        errs.append(invalid("spec.template.metadata.labels", godump.dump_string_map(labels), text))
 
 
 def _check_job_template_spec(spec: dict[str, Any], path: str, errs: Errors) -> None:
-    """What holds for the spec of a Job and of the template in a CronJob."""
+    """The rules for the spec of a Job and of the template in a CronJob."""
     check_nonnegative_fields(spec, _NUMBERS, path, errs)
     check_job_policies(spec, path, errs)
     template = spec.get("template") or {}
@@ -103,7 +124,9 @@ def _check_job_template_spec(spec: dict[str, Any], path: str, errs: Errors) -> N
     elif policy not in _RESTARTS:
         errs.append(not_supported(where, policy, _RESTARTS))
     elif policy != "Never" and "podFailurePolicy" in spec:
-        errs.append(invalid(where, policy, 'only "Never" is supported when podFailurePolicy is specified'))
+        errs.append(
+            invalid(where, policy, 'only "Never" is supported when podFailurePolicy is specified')
+        )
 
 
 def _check_index_hostname(job: Object, errs: Errors) -> None:
@@ -139,19 +162,27 @@ def _completions_update(spec: dict[str, Any], before: dict[str, Any]) -> Errors:
     return [invalid("spec.completions", completions, text)]
 
 
-def _template_update(spec: dict[str, Any], before: dict[str, Any], status: dict[str, Any]) -> Errors:
-    """The template stays, but a Job that is suspended and never started may still choose its nodes."""
+def _template_update(
+    spec: dict[str, Any], before: dict[str, Any], status: dict[str, Any]
+) -> Errors:
+    """The template is immutable, but a suspended Job that never started may still change its
+    scheduling.
+    """
     template, old = spec.get("template") or {}, before.get("template") or {}
     if template == old:
         return []
-    shown = godump.dump("core.PodTemplateSpec", template)
+    shown = godump.go_dump("core.PodTemplateSpec", template)
     if before.get("suspend") and not status.get("startTime"):
         template, old = _without_scheduling(template), _without_scheduling(old)
     return immutable(template, old, "spec.template", shown)
 
 
 def _without_scheduling(template: dict[str, Any]) -> dict[str, Any]:
-    meta = {k: v for k, v in (template.get("metadata") or {}).items() if k not in ("labels", "annotations")}
+    meta = {
+        k: v
+        for k, v in (template.get("metadata") or {}).items()
+        if k not in ("labels", "annotations")
+    }
     spec = {k: v for k, v in (template.get("spec") or {}).items() if k not in _SCHEDULING}
     affinity = {k: v for k, v in (spec.pop("affinity", None) or {}).items() if k != "nodeAffinity"}
     return {"metadata": meta, "spec": {**spec, **({"affinity": affinity} if affinity else {})}}
@@ -169,7 +200,11 @@ def validate_cron_job(obj: Object) -> Errors:
     _check_cron_job_spec(_spec(obj), errs)
     name = _meta(obj).get("name", "")
     if byte_len(name) > _CRON_JOB_NAME_LIMIT:
-        errs.append(invalid("metadata.name", name, f"must be no more than {_CRON_JOB_NAME_LIMIT} characters"))
+        errs.append(
+            invalid(
+                "metadata.name", name, f"must be no more than {_CRON_JOB_NAME_LIMIT} characters"
+            )
+        )
     return errs
 
 
@@ -197,10 +232,18 @@ def _check_cron_job_spec(spec: dict[str, Any], errs: Errors) -> None:
     path = "spec.jobTemplate.spec"
     _check_job_template_spec(job, path, errs)
     if (selector := job.get("selector")) is not None:
-        errs.append(invalid(f"{path}.selector", godump.label_selector(selector), "`selector` will be auto-generated"))
+        errs.append(
+            invalid(
+                f"{path}.selector",
+                godump.dump_label_selector(selector),
+                "`selector` will be auto-generated",
+            )
+        )
     if job.get("manualSelector"):
         errs.append(not_supported(f"{path}.manualSelector", True, ("nil", "false")))
-    check_nonnegative_fields(spec, ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"), "spec", errs)
+    check_nonnegative_fields(
+        spec, ("successfulJobsHistoryLimit", "failedJobsHistoryLimit"), "spec", errs
+    )
 
 
 def _time_zone_error(zone: str) -> str:
@@ -211,7 +254,9 @@ def _time_zone_error(zone: str) -> str:
         if part in (".", "..") or part.startswith("-") or not _match_zone_part(part):
             return unknown
     if zone.lower() == "local":
-        return "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
+        return (
+            "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones"
+        )
     try:
         ZoneInfo(zone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
@@ -220,11 +265,11 @@ def _time_zone_error(zone: str) -> str:
 
 
 def _no_rules(new: Object, old: Object) -> Errors:
-    """Kubernetes looks at nothing in the status of a CronJob."""
+    """Kubernetes does not validate the status of a CronJob."""
     return []
 
 
 VALIDATORS = {
-    "batch/Job": Rules(validate_job, validate_job_update, validate_job_status_update),
-    "batch/CronJob": Rules(validate_cron_job, validate_cron_job_update, _no_rules),
+    "batch/Job": ValidationRules(validate_job, validate_job_update, validate_job_status_update),
+    "batch/CronJob": ValidationRules(validate_cron_job, validate_cron_job_update, _no_rules),
 }

@@ -1,9 +1,9 @@
-"""Binding: where a pod is to run."""
+"""Binding: the node of a pod."""
 
 from __future__ import annotations
 
 from transom.machinery.field import not_supported, required
-from transom.machinery.validation.rules import Errors, Object, Rules
+from transom.machinery.validation.rules import Errors, Object, ValidationRules
 
 
 def validate_binding(binding: Object) -> Errors:
@@ -17,4 +17,4 @@ def validate_binding(binding: Object) -> Errors:
     return errors
 
 
-VALIDATORS = {"/Binding": Rules(validate_binding, lambda new, old: validate_binding(new))}
+VALIDATORS = {"/Binding": ValidationRules(validate_binding, lambda new, old: validate_binding(new))}

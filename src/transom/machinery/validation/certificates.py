@@ -1,35 +1,68 @@
-"""CertificateSigningRequest: the request itself, its usages and signer, and what approval and signing may change.
+"""CertificateSigningRequest: the request itself, its usages and signer, and what approval and
+signing may change.
 
-Parsing of PKCS#10 is left to the cryptography library, imported when a request comes.
+The cryptography library parses PKCS#10; it is imported with the first request.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from transom.machinery.field import GoText, duplicate, forbidden, go_quote, invalid, not_supported, required, too_long
-from transom.machinery.validation.checks import decoded
-from transom.machinery.validation.godiff import diff
+from transom.kit.goquote import go_quote
+from transom.machinery.field import (
+    GoText,
+    duplicate,
+    forbidden,
+    go_bytes,
+    invalid,
+    not_supported,
+    required,
+    too_long,
+)
+from transom.machinery.validation.checks import decoded_base64
+from transom.machinery.validation.godiff import go_diff
 from transom.machinery.validation.meta import validate_object_meta, validate_object_meta_update
-from transom.machinery.validation.names import any_name, byte_len, is_dns1123_label, is_dns1123_subdomain
-from transom.machinery.validation.rules import Errors, Object, Rules
+from transom.machinery.validation.names import (
+    any_name,
+    byte_len,
+    is_dns1123_label,
+    is_dns1123_subdomain,
+)
+from transom.machinery.validation.repetitions import repetitions
+from transom.machinery.validation.rules import Errors, Object, ValidationRules
 
 USAGES = (
-    "any", "cert sign", "client auth", "code signing", "content commitment", "crl sign", "data encipherment",
-    "decipher only", "digital signature", "email protection", "encipher only", "ipsec end system", "ipsec tunnel",
-    "ipsec user", "key agreement", "key encipherment", "microsoft sgc", "netscape sgc", "ocsp signing", "s/mime",
-    "server auth", "signing", "timestamping",
+    "any",
+    "cert sign",
+    "client auth",
+    "code signing",
+    "content commitment",
+    "crl sign",
+    "data encipherment",
+    "decipher only",
+    "digital signature",
+    "email protection",
+    "encipher only",
+    "ipsec end system",
+    "ipsec tunnel",
+    "ipsec user",
+    "key agreement",
+    "key encipherment",
+    "microsoft sgc",
+    "netscape sgc",
+    "ocsp signing",
+    "s/mime",
+    "server auth",
+    "signing",
+    "timestamping",
 )
 LEGACY_SIGNER = "kubernetes.io/legacy-unknown"
 _EXCLUSIVE = "Approved and Denied conditions are mutually exclusive"
-_PEM = re.compile(
-    rb"(?:\A|\n)-----BEGIN ([^\n]*?)-----[ \t\r]*\n(.*?)(?:\n|(?<=\n))-----END \1-----[ \t\r]*(?=\n|\Z)", re.DOTALL
-)
+_BEGIN, _END, _DASHES = b"-----BEGIN ", b"-----END ", b"-----"
 
 
 class _Block(NamedTuple):
@@ -39,19 +72,52 @@ class _Block(NamedTuple):
 
 
 def _pem_blocks(data: bytes) -> list[_Block]:
-    """The well-formed PEM blocks of a text; anything between them does not matter."""
+    """The well-formed PEM blocks of a text; other text between them is ignored. Linear time for any
+    input.
+    """
     blocks = []
-    for found in _PEM.finditer(data):
-        head, blank, body = found.group(2).partition(b"\n\n")
-        headers = bool(blank) and b":" in head
-        if not headers:
-            body = found.group(2)
-        try:
-            raw = base64.b64decode(b"".join(body.split()), validate=True)
-        except binascii.Error:
-            continue
-        blocks.append(_Block(found.group(1).decode("latin-1"), headers, raw))
+    end = -1  # the position of the next END line; searched once, not for each BEGIN line before it
+    at = _line_beginning_with(_BEGIN, data, 0)
+    while at >= 0:
+        body = data.find(b"\n", at) + 1
+        if not body:
+            break
+        if end < body:
+            end = _line_beginning_with(_END, data, body)
+        if end < 0:
+            break
+        following = _line_beginning_with(_BEGIN, data, body)
+        if (
+            following < 0 or following > end
+        ):  # otherwise this block has no end: a BEGIN line is not base64
+            after = data.find(b"\n", end) + 1 or len(data)
+            kind = data[at + len(_BEGIN) : body].rstrip()
+            if kind.endswith(_DASHES) and data[end + len(_END) : after].rstrip() == kind:
+                block = _pem_block(kind.removesuffix(_DASHES), data[body:end])
+                if block is not None:
+                    blocks.append(block)
+        at = following
     return blocks
+
+
+def _line_beginning_with(mark: bytes, data: bytes, at: int) -> int:
+    """The start of the next line with this prefix, from `at`, itself the start of a line; -1 if
+    there is none.
+    """
+    if data.startswith(mark, at):
+        return at
+    found = data.find(b"\n" + mark, at)
+    return found + 1 if found >= 0 else -1
+
+
+def _pem_block(kind: bytes, text: bytes) -> _Block | None:
+    head, blank, body = text.partition(b"\n\n")
+    headers = bool(blank) and b":" in head
+    try:
+        raw = base64.b64decode(b"".join((body if headers else text).split()), validate=True)
+    except binascii.Error:
+        return None
+    return _Block(kind.decode("latin-1"), headers, raw)
 
 
 def _request_problem(data: bytes) -> str:
@@ -72,7 +138,7 @@ def _request_problem(data: bytes) -> str:
 
 
 def certificate_problem(data: bytes) -> str:
-    """Why this is not a chain of PEM certificates; empty when it is, or when there is nothing."""
+    """Why this is not a chain of PEM certificates; empty if it is, or if it is empty."""
     if not data:
         return ""
     blocks = _pem_blocks(data)
@@ -97,7 +163,13 @@ def validate_signer_name(name: str, path: str) -> Errors:
         return [required(path, "signerName must be provided")]
     parts = name.split("/")
     if len(parts) != 2:
-        return [invalid(path, name, "must be a fully qualified domain and path of the form 'example.com/signer-name'")]
+        return [
+            invalid(
+                path,
+                name,
+                "must be a fully qualified domain and path of the form 'example.com/signer-name'",
+            )
+        ]
     domain, rest = parts
     errors: Errors = []
     if byte_len(domain) > 253:
@@ -105,7 +177,9 @@ def validate_signer_name(name: str, path: str) -> Errors:
     labels = domain.split(".")
     errors += _labels(labels, is_dns1123_label, domain, path)
     if len(labels) < 2:
-        errors.append(invalid(path, domain, "should be a domain with at least two segments separated by dots"))
+        errors.append(
+            invalid(path, domain, "should be a domain with at least two segments separated by dots")
+        )
     errors += _labels(rest.split("."), is_dns1123_subdomain, rest, path)
     if byte_len(name) > 571:
         errors.append(too_long(path, name, 571))
@@ -116,12 +190,15 @@ def _labels(labels: Sequence[str], rule: Any, whole: str, path: str) -> Errors:
     """Only the first bad label is reported."""
     for label in labels:
         if messages := rule(label):
-            return [invalid(path, whole, f"validating label {go_quote(label)}: {text}") for text in messages]
+            return [
+                invalid(path, whole, f"validating label {go_quote(label)}: {text}")
+                for text in messages
+            ]
     return []
 
 
 class _Options(NamedTuple):
-    """What is tolerated: everything old in v1beta1, and whatever the stored object already has."""
+    """What is allowed: everything legacy in v1beta1, and whatever the stored object already has."""
 
     both_verdicts: bool = False
     legacy_signer: bool = False
@@ -146,7 +223,7 @@ def _options(beta: bool, new: Object, old: Object | None) -> _Options:
         legacy_signer=beta or spec.get("signerName") == LEGACY_SIGNER,
         duplicate_conditions=beta or len(set(types)) < len(types),
         empty_conditions=beta or "" in types,
-        any_certificate=beta or same or bool(certificate_problem(decoded(certificate))),
+        any_certificate=beta or same or bool(certificate_problem(decoded_base64(certificate))),
         duplicate_usages=beta or len(set(usages)) < len(usages),
         unknown_usages=beta or any(usage not in USAGES for usage in usages),
         reset_certificate=beta,
@@ -157,10 +234,16 @@ def _conditions(conditions: Sequence[Mapping[str, Any]], options: _Options) -> E
     errors: Errors = []
     seen: set[str] = set()
     for i, condition in enumerate(conditions):
-        path, kind, status = f"status.conditions[{i}]", condition.get("type", ""), condition.get("status", "")
+        path, kind, status = (
+            f"status.conditions[{i}]",
+            condition.get("type", ""),
+            condition.get("status", ""),
+        )
         if not kind and not options.empty_conditions:
             errors.append(required(f"{path}.type"))
-        allowed = ("True",) if kind in ("Approved", "Denied", "Failed") else ("False", "True", "Unknown")
+        allowed = (
+            ("True",) if kind in ("Approved", "Denied", "Failed") else ("False", "True", "Unknown")
+        )
         if not status:
             errors.append(required(f"{path}.status"))
         elif status not in allowed:
@@ -178,24 +261,34 @@ def _request(csr: Object, options: _Options) -> Errors:
     spec, status = csr.get("spec") or {}, csr.get("status") or {}
     usages, signer = spec.get("usages") or (), spec.get("signerName", "")
     errors = validate_object_meta(csr["metadata"], False, any_name)
-    data = decoded(spec.get("request") or "")
+    data = decoded_base64(spec.get("request") or "")
     if problem := _request_problem(data):
-        shown = f"[]byte{{{', '.join(hex(byte) for byte in data)}}}" if data else "[]byte(nil)"
+        shown = f"[]byte{{{go_bytes(data)}}}" if data else "[]byte(nil)"
         errors.append(invalid("spec.request", GoText(shown), problem))
     if not usages:
         errors.append(required("spec.usages", "usages must be provided"))
     if not options.unknown_usages:
         errors += [
-            not_supported(f"spec.usages[{i}]", usage, USAGES) for i, usage in enumerate(usages) if usage not in USAGES
+            not_supported(f"spec.usages[{i}]", usage, USAGES)
+            for i, usage in enumerate(usages)
+            if usage not in USAGES
         ]
     if not options.duplicate_usages:
-        errors += [duplicate(f"spec.usages[{i}]", usage) for i, usage in enumerate(usages) if usage in usages[:i]]
+        errors += [duplicate(f"spec.usages[{i}]", usages[i]) for i in sorted(repetitions(usages))]
     if signer == LEGACY_SIGNER and not options.legacy_signer:
-        errors.append(invalid("spec.signerName", signer, "the legacy signerName is not allowed via this API version"))
+        errors.append(
+            invalid(
+                "spec.signerName",
+                signer,
+                "the legacy signerName is not allowed via this API version",
+            )
+        )
     else:
         errors += validate_signer_name(signer, "spec.signerName")
     errors += _conditions(status.get("conditions") or (), options)
-    if not options.any_certificate and (problem := certificate_problem(decoded(status.get("certificate") or ""))):
+    if not options.any_certificate and (
+        problem := certificate_problem(decoded_base64(status.get("certificate") or ""))
+    ):
         errors.append(invalid("status.certificate", "<certificate data>", problem))
     return errors
 
@@ -209,7 +302,7 @@ def _of_type(csr: Object, kind: str) -> list[dict[str, Any]]:
 
 
 def update_request(beta: bool, approves: bool, signs: bool, new: Object, old: Object) -> Errors:
-    """`approves` and `signs` say what this way of writing may change: the verdict, the certificate."""
+    """`approves` and `signs`: what this request may change, the approval or the certificate."""
     options = _options(beta, new, old)
     errors = _request(new, options)
     path = "status.conditions"
@@ -221,20 +314,30 @@ def update_request(beta: bool, approves: bool, signs: bool, new: Object, old: Ob
         if len(now) > len(was):
             errors.append(forbidden(path, f'updates may not add a condition of type "{kind}"'))
         elif len(now) == len(was) and now != was:
-            errors.append(forbidden(path, f'updates may not modify a condition of type "{kind}"\n' + diff(
-                "[]certificates.CertificateSigningRequestCondition", was, now
-            )))
+            errors.append(
+                forbidden(
+                    path,
+                    f'updates may not modify a condition of type "{kind}"\n'
+                    + go_diff("[]certificates.CertificateSigningRequestCondition", was, now),
+                )
+            )
     certificate = (old.get("status") or {}).get("certificate") or ""
     if ((new.get("status") or {}).get("certificate") or "") != certificate:
         if not signs:
-            errors.append(forbidden("status.certificate", "updates may not set certificate content"))
+            errors.append(
+                forbidden("status.certificate", "updates may not set certificate content")
+            )
         elif certificate and not options.reset_certificate:
-            errors.append(forbidden("status.certificate", "updates may not modify existing certificate content"))
+            errors.append(
+                forbidden(
+                    "status.certificate", "updates may not modify existing certificate content"
+                )
+            )
     return errors + validate_object_meta_update(new["metadata"], old["metadata"])
 
 
-def _rules(beta: bool) -> Rules:
-    return Rules(
+def _rules(beta: bool) -> ValidationRules:
+    return ValidationRules(
         partial(create_request, beta),
         partial(update_request, beta, False, False),
         partial(update_request, beta, False, True),

@@ -1,4 +1,4 @@
-"""Small checks that the validators of several kinds share: messages into field errors, amounts, addresses, enums."""
+"""Small checks that several validators share: messages as field errors, amounts, addresses, enums."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import orjson
 
 from transom.machinery import gojson
 from transom.machinery.field import FieldError, invalid, not_supported, required
-from transom.machinery.quantity import ZERO, parse
-from transom.machinery.validation.godump import int_or_string
+from transom.machinery.integers import parse_int
+from transom.machinery.quantity import ZERO, parse_quantity
+from transom.machinery.validation.godump import dump_int_or_string
 from transom.machinery.validation.names import (
     NEGATIVE,
     is_dns1123_label,
@@ -26,7 +27,7 @@ NOT_POSITIVE = "must be greater than zero"
 PROTOCOLS = ("SCTP", "TCP", "UDP")
 
 
-def each(path: str, value: Any, messages: Iterable[str]) -> list[FieldError]:
+def check_each(path: str, value: Any, messages: Iterable[str]) -> list[FieldError]:
     return [invalid(path, value, text) for text in messages]
 
 
@@ -38,8 +39,12 @@ def dns_subdomain(value: str, path: str) -> list[FieldError]:
     return [invalid(path, value, text) for text in is_dns1123_subdomain(value)]
 
 
-def one_of(value: str, path: str, supported: Collection[str], *, empty: str | None = "") -> list[FieldError]:
-    """`empty` is the detail of the Required error for a missing value; None means it is just one more bad value."""
+def one_of(
+    value: str, path: str, supported: Collection[str], *, empty: str | None = ""
+) -> list[FieldError]:
+    """`empty` is the detail of the Required error for a missing value; None treats it like any
+    other invalid value.
+    """
     if value in supported:
         return []
     if not value and empty is not None:
@@ -48,18 +53,18 @@ def one_of(value: str, path: str, supported: Collection[str], *, empty: str | No
 
 
 def nonnegative_quantity(value: str | int, path: str) -> list[FieldError]:
-    amount = parse(value)
+    amount = parse_quantity(value)
     return [invalid(path, str(amount), NEGATIVE)] if amount < ZERO else []
 
 
 def positive_quantity(value: str | int, path: str) -> list[FieldError]:
-    amount = parse(value)
+    amount = parse_quantity(value)
     return [invalid(path, str(amount), NOT_POSITIVE)] if amount <= ZERO else []
 
 
 def port_num_or_name(port: int | str, path: str) -> list[FieldError]:
     messages = is_valid_port_name(port) if isinstance(port, str) else is_valid_port_num(port)
-    return each(path, port, messages)
+    return check_each(path, port, messages)
 
 
 def non_special_ip(text: str, path: str) -> list[FieldError]:
@@ -75,7 +80,9 @@ def non_special_ip(text: str, path: str) -> list[FieldError]:
         errors.append(invalid(path, text, "may not be in the link-local range (169.254.0.0/16)"))
     head = ip.packed
     if head[:3] == b"\xe0\0\0" if ip.version == 4 else head[0] == 0xFF and head[1] & 0x0F == 2:
-        errors.append(invalid(path, text, "may not be in the link-local multicast range (224.0.0.0/24)"))
+        errors.append(
+            invalid(path, text, "may not be in the link-local multicast range (224.0.0.0/24)")
+        )
     return errors
 
 
@@ -88,13 +95,18 @@ def load_balancer_status(status: dict[str, Any], path: str) -> list[FieldError]:
         if hostname:
             errors += dns_subdomain(hostname, f"{path}.ingress[{i}].hostname")
             if parse_ip(hostname) is not None:
-                errors.append(invalid(f"{path}.ingress[{i}].hostname", hostname,
-                                      "must be a DNS name, not an IP address"))
+                errors.append(
+                    invalid(
+                        f"{path}.ingress[{i}].hostname",
+                        hostname,
+                        "must be a DNS name, not an IP address",
+                    )
+                )
     return errors
 
 
-def decoded(text: str) -> bytes:
-    """The bytes of a base64 field, which decoding has already found well-formed."""
+def decoded_base64(text: str) -> bytes:
+    """The bytes of a base64 field, which decoding has already validated."""
     return binascii.a2b_base64(text)
 
 
@@ -115,21 +127,31 @@ def int_or_percent(value: int | str, path: str) -> list[FieldError]:
     """A count that is not negative, or a percentage up to a hundred."""
     if isinstance(value, int):
         return [invalid(path, value, NEGATIVE)] if value < 0 else []
-    errors = each(path, int_or_string(value), is_valid_percent(value))
-    if not errors and int(value[:-1]) > 100:
-        errors.append(invalid(path, int_or_string(value), "must not be greater than 100%"))
+    errors = check_each(path, dump_int_or_string(value), is_valid_percent(value))
+    if not errors and parse_int(value[:-1]) > 100:
+        errors.append(invalid(path, dump_int_or_string(value), "must not be greater than 100%"))
     return errors
 
 
-_JSON_KINDS = {list: "array", str: "string", bool: "bool", int: "number", float: "number", dict: "object"}
+_JSON_KINDS = {
+    list: "array",
+    str: "string",
+    bool: "bool",
+    int: "number",
+    float: "number",
+    dict: "object",
+}
 
 
 def parse_json(data: bytes, kind: type, go_type: str) -> tuple[Any, str]:
-    """The JSON value of a text, or Go's words why it is not one of that kind; null is always welcome."""
+    """The JSON value of a text, or Go's error if it has another type; null is always valid."""
     problem = gojson.syntax_error(data)
     if problem:
         return None, problem
     value = orjson.loads(data)
     if value is None or isinstance(value, kind):
         return value, ""
-    return None, f"json: cannot unmarshal {_JSON_KINDS[type(value)]} into Go value of type {go_type}"
+    return (
+        None,
+        f"json: cannot unmarshal {_JSON_KINDS[type(value)]} into Go value of type {go_type}",
+    )

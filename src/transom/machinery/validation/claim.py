@@ -1,4 +1,4 @@
-"""PersistentVolumeClaims, and their spec wherever it stands (templates of StatefulSets, ephemeral volumes)."""
+"""PersistentVolumeClaims, and their spec elsewhere (templates of StatefulSets, ephemeral volumes)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from transom.machinery.field import forbidden, invalid, not_supported, required
-from transom.machinery.quantity import ZERO, Quantity, parse
+from transom.machinery.quantity import ZERO, Quantity, parse_quantity
 from transom.machinery.validation.checks import dns_subdomain, positive_quantity
-from transom.machinery.validation.godiff import diff
+from transom.machinery.validation.godiff import go_diff
 from transom.machinery.validation.meta import (
     immutable,
     validate_label_selector,
@@ -17,7 +17,7 @@ from transom.machinery.validation.meta import (
 )
 from transom.machinery.validation.names import IMMUTABLE, name_is_dns_subdomain
 from transom.machinery.validation.resources import check_resource_quantity
-from transom.machinery.validation.rules import Errors, Object, Rules
+from transom.machinery.validation.rules import Errors, Object, ValidationRules
 
 ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce")
 VOLUME_MODES = ("Block", "Filesystem")
@@ -30,7 +30,11 @@ def validate_claim_spec(spec: Mapping[str, Any], path: str) -> Errors:
     if not modes:
         errors.append(required(f"{path}.accessModes", "at least 1 access mode is required"))
     errors += validate_label_selector(spec.get("selector"), f"{path}.selector")
-    errors += [not_supported(f"{path}.accessModes", mode, ACCESS_MODES) for mode in modes if mode not in ACCESS_MODES]
+    errors += [
+        not_supported(f"{path}.accessModes", mode, ACCESS_MODES)
+        for mode in modes
+        if mode not in ACCESS_MODES
+    ]
     storage, where = _request(spec), f"{path}.resources[storage]"
     if storage is None:
         errors.append(required(where))
@@ -45,7 +49,11 @@ def validate_claim_spec(spec: Mapping[str, Any], path: str) -> Errors:
         errors.append(not_supported(f"{path}.volumeMode", mode, VOLUME_MODES))
     source = spec.get("dataSource")
     if source is not None:
-        errors += [required(f"{path}.dataSource.{name}") for name in ("name", "kind") if not source.get(name)]
+        errors += [
+            required(f"{path}.dataSource.{name}")
+            for name in ("name", "kind")
+            if not source.get(name)
+        ]
         if not source.get("apiGroup") and source.get("kind") != "PersistentVolumeClaim":
             errors.append(invalid(f"{path}.dataSource", source.get("kind", ""), ""))
     return errors
@@ -61,8 +69,11 @@ def validate_claim(claim: Object) -> Errors:
 
 
 def _class_upgrade(new: Object, old: Object) -> bool:
-    """The class may move, once, from the old annotation into the field that took its place."""
-    before, after = old["metadata"].get("annotations") or {}, new["metadata"].get("annotations") or {}
+    """The class may move, once, from the old annotation to the field that replaced it."""
+    before, after = (
+        old["metadata"].get("annotations") or {},
+        new["metadata"].get("annotations") or {},
+    )
     if CLASS_ANNOTATION not in before or old["spec"].get("storageClassName") is not None:
         return False
     name = before[CLASS_ANNOTATION]
@@ -71,7 +82,9 @@ def _class_upgrade(new: Object, old: Object) -> bool:
 
 def _with_storage(spec: dict[str, Any], amount: str | None) -> dict[str, Any]:
     resources = dict(spec.get("resources") or {})
-    requests = {key: value for key, value in (resources.get("requests") or {}).items() if key != "storage"}
+    requests = {
+        key: value for key, value in (resources.get("requests") or {}).items() if key != "storage"
+    }
     if amount is not None:
         requests["storage"] = amount
     resources["requests"] = requests
@@ -79,12 +92,16 @@ def _with_storage(spec: dict[str, Any], amount: str | None) -> dict[str, Any]:
 
 
 def _amount(text: str | None) -> Quantity:
-    return ZERO if text is None else parse(text)
+    return ZERO if text is None else parse_quantity(text)
 
 
 def update_claim(new: Object, old: Object) -> Errors:
     spec, before = new.get("spec") or {}, old.get("spec") or {}
-    errors = validate_claim(new) + validate_object_meta_update(new["metadata"], old["metadata"]) + validate_claim(new)
+    errors = (
+        validate_claim(new)
+        + validate_object_meta_update(new["metadata"], old["metadata"])
+        + validate_claim(new)
+    )
     judged, kept = dict(spec), dict(before)
     if not before.get("volumeName"):
         kept.pop("volumeName", None)
@@ -94,19 +111,28 @@ def update_claim(new: Object, old: Object) -> Errors:
     else:
         annotation = (new["metadata"].get("annotations") or {}).get(CLASS_ANNOTATION, "")
         if annotation != (old["metadata"].get("annotations") or {}).get(CLASS_ANNOTATION, ""):
-            errors.append(invalid(f"metadata.annotations.{CLASS_ANNOTATION}", annotation, IMMUTABLE))
+            errors.append(
+                invalid(f"metadata.annotations.{CLASS_ANNOTATION}", annotation, IMMUTABLE)
+            )
     size, was = _amount(_request(spec)), _amount(_request(before))
-    # A bound claim may ask for more; equal amounts are equal however they are written.
+    # A bound claim may request more; amounts are compared by value.
     if (new.get("status") or {}).get("phase") == "Bound" or size == was:
         judged = _with_storage(judged, _request(before))
         kept = _with_storage(kept, _request(before))
     if judged != kept:
-        errors.append(forbidden(
-            "spec", "spec is immutable after creation except resources.requests for bound claims\n"
-            + diff("core.PersistentVolumeClaimSpec", judged, kept),
-        ))
+        errors.append(
+            forbidden(
+                "spec",
+                "spec is immutable after creation except resources.requests for bound claims\n"
+                + go_diff("core.PersistentVolumeClaimSpec", judged, kept),
+            )
+        )
     if size < was:
-        errors.append(forbidden("spec.resources.requests.storage", "field can not be less than previous value"))
+        errors.append(
+            forbidden(
+                "spec.resources.requests.storage", "field can not be less than previous value"
+            )
+        )
     return errors + immutable(spec.get("volumeMode"), before.get("volumeMode"), "volumeMode")
 
 
@@ -122,8 +148,10 @@ def update_claim_status(new: Object, old: Object) -> Errors:
 
 
 def basic_resource(text: str, path: str) -> Errors:
-    value = parse(text).value()
+    value = parse_quantity(text).value()
     return [invalid(path, value, "must be a valid resource quantity")] if value < 0 else []
 
 
-VALIDATORS = {"/PersistentVolumeClaim": Rules(validate_claim, update_claim, update_claim_status)}
+VALIDATORS = {
+    "/PersistentVolumeClaim": ValidationRules(validate_claim, update_claim, update_claim_status)
+}

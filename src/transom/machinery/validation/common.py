@@ -1,6 +1,6 @@
 """Small checks that many validators share: numbers, names at a path, file paths, ports.
 
-Every checker here appends to `errs`; a valid value costs no more than its test.
+All checks append to `errs`; a valid value costs only the check itself.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ def check_nonnegative(value: int, path: str, errs: Errors) -> None:
         errs.append(invalid(path, value, NEGATIVE))
 
 
-def check_nonnegative_fields(obj: dict[str, Any], names: Iterable[str], path: str, errs: Errors) -> None:
+def check_nonnegative_fields(
+    obj: dict[str, Any], names: Iterable[str], path: str, errs: Errors
+) -> None:
     """Several optional numbers of one object, in the given order."""
     for name in names:
         value = obj.get(name)
@@ -71,14 +73,14 @@ def check_no_backsteps(target: str, path: str, errs: Errors) -> None:
 
 
 def check_descending_path(target: str, path: str, errs: Errors) -> None:
-    """A path below some directory: relative, and it never climbs."""
+    """A path below a directory: relative, without `..`."""
     if target.startswith("/"):
         errs.append(invalid(path, target, "must be a relative path"))
     check_no_backsteps(target, path, errs)
 
 
 def check_unreserved_path(target: str, path: str, errs: Errors) -> None:
-    """As a descending path; names that begin with two dots belong to the kubelet."""
+    """Like a descending path; names that begin with two dots are reserved for the kubelet."""
     check_descending_path(target, path, errs)
     if target.startswith("..") and not target.startswith("../"):
         errs.append(invalid(path, target, "must not start with '..'"))
@@ -86,4 +88,9 @@ def check_unreserved_path(target: str, path: str, errs: Errors) -> None:
 
 def check_port(port: int | str, path: str, errs: Errors) -> None:
     """A port number or the name of a port."""
-    all_invalid(is_valid_port_name(port) if isinstance(port, str) else is_valid_port_num(port), port, path, errs)
+    all_invalid(
+        is_valid_port_name(port) if isinstance(port, str) else is_valid_port_num(port),
+        port,
+        path,
+        errs,
+    )

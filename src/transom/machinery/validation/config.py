@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from transom.machinery.field import forbidden, invalid, required, too_long
-from transom.machinery.validation.checks import decoded, decoded_size, each, parse_json
+from transom.machinery.validation.checks import check_each, decoded_base64, decoded_size, parse_json
 from transom.machinery.validation.meta import (
     STANDARD_FINALIZERS,
     immutable,
@@ -20,7 +20,7 @@ from transom.machinery.validation.names import (
     name_is_dns_label,
     name_is_dns_subdomain,
 )
-from transom.machinery.validation.rules import Errors, Object, Rules
+from transom.machinery.validation.rules import Errors, Object, ValidationRules
 
 SIZE_LIMIT = 1024 * 1024
 SERVICE_ACCOUNT_NAME = "kubernetes.io/service-account.name"
@@ -28,7 +28,9 @@ _FROZEN = "field is immutable when `immutable` is set"
 
 
 def _keys(data: Mapping[str, Any], path: str) -> Errors:
-    return [error for key in data for error in each(f"{path}[{key}]", key, is_config_map_key(key))]
+    return [
+        error for key in data for error in check_each(f"{path}[{key}]", key, is_config_map_key(key))
+    ]
 
 
 def _frozen(new: Object, old: Object, fields: tuple[str, ...]) -> Errors:
@@ -43,7 +45,7 @@ def validate_config_map(obj: Object) -> Errors:
     errors = validate_object_meta(obj["metadata"], True, name_is_dns_subdomain)
     size = 0
     for key, value in data.items():
-        errors += each(f"data[{key}]", key, is_config_map_key(key))
+        errors += check_each(f"data[{key}]", key, is_config_map_key(key))
         if key in binary:
             errors.append(invalid(f"data[{key}]", key, "duplicate of key present in binaryData"))
         size += byte_len(value)
@@ -69,7 +71,7 @@ def _json_under(key: str) -> Callable[[Object, Mapping[str, str]], Errors]:
     def check(secret: Object, data: Mapping[str, str]) -> Errors:
         if key not in data:
             return [required(f"data[{key}]")]
-        _, problem = parse_json(decoded(data[key]), dict, "map[string]interface {}")
+        _, problem = parse_json(decoded_base64(data[key]), dict, "map[string]interface {}")
         return [invalid(f"data[{key}]", "<secret contents redacted>", problem)] if problem else []
 
     return check
@@ -89,7 +91,7 @@ def _tls(secret: Object, data: Mapping[str, str]) -> Errors:
     return [required(f"data[{key}]") for key in ("tls.crt", "tls.key") if key not in data]
 
 
-# What a secret of a known type must hold; other types hold what they like.
+# Rules for the data of secrets of known types; other types may hold any data.
 _BY_TYPE: dict[str, Callable[[Object, Mapping[str, str]], Errors]] = {
     "kubernetes.io/service-account-token": _service_account_token,
     "kubernetes.io/dockercfg": _json_under(".dockercfg"),
@@ -102,7 +104,9 @@ _BY_TYPE: dict[str, Callable[[Object, Mapping[str, str]], Errors]] = {
 
 def validate_secret(secret: Object) -> Errors:
     data = secret.get("data") or {}
-    errors = validate_object_meta(secret["metadata"], True, name_is_dns_subdomain) + _keys(data, "data")
+    errors = validate_object_meta(secret["metadata"], True, name_is_dns_subdomain) + _keys(
+        data, "data"
+    )
     if sum(map(decoded_size, data.values())) > SIZE_LIMIT:
         errors.append(too_long("data", "", SIZE_LIMIT))
     check = _BY_TYPE.get(secret.get("type", ""))
@@ -118,7 +122,11 @@ def update_secret(new: Object, old: Object) -> Errors:
 def _namespace_finalizer(name: str, path: str) -> Errors:
     errors = validate_finalizer_name(name, path)
     if "/" not in name and name not in STANDARD_FINALIZERS:
-        errors.append(invalid(path, name, "name is neither a standard finalizer name nor is it fully qualified"))
+        errors.append(
+            invalid(
+                path, name, "name is neither a standard finalizer name nor is it fully qualified"
+            )
+        )
     return errors
 
 
@@ -138,9 +146,19 @@ def update_namespace_status(new: Object, old: Object) -> Errors:
     phase = (new.get("status") or {}).get("phase", "")
     if not new["metadata"].get("deletionTimestamp"):
         if phase != "Active":
-            errors.append(invalid("status.Phase", phase, "may only be 'Active' if `deletionTimestamp` is empty"))
+            errors.append(
+                invalid(
+                    "status.Phase", phase, "may only be 'Active' if `deletionTimestamp` is empty"
+                )
+            )
     elif phase != "Terminating":
-        errors.append(invalid("status.Phase", phase, "may only be 'Terminating' if `deletionTimestamp` is not empty"))
+        errors.append(
+            invalid(
+                "status.Phase",
+                phase,
+                "may only be 'Terminating' if `deletionTimestamp` is not empty",
+            )
+        )
     return errors
 
 
@@ -156,14 +174,19 @@ def validate_service_account(obj: Object) -> Errors:
 
 
 def update_service_account(new: Object, old: Object) -> Errors:
-    return validate_object_meta_update(new["metadata"], old["metadata"]) + validate_service_account(new)
+    return validate_object_meta_update(new["metadata"], old["metadata"]) + validate_service_account(
+        new
+    )
 
 
 VALIDATORS = {
-    "/ConfigMap": Rules(validate_config_map, update_config_map),
-    "/Secret": Rules(validate_secret, update_secret),
-    "/Namespace": Rules(
-        validate_namespace, update_namespace, update_namespace_status, {"finalize": finalize_namespace}
+    "/ConfigMap": ValidationRules(validate_config_map, update_config_map),
+    "/Secret": ValidationRules(validate_secret, update_secret),
+    "/Namespace": ValidationRules(
+        validate_namespace,
+        update_namespace,
+        update_namespace_status,
+        {"finalize": finalize_namespace},
     ),
-    "/ServiceAccount": Rules(validate_service_account, update_service_account),
+    "/ServiceAccount": ValidationRules(validate_service_account, update_service_account),
 }

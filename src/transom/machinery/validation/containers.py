@@ -5,13 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from transom.machinery.field import duplicate, forbidden, invalid, not_found, not_supported, required
+from transom.machinery.field import (
+    duplicate,
+    forbidden,
+    invalid,
+    not_found,
+    not_supported,
+    required,
+)
 from transom.machinery.validation.common import all_invalid, check_dns_label
 from transom.machinery.validation.env import check_env, check_env_from
-from transom.machinery.validation.godump import dump
+from transom.machinery.validation.godump import go_dump
 from transom.machinery.validation.mounts import Volumes, check_mounts_and_devices
-from transom.machinery.validation.names import is_dns1123_label, is_valid_port_name, is_valid_port_num
-from transom.machinery.validation.probes import check_lifecycle, check_readiness_probe, check_restarting_probe
+from transom.machinery.validation.names import (
+    is_dns1123_label,
+    is_valid_port_name,
+    is_valid_port_num,
+)
+from transom.machinery.validation.probes import (
+    check_lifecycle,
+    check_readiness_probe,
+    check_restarting_probe,
+)
 from transom.machinery.validation.resources import check_resource_requirements
 from transom.machinery.validation.rules import Errors
 from transom.machinery.validation.security import check_security_context
@@ -22,11 +37,19 @@ _MESSAGE_POLICIES = ("File", "FallbackToLogsOnError")
 _NOT_FOR_INIT = "must not be set for init containers"
 _NOT_FOR_EPHEMERAL = "cannot be set for an Ephemeral Container"
 _INIT_FORBIDS = (
-    ("lifecycle", "core.Lifecycle"), ("livenessProbe", "core.Probe"), ("readinessProbe", "core.Probe"),
+    ("lifecycle", "core.Lifecycle"),
+    ("livenessProbe", "core.Probe"),
+    ("readinessProbe", "core.Probe"),
     ("startupProbe", "core.Probe"),
 )
 _EPHEMERAL_FORBIDS = (
-    "ports", "resources", "resizePolicy", "restartPolicy", "livenessProbe", "readinessProbe", "startupProbe",
+    "ports",
+    "resources",
+    "resizePolicy",
+    "restartPolicy",
+    "livenessProbe",
+    "readinessProbe",
+    "startupProbe",
     "lifecycle",
 )
 _RESIZE_RESOURCES = ("cpu", "memory")
@@ -36,7 +59,7 @@ Containers = list[dict[str, Any]]
 
 
 class PodContext(NamedTuple):
-    """What a container's rules need to know of its pod."""
+    """What the rules of a container need from its pod."""
 
     volumes: Volumes
     restart_policy: str
@@ -53,7 +76,9 @@ def check_containers(containers: Containers, context: PodContext, path: str, err
         where = f"{path}[{i}]"
         _check_container(container, names, context, where, errs)
         if "restartPolicy" in container:
-            errs.append(forbidden(f"{where}.restartPolicy", "may not be set for non-init containers"))
+            errs.append(
+                forbidden(f"{where}.restartPolicy", "may not be set for non-init containers")
+            )
     _check_host_ports(containers, path, errs)
 
 
@@ -68,7 +93,8 @@ def check_init_containers(
         if policy != "Always":
             errs.append(not_supported(f"{where}.restartPolicy", policy, ("Always",)))
     for container in containers:
-        # They run one after the other, so each is checked alone (and always reported as the first).
+        # Init containers run in sequence, so each is checked alone (and always reported as the
+        # first).
         _check_host_ports([container], path, errs)
     names = {container.get("name", "") for container in others}
     for i, container in enumerate(containers):
@@ -81,11 +107,19 @@ def check_init_containers(
             continue
         for field, go_type in _INIT_FORBIDS:
             if field in container:
-                errs.append(invalid(f"{path}[{i}].{field}", dump(go_type, container[field]), _NOT_FOR_INIT))
+                errs.append(
+                    invalid(
+                        f"{path}[{i}].{field}", go_dump(go_type, container[field]), _NOT_FOR_INIT
+                    )
+                )
 
 
 def check_ephemeral_containers(
-    containers: Containers, others: Iterable[dict[str, Any]], context: PodContext, path: str, errs: Errors
+    containers: Containers,
+    others: Iterable[dict[str, Any]],
+    context: PodContext,
+    path: str,
+    errs: Errors,
 ) -> None:
     regular = {container.get("name", "") for container in others}
     names = set(regular)
@@ -106,12 +140,14 @@ def check_ephemeral_containers(
 
 
 def check_image_whitespace(containers: Containers, path: str, errs: Errors, only: str = "") -> None:
-    """Only pods mind white space around an image name: templates may hold it as a placeholder."""
+    """Only pods reject white space around an image name: templates may use it as a placeholder."""
     for i, container in enumerate(containers):
         image = container.get("image", "")
         if image != image.strip():
             where = only or f"{path}[{i}]"
-            errs.append(invalid(f"{where}.image", image, "must not have leading or trailing whitespace"))
+            errs.append(
+                invalid(f"{where}.image", image, "must not have leading or trailing whitespace")
+            )
 
 
 def _check_container(
@@ -147,7 +183,9 @@ def _check_container(
     check_pull_policy(container.get("imagePullPolicy", ""), f"{path}.imagePullPolicy", errs)
     if resources := container.get("resources"):
         check_resource_requirements(resources, f"{path}.resources", errs)
-        _check_claims(resources.get("claims") or (), context.claims, f"{path}.resources.claims", errs)
+        _check_claims(
+            resources.get("claims") or (), context.claims, f"{path}.resources.claims", errs
+        )
     if policies := container.get("resizePolicy"):
         _check_resize(policies, context.restart_policy, f"{path}.resizePolicy", errs)
     if (security := container.get("securityContext")) is not None:
@@ -207,7 +245,9 @@ def _check_host_ports(containers: Containers, path: str, errs: Errors) -> None:
             taken.add(key)
 
 
-def _check_claims(claims: Iterable[dict[str, Any]], known: frozenset[str], path: str, errs: Errors) -> None:
+def _check_claims(
+    claims: Iterable[dict[str, Any]], known: frozenset[str], path: str, errs: Errors
+) -> None:
     seen: set[tuple[str, str]] = set()
     for i, claim in enumerate(claims):
         name, request = claim.get("name", ""), claim.get("request", "")
@@ -221,7 +261,9 @@ def _check_claims(claims: Iterable[dict[str, Any]], known: frozenset[str], path:
             errs.append(not_found(f"{path}[{i}]", name))
 
 
-def _check_resize(policies: list[dict[str, Any]], restart_policy: str, path: str, errs: Errors) -> None:
+def _check_resize(
+    policies: list[dict[str, Any]], restart_policy: str, path: str, errs: Errors
+) -> None:
     seen: set[str] = set()
     for i, policy in enumerate(policies):
         resource, restart = policy.get("resourceName", ""), policy.get("restartPolicy", "")
@@ -234,4 +276,6 @@ def _check_resize(policies: list[dict[str, Any]], restart_policy: str, path: str
             elif value not in supported:
                 errs.append(not_supported(path, value, supported))
         if restart_policy == "Never" and restart != "NotRequired":
-            errs.append(invalid(path, restart, "must be 'NotRequired' when `restartPolicy` is 'Never'"))
+            errs.append(
+                invalid(path, restart, "must be 'NotRequired' when `restartPolicy` is 'Never'")
+            )

@@ -1,7 +1,7 @@
-"""Values of custom objects against the OpenAPI v3 schema of their definition, with the API's words.
+"""Validates custom objects with the OpenAPI v3 schema of their definition, with the API's messages.
 
-The schema is the JSON of `openAPIV3Schema`. What is special: an item of a list reports under the path of its list, and
-a choice (`anyOf`, `oneOf`, `allOf`, `not`) that fails reports with no field at all.
+The schema is the JSON of `openAPIV3Schema`. Peculiarities: errors of list items have the path of
+the list, and errors of `anyOf`, `oneOf`, `allOf` and `not` have no field at all.
 """
 
 from __future__ import annotations
@@ -12,9 +12,19 @@ from typing import Any
 
 import orjson
 
-from transom.machinery.field import FieldError, GoText, go_quote, invalid, not_supported, required
+from transom.kit.goquote import go_quote
+from transom.kit.regexp import RegexpError, compile_regexp
+from transom.machinery.field import (
+    OMITTED,
+    FieldError,
+    GoText,
+    errors_are_omitted,
+    invalid,
+    not_supported,
+    required,
+)
 from transom.machinery.validation.formats import format_check
-from transom.machinery.validation.goregex import RegexError, compile_pattern
+from transom.machinery.validation.repetitions import repetitions
 
 Schema = Mapping[str, Any]
 _INT_OR_STRING = ("integer", "string")
@@ -26,7 +36,11 @@ def go_json(value: Any) -> str:
     if value is None:
         return "interface {}(nil)"
     if isinstance(value, dict):
-        return "map[string]interface {}{" + ", ".join(f"{go_quote(k)}:{go_json(value[k])}" for k in sorted(value)) + "}"
+        return (
+            "map[string]interface {}{"
+            + ", ".join(f"{go_quote(k)}:{go_json(value[k])}" for k in sorted(value))
+            + "}"
+        )
     if isinstance(value, list):
         return "[]interface {}{" + ", ".join(map(go_json, value)) + "}"
     return go_quote(value) if isinstance(value, str) else go_number(value)
@@ -39,38 +53,40 @@ def go_number(value: bool | int | float) -> str:
         if value.is_integer() and abs(value) < 1e21:
             return str(int(value))
         mantissa, e, exponent = repr(value).partition("e")
-        return f"{mantissa.removesuffix('.0')}e{exponent[0]}{exponent[1:].zfill(2)}" if e else mantissa
+        return (
+            f"{mantissa.removesuffix('.0')}e{exponent[0]}{exponent[1:].zfill(2)}" if e else mantissa
+        )
     return str(value)
 
 
-def shown(value: Any) -> Any:
-    """A bad value of any JSON type, ready for a field error."""
+def shown_value(value: Any) -> Any:
+    """An invalid value of any JSON type, formatted for a field error."""
     if isinstance(value, dict | list):
         return GoText(go_json(value))
     return GoText(go_number(value)) if isinstance(value, float) else value
 
 
 class _Result:
-    """Errors, and how many checks went well: the best of several failures is the one with most."""
+    """Errors, and the number of successful checks: of several failures, the one with most is
+    reported.
+    """
 
     __slots__ = ("errors", "matches")
 
     def __init__(self) -> None:
-        self.errors: list[FieldError] = []
+        self.errors: dict[FieldError, None] = {}  # an ordered set
         self.matches = 0
 
     def add(self, error: FieldError) -> None:
-        if error not in self.errors:
-            self.errors.append(error)
+        self.errors[error] = None
 
     def merge(self, other: _Result) -> None:
         self.matches += other.matches
-        for error in other.errors:
-            self.add(error)
+        self.errors.update(other.errors)
 
 
 class _At:
-    """Where in the value we are, and how errors there are written."""
+    """The current place in the value, and how its errors are written."""
 
     __slots__ = ("name", "root")
 
@@ -88,15 +104,17 @@ class _At:
         return f"{self.root}.{name}" if self.root else name
 
     def bad(self, value: Any, text: str) -> FieldError:
-        return invalid(self.path, "" if value is None else shown(value), f"{self.name} in body {text}")
+        return invalid(
+            self.path, "" if value is None else shown_value(value), f"{self.name} in body {text}"
+        )
 
     def choice(self, text: str) -> FieldError:
         return invalid(self.root or "<nil>", "", f"{go_quote(self.name)} {text}")
 
 
 def validate_value(schema: Schema, value: Any, path: str = "") -> list[FieldError]:
-    """What is wrong with a value; `path` is put before the fields."""
-    return _validate(schema, value, _At(path, "")).errors
+    """The errors of a value; `path` prefixes the fields."""
+    return list(_validate(schema, value, _At(path, "")).errors)
 
 
 def _types(schema: Schema) -> tuple[str, ...]:
@@ -107,7 +125,7 @@ def _types(schema: Schema) -> tuple[str, ...]:
 
 
 def _type_of(value: Any) -> tuple[str, str]:
-    """JSON type and the format that goes with the Go type holding it."""
+    """The JSON type, and the format of the Go type that holds it."""
     if isinstance(value, bool):
         return "boolean", ""
     if isinstance(value, int):
@@ -158,7 +176,13 @@ def _validate(schema: Schema, value: Any, at: _At) -> _Result:
 
 
 def _check_type(
-    types: tuple[str, ...], format_name: str, kind: str, inferred: str, value: Any, at: _At, result: _Result
+    types: tuple[str, ...],
+    format_name: str,
+    kind: str,
+    inferred: str,
+    value: Any,
+    at: _At,
+    result: _Result,
 ) -> None:
     whole = kind == "number" and "integer" in types and float(value).is_integer()
     fits = kind in types or whole or (kind == "integer" and "number" in types)
@@ -180,8 +204,10 @@ def _equal(value: Any, allowed: Any) -> bool:
 
 
 def _enum_error(allowed: list[Any], value: Any, at: _At) -> FieldError:
+    if errors_are_omitted():
+        return OMITTED
     texts = [text if isinstance(text, str) else orjson.dumps(text).decode() for text in allowed]
-    return not_supported(at.path, shown(value), texts)
+    return not_supported(at.path, shown_value(value), texts)
 
 
 def _check_choices(schema: Schema, value: Any, at: _At, result: _Result) -> None:
@@ -196,7 +222,11 @@ def _check_choices(schema: Schema, value: Any, at: _At, result: _Result) -> None
             result.merge(outcome)
         good = sum(not outcome.errors for outcome in outcomes)
         if good != len(outcomes):
-            result.add(at.choice("must validate all the schemas (allOf)" + ("" if good else ". None validated")))
+            result.add(
+                at.choice(
+                    "must validate all the schemas (allOf)" + ("" if good else ". None validated")
+                )
+            )
     if schema.get("not") is not None and not _validate(schema["not"], value, at).errors:
         result.add(at.choice("must not validate the schema (not)"))
 
@@ -228,16 +258,20 @@ def _check_one_of(options: list[Schema], value: Any, at: _At, result: _Result) -
 
 
 def _check_string(schema: Schema, value: str, at: _At, result: _Result) -> None:
-    longest, shortest, pattern = schema.get("maxLength"), schema.get("minLength"), schema.get("pattern")
+    longest, shortest, pattern = (
+        schema.get("maxLength"),
+        schema.get("minLength"),
+        schema.get("pattern"),
+    )
     if longest is not None and len(value) > longest:
         result.add(at.bad(value, f"should be at most {longest} chars long"))
     elif shortest is not None and len(value) < shortest:
         result.add(at.bad(value, f"should be at least {shortest} chars long"))
     elif pattern:
         try:
-            if compile_pattern(pattern).search(value) is None:
+            if not compile_regexp(pattern).match_string(value):
                 result.add(at.bad(value, f"should match '{pattern}'"))
-        except RegexError as error:
+        except RegexpError as error:
             result.add(at.bad(value, f"should match '{pattern}, but pattern is invalid: {error}'"))
 
 
@@ -262,8 +296,13 @@ def _check_number(schema: Schema, value: int | float, at: _At, result: _Result) 
 
 def _check_multiple(factor: int | float, value: int | float, at: _At, result: _Result) -> None:
     if factor < 0:
-        result.add(invalid(at.path, shown(factor),
-                           f"factor MultipleOf declared for {at.name} must be positive: {go_number(factor)}"))
+        result.add(
+            invalid(
+                at.path,
+                shown_value(factor),
+                f"factor MultipleOf declared for {at.name} must be positive: {go_number(factor)}",
+            )
+        )
         return
     if isinstance(value, int):
         fits = factor != 0 and value % factor == 0
@@ -274,7 +313,7 @@ def _check_multiple(factor: int | float, value: int | float, at: _At, result: _R
 
 
 def _nearly_whole(value: float) -> bool:
-    """Whole within the tolerance that the API's JSON library allows."""
+    """Whether it is whole within the tolerance of the API's JSON library."""
     if math.isnan(value) or math.isinf(value) or abs(value) > 2**53 - 1:
         return False
     nearest = float(int(value))
@@ -294,9 +333,7 @@ def _check_list(schema: Schema, value: list[Any], at: _At, result: _Result) -> N
         result.add(at.bad(len(value), f"should have at least {fewest} items"))
     if most is not None and len(value) > most:
         result.add(at.bad(len(value), f"should have at most {most} items"))
-    if schema.get("uniqueItems") and any(
-        _equal(a, b) for i, a in enumerate(value) for b in value[:i] if type(a) is type(b)
-    ):
+    if schema.get("uniqueItems") and repetitions(value):
         result.add(at.bad(None, "shouldn't contain duplicates"))
     result.matches += 1
 
@@ -313,11 +350,14 @@ def _check_object(schema: Schema, value: dict[str, Any], at: _At, result: _Resul
     if additional is False:
         for key in value:
             if key not in properties:
-                result.add(invalid(at.path, key, f"{at.name}.{key} in body is a forbidden property"))
+                result.add(
+                    invalid(at.path, key, f"{at.name}.{key} in body is a forbidden property")
+                )
     elif isinstance(additional, dict):
         for key, item in value.items():
             if key not in properties:
-                # At the root this name begins with a dot, which shows in the text but not in the path.
+                # At the root this name begins with a dot, which is in the message but not in the
+                # path.
                 result.merge(_validate(additional, item, _At(at.root, f"{at.name}.{key}")))
     for key, inner_schema in properties.items():
         if key in value:

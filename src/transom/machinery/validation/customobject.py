@@ -1,4 +1,5 @@
-"""Custom objects as a whole: type and metadata, embedded resources, lists that are sets or maps, the scale.
+"""Custom objects as a whole: type and metadata, embedded resources, lists that are sets or maps,
+scale.
 
 `schema` is the JSON of the version's `openAPIV3Schema`, or None when there is none; `scale` that of
 `subresources.scale`.
@@ -13,35 +14,55 @@ import orjson
 
 from transom.machinery.field import FieldError, GoText, duplicate, invalid, required
 from transom.machinery.kinds import Kind
-from transom.machinery.validation.checks import each
-from transom.machinery.validation.custom import Schema, go_json, shown, validate_value
-from transom.machinery.validation.meta import validate_any_object_meta, validate_any_object_meta_update
-from transom.machinery.validation.names import is_dns1035_label, name_is_dns_subdomain, name_is_path_segment
+from transom.machinery.validation.checks import check_each
+from transom.machinery.validation.custom import Schema, go_json, shown_value, validate_value
+from transom.machinery.validation.meta import (
+    validate_any_object_meta,
+    validate_any_object_meta_update,
+)
+from transom.machinery.validation.names import (
+    is_dns1035_label,
+    name_is_dns_subdomain,
+    name_is_path_segment,
+)
 
 Object = dict[str, Any]
 Errors = list[FieldError]
 _MAX_INT32 = 2**31 - 1
 
 
-def create(
-    kind: Kind, version: str, obj: Object, schema: Schema | None, scale: Mapping[str, str] | None = None
+def validate_custom_create(
+    kind: Kind,
+    version: str,
+    obj: Object,
+    schema: Schema | None,
+    scale: Mapping[str, str] | None = None,
 ) -> Errors:
-    """What is wrong with a new custom object."""
+    """The errors of a new custom object."""
     errors = _type_meta(kind, version, obj)
     if not errors:
-        errors += validate_any_object_meta(obj.get("metadata") or {}, kind.namespaced, name_is_dns_subdomain)
+        errors += validate_any_object_meta(
+            obj.get("metadata") or {}, kind.namespaced, name_is_dns_subdomain
+        )
         errors += validate_value(schema, obj) if schema is not None else []
         errors += _scale_spec(obj, scale) + _scale_status(obj, scale)
     if schema is not None:
         errors += validate_embedded(schema, obj) + validate_lists(schema, obj)
-    return errors or validate_any_object_meta(obj.get("metadata") or {}, kind.namespaced, name_is_path_segment)
+    return errors or validate_any_object_meta(
+        obj.get("metadata") or {}, kind.namespaced, name_is_path_segment
+    )
 
 
-def update(
-    kind: Kind, version: str, new: Object, old: Object, schema: Schema | None, scale: Mapping[str, str] | None = None,
+def validate_custom_update(
+    kind: Kind,
+    version: str,
+    new: Object,
+    old: Object,
+    schema: Schema | None,
+    scale: Mapping[str, str] | None = None,
     subresource: str = "",
 ) -> Errors:
-    """What is wrong with a change to a custom object, or to its status."""
+    """The errors of a change to a custom object, or to its status."""
     meta, before = new.get("metadata") or {}, old.get("metadata") or {}
     errors = validate_any_object_meta(meta, kind.namespaced, name_is_path_segment)
     errors += validate_any_object_meta_update(meta, before)
@@ -55,7 +76,7 @@ def update(
         errors += _scale_status(new, scale)
     if schema is not None and subresource != "status":
         errors += validate_embedded(schema, new)
-        # What was wrong before may stay wrong.
+        # Existing errors may stay.
         if not validate_lists(schema, old):
             errors += validate_lists(schema, new)
     return errors
@@ -71,8 +92,8 @@ def _type_meta(kind: Kind, version: str, obj: Object) -> Errors:
     return errors
 
 
-def nested(obj: Object, path: str, kind: type, zero: Any) -> tuple[Any, str]:
-    """The value under a dotted path, or the words why there is none of that kind."""
+def nested_value(obj: Object, path: str, kind: type, zero: Any) -> tuple[Any, str]:
+    """The value at a dotted path, or the reason why there is none of that type."""
     names = path.removeprefix(".").split(".")
     value: Any = obj
     for i, name in enumerate(names):
@@ -88,12 +109,21 @@ def nested(obj: Object, path: str, kind: type, zero: Any) -> tuple[Any, str]:
 
 def _accessor_error(names: Sequence[str], value: Any, expected: str) -> str:
     path = "." + ".".join(names)
-    return f"{path} accessor error: {_go_value(value)} is of the type {go_type(value)}, expected {expected}"
+    return (
+        f"{path} accessor error: {_go_value(value)} is of the type {go_type_of_value(value)}, expected "
+        f"{expected}"
+    )
 
 
-def go_type(value: Any) -> str:
-    names = {dict: "map[string]interface {}", list: "[]interface {}", str: "string", bool: "bool", int: "int64",
-             float: "float64"}
+def go_type_of_value(value: Any) -> str:
+    names = {
+        dict: "map[string]interface {}",
+        list: "[]interface {}",
+        str: "string",
+        bool: "bool",
+        int: "int64",
+        float: "float64",
+    }
     return names.get(type(value), "<nil>")
 
 
@@ -108,7 +138,7 @@ def _go_value(value: Any) -> str:
 
 
 def _replicas(obj: Object, path: str) -> Errors:
-    value, problem = nested(obj, path, int, 0)
+    value, problem = nested_value(obj, path, int, 0)
     if not problem and value < 0:
         problem = "should be a non-negative integer"
     elif not problem and value > _MAX_INT32:
@@ -126,7 +156,7 @@ def _scale_status(obj: Object, scale: Mapping[str, str] | None) -> Errors:
     errors = _replicas(obj, scale["statusReplicasPath"])
     path = scale.get("labelSelectorPath")
     if path:
-        value, problem = nested(obj, path, str, "")
+        value, problem = nested_value(obj, path, str, "")
         errors += [invalid(path, value, problem)] if problem else []
     return errors
 
@@ -135,8 +165,10 @@ def _child(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def validate_embedded(schema: Schema, value: Any, path: str = "", *, resource: bool = False) -> Errors:
-    """Embedded objects must have a type and sound metadata. `resource` says that the value itself is one."""
+def validate_embedded(
+    schema: Schema, value: Any, path: str = "", *, resource: bool = False
+) -> Errors:
+    """Embedded objects must have a type and valid metadata. `resource`: the value itself is one."""
     errors: Errors = []
     if isinstance(value, dict):
         if resource or schema.get("x-kubernetes-embedded-resource"):
@@ -154,13 +186,17 @@ def validate_embedded(schema: Schema, value: Any, path: str = "", *, resource: b
 
 
 def _embedded(value: Object, path: str) -> Errors:
-    errors = [required(_child(path, name), "must not be empty") for name in ("apiVersion", "kind") if name not in value]
+    errors = [
+        required(_child(path, name), "must not be empty")
+        for name in ("apiVersion", "kind")
+        if name not in value
+    ]
     for name in ("apiVersion", "kind"):
         text, where = value.get(name), _child(path, name)
         if name not in value:
             continue
         if not isinstance(text, str):
-            errors.append(invalid(where, shown(text), "must be a string"))
+            errors.append(invalid(where, shown_value(text), "must be a string"))
         elif not text:
             errors.append(invalid(where, text, "must not be empty"))
         elif name == "apiVersion" and text.count("/") > 1:
@@ -178,7 +214,7 @@ def _embedded(value: Object, path: str) -> Errors:
 
 
 def validate_lists(schema: Schema, value: Any, path: str = "") -> Errors:
-    """Lists declared as sets or maps hold no element or key twice."""
+    """Lists declared as sets or maps must not contain duplicate elements or keys."""
     errors: Errors = []
     if isinstance(value, dict):
         properties, additional = schema.get("properties") or {}, schema.get("additionalProperties")
@@ -191,7 +227,7 @@ def validate_lists(schema: Schema, value: Any, path: str = "") -> Errors:
     elif isinstance(value, list):
         kind = schema.get("x-kubernetes-list-type")
         if kind == "set":
-            errors += [duplicate(f"{path}[{i}]", shown(value[i])) for i in _repeated(value)]
+            errors += [duplicate(f"{path}[{i}]", shown_value(value[i])) for i in _repeated(value)]
         elif kind == "map":
             errors += _list_map(schema, value, path)
         if isinstance(schema.get("items"), dict):
@@ -201,13 +237,15 @@ def validate_lists(schema: Schema, value: Any, path: str = "") -> Errors:
 
 
 def _repeated(values: Sequence[Any]) -> list[int]:
-    """The places where a value stands for the second time."""
+    """The positions of repeated values."""
     seen: dict[tuple[type, Any], int] = {}
     places = []
     for i, value in enumerate(values):
         compound = isinstance(value, dict | list)
-        key = (dict if compound else type(value),
-               orjson.dumps(value, option=orjson.OPT_SORT_KEYS) if compound else value)
+        key = (
+            dict if compound else type(value),
+            orjson.dumps(value, option=orjson.OPT_SORT_KEYS) if compound else value,
+        )
         seen[key] = seen.get(key, 0) + 1
         if seen[key] == 2:
             places.append(i)
@@ -217,7 +255,11 @@ def _repeated(values: Sequence[Any]) -> list[int]:
 def _list_map(schema: Schema, value: list[Any], path: str) -> Errors:
     for i, item in enumerate(value):
         if item is not None and not isinstance(item, dict):
-            return each(f"{path}[{i}]", shown(item), ["must be an object for an array of list-type map"])
+            return check_each(
+                f"{path}[{i}]",
+                shown_value(item),
+                ["must be an object for an array of list-type map"],
+            )
     names = schema.get("x-kubernetes-list-map-keys") or ()
     keys = [{name: item[name] for name in names if item and name in item} for item in value]
     return [duplicate(f"{path}[{i}]", GoText(go_json(keys[i]))) for i in _repeated(keys)]

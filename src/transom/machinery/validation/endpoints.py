@@ -6,7 +6,14 @@ from functools import partial
 from typing import Any
 
 from transom.machinery.field import duplicate, invalid, required, too_many
-from transom.machinery.validation.checks import PROTOCOLS, dns_label, dns_subdomain, each, non_special_ip, one_of
+from transom.machinery.validation.checks import (
+    PROTOCOLS,
+    check_each,
+    dns_label,
+    dns_subdomain,
+    non_special_ip,
+    one_of,
+)
 from transom.machinery.validation.meta import (
     immutable,
     validate_labels,
@@ -23,7 +30,7 @@ from transom.machinery.validation.names import (
     is_valid_port_num,
     name_is_dns_subdomain,
 )
-from transom.machinery.validation.rules import Errors, Object, Rules
+from transom.machinery.validation.rules import Errors, Object, ValidationRules
 
 
 def validate_endpoints(endpoints: Object) -> Errors:
@@ -42,7 +49,7 @@ def validate_endpoints(endpoints: Object) -> Errors:
 
 def _address(address: dict[str, Any], path: str) -> Errors:
     ip, node = address.get("ip", ""), address.get("nodeName")
-    errors = each(f"{path}.ip", ip, is_valid_ip(ip))
+    errors = check_each(f"{path}.ip", ip, is_valid_ip(ip))
     if address.get("hostname"):
         errors += dns_label(address["hostname"], f"{path}.hostname")
     if node is not None:
@@ -57,10 +64,10 @@ def _endpoint_port(port: dict[str, Any], need_name: bool, path: str) -> Errors:
         errors += dns_label(name, f"{path}.name")
     elif need_name:
         errors.append(required(f"{path}.name"))
-    errors += each(f"{path}.port", number, is_valid_port_num(number))
+    errors += check_each(f"{path}.port", number, is_valid_port_num(number))
     errors += one_of(port.get("protocol", ""), f"{path}.protocol", PROTOCOLS)
     if app is not None:
-        errors += each(f"{path}.appProtocol", app, is_qualified_name(app))
+        errors += check_each(f"{path}.appProtocol", app, is_qualified_name(app))
     return errors
 
 
@@ -77,7 +84,9 @@ def _fully_qualified_domain(address: str, path: str) -> Errors:
         return [invalid(path, name, ",".join(messages))]
     labels = name.split(".")
     if len(labels) < 2:
-        return [invalid(path, name, "should be a domain with at least two segments separated by dots")]
+        return [
+            invalid(path, name, "should be a domain with at least two segments separated by dots")
+        ]
     for label in labels:
         if messages := is_dns1123_label(label):
             return [invalid(path, label, ",".join(messages))]
@@ -86,14 +95,18 @@ def _fully_qualified_domain(address: str, path: str) -> Errors:
 
 def _slice_address(kind: str, address: str, path: str) -> Errors:
     if kind == "IPv4":
-        return each(path, address, is_valid_ipv4_address(address)) + non_special_ip(address, path)
+        return check_each(path, address, is_valid_ipv4_address(address)) + non_special_ip(
+            address, path
+        )
     if kind == "IPv6":
-        return each(path, address, is_valid_ipv6_address(address)) + non_special_ip(address, path)
+        return check_each(path, address, is_valid_ipv6_address(address)) + non_special_ip(
+            address, path
+        )
     return _fully_qualified_domain(address, path) if kind == "FQDN" else []
 
 
 def _topology(endpoint: dict[str, Any]) -> dict[str, str]:
-    """As the beta writes it, where the zone is one entry among others."""
+    """The beta form, where the zone is one entry among others."""
     topology = dict(endpoint.get("deprecatedTopology") or {})
     if endpoint.get("zone") is not None:
         topology["topology.kubernetes.io/zone"] = endpoint["zone"]
@@ -137,7 +150,7 @@ def _slice_ports(ports: Any) -> Errors:
         else:
             errors += one_of(port["protocol"], f"{path}.protocol", PROTOCOLS, empty=None)
         if app is not None:
-            errors += each(f"{path}.appProtocol", app, is_qualified_name(app))
+            errors += check_each(f"{path}.appProtocol", app, is_qualified_name(app))
     return errors
 
 
@@ -155,15 +168,19 @@ def validate_endpoint_slice(beta: bool, obj: Object) -> Errors:
 
 def update_endpoint_slice(beta: bool, new: Object, old: Object) -> Errors:
     kind = new.get("addressType", "")
-    return validate_endpoint_slice(beta, new) + immutable(kind, old.get("addressType", ""), "addressType")
+    return validate_endpoint_slice(beta, new) + immutable(
+        kind, old.get("addressType", ""), "addressType"
+    )
 
 
-def _slice_rules(beta: bool) -> Rules:
-    return Rules(partial(validate_endpoint_slice, beta), partial(update_endpoint_slice, beta))
+def _slice_rules(beta: bool) -> ValidationRules:
+    return ValidationRules(
+        partial(validate_endpoint_slice, beta), partial(update_endpoint_slice, beta)
+    )
 
 
 VALIDATORS = {
-    "/Endpoints": Rules(validate_endpoints, update_endpoints),
+    "/Endpoints": ValidationRules(validate_endpoints, update_endpoints),
     "discovery.k8s.io/EndpointSlice": _slice_rules(False),
     "discovery.k8s.io/EndpointSlice@discovery.k8s.io/v1beta1": _slice_rules(True),
 }

@@ -1,4 +1,4 @@
-"""Environment variables and the downward API: where a value may come from."""
+"""Environment variables and the downward API: the sources of values."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from transom.machinery.field import invalid, not_supported, required
-from transom.machinery.quantity import parse
+from transom.machinery.quantity import parse_quantity
 from transom.machinery.validation.common import all_invalid
 from transom.machinery.validation.names import (
     is_config_map_key,
@@ -17,20 +17,41 @@ from transom.machinery.validation.names import (
 from transom.machinery.validation.rules import Errors
 
 ENV_FIELDS = (
-    "metadata.name", "metadata.namespace", "metadata.uid", "spec.nodeName", "spec.serviceAccountName",
-    "status.hostIP", "status.podIP", "status.podIPs",
+    "metadata.name",
+    "metadata.namespace",
+    "metadata.uid",
+    "spec.nodeName",
+    "spec.serviceAccountName",
+    "status.hostIP",
+    "status.podIP",
+    "status.podIPs",
 )
 VOLUME_FIELDS = (
-    "metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid",
+    "metadata.annotations",
+    "metadata.labels",
+    "metadata.name",
+    "metadata.namespace",
+    "metadata.uid",
 )
-# Accepted since 1.28; not named among the supported values, whose text is 1.20's.
+# Accepted since 1.28; not in the list of supported values, whose text is that of 1.20.
 _LATER_ENV_FIELDS = ("status.hostIPs",)
 
-_FIELD_LABELS = frozenset((
-    *ENV_FIELDS, *_LATER_ENV_FIELDS, *VOLUME_FIELDS, "spec.restartPolicy", "spec.schedulerName", "status.phase",
-))
+_FIELD_LABELS = frozenset(
+    (
+        *ENV_FIELDS,
+        *_LATER_ENV_FIELDS,
+        *VOLUME_FIELDS,
+        "spec.restartPolicy",
+        "spec.schedulerName",
+        "status.phase",
+    )
+)
 _RESOURCES = (
-    "limits.cpu", "limits.ephemeral-storage", "limits.memory", "requests.cpu", "requests.ephemeral-storage",
+    "limits.cpu",
+    "limits.ephemeral-storage",
+    "limits.memory",
+    "requests.cpu",
+    "requests.ephemeral-storage",
     "requests.memory",
 )
 _BYTE_DIVISORS = ("1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei")
@@ -70,7 +91,10 @@ def _check_value_from(source: dict[str, Any], value: str, path: str, errs: Error
             count += 1
             _check_key_selector(ref, f"{path}.{kind}", errs)
     if count == 0:
-        text = "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or `secretKeyRef`"
+        text = (
+            "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef` or "
+            "`secretKeyRef`"
+        )
         errs.append(invalid(path, "", text))
     elif value:
         errs.append(invalid(path, "", "may not be specified when `value` is not empty"))
@@ -96,7 +120,7 @@ def split_subscript(path: str) -> tuple[str, str] | None:
 
 
 def _label_error(version: str, label: str) -> str:
-    """Why a pod has no such field for the downward API, empty when it has."""
+    """Why the downward API does not support this pod field; empty if it does."""
     if version != "v1":
         return f"unsupported pod version: {version}"
     split = split_subscript(label)
@@ -125,7 +149,7 @@ def check_field_ref(
         key = subscript.lower() if head == "metadata.annotations" else subscript
         all_invalid(is_qualified_name(key), subscript, path, errs)
         return
-    if label == "spec.host":  # what clients of old called it
+    if label == "spec.host":  # the name in old clients
         label = "spec.nodeName"
     if label not in supported and label not in also:
         errs.append(not_supported(f"{path}.fieldPath", label, supported))
@@ -142,7 +166,7 @@ def check_resource_field_ref(ref: dict[str, Any], in_volume: bool, path: str, er
     divisor = ref.get("divisor")
     if not divisor or divisor == "0":
         return
-    amount = parse(divisor)
+    amount = parse_quantity(divisor)
     rule = _DIVISORS.get(resource.partition(".")[2]) if resource in _RESOURCES else None
     if rule is not None and not amount.is_zero and str(amount) not in rule[0]:
         errs.append(invalid(f"{path}.divisor", resource, rule[1]))
@@ -163,7 +187,9 @@ def check_env_from(sources: list[dict[str, Any]], path: str, errs: Errors) -> No
             if not name:
                 errs.append(required(f"{path}[{i}].{kind}.name"))
             else:
-                all_invalid(name_is_dns_subdomain(name, True), name, f"{path}[{i}].{kind}.name", errs)
+                all_invalid(
+                    name_is_dns_subdomain(name, True), name, f"{path}[{i}].{kind}.name", errs
+                )
         if count == 0:
             errs.append(invalid(path, "", "must specify one of: `configMapRef` or `secretRef`"))
         elif count > 1:

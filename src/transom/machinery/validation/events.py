@@ -1,16 +1,24 @@
-"""Events: the lenient rules of the core API, and the strict ones of events.k8s.io/v1 on top of them."""
+"""Events: the lenient rules of the core API, and the strict ones of events.k8s.io/v1 on top of
+them.
+"""
 
 from __future__ import annotations
 
 from transom.machinery.field import invalid, required
-from transom.machinery.validation.checks import dns_subdomain, each
+from transom.machinery.validation.checks import check_each, dns_subdomain
 from transom.machinery.validation.meta import validate_object_meta, validate_object_meta_update
 from transom.machinery.validation.names import byte_len, is_qualified_name, name_is_dns_subdomain
-from transom.machinery.validation.rules import Errors, Object, Rules
+from transom.machinery.validation.rules import Errors, Object, ValidationRules
 
 _MISMATCH = "does not match event.namespace"
-# Fields that clients of the new API fill in: JSON name in the stored object, limit, whether it may be missing.
-_LIMITED = (("reportingInstance", 128, False), ("action", 128, False), ("reason", 128, False), ("message", 1024, True))
+# Fields that clients of the new API fill in: JSON name in the stored object, limit, whether it may
+# be missing.
+_LIMITED = (
+    ("reportingInstance", 128, False),
+    ("action", 128, False),
+    ("reason", 128, False),
+    ("message", 1024, True),
+)
 
 
 def _namespace_fits(event: Object, namespace: str) -> bool:
@@ -30,7 +38,7 @@ def validate_event(event: Object) -> Errors:
         controller = event.get("reportingComponent", "")
         if not controller:
             errors.append(required("reportingController"))
-        errors += each("reportingController", controller, is_qualified_name(controller))
+        errors += check_each("reportingController", controller, is_qualified_name(controller))
         for name, limit, optional in _LIMITED:
             value = event.get(name, "")
             if not value and not optional:
@@ -48,7 +56,9 @@ def _series(event: Object) -> Errors:
     series = event.get("series")
     if series is None:
         return []
-    errors = [invalid("series.count", "", "should be at least 2")] if series.get("count", 0) < 2 else []
+    errors = (
+        [invalid("series.count", "", "should be at least 2")] if series.get("count", 0) < 2 else []
+    )
     if not series.get("lastObservedTime"):
         errors.append(required("series.lastObservedTime"))
     return errors
@@ -66,8 +76,10 @@ def create_new_event(event: Object) -> Errors:
     errors += [
         invalid(name, "", "needs to be unset")
         for name, value in (
-            ("firstTimestamp", event.get("firstTimestamp")), ("lastTimestamp", event.get("lastTimestamp")),
-            ("count", event.get("count")), ("source", source.get("component") or source.get("host")),
+            ("firstTimestamp", event.get("firstTimestamp")),
+            ("lastTimestamp", event.get("lastTimestamp")),
+            ("count", event.get("count")),
+            ("source", source.get("component") or source.get("host")),
         )
         if value
     ]
@@ -75,11 +87,13 @@ def create_new_event(event: Object) -> Errors:
 
 
 def update_new_event(new: Object, old: Object) -> Errors:
-    """1.20 compares the new event with itself, so nothing of it is immutable; the metadata rules remain."""
+    """1.20 compares the new event with itself, so none of its fields is immutable; the metadata
+    rules remain.
+    """
     return validate_event(new) + validate_object_meta_update(new["metadata"], new["metadata"])
 
 
 VALIDATORS = {
-    "/Event": Rules(validate_event, update_event),
-    "/Event@events.k8s.io/v1": Rules(create_new_event, update_new_event),
+    "/Event": ValidationRules(validate_event, update_event),
+    "/Event@events.k8s.io/v1": ValidationRules(create_new_event, update_new_event),
 }

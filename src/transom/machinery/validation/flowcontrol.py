@@ -1,4 +1,4 @@
-"""FlowSchema and PriorityLevelConfiguration. The four objects a server cannot do without are fixed."""
+"""FlowSchema and PriorityLevelConfiguration. The four mandatory objects are fixed."""
 
 from __future__ import annotations
 
@@ -8,13 +8,23 @@ from functools import partial
 from typing import Any
 
 from transom.machinery.field import duplicate, forbidden, invalid, not_supported, required
-from transom.machinery.validation.checks import dns_label, dns_subdomain, each
-from transom.machinery.validation.godump import dump
+from transom.machinery.validation.checks import check_each, dns_label, dns_subdomain
+from transom.machinery.validation.godump import go_dump
 from transom.machinery.validation.meta import validate_object_meta
 from transom.machinery.validation.names import is_dns1123_label, name_is_dns_subdomain
-from transom.machinery.validation.rules import Errors, Object, Rules
+from transom.machinery.validation.rules import Errors, Object, ValidationRules
 
-_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch")
+_VERBS = (
+    "create",
+    "delete",
+    "deletecollection",
+    "get",
+    "list",
+    "patch",
+    "proxy",
+    "update",
+    "watch",
+)
 _METHODS = ("ByNamespace", "ByUser")
 _MAX_PRECEDENCE = 10000
 _MAX_QUEUES = 10_000_000
@@ -24,22 +34,37 @@ _SUBJECTS = {"ServiceAccount": "serviceAccount", "User": "user", "Group": "group
 
 
 def _everything(*groups: str) -> list[dict[str, Any]]:
-    return [{
-        "subjects": [{"kind": "Group", "group": {"name": group}} for group in groups],
-        "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "clusterScope": True,
-                           "namespaces": ["*"]}],
-        "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
-    }]
+    return [
+        {
+            "subjects": [{"kind": "Group", "group": {"name": group}} for group in groups],
+            "resourceRules": [
+                {
+                    "verbs": ["*"],
+                    "apiGroups": ["*"],
+                    "resources": ["*"],
+                    "clusterScope": True,
+                    "namespaces": ["*"],
+                }
+            ],
+            "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+        }
+    ]
 
 
 _FIXED_SCHEMAS = {
-    "exempt": {"priorityLevelConfiguration": {"name": "exempt"}, "matchingPrecedence": 1,
-               "rules": _everything("system:masters")},
-    "catch-all": {"priorityLevelConfiguration": {"name": "catch-all"}, "matchingPrecedence": 10000,
-                  "distinguisherMethod": {"type": "ByUser"},
-                  "rules": _everything("system:unauthenticated", "system:authenticated")},
+    "exempt": {
+        "priorityLevelConfiguration": {"name": "exempt"},
+        "matchingPrecedence": 1,
+        "rules": _everything("system:masters"),
+    },
+    "catch-all": {
+        "priorityLevelConfiguration": {"name": "catch-all"},
+        "matchingPrecedence": 10000,
+        "distinguisherMethod": {"type": "ByUser"},
+        "rules": _everything("system:unauthenticated", "system:authenticated"),
+    },
 }
-# What must be so in the fixed levels; fields that later versions added are theirs to default.
+# The required spec of the fixed levels; fields that later versions added may be defaulted.
 _FIXED_LEVELS: dict[str, dict[str, Any]] = {
     "exempt": {"type": "Exempt"},
     "catch-all": {"type": "Limited", "nominalConcurrencyShares": 5, "response": "Reject"},
@@ -47,18 +72,24 @@ _FIXED_LEVELS: dict[str, dict[str, Any]] = {
 
 
 def _choice(values: Sequence[str], path: str, empty: str, others: str) -> Errors:
-    """A list that must not be empty and in which `*` stands alone."""
+    """A list that must not be empty, and in which `*` must be the only item."""
     if not values:
         return [required(path, empty)]
     if len(values) > 1 and "*" in values:
-        return [invalid(path, dump("[]string", values), f"if '*' is present, must not specify other {others}")]
+        return [
+            invalid(
+                path,
+                go_dump("[]string", values),
+                f"if '*' is present, must not specify other {others}",
+            )
+        ]
     return []
 
 
 def _verbs(verbs: Sequence[str], path: str) -> Errors:
     errors = _choice(verbs, path, _ONE_VERB, "verbs")
     if not errors and "*" not in verbs and not set(verbs) <= set(_VERBS):
-        errors.append(not_supported(path, dump("[]string", verbs), _VERBS))
+        errors.append(not_supported(path, go_dump("[]string", verbs), _VERBS))
     return errors
 
 
@@ -74,36 +105,60 @@ def non_resource_url_problem(url: str) -> str:
     if "//" in url:
         return "must not contain double slash"
     stars = url.count("*")
-    return "wildcard can only do suffix matching" if stars > 1 or (stars and not url.endswith("/*")) else ""
+    return (
+        "wildcard can only do suffix matching"
+        if stars > 1 or (stars and not url.endswith("/*"))
+        else ""
+    )
 
 
 def _non_resource_rule(rule: Mapping[str, Any], path: str) -> Errors:
     urls, where = rule.get("nonResourceURLs") or (), f"{path}.nonResourceURLs"
     errors = _verbs(rule.get("verbs") or (), f"{path}.verbs")
-    errors += _choice(urls, where, "nonResourceURLs must contain at least one value", "non-resource URLs")
+    errors += _choice(
+        urls, where, "nonResourceURLs must contain at least one value", "non-resource URLs"
+    )
     if "*" in urls:
         return errors
     return errors + [
         invalid(f"{where}[{i}]", url, problem)
-        for i, url in enumerate(urls) if (problem := non_resource_url_problem(url))
+        for i, url in enumerate(urls)
+        if (problem := non_resource_url_problem(url))
     ]
 
 
 def _resource_rule(rule: Mapping[str, Any], path: str) -> Errors:
     namespaces, where = rule.get("namespaces") or (), f"{path}.namespaces"
     errors = _verbs(rule.get("verbs") or (), f"{path}.verbs")
-    errors += _choice(rule.get("apiGroups") or (), f"{path}.apiGroups",
-                      "resource rules must supply at least one api group", "api groups")
-    errors += _choice(rule.get("resources") or (), f"{path}.resources",
-                      "resource rules must supply at least one resource", "resources")
+    errors += _choice(
+        rule.get("apiGroups") or (),
+        f"{path}.apiGroups",
+        "resource rules must supply at least one api group",
+        "api groups",
+    )
+    errors += _choice(
+        rule.get("resources") or (),
+        f"{path}.resources",
+        "resource rules must supply at least one resource",
+        "resources",
+    )
     if namespaces or not rule.get("clusterScope"):
-        errors += _choice(namespaces, where, "resource rules that are not cluster scoped must supply at least one "
-                          "namespace", "namespaces")
+        errors += _choice(
+            namespaces,
+            where,
+            "resource rules that are not cluster scoped must supply at least one namespace",
+            "namespaces",
+        )
     if "*" in namespaces:
         return errors
     return errors + [
-        invalid(f"{where}[{i}]", name, f"each member of this list must be '*' or a DNS-1123 label; {text}")
-        for i, name in enumerate(namespaces) for text in is_dns1123_label(name)
+        invalid(
+            f"{where}[{i}]",
+            name,
+            f"each member of this list must be '*' or a DNS-1123 label; {text}",
+        )
+        for i, name in enumerate(namespaces)
+        for text in is_dns1123_label(name)
     ]
 
 
@@ -122,23 +177,32 @@ def _subject(subject: Mapping[str, Any], path: str) -> Errors:
         errors += dns_subdomain(held["name"], f"{where}.name")
     if held is not None and kind == "ServiceAccount":
         namespace = held.get("namespace")
-        errors += dns_label(namespace, f"{where}.namespace") if namespace else [
-            required(f"{where}.namespace", "must specify namespace for service account")
-        ]
+        errors += (
+            dns_label(namespace, f"{where}.namespace")
+            if namespace
+            else [required(f"{where}.namespace", "must specify namespace for service account")]
+        )
     return errors + [
         forbidden(f"{path}.{other}", f"{other} is forbidden when subject kind is not '{name}'")
-        for name, other in _SUBJECTS.items() if name != kind and subject.get(other) is not None
+        for name, other in _SUBJECTS.items()
+        if name != kind and subject.get(other) is not None
     ]
 
 
 def _rule(rule: Mapping[str, Any], path: str) -> Errors:
     subjects, resources = rule.get("subjects") or (), rule.get("resourceRules") or ()
     others = rule.get("nonResourceRules") or ()
-    errors = [] if subjects else [required(f"{path}.subjects", "subjects must contain at least one value")]
+    errors = (
+        []
+        if subjects
+        else [required(f"{path}.subjects", "subjects must contain at least one value")]
+    )
     for i, subject in enumerate(subjects):
         errors += _subject(subject, f"{path}.subjects[{i}]")
     if not resources and not others:
-        errors.append(required(path, "at least one of resourceRules and nonResourceRules has to be non-empty"))
+        errors.append(
+            required(path, "at least one of resourceRules and nonResourceRules has to be non-empty")
+        )
     for i, resource in enumerate(resources):
         errors += _resource_rule(resource, f"{path}.resourceRules[{i}]")
     for i, other in enumerate(others):
@@ -168,25 +232,48 @@ def validate_flow_schema(obj: Object) -> Errors:
     if precedence > _MAX_PRECEDENCE:
         errors.append(invalid(path, precedence, f"must not be greater than {_MAX_PRECEDENCE}"))
     if precedence == 1 and name != "exempt":
-        errors.append(invalid(path, precedence, "only the schema named 'exempt' may have matchingPrecedence 1"))
+        errors.append(
+            invalid(
+                path, precedence, "only the schema named 'exempt' may have matchingPrecedence 1"
+            )
+        )
     method = spec.get("distinguisherMethod")
     if method is not None and method.get("type") not in _METHODS:
-        errors.append(not_supported("spec.distinguisherMethod.type",
-                                    dump("flowcontrol.FlowDistinguisherMethod", method), _METHODS))
-    level, path = (spec.get("priorityLevelConfiguration") or {}).get("name", ""), "spec.priorityLevelConfiguration.name"
-    errors += each(path, level, name_is_dns_subdomain(level, False)) if level else [
-        required(path, "must reference a priority level")
-    ]
+        errors.append(
+            not_supported(
+                "spec.distinguisherMethod.type",
+                go_dump("flowcontrol.FlowDistinguisherMethod", method),
+                _METHODS,
+            )
+        )
+    level, path = (
+        (spec.get("priorityLevelConfiguration") or {}).get("name", ""),
+        "spec.priorityLevelConfiguration.name",
+    )
+    errors += (
+        check_each(path, level, name_is_dns_subdomain(level, False))
+        if level
+        else [required(path, "must reference a priority level")]
+    )
     for i, rule in enumerate(spec.get("rules") or ()):
         errors += _rule(rule, f"spec.rules[{i}]")
     if name in _FIXED_SCHEMAS and spec != _FIXED_SCHEMAS[name]:
-        errors.append(invalid("spec", dump("flowcontrol.FlowSchemaSpec", spec),
-                              f"spec of '{name}' must equal the fixed value"))
+        errors.append(
+            invalid(
+                "spec",
+                go_dump("flowcontrol.FlowSchemaSpec", spec),
+                f"spec of '{name}' must equal the fixed value",
+            )
+        )
     return errors + _status(obj)
 
 
 def _queuing(queuing: Mapping[str, Any], path: str) -> Errors:
-    length, queues, hand = queuing.get("queueLengthLimit", 0), queuing.get("queues", 0), queuing.get("handSize", 0)
+    length, queues, hand = (
+        queuing.get("queueLengthLimit", 0),
+        queuing.get("queues", 0),
+        queuing.get("handSize", 0),
+    )
     errors = [] if length > 0 else [invalid(f"{path}.queueLengthLimit", length, "must be positive")]
     if queues <= 0:
         errors.append(invalid(f"{path}.queues", queues, "must be positive"))
@@ -195,10 +282,18 @@ def _queuing(queuing: Mapping[str, Any], path: str) -> Errors:
     if hand <= 0:
         errors.append(invalid(f"{path}.handSize", hand, "must be positive"))
     elif hand > queues:
-        errors.append(invalid(f"{path}.handSize", hand, f"should not be greater than queues ({queues})"))
+        errors.append(
+            invalid(f"{path}.handSize", hand, f"should not be greater than queues ({queues})")
+        )
     elif math.ceil(math.log2(queues) * hand) > _HASH_BITS:
-        errors.append(invalid(f"{path}.handSize", hand, f"required entropy bits of deckSize {queues} and handSize "
-                              f"{hand} should not be greater than {_HASH_BITS}"))
+        errors.append(
+            invalid(
+                f"{path}.handSize",
+                hand,
+                f"required entropy bits of deckSize {queues} and handSize "
+                f"{hand} should not be greater than {_HASH_BITS}",
+            )
+        )
     return errors
 
 
@@ -208,13 +303,21 @@ def _limited(limited: Mapping[str, Any], beta: bool) -> Errors:
     if beta and shares <= 0:
         errors.append(invalid(f"{path}.assuredConcurrencyShares", shares, "must be positive"))
     elif not beta and shares < 0:
-        errors.append(invalid(f"{path}.nominalConcurrencyShares", shares, "must be a non-negative integer"))
+        errors.append(
+            invalid(f"{path}.nominalConcurrencyShares", shares, "must be a non-negative integer")
+        )
     response, path = limited.get("limitResponse") or {}, f"{path}.limitResponse"
     kind, queuing = response.get("type", ""), response.get("queuing")
     if kind == "Reject" and queuing is not None:
-        errors.append(forbidden(f"{path}.queuing", "must be nil if limited.limitResponse.type is not Limited"))
+        errors.append(
+            forbidden(f"{path}.queuing", "must be nil if limited.limitResponse.type is not Limited")
+        )
     elif kind == "Queue" and queuing is None:
-        errors.append(required(f"{path}.queuing", "must not be empty if limited.limitResponse.type is Limited"))
+        errors.append(
+            required(
+                f"{path}.queuing", "must not be empty if limited.limitResponse.type is Limited"
+            )
+        )
     elif kind == "Queue" and queuing is not None:
         errors += _queuing(queuing, f"{path}.queuing")
     elif kind not in ("Queue", "Reject"):
@@ -238,18 +341,27 @@ def validate_priority_level(beta: bool, obj: Object) -> Errors:
     kind, limited = spec.get("type", ""), spec.get("limited")
     errors = validate_object_meta(obj["metadata"], False, name_is_dns_subdomain)
     if (name == "exempt") != (kind == "Exempt"):
-        errors.append(invalid("spec.type", kind, "type must be 'Exempt' if and only if name is 'exempt'"))
+        errors.append(
+            invalid("spec.type", kind, "type must be 'Exempt' if and only if name is 'exempt'")
+        )
     if kind == "Exempt" and limited is not None:
         errors.append(forbidden("spec.limited", "must be nil if the type is not Limited"))
     elif kind == "Limited":
-        errors += [required("spec.limited", "must not be empty when type is Limited")] if limited is None else (
-            _limited(limited, beta)
+        errors += (
+            [required("spec.limited", "must not be empty when type is Limited")]
+            if limited is None
+            else (_limited(limited, beta))
         )
     elif kind not in ("Exempt", "Limited"):
         errors.append(not_supported("spec.type", kind, ("Exempt", "Limited")))
     if name in _FIXED_LEVELS and not _is_fixed(name, spec):
-        errors.append(invalid("spec", dump("flowcontrol.PriorityLevelConfigurationSpec", spec),
-                              f"spec of '{name}' must equal the fixed value"))
+        errors.append(
+            invalid(
+                "spec",
+                go_dump("flowcontrol.PriorityLevelConfigurationSpec", spec),
+                f"spec of '{name}' must equal the fixed value",
+            )
+        )
     return errors + _status(obj)
 
 
@@ -257,14 +369,14 @@ def _update_status(new: Object, old: Object) -> Errors:
     return _status(new)
 
 
-def _level_rules(beta: bool) -> Rules:
+def _level_rules(beta: bool) -> ValidationRules:
     check = partial(validate_priority_level, beta)
-    return Rules(check, lambda new, old: check(new), _update_status)
+    return ValidationRules(check, lambda new, old: check(new), _update_status)
 
 
 _GROUP = "flowcontrol.apiserver.k8s.io"
 VALIDATORS = {
-    f"{_GROUP}/FlowSchema": Rules(
+    f"{_GROUP}/FlowSchema": ValidationRules(
         validate_flow_schema, lambda new, old: validate_flow_schema(new), _update_status
     ),
     f"{_GROUP}/PriorityLevelConfiguration": _level_rules(False),

@@ -1,4 +1,4 @@
-"""String formats of OpenAPI as custom resources know them. A format that is not in the table is not checked."""
+"""String formats of OpenAPI for custom resources. Unknown formats are not checked."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import datetime
 import re
 from collections.abc import Callable
 
+from transom.kit.durations import is_duration
 from transom.machinery.validation.names import parse_cidr, parse_ip
 from transom.machinery.validation.urls import URLError, parse_url
 
@@ -21,12 +22,21 @@ _hostname = re.compile(
     r"|([a-zA-Z0-9\u00a1-\U0010ffff]([a-zA-Z0-9\u00a1-\U0010ffff-]{0,61}[a-zA-Z0-9\u00a1-\U0010ffff])?\.)+"
     r"[a-zA-Z\u00a1-\U0010ffff]{2,63})"
 ).fullmatch
-_time = re.compile(r"([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))").fullmatch
+_time = re.compile(
+    r"([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))"
+).fullmatch
 _address = re.compile(r"""[^\s<>@,;:"()\[\]\\]+@[^\s<>@,;:"()\\]+""")
-_duration = re.compile(r"[-+]?(0|((\d+(\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h))+)").fullmatch
-_scala_part = re.compile(r"(\d+)\s*([A-Za-zµ]+)")
-_UNITS = (("ns", "nano"), ("us", "µs", "micro"), ("ms", "milli"), ("s", "sec"), ("m", "min"), ("h", "hr", "hour"),
-          ("d", "day"), ("w", "wk", "week"))
+_scala_part = re.compile(r"(?<!\d)(\d++)\s*+([A-Za-zµ]+)")
+_UNITS = (
+    ("ns", "nano"),
+    ("us", "µs", "micro"),
+    ("ms", "milli"),
+    ("s", "sec"),
+    ("m", "min"),
+    ("h", "hr", "hour"),
+    ("d", "day"),
+    ("w", "wk", "week"),
+)
 _card = re.compile(
     r"4[0-9]{12}(?:[0-9]{3})?|5[1-5][0-9]{14}|6(?:011|5[0-9][0-9])[0-9]{12}|3[47][0-9]{13}"
     r"|3(?:0[0-5]|[68][0-9])[0-9]{11}|(?:2131|1800|35\d{3})\d{11}"
@@ -35,8 +45,10 @@ _uuid = r"[0-9a-f]{8}-?[0-9a-f]{4}-?%s-?[0-9a-f]{12}"
 
 
 def _is_hostname(text: str) -> bool:
-    return bool(_hostname(text)) and len(text.encode()) <= 255 and all(
-        len(part.encode()) <= 63 for part in text.split(".")
+    return (
+        bool(_hostname(text))
+        and len(text.encode()) <= 255
+        and all(len(part.encode()) <= 63 for part in text.split("."))
     )
 
 
@@ -59,7 +71,7 @@ def _is_date_time(text: str) -> bool:
 
 
 def _is_duration(text: str) -> bool:
-    if _duration(text):
+    if is_duration(text):
         return True
     for _, unit in _scala_part.findall(text):
         low = unit.lower()
@@ -86,7 +98,7 @@ def _is_email(text: str) -> bool:
 
 def _is_ip(version: int) -> _Check:
     def check(text: str) -> bool:
-        # Written as IPv6, an address that maps IPv4 still counts as IPv6.
+        # An IPv4-mapped address in IPv6 notation counts as IPv6.
         return parse_ip(text) is not None and (":" in text) == (version == 6)
 
     return check
@@ -97,7 +109,9 @@ def _is_mac(text: str) -> bool:
         parts = text.split(separator)
         if len(parts) > 1:
             octets = len(parts) * width // 2
-            return octets in (6, 8, 20) and all(re.fullmatch(f"[0-9A-Fa-f]{{{width}}}", part) for part in parts)
+            return octets in (6, 8, 20) and all(
+                re.fullmatch(f"[0-9A-Fa-f]{{{width}}}", part) for part in parts
+            )
     return False
 
 
@@ -105,7 +119,9 @@ def _is_isbn10(text: str) -> bool:
     digits = re.sub(r"[\s-]+", "", text)
     if not re.fullmatch(r"[0-9]{9}[0-9X]", digits):
         return False
-    return sum((i + 1) * (10 if char == "X" else int(char)) for i, char in enumerate(digits)) % 11 == 0
+    return (
+        sum((i + 1) * (10 if char == "X" else int(char)) for i, char in enumerate(digits)) % 11 == 0
+    )
 
 
 def _is_isbn13(text: str) -> bool:
@@ -147,7 +163,9 @@ CHECKS: dict[str, _Check] = {
     "ssn": _matches(r"\d{3}[- ]?\d{2}[- ]?\d{4}"),
     "hexcolor": _matches("#?([0-9a-fA-F]{3}|[0-9a-fA-F]{6})"),
     "rgbcolor": _matches(rf"rgb\({_COLOR},{_COLOR},{_COLOR}\)"),
-    "byte": _matches(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})"),
+    "byte": _matches(
+        r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{4})"
+    ),
     "password": lambda text: True,
     "date": _is_date,
     "duration": _is_duration,
@@ -156,5 +174,5 @@ CHECKS: dict[str, _Check] = {
 
 
 def format_check(name: str) -> _Check | None:
-    """The check of a format; dashes in its name do not matter."""
+    """The check of a format; dashes in its name are ignored."""
     return CHECKS.get(name.replace("-", ""))

@@ -1,7 +1,8 @@
-"""Two structs compared, in the layout in which go-cmp reports a difference inside an error text.
+"""Compares two structs in the layout of go-cmp, for error messages.
 
-`-` marks what the first has, `+` what the second has; two equal neighbours are shown around a change, the others only
-counted. The layout is meant for people (go-cmp itself varies its spaces from run to run), so it is followed in form.
+`-` marks the first value, `+` the second; two equal neighbours are shown around a change, the
+others are only counted. go-cmp itself varies its spaces from run to run, so only the general layout
+matches.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from transom.machinery.field import go_quote
-from transom.machinery.validation.godump import lift
-from transom.machinery.validation.gotypes import GoField, fields
+from transom.kit.goquote import go_quote
+from transom.machinery.validation.godump import lift_fields
+from transom.machinery.validation.gotypes import GoField, struct_fields
 
 _NUMBERS = {"int", "int32", "int64"}
 _COLLECTIONS = ("[]", "map[", "core.ResourceList")
@@ -30,15 +31,15 @@ class _Pair(NamedTuple):
 
 class _Line(NamedTuple):
     mark: str
-    label: str  # "" when it is not to be aligned with its neighbours
+    label: str  # "" if it is not aligned with its neighbours
     text: str
 
 
 _ABSENT = object()
 
 
-def diff(go_type: str, first: Any, second: Any) -> str:
-    """The report, empty when there is no difference."""
+def go_diff(go_type: str, first: Any, second: Any) -> str:
+    """The report, empty if there is no difference."""
     if first == second:
         return ""
     lines = _compare(_Pair("", go_type, first, second, False), root=True)
@@ -46,12 +47,14 @@ def diff(go_type: str, first: Any, second: Any) -> str:
 
 
 def _compare(pair: _Pair, root: bool = False) -> list[_Line]:
-    """The lines for one member that differs."""
+    """The lines of one member that differs."""
     bare = pair.type.lstrip("*")
-    members = fields(bare)
+    members = struct_fields(bare)
     if None in (pair.first, pair.second) or (members is None and not bare.startswith(_COLLECTIONS)):
-        return [_Line("-", pair.label, f"{_short(pair.type, pair.first)},"),
-                _Line("+", pair.label, f"{_short(pair.type, pair.second)},")]
+        return [
+            _Line("-", pair.label, f"{_short(pair.type, pair.first)},"),
+            _Line("+", pair.label, f"{_short(pair.type, pair.second)},"),
+        ]
     if members is not None:
         pairs = [_field_pair(field, pair.first, pair.second) for field in members]
         noun = ("field", "fields")
@@ -62,7 +65,7 @@ def _compare(pair: _Pair, root: bool = False) -> list[_Line]:
         pairs = _map_pairs(pair.first, pair.second)
         noun = ("entry", "entries")
     inside = _align(_body(pairs, noun))
-    head = bare if pair.label or root else ""  # the type of a list's elements is plain from the list
+    head = bare if pair.label or root else ""  # the type of a list's elements follows from the list
     pointer = "&" if pair.type.startswith("*") else ""
     label = f"{pair.label}: " if pair.label else ""
     return [
@@ -96,8 +99,10 @@ def _changed(pair: _Pair) -> list[_Line]:
     return _compare(pair)
 
 
-def _equal_run(pairs: Sequence[_Pair], after: bool, before: bool, noun: tuple[str, str]) -> list[_Line]:
-    """Equal members: those next to a change are shown, the rest is counted."""
+def _equal_run(
+    pairs: Sequence[_Pair], after: bool, before: bool, noun: tuple[str, str]
+) -> list[_Line]:
+    """Equal members: shows those next to a change, counts the rest."""
     low = min(_CONTEXT, len(pairs)) if after else 0
     high = min(_CONTEXT, len(pairs) - low) if before else 0
     if len(pairs) - low - high == 1:
@@ -109,7 +114,7 @@ def _equal_run(pairs: Sequence[_Pair], after: bool, before: bool, noun: tuple[st
 
 
 def _align(lines: list[_Line]) -> list[_Line]:
-    """Values of neighbouring lines begin in one column."""
+    """Aligns the values of neighbouring lines."""
     out: list[_Line] = []
     start = 0
     while start < len(lines):
@@ -118,7 +123,9 @@ def _align(lines: list[_Line]) -> list[_Line]:
             end += 1
         width = max((len(line.label) for line in lines[start:end]), default=0)
         for line in lines[start:end]:
-            out.append(_Line(line.mark, "", f"{line.label}:{' ' * (width - len(line.label))} {line.text}"))
+            out.append(
+                _Line(line.mark, "", f"{line.label}:{' ' * (width - len(line.label))} {line.text}")
+            )
         if end == start:
             out.append(lines[start])
             end += 1
@@ -127,13 +134,13 @@ def _align(lines: list[_Line]) -> list[_Line]:
 
 
 def _member(field: GoField, parent: dict[str, Any]) -> Any:
-    return lift(field.type, parent, parent.get(field.json)) if field.json else parent
+    return lift_fields(field.type, parent, parent.get(field.json)) if field.json else parent
 
 
 def _same(field: GoField, first: dict[str, Any], second: dict[str, Any]) -> bool:
     if field.json:
         return bool(_member(field, first) == _member(field, second))
-    return all(_same(inner, first, second) for inner in fields(field.type) or ())
+    return all(_same(inner, first, second) for inner in struct_fields(field.type) or ())
 
 
 def _field_pair(field: GoField, first: dict[str, Any], second: dict[str, Any]) -> _Pair:
@@ -149,14 +156,21 @@ def _list_pairs(item: str, first: list[Any], second: list[Any]) -> list[_Pair]:
 
 def _map_pairs(first: dict[str, str], second: dict[str, str]) -> list[_Pair]:
     return [
-        _Pair(go_quote(key), "string", first.get(key, _ABSENT), second.get(key, _ABSENT),
-              first.get(key) == second.get(key))
+        _Pair(
+            go_quote(key),
+            "string",
+            first.get(key, _ABSENT),
+            second.get(key, _ABSENT),
+            first.get(key) == second.get(key),
+        )
         for key in sorted({*first, *second})
     ]
 
 
 def _short(go_type: str, value: Any, typed: bool = True) -> str:
-    """A value in one line; of a struct only what is set. Values that are the same on both sides carry no types."""
+    """A value in one line; for a struct only the set fields. Values that are equal on both sides
+    have no types.
+    """
     if value is None:
         if go_type.startswith(("*", *_COLLECTIONS)):
             return "nil"
@@ -167,7 +181,7 @@ def _short(go_type: str, value: Any, typed: bool = True) -> str:
     if go_type.startswith("[]"):
         return name + "{" + ", ".join(_short(go_type[2:], item, False) for item in value) + "}"
     if isinstance(value, dict):
-        members = fields(go_type)
+        members = struct_fields(go_type)
         if members is None:
             entries = [f"{go_quote(key)}: {_short('string', value[key])}" for key in sorted(value)]
         else:
@@ -183,7 +197,7 @@ def _set_members(members: tuple[GoField, ...], value: dict[str, Any], typed: boo
     for field in members:
         inner = _member(field, value)
         if not field.json:
-            inside = _set_members(fields(field.type) or (), value, typed)
+            inside = _set_members(struct_fields(field.type) or (), value, typed)
             if inside:
                 out.append(f"{field.name}: {field.type if typed else ''}{{{', '.join(inside)}}}")
         elif inner not in (None, "", 0, False, [], {}):

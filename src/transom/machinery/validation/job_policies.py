@@ -1,4 +1,6 @@
-"""The fields of a Job that came after 1.20: indexed completion, failure and success policies, replacement."""
+"""The fields of a Job that came after 1.20: indexed completion, failure and success policies,
+replacement.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +8,39 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from transom.kit.goquote import go_quote
 from transom.machinery.field import (
     FieldError,
     GoText,
     duplicate,
-    go_quote,
     invalid,
     not_supported,
     required,
     too_long,
     too_many,
 )
-from transom.machinery.validation.common import all_invalid, check_nonnegative, check_nonnegative_fields
-from transom.machinery.validation.godump import dump
+from transom.machinery.integers import parse_int
+from transom.machinery.validation.common import (
+    all_invalid,
+    check_nonnegative,
+    check_nonnegative_fields,
+)
+from transom.machinery.validation.godump import go_dump
 from transom.machinery.validation.names import byte_len, domain_prefixed_path, is_qualified_name
+from transom.machinery.validation.repetitions import repetitions
 from transom.machinery.validation.rules import Errors
 
-FIELDS = frozenset((
-    "backoffLimitPerIndex", "maxFailedIndexes", "managedBy", "completionMode", "podFailurePolicy", "successPolicy",
-    "podReplacementPolicy",
-))
+FIELDS = frozenset(
+    (
+        "backoffLimitPerIndex",
+        "maxFailedIndexes",
+        "managedBy",
+        "completionMode",
+        "podFailurePolicy",
+        "successPolicy",
+        "podReplacementPolicy",
+    )
+)
 _MODES = ("NonIndexed", "Indexed")
 _ACTIONS = ("Count", "FailIndex", "FailJob", "Ignore")
 _OPERATORS = ("In", "NotIn")
@@ -60,14 +75,20 @@ def check_job_policies(spec: dict[str, Any], path: str, errs: Errors) -> None:
     elif mode == "NonIndexed":
         for name in ("backoffLimitPerIndex", "maxFailedIndexes"):
             if name in spec:
-                errs.append(invalid(f"{path}.{name}", spec[name], "requires indexed completion mode"))
+                errs.append(
+                    invalid(f"{path}.{name}", spec[name], "requires indexed completion mode")
+                )
     if (policy := spec.get("podFailurePolicy")) is not None:
         _check_failure_policy(policy, spec, f"{path}.podFailurePolicy.rules", errs)
     if (policy := spec.get("successPolicy")) is not None:
         if mode != "Indexed":
-            errs.append(invalid(f"{path}.successPolicy", policy, "requires indexed completion mode"))
+            errs.append(
+                invalid(f"{path}.successPolicy", policy, "requires indexed completion mode")
+            )
         else:
-            _check_success_policy(policy, spec.get("completions", 0), f"{path}.successPolicy.rules", errs)
+            _check_success_policy(
+                policy, spec.get("completions", 0), f"{path}.successPolicy.rules", errs
+            )
     replacement = spec.get("podReplacementPolicy")
     supported = _REPLACEMENTS[:1] if "podFailurePolicy" in spec else _REPLACEMENTS
     if replacement is not None and replacement not in supported:
@@ -84,16 +105,33 @@ def _check_indexed(spec: dict[str, Any], path: str, errs: Errors) -> None:
         errs.append(invalid(f"{path}.parallelism", parallelism, text))
     if failed is not None:
         if completions is not None and failed > completions:
-            errs.append(invalid(f"{path}.maxFailedIndexes", failed, "must be less than or equal to completions"))
+            errs.append(
+                invalid(
+                    f"{path}.maxFailedIndexes", failed, "must be less than or equal to completions"
+                )
+            )
         if failed > _INDEXED_LIMIT:
-            errs.append(invalid(f"{path}.maxFailedIndexes", failed, f"must be less than or equal to {_INDEXED_LIMIT}"))
+            errs.append(
+                invalid(
+                    f"{path}.maxFailedIndexes",
+                    failed,
+                    f"must be less than or equal to {_INDEXED_LIMIT}",
+                )
+            )
     if completions is None or completions <= _INDEXED_LIMIT or not per_index:
         return
-    text = (f"must be less than or equal to {_HIGH_LIMIT} when completions are above {_INDEXED_LIMIT} and used with "
-            "backoff limit per index")
+    text = (
+        f"must be less than or equal to {_HIGH_LIMIT} when completions are above "
+        f"{_INDEXED_LIMIT} and used with "
+        "backoff limit per index"
+    )
     if failed is None:
-        errs.append(required(f"{path}.maxFailedIndexes",
-                             f"must be specified when completions is above {_INDEXED_LIMIT}"))
+        errs.append(
+            required(
+                f"{path}.maxFailedIndexes",
+                f"must be specified when completions is above {_INDEXED_LIMIT}",
+            )
+        )
     if parallelism > _HIGH_LIMIT:
         errs.append(invalid(f"{path}.parallelism", parallelism, text))
     if failed is not None and failed > _HIGH_LIMIT:
@@ -101,7 +139,7 @@ def _check_indexed(spec: dict[str, Any], path: str, errs: Errors) -> None:
 
 
 def _bare(path: str, text: str) -> FieldError:
-    """An error whose value is left out of its text."""
+    """An error without its value in the message."""
     return FieldError("Invalid", path, GoText(text), "")
 
 
@@ -116,17 +154,23 @@ def _check_choice(value: str, supported: Sequence[str], path: str, errs: Errors)
         errs.append(not_supported(path, value, supported))
 
 
-def _check_failure_policy(policy: dict[str, Any], spec: dict[str, Any], path: str, errs: Errors) -> None:
+def _check_failure_policy(
+    policy: dict[str, Any], spec: dict[str, Any], path: str, errs: Errors
+) -> None:
     rules = policy.get("rules") or ()
     if len(rules) > _MAX_RULES:
         errs.append(too_many(path, len(rules), _MAX_RULES))
     pod = (spec.get("template") or {}).get("spec") or {}
-    names = {c.get("name") for kind in ("containers", "initContainers") for c in pod.get(kind) or ()}
+    names = {
+        c.get("name") for kind in ("containers", "initContainers") for c in pod.get(kind) or ()
+    }
     for i, rule in enumerate(rules):
         where = f"{path}[{i}]"
         action = rule.get("action", "")
         if action == "FailIndex" and "backoffLimitPerIndex" not in spec:
-            errs.append(invalid(f"{where}.action", action, "requires the backoffLimitPerIndex to be set"))
+            errs.append(
+                invalid(f"{where}.action", action, "requires the backoffLimitPerIndex to be set")
+            )
         _check_choice(action, _ACTIONS, f"{where}.action", errs)
         codes, conditions = rule.get("onExitCodes"), rule.get("onPodConditions")
         if codes is not None:
@@ -134,9 +178,13 @@ def _check_failure_policy(policy: dict[str, Any], spec: dict[str, Any], path: st
         if conditions:
             _check_pod_conditions(conditions, f"{where}.onPodConditions", errs)
         if codes is not None and conditions:
-            errs.append(_bare(where, "specifying both OnExitCodes and OnPodConditions is not supported"))
+            errs.append(
+                _bare(where, "specifying both OnExitCodes and OnPodConditions is not supported")
+            )
         if codes is None and not conditions:
-            errs.append(_bare(where, "specifying one of OnExitCodes and OnPodConditions is required"))
+            errs.append(
+                _bare(where, "specifying one of OnExitCodes and OnPodConditions is required")
+            )
 
 
 def _check_pod_conditions(patterns: list[dict[str, Any]], path: str, errs: Errors) -> None:
@@ -156,22 +204,31 @@ def _check_exit_codes(codes: dict[str, Any], names: set[Any], path: str, errs: E
         text = "must be one of the container or initContainer names in the pod template"
         errs.append(invalid(f"{path}.containerName", container, text))
     if not values:
-        errs.append(invalid(f"{path}.values", dump("[]int32", values), "at least one value is required"))
+        errs.append(
+            invalid(f"{path}.values", go_dump("[]int32", values), "at least one value is required")
+        )
     elif len(values) > _MAX_CODES:
         errs.append(too_many(f"{path}.values", len(values), _MAX_CODES))
+    repeated = repetitions(values)
     for i, value in enumerate(values):
         if operator == "In" and value == 0:
             errs.append(invalid(f"{path}.values[{i}]", value, "must not be 0 for the In operator"))
-        if value in values[:i]:
+        if i in repeated:
             errs.append(duplicate(f"{path}.values[{i}]", value))
     if values != sorted(values):
-        errs.append(invalid(f"{path}.values", dump("[]int32", values), "must be ordered"))
+        errs.append(invalid(f"{path}.values", go_dump("[]int32", values), "must be ordered"))
 
 
-def _check_success_policy(policy: dict[str, Any], completions: int, path: str, errs: Errors) -> None:
+def _check_success_policy(
+    policy: dict[str, Any], completions: int, path: str, errs: Errors
+) -> None:
     rules = policy.get("rules") or ()
     if not rules:
-        errs.append(required(path, "at least one rules must be specified when the successPolicy is specified"))
+        errs.append(
+            required(
+                path, "at least one rules must be specified when the successPolicy is specified"
+            )
+        )
     if len(rules) > _MAX_RULES:
         errs.append(too_many(path, len(rules), _MAX_RULES))
     for i, rule in enumerate(rules):
@@ -181,7 +238,9 @@ def _check_success_policy(policy: dict[str, Any], completions: int, path: str, e
 def _check_success_rule(rule: dict[str, Any], completions: int, path: str, errs: Errors) -> None:
     count, indexes = rule.get("succeededCount"), rule.get("succeededIndexes")
     if count is None and indexes is None:
-        errs.append(required(path, "at least one of succeededCount or succeededIndexes must be specified"))
+        errs.append(
+            required(path, "at least one of succeededCount or succeededIndexes must be specified")
+        )
     total = 0
     if indexes is not None:
         where = f"{path}.succeededIndexes"
@@ -198,24 +257,33 @@ def _check_success_rule(rule: dict[str, Any], completions: int, path: str, errs:
         text = f"must be less than or equal to {completions} (the number of specified completions)"
         errs.append(invalid(where, count, text))
     if indexes is not None and count > total:
-        errs.append(invalid(where, count, f"must be less than or equal to {total} (the number of indexes in the "
-                                          "specified succeededIndexes field)"))
+        errs.append(
+            invalid(
+                where,
+                count,
+                f"must be less than or equal to {total} (the number of indexes in the "
+                "specified succeededIndexes field)",
+            )
+        )
 
 
 def count_indexes(text: str, completions: int) -> tuple[int, str]:
-    """How many indexes `0,3-5` names, and what is wrong with it."""
+    """The number of indexes in `0,3-5`, and an error."""
     total, last = 0, -1
     for interval in text.split(",") if text else ():
         ends = interval.split("-")
         if len(ends) > 2:
-            return 0, (f"the fragment {go_quote(interval)} violates the requirement that an index interval can have "
-                       "at most two parts separated by '-'")
+            return 0, (
+                f"the fragment {go_quote(interval)} violates the requirement that an index "
+                "interval can have "
+                "at most two parts separated by '-'"
+            )
         for end in ends:
             if not _is_number(end):
                 return 0, f"cannot convert string to integer for index: {go_quote(end)}"
-            if int(end) >= completions:
+            if parse_int(end) >= completions:
                 return 0, f"too large index: {go_quote(end)}"
-        low, high = int(ends[0]), int(ends[-1])
+        low, high = parse_int(ends[0]), parse_int(ends[-1])
         if len(ends) == 2 and low >= high:
             return 0, f"non-increasing order, previous: {low}, current: {high}"
         if last >= low:

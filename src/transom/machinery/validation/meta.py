@@ -1,17 +1,27 @@
 """Rules of `metadata` that every kind shares, and of label selectors and conditions.
 
-It knows no kind: the caller says whether the object lives in a namespace and which rule its name obeys.
+It does not depend on kinds: the caller passes whether the object is namespaced and the rule for its
+name.
 """
 
 from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
-from transom.machinery.field import FieldError, GoText, forbidden, go_quote, invalid, not_supported, required, too_long
-from transom.machinery.validation.godump import dump
+from transom.kit.caching import text_cache
+from transom.kit.goquote import go_quote
+from transom.machinery.field import (
+    FieldError,
+    GoText,
+    forbidden,
+    invalid,
+    not_supported,
+    required,
+    too_long,
+)
+from transom.machinery.validation.godump import go_dump
 from transom.machinery.validation.names import (
     IMMUTABLE,
     NEGATIVE,
@@ -34,7 +44,7 @@ def nonnegative(value: int, path: str) -> list[FieldError]:
 
 
 def immutable(new: Any, old: Any, path: str, shown: Any = None) -> list[FieldError]:
-    """`shown` is the new value as it prints, when that is not the value itself."""
+    """`shown` is the printed form of the new value, if that is not the value itself."""
     return [] if new == old else [invalid(path, new if shown is None else shown, IMMUTABLE)]
 
 
@@ -42,13 +52,13 @@ def validate_label_name(name: str, path: str) -> list[FieldError]:
     return [invalid(path, name, text) for text in is_qualified_name(name)]
 
 
-@lru_cache(maxsize=16384)
+@text_cache(16384)
 def _good_key(key: str) -> bool:
-    """Keys and values of labels come again and again; the good ones are judged once."""
+    """Label keys and values repeat; valid ones are checked once."""
     return not is_qualified_name(key)
 
 
-@lru_cache(maxsize=16384)
+@text_cache(16384)
 def _good_label_value(value: str) -> bool:
     return not is_label_value(value)
 
@@ -80,7 +90,7 @@ def validate_annotations(annotations: Mapping[str, str] | None, path: str) -> li
 def _owner(ref: Mapping[str, Any], path: str) -> list[FieldError]:
     errors: list[FieldError] = []
     api_version, kind = ref.get("apiVersion", ""), ref.get("kind", "")
-    # An apiVersion of three or more parts parses to nothing at all.
+    # An apiVersion of three or more parts parses to nothing.
     version = api_version.rpartition("/")[2] if api_version.count("/") < 2 else ""
     if not version:
         errors.append(invalid(f"{path}.apiVersion", api_version, "version must not be empty"))
@@ -90,23 +100,36 @@ def _owner(ref: Mapping[str, Any], path: str) -> list[FieldError]:
         if not ref.get(name):
             errors.append(invalid(f"{path}.{name}", "", f"{name} must not be empty"))
     if api_version.removeprefix("/") == "v1" and kind == "Event":
-        errors.append(invalid(path, dump("v1.OwnerReference", ref),
-                              "/v1, Kind=Event is disallowed from being an owner"))
+        errors.append(
+            invalid(
+                path,
+                go_dump("v1.OwnerReference", ref),
+                "/v1, Kind=Event is disallowed from being an owner",
+            )
+        )
     return errors
 
 
-def validate_owner_references(refs: Sequence[Mapping[str, Any]] | None, path: str) -> list[FieldError]:
+def validate_owner_references(
+    refs: Sequence[Mapping[str, Any]] | None, path: str
+) -> list[FieldError]:
     errors: list[FieldError] = []
     controller = ""
+    shown: GoText | None = None  # all references, formatted once for any number of errors
     for ref in refs or ():
         errors += _owner(ref, path)
         if ref.get("controller"):
             if controller:
-                errors.append(invalid(
-                    path, dump("[]v1.OwnerReference", refs),
-                    'Only one reference can have Controller set to true. Found "true" in references for '
-                    f"{controller} and {ref.get('name', '')}",
-                ))
+                shown = shown or go_dump("[]v1.OwnerReference", refs)
+                errors.append(
+                    invalid(
+                        path,
+                        shown,
+                        'Only one reference can have Controller set to true. Found "true" in '
+                        "references for "
+                        f"{controller} and {ref.get('name', '')}",
+                    )
+                )
             else:
                 controller = ref.get("name", "")
     return errors
@@ -121,24 +144,39 @@ def validate_finalizers(finalizers: Sequence[str] | None, path: str) -> list[Fie
         return []
     errors = [error for name in finalizers for error in validate_finalizer_name(name, path)]
     if "orphan" in finalizers and "foregroundDeletion" in finalizers:
-        errors.append(invalid(path, dump("[]string", finalizers),
-                              "finalizer orphan and foregroundDeletion cannot be both set"))
+        errors.append(
+            invalid(
+                path,
+                go_dump("[]string", finalizers),
+                "finalizer orphan and foregroundDeletion cannot be both set",
+            )
+        )
     return errors
 
 
 def validate_field_manager(manager: str, path: str) -> list[FieldError]:
     if manager.isprintable() and len(manager) <= FIELD_MANAGER_LIMIT and manager.isascii():
         return []
-    errors = [too_long(path, manager, FIELD_MANAGER_LIMIT)] if byte_len(manager) > FIELD_MANAGER_LIMIT else []
+    errors = (
+        [too_long(path, manager, FIELD_MANAGER_LIMIT)]
+        if byte_len(manager) > FIELD_MANAGER_LIMIT
+        else []
+    )
     position = 0
     for char in manager:
         if not char.isprintable():
-            errors.append(invalid(path, manager, f"invalid character U+{ord(char):04X} (at position {position})"))
+            errors.append(
+                invalid(
+                    path, manager, f"invalid character U+{ord(char):04X} (at position {position})"
+                )
+            )
         position += byte_len(char)
     return errors
 
 
-def validate_managed_fields(entries: Sequence[Mapping[str, Any]] | None, path: str) -> list[FieldError]:
+def validate_managed_fields(
+    entries: Sequence[Mapping[str, Any]] | None, path: str
+) -> list[FieldError]:
     errors: list[FieldError] = []
     for entry in entries or ():
         operation, fields_type = entry.get("operation", ""), entry.get("fieldsType", "")
@@ -158,8 +196,11 @@ def go_time(value: str) -> str:
 
 def _built_in_finalizers(meta: Mapping[str, Any], path: str) -> list[FieldError]:
     return [
-        invalid(f"{path}.finalizers[{i}]", name,
-                "name is neither a standard finalizer name nor is it fully qualified")
+        invalid(
+            f"{path}.finalizers[{i}]",
+            name,
+            "name is neither a standard finalizer name nor is it fully qualified",
+        )
         for i, name in enumerate(meta.get("finalizers") or ())
         if "/" not in name and name not in STANDARD_FINALIZERS
     ]
@@ -168,8 +209,12 @@ def _built_in_finalizers(meta: Mapping[str, Any], path: str) -> list[FieldError]
 def validate_object_meta(
     meta: Mapping[str, Any], namespaced: bool, name_rule: NameRule, path: str = "metadata"
 ) -> list[FieldError]:
-    """Metadata of a built-in kind at creation: the common rules, and finalizers must be qualified."""
-    return validate_any_object_meta(meta, namespaced, name_rule, path) + _built_in_finalizers(meta, path)
+    """Metadata of a built-in kind at creation: the common rules, and finalizers must be
+    qualified.
+    """
+    return validate_any_object_meta(meta, namespaced, name_rule, path) + _built_in_finalizers(
+        meta, path
+    )
 
 
 def validate_object_meta_update(
@@ -179,42 +224,60 @@ def validate_object_meta_update(
     return validate_any_object_meta_update(new, old, path) + _built_in_finalizers(new, path)
 
 
+def validate_object_name(
+    meta: Mapping[str, Any], name_rule: NameRule, path: str = "metadata"
+) -> list[FieldError]:
+    errors: list[FieldError] = []
+    prefix, name = meta.get("generateName", ""), meta.get("name", "")
+    if prefix:
+        for text in name_rule(prefix, True):
+            errors.append(invalid(f"{path}.generateName", prefix, text))
+    if not name:
+        errors.append(required(f"{path}.name", "name or generateName is required"))
+    else:
+        for text in name_rule(name, False):
+            errors.append(invalid(f"{path}.name", name, text))
+    return errors
+
+
 def validate_any_object_meta(
     meta: Mapping[str, Any], namespaced: bool, name_rule: NameRule, path: str = "metadata"
 ) -> list[FieldError]:
     """The rules that hold for every object, custom ones included."""
-    errors: list[FieldError] = []
-    prefix, name, namespace = meta.get("generateName", ""), meta.get("name", ""), meta.get("namespace", "")
-    if prefix:
-        errors += [invalid(f"{path}.generateName", prefix, text) for text in name_rule(prefix, True)]
-    if not name:
-        errors.append(required(f"{path}.name", "name or generateName is required"))
-    else:
-        errors += [invalid(f"{path}.name", name, text) for text in name_rule(name, False)]
+    errors = validate_object_name(meta, name_rule, path)
+    namespace = meta.get("namespace", "")
     if not namespaced:
         if namespace:
             errors.append(forbidden(f"{path}.namespace", "not allowed on this type"))
     elif not namespace:
         errors.append(required(f"{path}.namespace"))
     else:
-        errors += [invalid(f"{path}.namespace", namespace, text) for text in name_is_dns_label(namespace, False)]
+        for text in name_is_dns_label(namespace, False):
+            errors.append(invalid(f"{path}.namespace", namespace, text))
     if "clusterName" in meta:
         cluster = meta["clusterName"]
-        errors += [invalid(f"{path}.clusterName", cluster, text) for text in name_is_dns1035_label(cluster, False)]
-    errors += _field_managers(meta, path)
+        errors += [
+            invalid(f"{path}.clusterName", cluster, text)
+            for text in name_is_dns1035_label(cluster, False)
+        ]
+    entries = meta.get("managedFields")
+    if entries:
+        errors += _field_managers(entries, path)
     if meta.get("generation", 0) < 0:
         errors.append(invalid(f"{path}.generation", meta["generation"], NEGATIVE))
     errors += _shared(meta, path)
     if "finalizers" in meta:
         errors += validate_finalizers(meta["finalizers"], f"{path}.finalizers")
-    return errors + validate_managed_fields(meta.get("managedFields"), f"{path}.managedFields")
+    if entries:
+        errors += validate_managed_fields(entries, f"{path}.managedFields")
+    return errors
 
 
-def _field_managers(meta: Mapping[str, Any], path: str) -> list[FieldError]:
-    return [
-        error for entry in meta.get("managedFields") or ()
-        for error in validate_field_manager(entry.get("manager", ""), f"{path}.fieldManager")
-    ]
+def _field_managers(entries: Sequence[Mapping[str, Any]], path: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    for entry in entries:
+        errors += validate_field_manager(entry.get("manager", ""), f"{path}.fieldManager")
+    return errors
 
 
 def _shared(meta: Mapping[str, Any], path: str) -> list[FieldError]:
@@ -228,10 +291,15 @@ def _shared(meta: Mapping[str, Any], path: str) -> list[FieldError]:
     return errors
 
 
-# Fields of metadata that stay as they are, in the order of the checks, and what an absent one prints as.
+# Immutable fields of metadata, in the order of the checks, and the printed form of a missing one.
 _FIXED = (
-    ("name", ""), ("namespace", ""), ("uid", ""), ("creationTimestamp", None), ("deletionTimestamp", None),
-    ("deletionGracePeriodSeconds", None), ("clusterName", ""),
+    ("name", ""),
+    ("namespace", ""),
+    ("uid", ""),
+    ("creationTimestamp", None),
+    ("deletionTimestamp", None),
+    ("deletionGracePeriodSeconds", None),
+    ("clusterName", ""),
 )
 _TIMES = ("creationTimestamp", "deletionTimestamp")
 
@@ -244,22 +312,31 @@ def validate_any_object_meta_update(
     if old.get("deletionTimestamp"):
         extra = sorted(set(new.get("finalizers") or ()) - set(old.get("finalizers") or ()))
         if extra:
-            errors.append(forbidden(
-                f"{path}.finalizers",
-                "no new finalizers can be added if the object is being deleted, found new finalizers "
-                "[]string{" + ", ".join(go_quote(name) for name in extra) + "}",
-            ))
+            errors.append(
+                forbidden(
+                    f"{path}.finalizers",
+                    "no new finalizers can be added if the object is being deleted, found "
+                    "new finalizers "
+                    "[]string{" + ", ".join(go_quote(name) for name in extra) + "}",
+                )
+            )
     if not new.get("resourceVersion"):
         errors.append(invalid(f"{path}.resourceVersion", "", "must be specified for an update"))
     if new.get("generation", 0) < old.get("generation", 0):
-        errors.append(invalid(f"{path}.generation", new.get("generation", 0), "must not be decremented"))
-    errors += _field_managers(new, path)
+        errors.append(
+            invalid(f"{path}.generation", new.get("generation", 0), "must not be decremented")
+        )
+    errors += _field_managers(new.get("managedFields") or (), path)
     for name, empty in _FIXED:
         value, before = new.get(name, empty), old.get(name, empty)
         if value != before:
             shown = GoText(go_time(value)) if name in _TIMES and value else value
             errors.append(invalid(f"{path}.{name}", shown, IMMUTABLE))
-    return errors + _shared(new, path) + validate_managed_fields(new.get("managedFields"), f"{path}.managedFields")
+    return (
+        errors
+        + _shared(new, path)
+        + validate_managed_fields(new.get("managedFields"), f"{path}.managedFields")
+    )
 
 
 def validate_label_selector(selector: Mapping[str, Any] | None, path: str) -> list[FieldError]:
@@ -271,22 +348,32 @@ def validate_label_selector(selector: Mapping[str, Any] | None, path: str) -> li
     return errors
 
 
-def validate_label_selector_requirement(requirement: Mapping[str, Any], path: str) -> list[FieldError]:
+def validate_label_selector_requirement(
+    requirement: Mapping[str, Any], path: str
+) -> list[FieldError]:
     errors: list[FieldError] = []
     operator, values = requirement.get("operator", ""), requirement.get("values")
     if operator in ("In", "NotIn"):
         if not values:
-            errors.append(required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
+            errors.append(
+                required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'")
+            )
     elif operator in ("Exists", "DoesNotExist"):
         if values:
-            errors.append(forbidden(f"{path}.values",
-                                    "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"))
+            errors.append(
+                forbidden(
+                    f"{path}.values",
+                    "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
+                )
+            )
     else:
         errors.append(invalid(f"{path}.operator", operator, "not a valid selector operator"))
     return errors + validate_label_name(requirement.get("key", ""), f"{path}.key")
 
 
-def validate_conditions(conditions: Sequence[Mapping[str, Any]] | None, path: str) -> list[FieldError]:
+def validate_conditions(
+    conditions: Sequence[Mapping[str, Any]] | None, path: str
+) -> list[FieldError]:
     """Conditions of the shared type `metav1.Condition`."""
     errors: list[FieldError] = []
     seen: set[str] = set()
@@ -302,10 +389,18 @@ def validate_conditions(conditions: Sequence[Mapping[str, Any]] | None, path: st
 def _condition(condition: Mapping[str, Any], path: str) -> list[FieldError]:
     errors = validate_label_name(condition.get("type", ""), f"{path}.type")
     if condition.get("status") not in ("True", "False", "Unknown"):
-        errors.append(not_supported(f"{path}.status", condition.get("status", ""), ("False", "True", "Unknown")))
+        errors.append(
+            not_supported(
+                f"{path}.status", condition.get("status", ""), ("False", "True", "Unknown")
+            )
+        )
     generation = condition.get("observedGeneration", 0)
     if generation < 0:
-        errors.append(invalid(f"{path}.observedGeneration", generation, "must be greater than or equal to zero"))
+        errors.append(
+            invalid(
+                f"{path}.observedGeneration", generation, "must be greater than or equal to zero"
+            )
+        )
     if not condition.get("lastTransitionTime"):
         errors.append(required(f"{path}.lastTransitionTime", "must be set"))
     reason = condition.get("reason", "")

@@ -1,4 +1,4 @@
-"""Volume mounts and devices of a container against the volumes of its pod."""
+"""Volume mounts and devices of a container, checked against the volumes of its pod."""
 
 from __future__ import annotations
 
@@ -14,11 +14,15 @@ _RECURSIVE = ("Disabled", "Enabled", "IfPossible")
 Volumes = dict[str, dict[str, Any]]
 
 
-def check_mounts_and_devices(container: dict[str, Any], volumes: Volumes, path: str, errs: Errors) -> None:
+def check_mounts_and_devices(
+    container: dict[str, Any], volumes: Volumes, path: str, errs: Errors
+) -> None:
     mounts, devices = container.get("volumeMounts"), container.get("volumeDevices")
     if mounts:
         taken = {device.get("name", ""): device.get("devicePath", "") for device in devices or ()}
-        _check_mounts(mounts, taken, volumes, _is_privileged(container), f"{path}.volumeMounts", errs)
+        _check_mounts(
+            mounts, taken, volumes, _is_privileged(container), f"{path}.volumeMounts", errs
+        )
     if devices:
         taken = {mount.get("name", ""): mount.get("mountPath", "") for mount in mounts or ()}
         _check_devices(devices, taken, volumes, f"{path}.volumeDevices", errs)
@@ -29,7 +33,12 @@ def _is_privileged(container: dict[str, Any]) -> bool:
 
 
 def _check_mounts(
-    mounts: list[dict[str, Any]], devices: dict[str, str], volumes: Volumes, privileged: bool, path: str, errs: Errors
+    mounts: list[dict[str, Any]],
+    devices: dict[str, str],
+    volumes: Volumes,
+    privileged: bool,
+    path: str,
+    errs: Errors,
 ) -> None:
     seen: set[str] = set()
     for i, mount in enumerate(mounts):
@@ -45,7 +54,9 @@ def _check_mounts(
         seen.add(target)
         if devices:
             if name in devices:
-                errs.append(invalid(f"{path}[{i}].name", name, "must not already exist in volumeDevices"))
+                errs.append(
+                    invalid(f"{path}[{i}].name", name, "must not already exist in volumeDevices")
+                )
             if target in devices.values():
                 text = "must not already exist as a path in volumeDevices"
                 errs.append(invalid(f"{path}[{i}].mountPath", target, text))
@@ -57,13 +68,15 @@ def _check_mounts(
             _check_recursive(mount, f"{path}.recursiveReadOnly", errs)
 
 
-def _check_sub_paths(mount: dict[str, Any], of_image: bool, path: str, list_path: str, errs: Errors) -> None:
+def _check_sub_paths(
+    mount: dict[str, Any], of_image: bool, path: str, list_path: str, errs: Errors
+) -> None:
     sub_path, expression = mount.get("subPath", ""), mount.get("subPathExpr", "")
     if of_image:
         for name, value in (("subPath", sub_path), ("subPathExpr", expression)):
             if value:
                 errs.append(invalid(f"{path}.{name}", value, "not allowed in image volume sources"))
-    # The index of the mount is missing from these paths in Kubernetes, too.
+    # Kubernetes also omits the index of the mount in these paths.
     if sub_path:
         check_descending_path(sub_path, f"{list_path}.subPath", errs)
     if expression:
@@ -89,7 +102,11 @@ def _check_recursive(mount: dict[str, Any], path: str, errs: Errors) -> None:
         if not mount.get("readOnly"):
             errs.append(forbidden(path, "may only be specified when readOnly is true"))
         if mount.get("mountPropagation", "None") != "None":
-            errs.append(forbidden(path, "may only be specified when mountPropagation is None or not specified"))
+            errs.append(
+                forbidden(
+                    path, "may only be specified when mountPropagation is None or not specified"
+                )
+            )
 
 
 def _check_devices(
@@ -121,6 +138,8 @@ def _check_devices(
         if name in mounts:
             errs.append(invalid(name_path, name, "must not already exist in volumeMounts"))
         if target in mounts.values():
-            errs.append(invalid(target_path, target, "must not already exist as a path in volumeMounts"))
+            errs.append(
+                invalid(target_path, target, "must not already exist as a path in volumeMounts")
+            )
         if name:
             names.add(name)

@@ -1,6 +1,6 @@
-"""The shapes of names and values: each rule answers with the list of Kubernetes' messages, empty when all is well.
+"""Rules for names and values: each returns a list of Kubernetes' messages, empty for a valid value.
 
-Nothing here knows of fields or kinds. Lengths are counted in bytes, as the API counts them.
+Independent of fields and kinds. Lengths are counted in bytes, as the API counts them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 
 NameRule = Callable[[str, bool], list[str]]
-"""A rule for `metadata.name`; the flag says that the text is a prefix (`generateName`)."""
+"""A rule for `metadata.name`; the flag means that the text is a prefix (`generateName`)."""
 
 DNS1123_SUBDOMAIN_MAX = 253
 IMMUTABLE = "field is immutable"
@@ -48,54 +48,98 @@ def regex_error(text: str, pattern: str, *examples: str) -> str:
 
 _ALNUM = "and must start and end with an alphanumeric character"
 _QNAME_ERROR = regex_error(
-    f"must consist of alphanumeric characters, '-', '_' or '.', {_ALNUM}", _QNAME, "MyName", "my.name", "123-abc"
+    f"must consist of alphanumeric characters, '-', '_' or '.', {_ALNUM}",
+    _QNAME,
+    "MyName",
+    "my.name",
+    "123-abc",
 )
 _LABEL_VALUE_ERROR = regex_error(
-    f"a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', {_ALNUM}",
-    _LABEL_VALUE, "MyValue", "my_value", "12345",
+    (
+        "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' "
+        f"or '.', {_ALNUM}"
+    ),
+    _LABEL_VALUE,
+    "MyValue",
+    "my_value",
+    "12345",
 )
 _LABEL_ERROR = regex_error(
-    f"a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', {_ALNUM}",
-    _LABEL, "my-name", "123-abc",
+    (
+        "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
+        f"{_ALNUM}"
+    ),
+    _LABEL,
+    "my-name",
+    "123-abc",
 )
 _SUBDOMAIN_ERROR = regex_error(
-    f"a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', {_ALNUM}",
-    _SUBDOMAIN, "example.com",
+    (
+        "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' "
+        f"or '.', {_ALNUM}"
+    ),
+    _SUBDOMAIN,
+    "example.com",
 )
 _LABEL_1035_ERROR = regex_error(
-    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an alphabetic character, "
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with "
+    "an alphabetic character, "
     "and end with an alphanumeric character",
-    _LABEL_1035, "my-name", "abc-123",
+    _LABEL_1035,
+    "my-name",
+    "abc-123",
 )
 _WILDCARD_ERROR = regex_error(
-    "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of "
+    "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, "
+    "which must consist of "
     "lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character",
-    _WILDCARD, "*.example.com",
+    _WILDCARD,
+    "*.example.com",
 )
 _C_IDENTIFIER_ERROR = regex_error(
-    "a valid C identifier must start with alphabetic character or '_', followed by a string of alphanumeric "
+    "a valid C identifier must start with alphabetic character or '_', followed by a string "
+    "of alphanumeric "
     "characters or '_'",
-    _C_IDENTIFIER, "my_name", "MY_NAME", "MyName",
+    _C_IDENTIFIER,
+    "my_name",
+    "MY_NAME",
+    "MyName",
 )
 _PERCENT_ERROR = regex_error(
-    "a valid percent string must be a numeric string followed by an ending '%'", _PERCENT, "1%", "93%"
+    "a valid percent string must be a numeric string followed by an ending '%'",
+    _PERCENT,
+    "1%",
+    "93%",
 )
 _HEADER_ERROR = regex_error(
     "a valid HTTP header must consist of alphanumeric characters or '-'", _HEADER, "X-Header-Name"
 )
 _ENV_ERROR = regex_error(
-    "a valid environment variable name must consist of alphabetic characters, digits, '_', '-', or '.', and must not "
+    "a valid environment variable name must consist of alphabetic characters, digits, '_', "
+    "'-', or '.', and must not "
     "start with a digit",
-    _ENV, "my.env-name", "MY_ENV.NAME", "MyEnvName1",
+    _ENV,
+    "my.env-name",
+    "MY_ENV.NAME",
+    "MyEnvName1",
 )
 _CONFIG_KEY_ERROR = regex_error(
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
-    _CONFIG_KEY, "key.name", "KEY_NAME", "key-name",
+    _CONFIG_KEY,
+    "key.name",
+    "KEY_NAME",
+    "key-name",
 )
 _CONDITION_REASON_ERROR = regex_error(
-    "a condition reason must start with alphabetic character, optionally followed by a string of alphanumeric "
+    "a condition reason must start with alphabetic character, optionally followed by a "
+    "string of alphanumeric "
     "characters or '_,:', and must end with an alphanumeric character or '_'",
-    _CONDITION_REASON, "my_name", "MY_NAME", "MyName", "ReasonA,ReasonB", "ReasonA:ReasonB",
+    _CONDITION_REASON,
+    "my_name",
+    "MY_NAME",
+    "MyName",
+    "ReasonA,ReasonB",
+    "ReasonA:ReasonB",
 )
 _IP_ERROR = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 
@@ -114,7 +158,7 @@ _match_http_path = re.compile(_HTTP_PATH).fullmatch
 _match_condition_reason = re.compile(_CONDITION_REASON).fullmatch
 _match_port_charset = re.compile("[-a-z0-9]+").fullmatch
 _search_letter = re.compile("[a-z]").search
-# Go reads leading zeros of an address as decimal; Python refuses them, so they go first.
+# Go parses leading zeros of an address as decimal; Python rejects them, so they are removed first.
 _LEADING_ZEROS = re.compile(r"(?<![0-9a-fA-F])0+(?=[0-9a-fA-F])")
 
 _Match = Callable[[str], object]
@@ -125,7 +169,9 @@ def byte_len(text: str) -> int:
 
 
 def _shape(value: str, match: _Match, error: str, limit: int) -> list[str]:
-    if len(value) <= limit and match(value):  # every shape here is ASCII, so a match settles the length in bytes
+    if len(value) <= limit and match(
+        value
+    ):  # all patterns here are ASCII, so a match settles the length in bytes
         return []
     errors = [max_len_error(limit)] if byte_len(value) > limit else []
     if not match(value):
@@ -158,8 +204,10 @@ def is_qualified_name(value: str) -> list[str]:
     prefix, slash, name = value.rpartition("/")
     if slash:
         if "/" in prefix:
-            return [f"a qualified name {_QNAME_ERROR} with an optional DNS subdomain prefix and '/' "
-                    "(e.g. 'example.com/MyName')"]
+            return [
+                f"a qualified name {_QNAME_ERROR} with an optional DNS subdomain prefix and '/' "
+                "(e.g. 'example.com/MyName')"
+            ]
         if not prefix:
             errors.append("prefix part must be non-empty")
         else:
@@ -205,7 +253,9 @@ def is_env_var_name(value: str) -> list[str]:
 
 
 def is_config_map_key(value: str) -> list[str]:
-    return _shape(value, _match_config_key, _CONFIG_KEY_ERROR, DNS1123_SUBDOMAIN_MAX) + _change_dir(value)
+    return _shape(value, _match_config_key, _CONFIG_KEY_ERROR, DNS1123_SUBDOMAIN_MAX) + _change_dir(
+        value
+    )
 
 
 def is_in_range(value: int, low: int, high: int) -> list[str]:
@@ -240,7 +290,7 @@ IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 def parse_ip(value: str) -> IPAddress | None:
-    """The address, with an IPv4-mapped IPv6 address counted as IPv4."""
+    """The address; an IPv4-mapped IPv6 address counts as IPv4."""
     if "%" in value or not value.isascii():
         return None
     try:
@@ -259,9 +309,15 @@ IPNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 def parse_cidr(value: str) -> tuple[IPAddress, IPNetwork] | None:
-    """The address as written and the network it lies in."""
+    """The address as written and its network."""
     address, slash, bits = value.partition("/")
-    if not slash or not bits.isascii() or not bits.isdecimal() or "%" in address or not address.isascii():
+    if (
+        not slash
+        or not bits.isascii()
+        or not bits.isdecimal()
+        or "%" in address
+        or not address.isascii()
+    ):
         return None
     try:
         ip = ipaddress.ip_address(_LEADING_ZEROS.sub("", address))
@@ -292,7 +348,7 @@ def is_cidr(value: str) -> list[str]:
 
 
 def is_fully_qualified_name(value: str) -> list[str]:
-    """At least three segments. An empty name is the caller's `Required`."""
+    """At least three segments. The caller reports an empty name as `Required`."""
     errors = is_dns1123_subdomain(value)
     if errors:
         return [",".join(errors)]
@@ -302,7 +358,9 @@ def is_fully_qualified_name(value: str) -> list[str]:
 
 
 def domain_prefixed_path(value: str) -> list[tuple[str, str]]:
-    """Rules of `acme.io/foo` as pairs of the bad part and its message. An empty value is the caller's `Required`."""
+    """Rules of `acme.io/foo` as pairs of the invalid part and its message. The caller reports an
+    empty value as `Required`.
+    """
     host, _, path = value.partition("/")
     if not host or not path:
         return [(value, 'must be a domain-prefixed path (such as "acme.io/foo")')]
@@ -321,7 +379,7 @@ def is_path_segment_name(name: str) -> list[str]:
 
 
 def _unfinished(name: str) -> str:
-    """A prefix may end in a dash: what follows will make it good."""
+    """A prefix may end in a dash: the generated suffix makes it valid."""
     return name[: max(len(name) - 2, 0)] + "a" if name.endswith("-") else name
 
 

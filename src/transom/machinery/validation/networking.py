@@ -1,6 +1,7 @@
 """Ingress, IngressClass and NetworkPolicy.
 
-Ingress is judged with an eye on the version of the request: v1beta1 names fields differently and forgives more.
+The rules for Ingress depend on the version of the request: v1beta1 has different field names and is
+more lenient.
 """
 
 from __future__ import annotations
@@ -10,8 +11,13 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from transom.machinery.field import GoText, forbidden, invalid, not_supported, required, too_long
-from transom.machinery.validation.checks import dns_subdomain, each, load_balancer_status, port_num_or_name
-from transom.machinery.validation.godump import dump
+from transom.machinery.validation.checks import (
+    check_each,
+    dns_subdomain,
+    load_balancer_status,
+    port_num_or_name,
+)
+from transom.machinery.validation.godump import go_dump
 from transom.machinery.validation.meta import (
     immutable,
     validate_label_selector,
@@ -31,7 +37,7 @@ from transom.machinery.validation.names import (
     parse_cidr,
     parse_ip,
 )
-from transom.machinery.validation.rules import Errors, Object, Rules
+from transom.machinery.validation.rules import Errors, Object, ValidationRules
 
 CLASS_ANNOTATION = "kubernetes.io/ingress.class"
 _PATH_TYPES = ("Exact", "ImplementationSpecific", "Prefix")
@@ -41,7 +47,9 @@ _BAD_SUFFIXES = ("/..", "/.")
 
 
 class _Version(NamedTuple):
-    """What a version of Ingress calls its fields, and whether it forgives secret names and wildcard rules."""
+    """The field names of an Ingress version, and whether it is lenient about secret names and
+    wildcard rules.
+    """
 
     backend: str
     service_name: str
@@ -73,7 +81,7 @@ def _object_reference(reference: Mapping[str, Any] | None, path: str) -> Errors:
         if not value:
             errors.append(required(f"{path}.{name}", f"{name} is required"))
         else:
-            errors += each(f"{path}.{name}", value, is_path_segment_name(value))
+            errors += check_each(f"{path}.{name}", value, is_path_segment_name(value))
     return errors
 
 
@@ -87,14 +95,18 @@ def _backend(backend: Mapping[str, Any], path: str, version: _Version) -> Errors
         return [invalid(path, "", "resource or service backend is required")]
     name, port = service.get("name", ""), service.get("port") or {}
     where = f"{path}.{version.service_name}"
-    errors = each(where, name, name_is_dns1035_label(name, False)) if name else [required(where)]
+    errors = (
+        check_each(where, name, name_is_dns1035_label(name, False)) if name else [required(where)]
+    )
     port_name, number = port.get("name", ""), port.get("number", 0)
     if port_name and number:
         errors.append(invalid(path, "", "cannot set both port name & port number"))
     elif port_name:
-        errors += each(f"{path}.{version.port_name}", port_name, is_valid_port_name(port_name))
+        errors += check_each(
+            f"{path}.{version.port_name}", port_name, is_valid_port_name(port_name)
+        )
     elif number:
-        errors += each(f"{path}.{version.port_number}", number, is_valid_port_num(number))
+        errors += check_each(f"{path}.{version.port_number}", number, is_valid_port_num(number))
     else:
         errors.append(required(path, "port name or number is required"))
     return errors
@@ -112,8 +124,16 @@ def _path(entry: Mapping[str, Any], path: str, version: _Version) -> Errors:
         if (strict or text) and not text.startswith("/"):
             errors.append(invalid(where, text, "must be an absolute path"))
         if strict:
-            errors += [invalid(where, text, f"must not contain '{part}'") for part in _BAD_SEQUENCES if part in text]
-            errors += [invalid(where, text, f"cannot end with '{end}'") for end in _BAD_SUFFIXES if text.endswith(end)]
+            errors += [
+                invalid(where, text, f"must not contain '{part}'")
+                for part in _BAD_SEQUENCES
+                if part in text
+            ]
+            errors += [
+                invalid(where, text, f"cannot end with '{end}'")
+                for end in _BAD_SUFFIXES
+                if text.endswith(end)
+            ]
     return errors + _backend(entry.get("backend") or {}, f"{path}.backend", version)
 
 
@@ -128,14 +148,18 @@ def _rule_value(rule: Mapping[str, Any], path: str, version: _Version) -> Errors
     return errors
 
 
-def _rules(rules: Sequence[Mapping[str, Any]], version: _Version, forgive_wildcards: bool) -> Errors:
+def _rules(
+    rules: Sequence[Mapping[str, Any]], version: _Version, forgive_wildcards: bool
+) -> Errors:
     errors: Errors = []
     for i, rule in enumerate(rules):
         host, path = rule.get("host", ""), f"spec.rules[{i}]"
         if host:
             if parse_ip(host) is not None:
-                errors.append(invalid(f"{path}.host", host, "must be a DNS name, not an IP address"))
-            errors += each(f"{path}.host", host, _host(host))
+                errors.append(
+                    invalid(f"{path}.host", host, "must be a DNS name, not an IP address")
+                )
+            errors += check_each(f"{path}.host", host, _host(host))
         if not (forgive_wildcards and "*" in host):
             errors += _rule_value(rule, path, version)
     return errors
@@ -146,29 +170,41 @@ def _tls(entries: Sequence[Mapping[str, Any]], forgive_secrets: bool) -> Errors:
     for i, entry in enumerate(entries):
         path, secret = f"spec.tls[{i}]", entry.get("secretName", "")
         for j, host in enumerate(entry.get("hosts") or ()):
-            errors += each(f"{path}.hosts[{j}]", host, _host(host))
+            errors += check_each(f"{path}.hosts[{j}]", host, _host(host))
         if not forgive_secrets:
-            errors += each(f"{path}.secretName", secret, _secret_name(secret))
+            errors += check_each(f"{path}.secretName", secret, _secret_name(secret))
     return errors
 
 
 def _ingress(ingress: Object, version: _Version, old: Mapping[str, Any]) -> Errors:
-    """`old` is the spec before an update: what was wrong in it already is forgiven."""
+    """`old` is the spec before an update: its existing errors are ignored."""
     spec = ingress.get("spec") or {}
-    rules, backend, name = spec.get("rules") or (), spec.get("defaultBackend"), spec.get("ingressClassName")
+    rules, backend, name = (
+        spec.get("rules") or (),
+        spec.get("defaultBackend"),
+        spec.get("ingressClassName"),
+    )
     forgive_secrets = version.lenient or any(
         _secret_name(entry.get("secretName", "")) for entry in old.get("tls") or ()
     )
     forgive_wildcards = version.lenient or any(
-        "*" in rule.get("host", "") and _rule_value(rule, "", version) for rule in old.get("rules") or ()
+        "*" in rule.get("host", "") and _rule_value(rule, "", version)
+        for rule in old.get("rules") or ()
     )
     errors = validate_object_meta(ingress["metadata"], True, name_is_dns_subdomain)
     if not rules and backend is None:
-        errors.append(invalid("spec", GoText("[]networking.IngressRule(nil)"),
-                              f"either `{version.backend}` or `rules` must be specified"))
+        errors.append(
+            invalid(
+                "spec",
+                GoText("[]networking.IngressRule(nil)"),
+                f"either `{version.backend}` or `rules` must be specified",
+            )
+        )
     if backend is not None:
         errors += _backend(backend, f"spec.{version.backend}", version)
-    errors += _rules(rules, version, forgive_wildcards) + _tls(spec.get("tls") or (), forgive_secrets)
+    errors += _rules(rules, version, forgive_wildcards) + _tls(
+        spec.get("tls") or (), forgive_secrets
+    )
     return errors + (dns_subdomain(name, "spec.ingressClassName") if name is not None else [])
 
 
@@ -176,8 +212,13 @@ def create_ingress(version: _Version, ingress: Object) -> Errors:
     errors = _ingress(ingress, version, {})
     annotation = (ingress["metadata"].get("annotations") or {}).get(CLASS_ANNOTATION)
     if annotation is not None and (ingress.get("spec") or {}).get("ingressClassName") is not None:
-        errors.append(invalid(f"annotations.{CLASS_ANNOTATION}", annotation,
-                              "can not be set when the class field is also set"))
+        errors.append(
+            invalid(
+                f"annotations.{CLASS_ANNOTATION}",
+                annotation,
+                "can not be set when the class field is also set",
+            )
+        )
     return errors
 
 
@@ -209,7 +250,9 @@ def validate_ingress_class(obj: Object) -> Errors:
 def update_ingress_class(new: Object, old: Object) -> Errors:
     controller = (new.get("spec") or {}).get("controller", "")
     errors = validate_object_meta_update(new["metadata"], old["metadata"])
-    errors += immutable(controller, (old.get("spec") or {}).get("controller", ""), "spec.controller")
+    errors += immutable(
+        controller, (old.get("spec") or {}).get("controller", ""), "spec.controller"
+    )
     return errors + validate_ingress_class(new)
 
 
@@ -233,7 +276,9 @@ def _ip_block(block: Mapping[str, Any], path: str) -> Errors:
 
 def _peer(peer: Mapping[str, Any], path: str) -> Errors:
     errors: Errors = []
-    selectors = [name for name in ("podSelector", "namespaceSelector") if peer.get(name) is not None]
+    selectors = [
+        name for name in ("podSelector", "namespaceSelector") if peer.get(name) is not None
+    ]
     for name in selectors:
         errors += validate_label_selector(peer[name], f"{path}.{name}")
     block = peer.get("ipBlock")
@@ -251,7 +296,9 @@ def _policy_port(port: Mapping[str, Any], path: str) -> Errors:
     protocol = port.get("protocol")
     if protocol is not None and protocol not in _PROTOCOLS:
         errors.append(not_supported(f"{path}.protocol", protocol, _PROTOCOLS))
-    return errors + (port_num_or_name(port["port"], f"{path}.port") if port.get("port") is not None else [])
+    return errors + (
+        port_num_or_name(port["port"], f"{path}.port") if port.get("port") is not None else []
+    )
 
 
 def _policy_spec(obj: Object) -> Errors:
@@ -266,11 +313,15 @@ def _policy_spec(obj: Object) -> Errors:
                 errors += _peer(peer, f"{path}.{peers}[{j}]")
     types = spec.get("policyTypes") or ()
     if len(types) > 2:
-        shown = dump("[]networking.PolicyType", types)
-        return [*errors, invalid("spec.policyTypes", shown, "may not specify more than two policyTypes")]
+        shown = go_dump("[]networking.PolicyType", types)
+        return [
+            *errors,
+            invalid("spec.policyTypes", shown, "may not specify more than two policyTypes"),
+        ]
     return errors + [
         not_supported(f"spec.policyTypes[{i}]", kind, ("Ingress", "Egress"))
-        for i, kind in enumerate(types) if kind not in ("Ingress", "Egress")
+        for i, kind in enumerate(types)
+        if kind not in ("Ingress", "Egress")
     ]
 
 
@@ -279,18 +330,24 @@ def validate_network_policy(obj: Object) -> Errors:
 
 
 def update_network_policy(new: Object, old: Object) -> Errors:
-    errors = validate_network_policy(new) + validate_object_meta_update(new["metadata"], old["metadata"])
+    errors = validate_network_policy(new) + validate_object_meta_update(
+        new["metadata"], old["metadata"]
+    )
     return errors + _policy_spec(new)
 
 
-def _ingress_rules(version: _Version) -> Rules:
-    return Rules(partial(create_ingress, version), partial(update_ingress, version), update_ingress_status)
+def _ingress_rules(version: _Version) -> ValidationRules:
+    return ValidationRules(
+        partial(create_ingress, version), partial(update_ingress, version), update_ingress_status
+    )
 
 
 VALIDATORS = {
     "networking.k8s.io/Ingress": _ingress_rules(_V1),
     "networking.k8s.io/Ingress@networking.k8s.io/v1beta1": _ingress_rules(_BETA),
     "networking.k8s.io/Ingress@extensions/v1beta1": _ingress_rules(_BETA),
-    "networking.k8s.io/IngressClass": Rules(validate_ingress_class, update_ingress_class),
-    "networking.k8s.io/NetworkPolicy": Rules(validate_network_policy, update_network_policy),
+    "networking.k8s.io/IngressClass": ValidationRules(validate_ingress_class, update_ingress_class),
+    "networking.k8s.io/NetworkPolicy": ValidationRules(
+        validate_network_policy, update_network_policy
+    ),
 }

@@ -5,9 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from transom.machinery.field import FieldError, duplicate, forbidden, internal_error, invalid, required
-from transom.machinery.validation.checks import dns_label, dns_subdomain, each, one_of, parse_json
-from transom.machinery.validation.godump import dump
+from transom.machinery.field import (
+    FieldError,
+    duplicate,
+    forbidden,
+    internal_error,
+    invalid,
+    required,
+)
+from transom.machinery.validation.checks import (
+    check_each,
+    dns_label,
+    dns_subdomain,
+    one_of,
+    parse_json,
+)
+from transom.machinery.validation.godump import go_dump
 from transom.machinery.validation.meta import (
     immutable,
     validate_any_object_meta,
@@ -24,8 +37,12 @@ from transom.machinery.validation.names import (
     name_is_dns_subdomain,
     parse_cidr,
 )
-from transom.machinery.validation.resources import check_resource_quantity, check_resource_requirements
-from transom.machinery.validation.rules import Errors, Object, Rules
+from transom.machinery.validation.repetitions import repetitions
+from transom.machinery.validation.resources import (
+    check_resource_quantity,
+    check_resource_requirements,
+)
+from transom.machinery.validation.rules import Errors, Object, ValidationRules
 from transom.machinery.validation.scheduling import TAINT_EFFECTS, check_tolerations
 
 TAINTS_ANNOTATION = "scheduler.alpha.kubernetes.io/taints"
@@ -45,8 +62,14 @@ def _taints(taints: Sequence[Mapping[str, Any]], path: str) -> Errors:
             errors.append(invalid(f"{path}[{i}].value", value, ";".join(messages)))
         errors += one_of(effect, f"{path}[{i}].effect", TAINT_EFFECTS)
         if (key, effect) in seen:
-            errors.append(FieldError("Duplicate", f"{path}[{i}]", dump("core.Taint", taint),
-                                     "taints must be unique by key and effect pair"))
+            errors.append(
+                FieldError(
+                    "Duplicate",
+                    f"{path}[{i}]",
+                    go_dump("core.Taint", taint),
+                    "taints must be unique by key and effect pair",
+                )
+            )
         seen.add((key, effect))
     return errors
 
@@ -73,7 +96,11 @@ def _annotations(meta: Mapping[str, Any]) -> Errors:
             if owner is None:
                 errors.append(required(signature))
             elif not owner.get("controller"):
-                errors.append(invalid(f"{signature}.PodController.Controller", False, "must point to a controller"))
+                errors.append(
+                    invalid(
+                        f"{signature}.PodController.Controller", False, "must point to a controller"
+                    )
+                )
     return errors
 
 
@@ -89,26 +116,38 @@ def _resources(node: Object) -> Errors:
 def _pod_cidrs(cidrs: Sequence[str]) -> Errors:
     if not cidrs:
         return []
-    path, shown = "spec.podCIDRs", dump("[]string", cidrs)
+    path, shown = "spec.podCIDRs", go_dump("[]string", cidrs)
     parsed = [parse_cidr(cidr) for cidr in cidrs]
-    errors = [invalid(f"{path}[{i}]", shown, "must be valid CIDR") for i, net in enumerate(parsed) if net is None]
+    errors = [
+        invalid(f"{path}[{i}]", shown, "must be valid CIDR")
+        for i, net in enumerate(parsed)
+        if net is None
+    ]
     if len(cidrs) > 1:
         bad = next((cidr for cidr, net in zip(cidrs, parsed, strict=True) if net is None), None)
         if bad is not None:
-            errors.append(internal_error(
-                path, "invalid PodCIDRs. failed to check with dual stack with error:failed to parse cidr value:"
-                f'"{bad}" with error:invalid CIDR address: {bad}',
-            ))
+            errors.append(
+                internal_error(
+                    path,
+                    "invalid PodCIDRs. failed to check with dual stack with error:failed to "
+                    "parse cidr value:"
+                    f'"{bad}" with error:invalid CIDR address: {bad}',
+                )
+            )
         families = {net[1].version for net in parsed if net is not None}
         if bad is not None or len(families) < 2 or len(cidrs) > 2:
-            errors.append(invalid(path, shown, "may specify no more than one CIDR for each IP family"))
-        errors += [duplicate(f"{path}[{i}]", cidr) for i, cidr in enumerate(cidrs) if cidr in cidrs[:i]]
+            errors.append(
+                invalid(path, shown, "may specify no more than one CIDR for each IP family")
+            )
+        errors += [duplicate(f"{path}[{i}]", cidrs[i]) for i in sorted(repetitions(cidrs))]
     return errors
 
 
 def validate_node(node: Object) -> Errors:
     spec = node.get("spec") or {}
-    errors = validate_object_meta(node["metadata"], False, name_is_dns_subdomain) + _annotations(node["metadata"])
+    errors = validate_object_meta(node["metadata"], False, name_is_dns_subdomain) + _annotations(
+        node["metadata"]
+    )
     errors += _taints(spec.get("taints") or (), "metadata.taints") + _resources(node)
     return errors + _pod_cidrs(spec.get("podCIDRs") or ())
 
@@ -119,20 +158,32 @@ def update_node(new: Object, old: Object) -> Errors:
 
 def update_node_status(new: Object, old: Object) -> Errors:
     spec, before, status = new.get("spec") or {}, old.get("spec") or {}, new.get("status") or {}
-    errors = validate_object_meta_update(new["metadata"], old["metadata"]) + _annotations(new["metadata"])
+    errors = validate_object_meta_update(new["metadata"], old["metadata"]) + _annotations(
+        new["metadata"]
+    )
     errors += _resources(new)
     addresses = status.get("addresses") or ()
+    repeated = repetitions(addresses)
     errors += [
-        duplicate(f"status.addresses[{i}]", dump("core.NodeAddress", address))
-        for i, address in enumerate(addresses) if address in addresses[:i]
+        duplicate(f"status.addresses[{i}]", go_dump("core.NodeAddress", address))
+        for i, address in enumerate(addresses)
+        if i in repeated
     ]
     was, cidrs = before.get("podCIDRs") or (), spec.get("podCIDRs") or ()
     if was and len(was) != len(cidrs):
         errors.append(forbidden("spec.podCIDRs", _CIDR_CHANGE))
     elif was:
-        errors += [forbidden("spec.podCIDRs", _CIDR_CHANGE) for a, b in zip(was, cidrs, strict=True) if a != b]
+        errors += [
+            forbidden("spec.podCIDRs", _CIDR_CHANGE)
+            for a, b in zip(was, cidrs, strict=True)
+            if a != b
+        ]
     if before.get("providerID") and before["providerID"] != spec.get("providerID"):
-        errors.append(forbidden("spec.providerID", 'node updates may not change providerID except from "" to valid'))
+        errors.append(
+            forbidden(
+                "spec.providerID", 'node updates may not change providerID except from "" to valid'
+            )
+        )
     if spec.get("configSource") is not None:
         errors += _config_source(spec["configSource"], "spec.configSource", in_spec=True)
     for name in ("assigned", "active", "lastKnownGood"):
@@ -148,7 +199,13 @@ def update_node_status(new: Object, old: Object) -> Errors:
 def _config_source(source: Mapping[str, Any], path: str, *, in_spec: bool) -> Errors:
     config = source.get("configMap")
     if config is None:
-        return [invalid(path, dump("core.NodeConfigSource", source), "exactly one reference subfield must be non-nil")]
+        return [
+            invalid(
+                path,
+                go_dump("core.NodeConfigSource", source),
+                "exactly one reference subfield must be non-nil",
+            )
+        ]
     errors: Errors = []
     path += ".configMap"
     for name in ("uid", "resourceVersion"):
@@ -158,12 +215,16 @@ def _config_source(source: Mapping[str, Any], path: str, *, in_spec: bool) -> Er
             errors.append(required(f"{path}.{name}", f"{name} must be set in status"))
     for name, check in (("namespace", dns_label), ("name", dns_subdomain)):
         value = config.get(name, "")
-        errors += check(value, f"{path}.{name}") if value else [required(f"{path}.{name}", f"{name} must be set")]
+        errors += (
+            check(value, f"{path}.{name}")
+            if value
+            else [required(f"{path}.{name}", f"{name} must be set")]
+        )
     key = config.get("kubeletConfigKey", "")
     if not key:
         errors.append(required(f"{path}.kubeletConfigKey", "kubeletConfigKey must be set"))
     else:
-        errors += each(f"{path}.kubeletConfigKey", key, is_config_map_key(key))
+        errors += check_each(f"{path}.kubeletConfigKey", key, is_config_map_key(key))
     return errors
 
 
@@ -174,12 +235,16 @@ def _lease_spec(lease: Object) -> Errors:
     if duration is not None and duration <= 0:
         errors.append(invalid("spec.leaseDurationSeconds", duration, "must be greater than 0"))
     if transitions is not None and transitions < 0:
-        errors.append(invalid("spec.leaseTransitions", transitions, "must to greater or equal than 0"))
+        errors.append(
+            invalid("spec.leaseTransitions", transitions, "must to greater or equal than 0")
+        )
     return errors
 
 
 def validate_lease(lease: Object) -> Errors:
-    return validate_any_object_meta(lease["metadata"], True, name_is_dns_subdomain) + _lease_spec(lease)
+    return validate_any_object_meta(lease["metadata"], True, name_is_dns_subdomain) + _lease_spec(
+        lease
+    )
 
 
 def update_lease(new: Object, old: Object) -> Errors:
@@ -187,9 +252,13 @@ def update_lease(new: Object, old: Object) -> Errors:
 
 
 def validate_runtime_class(obj: Object) -> Errors:
-    handler, overhead, scheduling = obj.get("handler", ""), obj.get("overhead"), obj.get("scheduling")
+    handler, overhead, scheduling = (
+        obj.get("handler", ""),
+        obj.get("overhead"),
+        obj.get("scheduling"),
+    )
     errors = validate_any_object_meta(obj["metadata"], False, name_is_dns_subdomain)
-    errors += each("handler", handler, name_is_dns_label(handler, False))
+    errors += check_each("handler", handler, name_is_dns_label(handler, False))
     if overhead is not None:
         check_resource_requirements({"limits": overhead.get("podFixed")}, "overhead", errors)
     if scheduling is None:
@@ -201,7 +270,9 @@ def validate_runtime_class(obj: Object) -> Errors:
     for i, toleration in enumerate(tolerations):
         key = tuple(toleration.get(name, "") for name in ("key", "operator", "value", "effect"))
         if key in seen:
-            errors.append(duplicate(f"scheduling.tolerations[{i}]", dump("core.Toleration", toleration)))
+            errors.append(
+                duplicate(f"scheduling.tolerations[{i}]", go_dump("core.Toleration", toleration))
+            )
         seen.add(key)
     return errors
 
@@ -215,7 +286,7 @@ def update_runtime_class(new: Object, old: Object) -> Errors:
 
 
 def _system_priority(name: str, value: int, default: bool) -> str:
-    """Why this is not one of the two classes the system knows; empty when it is."""
+    """Why this is not one of the two system classes; empty if it is."""
     if name not in SYSTEM_PRIORITIES:
         return f"{name} is not a known system priority class"
     if value != SYSTEM_PRIORITIES[name]:
@@ -224,17 +295,30 @@ def _system_priority(name: str, value: int, default: bool) -> str:
 
 
 def validate_priority_class(obj: Object) -> Errors:
-    name, value, policy = obj["metadata"].get("name", ""), obj.get("value", 0), obj.get("preemptionPolicy")
+    name, value, policy = (
+        obj["metadata"].get("name", ""),
+        obj.get("value", 0),
+        obj.get("preemptionPolicy"),
+    )
     errors = validate_object_meta(obj["metadata"], False, name_is_dns_subdomain)
     if name.startswith("system-"):
         if problem := _system_priority(name, value, bool(obj.get("globalDefault"))):
-            errors.append(forbidden(
-                "metadata.name",
-                f"priority class names with 'system-' prefix are reserved for system use only. error: {problem}",
-            ))
+            errors.append(
+                forbidden(
+                    "metadata.name",
+                    (
+                        "priority class names with 'system-' prefix are reserved for system use "
+                        f"only. error: {problem}"
+                    ),
+                )
+            )
     elif value > HIGHEST_USER_PRIORITY:
-        errors.append(forbidden("value",
-                                f"maximum allowed value of a user defined priority is {HIGHEST_USER_PRIORITY}"))
+        errors.append(
+            forbidden(
+                "value",
+                f"maximum allowed value of a user defined priority is {HIGHEST_USER_PRIORITY}",
+            )
+        )
     if policy is not None:
         errors += one_of(policy, "preemptionPolicy", ("PreemptLowerPriority", "Never"))
     return errors
@@ -244,12 +328,16 @@ def update_priority_class(new: Object, old: Object) -> Errors:
     errors = validate_object_meta_update(new["metadata"], old["metadata"])
     if new.get("value", 0) != old.get("value", 0):
         errors.append(forbidden("Value", "may not be changed in an update."))
-    return errors + immutable(new.get("preemptionPolicy"), old.get("preemptionPolicy"), "preemptionPolicy")
+    return errors + immutable(
+        new.get("preemptionPolicy"), old.get("preemptionPolicy"), "preemptionPolicy"
+    )
 
 
 VALIDATORS = {
-    "/Node": Rules(validate_node, update_node, update_node_status),
-    "coordination.k8s.io/Lease": Rules(validate_lease, update_lease),
-    "node.k8s.io/RuntimeClass": Rules(validate_runtime_class, update_runtime_class),
-    "scheduling.k8s.io/PriorityClass": Rules(validate_priority_class, update_priority_class),
+    "/Node": ValidationRules(validate_node, update_node, update_node_status),
+    "coordination.k8s.io/Lease": ValidationRules(validate_lease, update_lease),
+    "node.k8s.io/RuntimeClass": ValidationRules(validate_runtime_class, update_runtime_class),
+    "scheduling.k8s.io/PriorityClass": ValidationRules(
+        validate_priority_class, update_priority_class
+    ),
 }

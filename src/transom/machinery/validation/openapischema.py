@@ -1,6 +1,6 @@
-"""The schema of a CustomResourceDefinition as OpenAPI v3: which keywords are allowed, and how list and map types fit.
+"""The schema of a CustomResourceDefinition as OpenAPI v3: allowed keywords, and list and map types.
 
-Whether it is structural is the matter of `structural`.
+`structural` checks whether it is structural.
 """
 
 from __future__ import annotations
@@ -10,28 +10,35 @@ from typing import Any, NamedTuple
 
 from transom.machinery.field import forbidden, invalid, not_supported, required
 from transom.machinery.validation.custom import Schema
-from transom.machinery.validation.godump import dump
+from transom.machinery.validation.godump import go_dump
+from transom.machinery.validation.repetitions import repetitions
 from transom.machinery.validation.rules import Errors
 from transom.machinery.validation.structural import EMBEDDED, INT_OR_STRING, META_FIELDS, PRESERVE
 
 TYPES = ("array", "boolean", "integer", "number", "object", "string")
-LIST_TYPE, MAP_TYPE, MAP_KEYS = "x-kubernetes-list-type", "x-kubernetes-map-type", "x-kubernetes-list-map-keys"
+LIST_TYPE, MAP_TYPE, MAP_KEYS = (
+    "x-kubernetes-list-type",
+    "x-kubernetes-map-type",
+    "x-kubernetes-list-map-keys",
+)
 _UNIQUE = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
 _ATOMIC = "must be atomic as item of a list with x-kubernetes-list-type=set"
 
 
 class Demands(NamedTuple):
-    """What is demanded of a schema; an update demands no more than the stored one already keeps."""
+    """The requirements for a schema; an update requires no more than the stored one already
+    meets.
+    """
 
     known_types: bool = True
     atomic_sets: bool = True
     sound_map_keys: bool = True
-    defaults_forbidden: str | None = None  # the reason, when defaults are not allowed here
+    defaults_forbidden: str | None = None  # the reason, if defaults are not allowed here
     inside_meta: bool = False
 
 
 def children(schema: Schema) -> Iterator[tuple[str, Schema]]:
-    """Every schema directly inside, with the part of the path that leads to it."""
+    """Every directly nested schema, with its part of the path."""
     if isinstance(schema.get("additionalProperties"), dict):
         yield ".additionalProperties", schema["additionalProperties"]
     for key, inner in (schema.get("properties") or {}).items():
@@ -54,11 +61,15 @@ def children(schema: Schema) -> Iterator[tuple[str, Schema]]:
 
 
 def schema_has(schema: Schema | None, wanted: Callable[[Schema], Any]) -> bool:
-    """Whether a schema, or one inside it, is of a certain kind."""
+    """Whether a schema, or a nested one, has a certain property."""
     if schema is None:
         return False
-    return bool(wanted(schema)) or any(schema_has(inner, wanted) for _, inner in children(schema)) or any(
-        schema_has(inner, wanted) for inner in (schema.get("patternProperties") or {}).values()
+    return (
+        bool(wanted(schema))
+        or any(schema_has(inner, wanted) for _, inner in children(schema))
+        or any(
+            schema_has(inner, wanted) for inner in (schema.get("patternProperties") or {}).values()
+        )
     )
 
 
@@ -67,10 +78,16 @@ def has_defaults(schema: Schema | None) -> bool:
 
 
 def has_extensions(schema: Schema | None) -> bool:
-    return schema_has(schema, lambda s: (
-        s.get(EMBEDDED) or s.get(PRESERVE) is not None or s.get(INT_OR_STRING) or s.get(MAP_KEYS)
-        or s.get(LIST_TYPE) is not None
-    ))
+    return schema_has(
+        schema,
+        lambda s: (
+            s.get(EMBEDDED)
+            or s.get(PRESERVE) is not None
+            or s.get(INT_OR_STRING)
+            or s.get(MAP_KEYS)
+            or s.get(LIST_TYPE) is not None
+        ),
+    )
 
 
 def has_unknown_types(schema: Schema | None) -> bool:
@@ -91,20 +108,34 @@ def validate_schema(schema: Schema, path: str, demands: Demands, *, root: bool =
         errors.append(forbidden(f"{path}.uniqueItems", _UNIQUE))
     additional = schema.get("additionalProperties")
     if additional is not None and schema.get("properties") and additional is not True:
-        errors.append(forbidden(f"{path}.additionalProperties",
-                                "additionalProperties and properties are mutual exclusive"))
+        errors.append(
+            forbidden(
+                f"{path}.additionalProperties",
+                "additionalProperties and properties are mutual exclusive",
+            )
+        )
     for step, inner in children(schema):
-        errors += validate_schema(inner, path + step, _inside(schema, step, demands, root), root=False)
+        errors += validate_schema(
+            inner, path + step, _inside(schema, step, demands, root), root=False
+        )
     if schema.get(PRESERVE) is False:
         errors.append(invalid(f"{path}.{PRESERVE}", False, "must be true or undefined"))
     return errors + _map_type(schema, path) + _list_type(schema, path, demands)
 
 
 def _inside(schema: Schema, step: str, demands: Demands, root: bool) -> Demands:
-    """In the metadata of a resource defaults have no place where their meaning would be open."""
+    """Defaults are not allowed in the metadata of a resource where their meaning would be
+    ambiguous.
+    """
     if step == ".additionalProperties" and demands.inside_meta:
-        return demands._replace(defaults_forbidden="inside additionalProperties applying to object metadata")
-    name = step.removeprefix(".properties[").removesuffix("]") if step.startswith(".properties[") else ""
+        return demands._replace(
+            defaults_forbidden="inside additionalProperties applying to object metadata"
+        )
+    name = (
+        step.removeprefix(".properties[").removesuffix("]")
+        if step.startswith(".properties[")
+        else ""
+    )
     if name in META_FIELDS and (root or schema.get(EMBEDDED)):
         reason = f"in top-level {name}" if root else demands.defaults_forbidden
         return demands._replace(inside_meta=True, defaults_forbidden=reason)
@@ -117,7 +148,9 @@ def _keywords(schema: Schema, path: str, demands: Demands) -> Errors:
     if demands.known_types and kind and kind not in TYPES:
         errors.append(not_supported(f"{path}.type", kind, TYPES))
     if schema.get("default") is not None and demands.defaults_forbidden is not None:
-        errors.append(forbidden(f"{path}.default", f"must not be set {demands.defaults_forbidden}".rstrip()))
+        errors.append(
+            forbidden(f"{path}.default", f"must not be set {demands.defaults_forbidden}".rstrip())
+        )
     if schema.get("id"):
         errors.append(forbidden(f"{path}.id", "id is not supported"))
     if schema.get("additionalItems") is not None:
@@ -129,7 +162,9 @@ def _keywords(schema: Schema, path: str, demands: Demands) -> Errors:
         if schema.get(name) is not None:
             errors.append(forbidden(f"{path}.{name}", f"{name} is not supported"))
     if kind == "null":
-        errors.append(forbidden(f"{path}.type", "type cannot be set to null, use nullable as an alternative"))
+        errors.append(
+            forbidden(f"{path}.type", "type cannot be set to null, use nullable as an alternative")
+        )
     if isinstance(schema.get("items"), list) and schema["items"]:
         errors.append(forbidden(f"{path}.items", "items must be a schema object and not an array"))
     if demands.inside_meta and schema.get(EMBEDDED):
@@ -153,7 +188,7 @@ def _map_type(schema: Schema, path: str) -> Errors:
 
 
 def _set_items(schema: Schema, path: str) -> Errors:
-    """Elements of a set are compared whole, so they may not be merged field by field."""
+    """Elements of a set are compared as a whole, so they must not be merged field by field."""
     items = schema.get("items")
     if schema.get(LIST_TYPE) != "set" or not isinstance(items, dict):
         return []
@@ -177,7 +212,9 @@ def _list_type(schema: Schema, path: str, demands: Demands) -> Errors:
     if keys and list_type != "map":
         text = f"must be map if {MAP_KEYS} is non-empty"
         where = f"{path}.{LIST_TYPE}"
-        errors.append(required(where, text) if list_type is None else invalid(where, list_type, text))
+        errors.append(
+            required(where, text) if list_type is None else invalid(where, list_type, text)
+        )
     if list_type == "map":
         errors += _list_map(schema, keys or [], path)
     return errors + (_map_keys(schema, path) if demands.sound_map_keys else [])
@@ -191,23 +228,43 @@ def _list_map(schema: Schema, keys: list[str], path: str) -> Errors:
     if items is None:
         errors.append(required(f"{path}.items", f"must have a schema if {LIST_TYPE} is map"))
     elif not isinstance(items, dict):
-        errors.append(invalid(f"{path}.items", dump("apiextensions.JSONSchemaPropsOrArray", {"jsonSchemas": items}),
-                              f"must only have a single schema if {LIST_TYPE} is map"))
+        errors.append(
+            invalid(
+                f"{path}.items",
+                go_dump("apiextensions.JSONSchemaPropsOrArray", {"jsonSchemas": items}),
+                f"must only have a single schema if {LIST_TYPE} is map",
+            )
+        )
     elif items.get("type", "") != "object":
-        errors.append(invalid(f"{path}.items.type", items.get("type", ""),
-                              f"must be object if parent array's {LIST_TYPE} is map"))
+        errors.append(
+            invalid(
+                f"{path}.items.type",
+                items.get("type", ""),
+                f"must be object if parent array's {LIST_TYPE} is map",
+            )
+        )
     else:
         properties = items.get("properties") or {}
+        repeated, shown = repetitions(keys), go_dump("[]string", keys)
         for i, key in enumerate(keys):
             if key not in properties:
-                errors.append(invalid(f"{path}.{MAP_KEYS}", dump("[]string", keys),
-                                      "entries must all be names of item properties"))
+                errors.append(
+                    invalid(
+                        f"{path}.{MAP_KEYS}", shown, "entries must all be names of item properties"
+                    )
+                )
             elif properties[key].get("type") in ("array", "object"):
-                errors.append(invalid(f"{path}.items.properties[{key}].type", "object",
-                                      f"must be a scalar type if parent array's {LIST_TYPE} is map"))
-            if key in keys[:i]:
-                errors.append(invalid(f"{path}.{MAP_KEYS}", dump("[]string", keys),
-                                      "must not contain duplicate entries"))
+                errors.append(
+                    invalid(
+                        f"{path}.items.properties[{key}].type",
+                        "object",
+                        f"must be a scalar type if parent array's {LIST_TYPE} is map",
+                    )
+                )
+            if i in repeated:
+                errors.append(
+                    invalid(f"{path}.{MAP_KEYS}", shown, "must not contain duplicate entries")
+                )
     return errors
 
 
@@ -218,15 +275,28 @@ def _map_keys(schema: Schema, path: str) -> Errors:
         return []
     errors: Errors = []
     if items.get("nullable"):
-        errors.append(forbidden(f"{path}.items.nullable", f"cannot be nullable when {LIST_TYPE} is {list_type}"))
+        errors.append(
+            forbidden(
+                f"{path}.items.nullable", f"cannot be nullable when {LIST_TYPE} is {list_type}"
+            )
+        )
     properties, needed = items.get("properties") or {}, items.get("required") or ()
     for key in (schema.get(MAP_KEYS) or ()) if list_type == "map" else ():
         if key not in properties:
             continue
         where = f"{path}.items.properties[{key}]"
         if key not in needed and properties[key].get("default") is None:
-            errors.append(required(f"{where}.default", f"this property is in {MAP_KEYS}, so it must have a default or "
-                                   "be a required property"))
+            errors.append(
+                required(
+                    f"{where}.default",
+                    f"this property is in {MAP_KEYS}, so it must have a default or "
+                    "be a required property",
+                )
+            )
         if properties[key].get("nullable"):
-            errors.append(forbidden(f"{where}.nullable", f"this property is in {MAP_KEYS}, so it cannot be nullable"))
+            errors.append(
+                forbidden(
+                    f"{where}.nullable", f"this property is in {MAP_KEYS}, so it cannot be nullable"
+                )
+            )
     return errors

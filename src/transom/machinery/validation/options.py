@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from transom.machinery.field import forbidden, invalid, not_supported, required
-from transom.machinery.validation.godump import dump
+from transom.machinery.validation.godump import go_dump
 from transom.machinery.validation.meta import validate_field_manager
 from transom.machinery.validation.names import NEGATIVE
 from transom.machinery.validation.rules import Errors
@@ -20,7 +20,7 @@ _MATCHES = ("Exact", "NotOlderThan")
 def validate_dry_run(values: Sequence[str] | None, path: str = "dryRun") -> Errors:
     if all(value == "All" for value in values or ()):
         return []
-    return [not_supported(path, dump("[]string", values), ("All",))]
+    return [not_supported(path, go_dump("[]string", values), ("All",))]
 
 
 def validate_create_options(options: Options) -> Errors:
@@ -39,7 +39,11 @@ def validate_patch_options(options: Options, patch_type: str) -> Errors:
             errors.append(forbidden("force", "may not be specified for non-apply patch"))
     elif not manager:
         errors.append(required("fieldManager", "is required for apply patch"))
-    return errors + validate_field_manager(manager, "fieldManager") + validate_dry_run(options.get("dryRun"))
+    return (
+        errors
+        + validate_field_manager(manager, "fieldManager")
+        + validate_dry_run(options.get("dryRun"))
+    )
 
 
 def validate_delete_options(options: Options) -> Errors:
@@ -47,15 +51,24 @@ def validate_delete_options(options: Options) -> Errors:
     errors: Errors = []
     if policy is not None:
         if options.get("orphanDependents") is not None:
-            errors.append(invalid("propagationPolicy", policy,
-                                  "orphanDependents and deletionPropagation cannot be both set"))
+            errors.append(
+                invalid(
+                    "propagationPolicy",
+                    policy,
+                    "orphanDependents and deletionPropagation cannot be both set",
+                )
+            )
         if policy not in _POLICIES:
             errors.append(not_supported("propagationPolicy", policy, (*_POLICIES, "nil")))
     return errors + validate_dry_run(options.get("dryRun"))
 
 
 def validate_list_options(options: Options) -> Errors:
-    match, version, path = options.get("resourceVersionMatch"), options.get("resourceVersion"), "resourceVersionMatch"
+    match, version, path = (
+        options.get("resourceVersionMatch"),
+        options.get("resourceVersion"),
+        "resourceVersionMatch",
+    )
     if options.get("sendInitialEvents") is not None:  # newer than 1.20
         return _initial_events(options, match or "", path)
     if not match:
@@ -95,14 +108,20 @@ def validate_table_options(options: Options) -> Errors:
 
 
 def validate_pod_log_options(options: Options) -> Errors:
-    tail, limit, seconds = options.get("tailLines"), options.get("limitBytes"), options.get("sinceSeconds")
+    tail, limit, seconds = (
+        options.get("tailLines"),
+        options.get("limitBytes"),
+        options.get("sinceSeconds"),
+    )
     errors: Errors = []
     if tail is not None and tail < 0:
         errors.append(invalid("tailLines", tail, NEGATIVE))
     if limit is not None and limit < 1:
         errors.append(invalid("limitBytes", limit, "must be greater than 0"))
     if seconds is not None and options.get("sinceTime") is not None:
-        errors.append(forbidden("[]", "at most one of `sinceTime` or `sinceSeconds` may be specified"))
+        errors.append(
+            forbidden("[]", "at most one of `sinceTime` or `sinceSeconds` may be specified")
+        )
     elif seconds is not None and seconds < 1:
         errors.append(invalid("sinceSeconds", seconds, "must be greater than 0"))
     return errors

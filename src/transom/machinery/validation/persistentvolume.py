@@ -1,4 +1,4 @@
-"""PersistentVolumes, and their spec where it stands inline in an attachment."""
+"""PersistentVolumes, and their spec when inlined in an attachment."""
 
 from __future__ import annotations
 
@@ -10,11 +10,15 @@ from transom.machinery.field import forbidden, invalid, not_supported, required
 from transom.machinery.validation.checks import dns_label, dns_subdomain, positive_quantity
 from transom.machinery.validation.claim import ACCESS_MODES, VOLUME_MODES, basic_resource
 from transom.machinery.validation.common import check_no_backsteps, check_required
-from transom.machinery.validation.godiff import diff
-from transom.machinery.validation.godump import dump
-from transom.machinery.validation.meta import immutable, validate_object_meta, validate_object_meta_update
+from transom.machinery.validation.godiff import go_diff
+from transom.machinery.validation.godump import go_dump
+from transom.machinery.validation.meta import (
+    immutable,
+    validate_object_meta,
+    validate_object_meta_update,
+)
 from transom.machinery.validation.names import byte_len, name_is_dns_subdomain, range_error
-from transom.machinery.validation.rules import Errors, Object, Rules
+from transom.machinery.validation.rules import Errors, Object, ValidationRules
 from transom.machinery.validation.scheduling import check_node_selector
 from transom.machinery.validation.volumes import (
     ISCSI_FORMS,
@@ -27,7 +31,7 @@ from transom.machinery.validation.volumes import (
     check_host_path,
     check_nfs,
     check_quobyte,
-    needs,
+    check_required_fields,
 )
 
 Check = Callable[[dict[str, Any], str, Errors], None]
@@ -45,8 +49,13 @@ def _glusterfs(source: dict[str, Any], path: str, errors: Errors) -> None:
     check_required(source, ("endpoints", "path"), path, errors)
     namespace = source.get("endpointsNamespace")
     if namespace == "":
-        errors.append(invalid(f"{path}.endpointsNamespace", "",
-                              "if the endpointnamespace is set, it must be a valid namespace name"))
+        errors.append(
+            invalid(
+                f"{path}.endpointsNamespace",
+                "",
+                "if the endpointnamespace is set, it must be a valid namespace name",
+            )
+        )
     elif namespace is not None:
         errors += dns_label(namespace, f"{path}.endpointsNamespace")
 
@@ -102,19 +111,25 @@ def _storage_os(source: dict[str, Any], path: str, errors: Errors) -> None:
 def _csi(source: dict[str, Any], path: str, errors: Errors) -> None:
     check_csi_driver_name(source.get("driver", ""), f"{path}.driver", errors)
     check_required(source, ("volumeHandle",), path, errors)
-    # The blank in the last path is Kubernetes' own.
-    for field, shown in (("controllerPublishSecretRef", "controllerPublishSecretRef"),
-                         ("controllerExpandSecretRef", "controllerExpandSecretRef"),
-                         ("nodePublishSecretRef", "nodePublishSecretRef ")):
+    # The space in the last path is Kubernetes' own.
+    for field, shown in (
+        ("controllerPublishSecretRef", "controllerPublishSecretRef"),
+        ("controllerExpandSecretRef", "controllerExpandSecretRef"),
+        ("nodePublishSecretRef", "nodePublishSecretRef "),
+    ):
         reference = source.get(field)
         if reference is None:
             continue
         for name in ("name", "namespace"):
             value = reference.get(name)
-            errors += dns_label(value, f"{path}.{name}") if value else [required(f"{path}.{shown}.{name}")]
+            errors += (
+                dns_label(value, f"{path}.{name}")
+                if value
+                else [required(f"{path}.{shown}.{name}")]
+            )
 
 
-# source -> (check, last part of the path its errors carry, last part when it is one too many)
+# source -> (check, last part of the path in its errors, last part if it is an extra source)
 _SOURCES: dict[str, tuple[Check, str, str]] = {
     name: (check, more[0] if more else name, more[1] if more else name)
     for name, check, *more in (
@@ -124,28 +139,41 @@ _SOURCES: dict[str, tuple[Check, str, str]] = {
         ("glusterfs", _glusterfs),
         ("flocker", check_flocker),
         ("nfs", check_nfs),
-        ("rbd", needs("monitors", "image")),
+        ("rbd", check_required_fields("monitors", "image")),
         ("quobyte", check_quobyte),
-        ("cephfs", needs("monitors"), "cephfs", "cephFS"),
+        ("cephfs", check_required_fields("monitors"), "cephfs", "cephFS"),
         ("iscsi", _iscsi),
         ("cinder", _cinder),
         ("fc", check_fc),
         ("flexVolume", check_flex_volume),
         ("azureFile", _azure_file),
-        ("vsphereVolume", needs("volumePath")),
-        ("photonPersistentDisk", needs("pdID")),
-        ("portworxVolume", needs("volumeID")),
+        ("vsphereVolume", check_required_fields("volumePath")),
+        ("photonPersistentDisk", check_required_fields("pdID")),
+        ("portworxVolume", check_required_fields("volumeID")),
         ("azureDisk", check_azure_disk),
-        ("scaleIO", needs("gateway", "system", "volumeName")),
+        ("scaleIO", check_required_fields("gateway", "system", "volumeName")),
         ("local", _local),
         ("storageos", _storage_os),
         ("csi", _csi),
     )
 }
-_TAKES_MOUNT_OPTIONS = frozenset((
-    "gcePersistentDisk", "awsElasticBlockStore", "glusterfs", "nfs", "rbd", "quobyte", "iscsi", "cinder", "cephfs",
-    "azureFile", "vsphereVolume", "azureDisk", "photonPersistentDisk",
-))
+_TAKES_MOUNT_OPTIONS = frozenset(
+    (
+        "gcePersistentDisk",
+        "awsElasticBlockStore",
+        "glusterfs",
+        "nfs",
+        "rbd",
+        "quobyte",
+        "iscsi",
+        "cinder",
+        "cephfs",
+        "azureFile",
+        "vsphereVolume",
+        "azureDisk",
+        "photonPersistentDisk",
+    )
+)
 
 
 def _volume_source(spec: Mapping[str, Any], name: str, path: str, inline: bool) -> Errors:
@@ -155,26 +183,38 @@ def _volume_source(spec: Mapping[str, Any], name: str, path: str, inline: bool) 
         source = spec.get(field)
         if source is None:
             continue
-        # A flex volume is never one too many.
+        # A flex volume never counts as an extra source.
         if taken and field != "flexVolume":
             errors.append(forbidden(f"{path}.{clash}", "may not specify more than 1 volume type"))
             continue
         taken = True
         check(source, f"{path}.{shown}", errors)
-        portal = source.get("targetPortal", "") if field == "iscsi" and "initiatorName" in source else ""
+        portal = (
+            source.get("targetPortal", "") if field == "iscsi" and "initiatorName" in source else ""
+        )
         if portal and byte_len(f"{name}:{portal}") > 64:
-            errors.append(invalid(f"{path}.iscsi.targetportal", portal,
-                                  "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if "
-                                  "iscsi.initiatorName is specified."))
+            errors.append(
+                invalid(
+                    f"{path}.iscsi.targetportal",
+                    portal,
+                    "Total length of <volume name>:<iscsi.targetPortal> must be under 64 "
+                    "characters if "
+                    "iscsi.initiatorName is specified.",
+                )
+            )
         if field == "local" and (inline or spec.get("nodeAffinity") is None):
             errors.append(required(f"{path}.nodeAffinity", "Local volume requires node affinity"))
     return errors if taken else [*errors, required(path, "must specify a volume type")]
 
 
 def _inline_only(spec: Mapping[str, Any], path: str) -> Errors:
-    errors = [forbidden(f"{path}.{name}", _INLINE) for name in ("claimRef", "capacity") if spec.get(name)]
+    errors = [
+        forbidden(f"{path}.{name}", _INLINE) for name in ("claimRef", "capacity") if spec.get(name)
+    ]
     if spec.get("csi") is None:
-        errors.append(required(f"{path}.csi", "has to be specified in the context of inline volumes"))
+        errors.append(
+            required(f"{path}.csi", "has to be specified in the context of inline volumes")
+        )
     return errors
 
 
@@ -182,9 +222,13 @@ def _capacity(spec: Mapping[str, Any], path: str) -> Errors:
     capacity = spec.get("capacity") or {}
     errors = [] if capacity else [required(f"{path}.capacity")]
     if "storage" not in capacity or len(capacity) > 1:
-        errors.append(not_supported(f"{path}.capacity", dump("core.ResourceList", capacity), ("storage",)))
+        errors.append(
+            not_supported(f"{path}.capacity", go_dump("core.ResourceList", capacity), ("storage",))
+        )
     for name, text in capacity.items():
-        errors += basic_resource(text, f"{path}.capacity[{name}]") + positive_quantity(text, f"{path}.capacity[{name}]")
+        errors += basic_resource(text, f"{path}.capacity[{name}]") + positive_quantity(
+            text, f"{path}.capacity[{name}]"
+        )
     return errors
 
 
@@ -197,12 +241,18 @@ def _node_affinity(affinity: Mapping[str, Any], path: str) -> Errors:
     return errors
 
 
-def validate_volume_spec(spec: Mapping[str, Any], name: str, path: str, *, inline: bool = False) -> Errors:
+def validate_volume_spec(
+    spec: Mapping[str, Any], name: str, path: str, *, inline: bool = False
+) -> Errors:
     errors = _inline_only(spec, path) if inline else []
     modes, policy = spec.get("accessModes") or (), spec.get("persistentVolumeReclaimPolicy", "")
     if not modes:
         errors.append(required(f"{path}.accessModes"))
-    errors += [not_supported(f"{path}.accessModes", mode, ACCESS_MODES) for mode in modes if mode not in ACCESS_MODES]
+    errors += [
+        not_supported(f"{path}.accessModes", mode, ACCESS_MODES)
+        for mode in modes
+        if mode not in ACCESS_MODES
+    ]
     if not inline:
         errors += _capacity(spec, path)
     where = f"{path}.persistentVolumeReclaimPolicy"
@@ -211,8 +261,10 @@ def validate_volume_spec(spec: Mapping[str, Any], name: str, path: str, *, inlin
     elif not inline and policy and policy not in _POLICIES:
         errors.append(not_supported(where, policy, _POLICIES))
     if spec.get("nodeAffinity") is not None:
-        errors += [forbidden(f"{path}.nodeAffinity", _INLINE)] if inline else _node_affinity(
-            spec["nodeAffinity"], f"{path}.nodeAffinity"
+        errors += (
+            [forbidden(f"{path}.nodeAffinity", _INLINE)]
+            if inline
+            else _node_affinity(spec["nodeAffinity"], f"{path}.nodeAffinity")
         )
     errors += _volume_source(spec, name, path, inline)
     host_path = (spec.get("hostPath") or {}).get("path", "")
@@ -220,11 +272,19 @@ def validate_volume_spec(spec: Mapping[str, Any], name: str, path: str, *, inlin
         errors.append(forbidden(where, "may not be 'recycle' for a hostPath mount of '/'"))
     if spec.get("storageClassName"):
         where = f"{path}.storageClassName"
-        errors += [forbidden(where, _INLINE)] if inline else dns_subdomain(spec["storageClassName"], where)
+        errors += (
+            [forbidden(where, _INLINE)]
+            if inline
+            else dns_subdomain(spec["storageClassName"], where)
+        )
     mode, where = spec.get("volumeMode"), f"{path}.volumeMode"
     if inline and mode not in (None, "Filesystem"):
-        errors.append(forbidden(where, "may not specify volumeMode other than Filesystem in the context of inline "
-                                "volumes"))
+        errors.append(
+            forbidden(
+                where,
+                "may not specify volumeMode other than Filesystem in the context of inline volumes",
+            )
+        )
     elif not inline and mode is not None and mode not in VOLUME_MODES:
         errors.append(not_supported(where, mode, VOLUME_MODES))
     return errors
@@ -238,9 +298,16 @@ def validate_volume(volume: Object) -> Errors:
 
 def _mount_options(volume: Object) -> Errors:
     spec = volume.get("spec") or {}
-    if MOUNT_OPTIONS in (volume["metadata"].get("annotations") or {}) and not _TAKES_MOUNT_OPTIONS & spec.keys():
-        return [forbidden(f"metadata.annotations.{MOUNT_OPTIONS}",
-                          "may not specify mount options for this volume type")]
+    if (
+        MOUNT_OPTIONS in (volume["metadata"].get("annotations") or {})
+        and not _TAKES_MOUNT_OPTIONS & spec.keys()
+    ):
+        return [
+            forbidden(
+                f"metadata.annotations.{MOUNT_OPTIONS}",
+                "may not specify mount options for this volume type",
+            )
+        ]
     return []
 
 
@@ -261,21 +328,32 @@ def update_volume(new: Object, old: Object) -> Errors:
     if "csi" in source and "csi" in was and expand not in was["csi"]:
         source["csi"] = {key: value for key, value in source["csi"].items() if key != expand}
     if source != was:
-        errors.append(forbidden(
-            "spec.persistentvolumesource", "spec.persistentvolumesource is immutable after creation\n"
-            + diff("core.PersistentVolumeSource", source, was),
-        ))
+        errors.append(
+            forbidden(
+                "spec.persistentvolumesource",
+                "spec.persistentvolumesource is immutable after creation\n"
+                + go_diff("core.PersistentVolumeSource", source, was),
+            )
+        )
     errors += immutable(spec.get("volumeMode"), before.get("volumeMode"), "volumeMode")
     if before.get("nodeAffinity") is not None:
         affinity = spec.get("nodeAffinity")
-        errors += immutable(affinity, before["nodeAffinity"], "nodeAffinity",
-                            affinity and dump("core.VolumeNodeAffinity", affinity))
+        errors += immutable(
+            affinity,
+            before["nodeAffinity"],
+            "nodeAffinity",
+            affinity and go_dump("core.VolumeNodeAffinity", affinity),
+        )
     return errors
 
 
 def update_volume_status(new: Object, old: Object) -> Errors:
     errors = validate_object_meta_update(new["metadata"], old["metadata"])
-    return errors if new["metadata"].get("resourceVersion") else [*errors, required("resourceVersion")]
+    return (
+        errors if new["metadata"].get("resourceVersion") else [*errors, required("resourceVersion")]
+    )
 
 
-VALIDATORS = {"/PersistentVolume": Rules(create_volume, update_volume, update_volume_status)}
+VALIDATORS = {
+    "/PersistentVolume": ValidationRules(create_volume, update_volume, update_volume_status)
+}

@@ -1,4 +1,6 @@
-"""Annotations that have a meaning on pods: mirror pods, tolerations of old, seccomp and AppArmor profiles."""
+"""Annotations with a meaning on pods: mirror pods, legacy tolerations, seccomp and AppArmor
+profiles.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,8 @@ from typing import Any
 
 import orjson
 
-from transom.machinery.field import forbidden, go_quote, invalid
+from transom.kit.goquote import go_quote
+from transom.machinery.field import forbidden, invalid
 from transom.machinery.gojson import syntax_error
 from transom.machinery.validation.common import check_descending_path
 from transom.machinery.validation.rules import Errors
@@ -23,7 +26,9 @@ _RUNTIME_DEFAULT = ("runtime/default", "docker/default")
 _UNCONFINED = "unconfined"
 
 
-def check_pod_annotations(annotations: dict[str, str], spec: dict[str, Any], path: str, errs: Errors) -> None:
+def check_pod_annotations(
+    annotations: dict[str, str], spec: dict[str, Any], path: str, errs: Errors
+) -> None:
     if MIRROR in annotations and not spec.get("nodeName"):
         text = "must set spec.nodeName if mirror pod annotation is set"
         errs.append(invalid(f"{path}[{MIRROR}]", annotations[MIRROR], text))
@@ -52,14 +57,16 @@ def _check_toleration_annotation(text: str, path: str, errs: Errors) -> None:
 
 
 def _type_error(value: Any) -> str | None:
-    """What encoding/json says when the value is not a list of objects."""
+    """encoding/json's message if the value is not a list of objects."""
     if value is None:
         return None
     if not isinstance(value, list):
         return f"json: cannot unmarshal {_json_type(value)} into Go value of type []core.Toleration"
     for item in value:
         if not isinstance(item, dict):
-            return f"json: cannot unmarshal {_json_type(item)} into Go value of type core.Toleration"
+            return (
+                f"json: cannot unmarshal {_json_type(item)} into Go value of type core.Toleration"
+            )
     return None
 
 
@@ -77,7 +84,9 @@ def check_seccomp_name(name: str, path: str, errs: Errors) -> None:
         errs.append(invalid(path, name, "must be a valid seccomp profile"))
 
 
-def _check_apparmor(container: str, profile: str, spec: dict[str, Any], path: str, errs: Errors) -> None:
+def _check_apparmor(
+    container: str, profile: str, spec: dict[str, Any], path: str, errs: Errors
+) -> None:
     if not any(c.get("name") == container for c, _ in containers_with_path(spec, "")):
         errs.append(invalid(path, container, "container not found"))
     if problem := apparmor_problem(profile):
@@ -85,7 +94,7 @@ def _check_apparmor(container: str, profile: str, spec: dict[str, Any], path: st
 
 
 def apparmor_problem(profile: str) -> str:
-    """Why this is no name of a profile; empty when it is one."""
+    """Why this is not a valid profile name; empty if it is."""
     if not profile or profile in ("runtime/default", _UNCONFINED) or profile.startswith(_LOCALHOST):
         return ""
     return f"invalid AppArmor profile name: {go_quote(profile)}"
@@ -94,7 +103,7 @@ def apparmor_problem(profile: str) -> str:
 def check_annotation_updates(
     new: dict[str, str], old: dict[str, str], spec: dict[str, Any], path: str, errs: Errors
 ) -> None:
-    """What may not be changed, removed or added after the pod was made."""
+    """Annotations that must not be changed, removed or added after creation."""
     for key, value in old.items():
         if new.get(key) != value:
             _check_fixed(key, "remove or update", path, errs)
@@ -111,13 +120,17 @@ def _check_fixed(key: str, verb: str, path: str, errs: Errors) -> None:
         errs.append(forbidden(f"{path}[{key}]", f"may not {verb} mirror pod annotation"))
 
 
-def check_seccomp_agrees(annotations: dict[str, str], spec: dict[str, Any], path: str, errs: Errors) -> None:
-    """An annotation and the field that replaced it must say the same."""
+def check_seccomp_agrees(
+    annotations: dict[str, str], spec: dict[str, Any], path: str, errs: Errors
+) -> None:
+    """An annotation and the field that replaced it must agree."""
     if not annotations:
         return
     profile = (spec.get("securityContext") or {}).get("seccompProfile")
     if profile is not None and _SECCOMP_POD in annotations:
-        _check_same(annotations[_SECCOMP_POD], profile, f"{path}.securityContext.seccompProfile", errs)
+        _check_same(
+            annotations[_SECCOMP_POD], profile, f"{path}.securityContext.seccompProfile", errs
+        )
     for container, where in containers_with_path(spec, path):
         profile = (container.get("securityContext") or {}).get("seccompProfile")
         key = _SECCOMP_CONTAINER + container.get("name", "")
@@ -132,7 +145,10 @@ def _check_same(annotation: str, profile: dict[str, Any], path: str, errs: Error
             text = "seccomp profile in annotation and field must match"
             errs.append(forbidden(f"{path}.localhostProfile", text))
         return
-    same = {"Unconfined": annotation == _UNCONFINED, "RuntimeDefault": annotation in _RUNTIME_DEFAULT,
-            "Localhost": False}
+    same = {
+        "Unconfined": annotation == _UNCONFINED,
+        "RuntimeDefault": annotation in _RUNTIME_DEFAULT,
+        "Localhost": False,
+    }
     if not same.get(kind or "", True):
         errs.append(forbidden(f"{path}.type", "seccomp type in annotation and field must match"))

@@ -1,4 +1,6 @@
-"""PodSecurityPolicy: whether a policy makes sense in itself. Nobody enforces policies unless admission is told to."""
+"""PodSecurityPolicy: whether a policy is consistent. Policies are enforced only if admission is
+configured for it.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +8,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from transom.machinery.field import duplicate, forbidden, go_quote, invalid, not_supported, required
+from transom.kit.goquote import go_quote
+from transom.machinery.field import duplicate, forbidden, invalid, not_supported, required
 from transom.machinery.validation.checks import dns_subdomain
-from transom.machinery.validation.godump import dump
+from transom.machinery.validation.godump import go_dump
 from transom.machinery.validation.meta import validate_object_meta, validate_object_meta_update
 from transom.machinery.validation.names import byte_len, name_is_dns_subdomain
 from transom.machinery.validation.pod_annotations import apparmor_problem, check_seccomp_name
-from transom.machinery.validation.rules import Errors, Object, Rules
+from transom.machinery.validation.rules import Errors, Object, ValidationRules
 from transom.machinery.validation.security import PROC_MOUNTS, SYSCTL_LIMIT, SYSCTL_SEGMENT
 from transom.machinery.validation.storage import csi_driver_name
 
@@ -26,13 +29,43 @@ _USER_RULES = ("MustRunAs", "MustRunAsNonRoot", "RunAsAny")
 _GROUP_RULES = ("MustRunAs", "RunAsAny", "MayRunAs")
 _SHARED_GROUP_RULES = tuple(sorted(_GROUP_RULES))
 _SELINUX_RULES = ("MustRunAs", "RunAsAny")
-_VOLUMES = tuple(sorted((
-    _ALL, "awsElasticBlockStore", "azureDisk", "azureFile", "cephFS", "cinder", "configMap", "csi", "downwardAPI",
-    "emptyDir", "ephemeral", "fc", "flexVolume", "flocker", "gcePersistentDisk", "gitRepo", "glusterfs", "hostPath",
-    "iscsi", "nfs", "persistentVolumeClaim", "photonPersistentDisk", "portworxVolume", "projected", "quobyte", "rbd",
-    "scaleIO", "secret", "storageos", "vsphereVolume",
-)))
-# A sysctl whose last part may end in a wildcard.
+_VOLUMES = tuple(
+    sorted(
+        (
+            _ALL,
+            "awsElasticBlockStore",
+            "azureDisk",
+            "azureFile",
+            "cephFS",
+            "cinder",
+            "configMap",
+            "csi",
+            "downwardAPI",
+            "emptyDir",
+            "ephemeral",
+            "fc",
+            "flexVolume",
+            "flocker",
+            "gcePersistentDisk",
+            "gitRepo",
+            "glusterfs",
+            "hostPath",
+            "iscsi",
+            "nfs",
+            "persistentVolumeClaim",
+            "photonPersistentDisk",
+            "portworxVolume",
+            "projected",
+            "quobyte",
+            "rbd",
+            "scaleIO",
+            "secret",
+            "storageos",
+            "vsphereVolume",
+        )
+    )
+)
+# A sysctl whose last part may end with a wildcard.
 _SYSCTL_PATTERN = rf"({SYSCTL_SEGMENT}\.)*([a-z0-9][-_a-z0-9]*)?[a-z0-9*]"
 _match_sysctl_pattern = re.compile(_SYSCTL_PATTERN).fullmatch
 
@@ -44,9 +77,13 @@ def _annotations(annotations: Mapping[str, str]) -> Errors:
         (_APPARMOR_ALLOWED, annotations.get(_APPARMOR_ALLOWED, "").split(",")),
     ):
         problems = filter(None, map(apparmor_problem, profiles))
-        errors += [invalid(f"metadata.annotations[{key}]", annotations[key], text) for text in problems]
+        errors += [
+            invalid(f"metadata.annotations[{key}]", annotations[key], text) for text in problems
+        ]
     if annotations.get(_SECCOMP_DEFAULT):
-        check_seccomp_name(annotations[_SECCOMP_DEFAULT], f"metadata.annotations[{_SECCOMP_DEFAULT}]", errors)
+        check_seccomp_name(
+            annotations[_SECCOMP_DEFAULT], f"metadata.annotations[{_SECCOMP_DEFAULT}]", errors
+        )
     if annotations.get(_SECCOMP_ALLOWED):
         for profile in annotations[_SECCOMP_ALLOWED].split(","):
             if profile != _ALL:
@@ -77,27 +114,48 @@ def _strategy(spec: Object, name: str, supported: Sequence[str]) -> Errors:
 def _run_as_group(strategy: Mapping[str, Any] | None) -> Errors:
     if strategy is None:
         return []
-    rule, ranges, path = strategy.get("rule", ""), strategy.get("ranges") or (), "spec.runAsGroup.ranges"
+    rule, ranges, path = (
+        strategy.get("rule", ""),
+        strategy.get("ranges") or (),
+        "spec.runAsGroup.ranges",
+    )
     if rule not in _GROUP_RULES:
         return [not_supported("spec.runAsGroup.rule", rule, _GROUP_RULES)]
     if rule == "RunAsAny":
-        return [invalid(path, dump("[]policy.IDRange", ranges), "Ranges must be empty")] if ranges else []
+        return (
+            [invalid(path, go_dump("[]policy.IDRange", ranges), "Ranges must be empty")]
+            if ranges
+            else []
+        )
     if not ranges:
-        return [invalid(path, dump("[]policy.IDRange", ranges), "must provide at least one range")]
+        return [
+            invalid(path, go_dump("[]policy.IDRange", ranges), "must provide at least one range")
+        ]
     return _ranges(ranges, path)
 
 
 def _capabilities(spec: Object) -> Errors:
     """These paths do not begin with `spec`."""
     errors: Errors = []
-    dropped, allowed = spec.get("requiredDropCapabilities") or (), spec.get("allowedCapabilities") or ()
+    dropped, allowed = (
+        spec.get("requiredDropCapabilities") or (),
+        spec.get("allowedCapabilities") or (),
+    )
     if dropped and _ALL in allowed:
-        errors.append(invalid("requiredDropCapabilities", dump("[]core.Capability", dropped),
-                              "must be empty when all capabilities are allowed by a wildcard"))
+        errors.append(
+            invalid(
+                "requiredDropCapabilities",
+                go_dump("[]core.Capability", dropped),
+                "must be empty when all capabilities are allowed by a wildcard",
+            )
+        )
     for name in ("defaultAddCapabilities", "allowedCapabilities"):
         errors += [
-            invalid(name, capability, f"capability is listed in {name} and requiredDropCapabilities")
-            for capability in spec.get(name) or () if capability in dropped
+            invalid(
+                name, capability, f"capability is listed in {name} and requiredDropCapabilities"
+            )
+            for capability in spec.get(name) or ()
+            if capability in dropped
         ]
     return errors
 
@@ -125,7 +183,9 @@ def _sysctls(sysctls: Sequence[str], path: str) -> Errors:
         elif name[0] == _ALL:
             covers_all = True
     if covers_all and len(sysctls) > 1:
-        errors.append(forbidden(f"{path}.items", "if '*' is present, must not specify other sysctls"))
+        errors.append(
+            forbidden(f"{path}.items", "if '*' is present, must not specify other sysctls")
+        )
     return errors
 
 
@@ -134,9 +194,13 @@ def _overlapping_sysctls(allowed: Sequence[str], banned: Sequence[str]) -> Error
     for i, one in enumerate(allowed):
         for j, other in enumerate(banned):
             if _covers(other, one):
-                errors.append(invalid(f"spec.allowedUnsafeSysctls[{i}]", one, f"sysctl overlaps with {other}"))
+                errors.append(
+                    invalid(f"spec.allowedUnsafeSysctls[{i}]", one, f"sysctl overlaps with {other}")
+                )
             elif _covers(one, other):
-                errors.append(invalid(f"spec.forbiddenSysctls[{j}]", other, f"sysctl overlaps with {one}"))
+                errors.append(
+                    invalid(f"spec.forbiddenSysctls[{j}]", other, f"sysctl overlaps with {one}")
+                )
     return errors
 
 
@@ -150,20 +214,25 @@ def _runtime_class(strategy: Mapping[str, Any] | None) -> Errors:
     if strategy is None:
         return []
     errors: Errors = []
-    names, default = strategy.get("allowedRuntimeClassNames") or (), strategy.get("defaultRuntimeClassName")
+    names, default = (
+        strategy.get("allowedRuntimeClassNames") or (),
+        strategy.get("defaultRuntimeClassName"),
+    )
     path = "spec.runtimeClass.allowedRuntimeClassNames"
+    seen: set[str] = set()
     for i, name in enumerate(names):
         if name != _ALL:
             errors += dns_subdomain(name, f"{path}[{i}]")
-        if name in names[:i]:
+        if name in seen:
             errors.append(duplicate(f"{path}[{i}]", name))
+        seen.add(name)
     if default is not None:
         errors += dns_subdomain(default, "spec.runtimeClass.defaultRuntimeClassName")
         if default not in names and _ALL not in names:
             errors.append(required(path, f"default {go_quote(default)} must be allowed"))
     if _ALL in names and len(names) > 1:
         text = "if '*' is present, must not specify other RuntimeClass names"
-        errors.append(invalid(path, dump("[]string", names), text))
+        errors.append(invalid(path, go_dump("[]string", names), text))
     return errors
 
 
@@ -173,26 +242,39 @@ def _spec(spec: Object) -> Errors:
     errors += _strategy(spec, "supplementalGroups", _SHARED_GROUP_RULES)
     errors += _strategy(spec, "fsGroup", _SHARED_GROUP_RULES)
     errors += [
-        not_supported("spec.volumes", volume, _VOLUMES) for volume in spec.get("volumes") or () if volume not in _VOLUMES
+        not_supported("spec.volumes", volume, _VOLUMES)
+        for volume in spec.get("volumes") or ()
+        if volume not in _VOLUMES
     ]
     errors += _capabilities(spec)
     if spec.get("defaultAllowPrivilegeEscalation") and not spec.get("allowPrivilegeEscalation"):
-        errors.append(invalid("spec.defaultAllowPrivilegeEscalation", True,
-                              "Cannot set DefaultAllowPrivilegeEscalation to true without also setting "
-                              "AllowPrivilegeEscalation to true"))
+        errors.append(
+            invalid(
+                "spec.defaultAllowPrivilegeEscalation",
+                True,
+                "Cannot set DefaultAllowPrivilegeEscalation to true without also setting "
+                "AllowPrivilegeEscalation to true",
+            )
+        )
     errors += [
         not_supported(f"spec.allowedProcMountTypes[{i}]", kind, PROC_MOUNTS)
-        for i, kind in enumerate(spec.get("allowedProcMountTypes") or ()) if kind not in PROC_MOUNTS
+        for i, kind in enumerate(spec.get("allowedProcMountTypes") or ())
+        if kind not in PROC_MOUNTS
     ]
     errors += _host_paths(spec.get("allowedHostPaths") or ())
     errors += [
         required(f"spec.allowedFlexVolumes.allowedFlexVolumes[{i}].driver", "must specify a driver")
-        for i, volume in enumerate(spec.get("allowedFlexVolumes") or ()) if not volume.get("driver")
+        for i, volume in enumerate(spec.get("allowedFlexVolumes") or ())
+        if not volume.get("driver")
     ]
     for i, driver in enumerate(spec.get("allowedCSIDrivers") or ()):
-        errors += csi_driver_name(driver.get("name", ""), f"spec.allowedCSIDrivers.allowedCSIDriver[{i}].name")
+        errors += csi_driver_name(
+            driver.get("name", ""), f"spec.allowedCSIDrivers.allowedCSIDriver[{i}].name"
+        )
     unsafe, banned = spec.get("allowedUnsafeSysctls") or (), spec.get("forbiddenSysctls") or ()
-    errors += _sysctls(unsafe, "spec.allowedUnsafeSysctls") + _sysctls(banned, "spec.forbiddenSysctls")
+    errors += _sysctls(unsafe, "spec.allowedUnsafeSysctls") + _sysctls(
+        banned, "spec.forbiddenSysctls"
+    )
     return errors + _overlapping_sysctls(unsafe, banned) + _runtime_class(spec.get("runtimeClass"))
 
 
@@ -208,4 +290,4 @@ def update_policy(new: Object, old: Object) -> Errors:
     return validate_object_meta_update(new["metadata"], old["metadata"]) + _policy(new)
 
 
-VALIDATORS = {"policy/PodSecurityPolicy": Rules(validate_policy, update_policy)}
+VALIDATORS = {"policy/PodSecurityPolicy": ValidationRules(validate_policy, update_policy)}

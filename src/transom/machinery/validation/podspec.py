@@ -1,4 +1,4 @@
-"""The pod spec, wherever it stands: in a pod or in the template of a workload."""
+"""The pod spec, in a pod or in the template of a workload."""
 
 from __future__ import annotations
 
@@ -18,9 +18,14 @@ from transom.machinery.validation.containers import (
     check_ephemeral_containers,
     check_init_containers,
 )
-from transom.machinery.validation.godump import dump
+from transom.machinery.validation.godump import go_dump
 from transom.machinery.validation.meta import validate_annotations, validate_labels
-from transom.machinery.validation.names import byte_len, is_qualified_name, name_is_dns_subdomain, parse_ip
+from transom.machinery.validation.names import (
+    byte_len,
+    is_qualified_name,
+    name_is_dns_subdomain,
+    parse_ip,
+)
 from transom.machinery.validation.pod_annotations import check_pod_annotations, check_seccomp_agrees
 from transom.machinery.validation.resources import check_resource_requirements
 from transom.machinery.validation.rules import Errors
@@ -30,7 +35,11 @@ from transom.machinery.validation.scheduling import (
     check_tolerations,
     check_topology_spread,
 )
-from transom.machinery.validation.security import check_host_process, check_os, check_pod_security_context
+from transom.machinery.validation.security import (
+    check_host_process,
+    check_os,
+    check_pod_security_context,
+)
 from transom.machinery.validation.volumes import check_volumes
 
 RESTART_POLICIES = ("Always", "OnFailure", "Never")
@@ -40,12 +49,28 @@ _MAX_NAMESERVERS = 3
 _MAX_SEARCHES = 6
 _MAX_SEARCH_CHARS = 256
 _NOT_AN_IP = "must be valid IP address"
-# The checks behind these run in Kubernetes' order; a spec that has none of them is done.
-_RARE = frozenset((
-    "affinity", "dnsConfig", "readinessGates", "schedulingGates", "topologySpreadConstraints", "nodeName",
-    "activeDeadlineSeconds", "hostname", "subdomain", "tolerations", "hostAliases", "priorityClassName",
-    "runtimeClassName", "preemptionPolicy", "overhead", "os", "hostUsers",
-))
+# Fields whose checks run in Kubernetes' order; a spec without any of them is done.
+_RARE = frozenset(
+    (
+        "affinity",
+        "dnsConfig",
+        "readinessGates",
+        "schedulingGates",
+        "topologySpreadConstraints",
+        "nodeName",
+        "activeDeadlineSeconds",
+        "hostname",
+        "subdomain",
+        "tolerations",
+        "hostAliases",
+        "priorityClassName",
+        "runtimeClassName",
+        "preemptionPolicy",
+        "overhead",
+        "os",
+        "hostUsers",
+    )
+)
 
 
 def check_pod_spec(spec: dict[str, Any], pod_name: str, path: str, errs: Errors) -> None:
@@ -56,7 +81,9 @@ def check_pod_spec(spec: dict[str, Any], pod_name: str, path: str, errs: Errors)
     if claims:
         _check_resource_claims(claims, f"{path}.resourceClaims", errs)
     context = PodContext(
-        good, spec.get("restartPolicy", ""), spec.get("terminationGracePeriodSeconds"),
+        good,
+        spec.get("restartPolicy", ""),
+        spec.get("terminationGracePeriodSeconds"),
         frozenset(claim.get("name", "") for claim in claims or ()),
     )
     containers = spec.get("containers") or []
@@ -65,7 +92,9 @@ def check_pod_spec(spec: dict[str, Any], pod_name: str, path: str, errs: Errors)
     if first:
         check_init_containers(first, containers, context, f"{path}.initContainers", errs)
     if ephemeral := spec.get("ephemeralContainers"):
-        check_ephemeral_containers(ephemeral, [*containers, *first], context, f"{path}.ephemeralContainers", errs)
+        check_ephemeral_containers(
+            ephemeral, [*containers, *first], context, f"{path}.ephemeralContainers", errs
+        )
     _check_enum(spec.get("restartPolicy", ""), RESTART_POLICIES, f"{path}.restartPolicy", errs)
     _check_enum(spec.get("dnsPolicy", ""), _DNS_POLICIES, f"{path}.dnsPolicy", errs)
     if selector := spec.get("nodeSelector"):
@@ -86,7 +115,7 @@ def _check_enum(value: str, supported: tuple[str, ...], path: str, errs: Errors)
 
 
 def _check_name(spec: dict[str, Any], field: str, path: str, errs: Errors) -> None:
-    """A field that names another object."""
+    """A field that refers to another object."""
     name = spec.get(field)
     if name:
         messages = name_is_dns_subdomain(name, False)
@@ -100,7 +129,9 @@ def _check_rare(spec: dict[str, Any], path: str, errs: Errors) -> None:
     _check_dns_config(spec, f"{path}.dnsConfig", errs)
     for i, gate in enumerate(spec.get("readinessGates") or ()):
         kind = gate.get("conditionType", "")
-        all_invalid(is_qualified_name(kind), kind, f"{path}.readinessGates[{i}].conditionType", errs)
+        all_invalid(
+            is_qualified_name(kind), kind, f"{path}.readinessGates[{i}].conditionType", errs
+        )
     if gates := spec.get("schedulingGates"):
         check_scheduling_gates(gates, f"{path}.schedulingGates", errs)
     if constraints := spec.get("topologySpreadConstraints"):
@@ -144,17 +175,27 @@ def _check_dns_config(spec: dict[str, Any], path: str, errs: Errors) -> None:
         return
     servers, searches = config.get("nameservers") or (), config.get("searches") or ()
     if len(servers) > _MAX_NAMESERVERS:
-        errs.append(invalid(f"{path}.nameservers", dump("[]string", servers),
-                            f"must not have more than {_MAX_NAMESERVERS} nameservers"))
+        errs.append(
+            invalid(
+                f"{path}.nameservers",
+                go_dump("[]string", servers),
+                f"must not have more than {_MAX_NAMESERVERS} nameservers",
+            )
+        )
     for i, server in enumerate(servers):
         if parse_ip(server) is None:
             errs.append(invalid(f"{path}.nameservers[{i}]", server, _NOT_AN_IP))
     if len(searches) > _MAX_SEARCHES:
-        errs.append(invalid(f"{path}.searches", dump("[]string", searches),
-                            f"must not have more than {_MAX_SEARCHES} search paths"))
+        errs.append(
+            invalid(
+                f"{path}.searches",
+                go_dump("[]string", searches),
+                f"must not have more than {_MAX_SEARCHES} search paths",
+            )
+        )
     if byte_len(" ".join(searches)) > _MAX_SEARCH_CHARS:
         text = "must not have more than 256 characters (including spaces) in the search list"
-        errs.append(invalid(f"{path}.searches", dump("[]string", searches), text))
+        errs.append(invalid(f"{path}.searches", go_dump("[]string", searches), text))
     for i, search in enumerate(searches):
         check_dns_subdomain(search.removesuffix("."), f"{path}.searches[{i}]", errs)
     for i, option in enumerate(config.get("options") or ()):
@@ -171,8 +212,12 @@ def _check_host_alias(alias: dict[str, Any], path: str, errs: Errors) -> None:
 
 
 def _check_user_namespace(spec: dict[str, Any], path: str, errs: Errors) -> None:
-    """A pod with users of its own shares no other namespace with the host."""
-    for field, shown in (("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC")):
+    """A pod with its own user namespace must not share another namespace with the host."""
+    for field, shown in (
+        ("hostNetwork", "hostNetwork"),
+        ("hostPID", "HostPID"),
+        ("hostIPC", "HostIPC"),
+    ):
         if spec.get(field):
             errs.append(forbidden(f"{path}.{shown}", "when `pod.Spec.HostUsers` is false"))
 
@@ -188,19 +233,28 @@ def _check_resource_claims(claims: list[dict[str, Any]], path: str, errs: Errors
         else:
             check_dns_label(name, f"{path}[{i}].name", errs)
             names.add(name)
-        refs = [field for field in ("resourceClaimName", "resourceClaimTemplateName") if field in claim]
+        refs = [
+            field for field in ("resourceClaimName", "resourceClaimTemplateName") if field in claim
+        ]
         if len(refs) > 1:
-            text = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
+            text = (
+                "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
+            )
             errs.append(invalid(f"{path}[{i}]", claim, text))
         if not refs:
             text = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
             errs.append(invalid(f"{path}[{i}]", claim, text))
         for field in refs:
-            all_invalid(name_is_dns_subdomain(claim[field], False), claim[field], f"{path}[{i}].{field}", errs)
+            all_invalid(
+                name_is_dns_subdomain(claim[field], False),
+                claim[field],
+                f"{path}[{i}].{field}",
+                errs,
+            )
 
 
 def check_pod_template(template: dict[str, Any], path: str, errs: Errors) -> None:
-    """The template of a workload: the metadata it may have, and its spec."""
+    """The template of a workload: its metadata and its spec."""
     meta, spec = template.get("metadata") or {}, template.get("spec") or {}
     check_template_metadata(meta, spec, path, errs)
     check_pod_spec(spec, "", f"{path}.spec", errs)
@@ -210,8 +264,10 @@ def check_pod_template(template: dict[str, Any], path: str, errs: Errors) -> Non
         errs.append(forbidden(f"{path}.spec.ephemeralContainers", text))
 
 
-def check_template_metadata(meta: dict[str, Any], spec: dict[str, Any], path: str, errs: Errors) -> None:
-    # Kubernetes leaves `metadata` out of these two paths.
+def check_template_metadata(
+    meta: dict[str, Any], spec: dict[str, Any], path: str, errs: Errors
+) -> None:
+    # Kubernetes omits `metadata` in these two paths.
     errs += validate_labels(meta.get("labels"), f"{path}.labels")
     annotations = meta.get("annotations")
     if annotations:

@@ -6,9 +6,9 @@ from typing import Any
 
 from transom.machinery.field import invalid
 from transom.machinery.validation.checks import int_or_percent
-from transom.machinery.validation.godump import dump
+from transom.machinery.validation.godump import go_dump
 from transom.machinery.validation.meta import nonnegative, validate_label_selector
-from transom.machinery.validation.rules import Errors, Object, Rules
+from transom.machinery.validation.rules import Errors, Object, ValidationRules
 
 _COUNTS = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
 
@@ -18,12 +18,17 @@ def _bound(spec: dict[str, Any], name: str) -> Errors:
 
 
 def validate_budget(obj: Object) -> Errors:
-    """Its name is only held to what every name must be, so metadata is not judged here."""
+    """The name only has to meet the common rules, so metadata is not checked here."""
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     errors: Errors = []
     if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
-        errors.append(invalid("spec", dump("policy.PodDisruptionBudgetSpec", spec),
-                              "minAvailable and maxUnavailable cannot be both set"))
+        errors.append(
+            invalid(
+                "spec",
+                go_dump("policy.PodDisruptionBudgetSpec", spec),
+                "minAvailable and maxUnavailable cannot be both set",
+            )
+        )
     errors += _bound(spec, "minAvailable") + _bound(spec, "maxUnavailable")
     errors += validate_label_selector(spec.get("selector"), "spec.selector")
     for name in _COUNTS:
@@ -36,16 +41,18 @@ def update_budget(new: Object, old: Object) -> Errors:
 
 
 def update_budget_status(new: Object, old: Object) -> Errors:
-    """Any status is believed."""
+    """Any status is accepted."""
     return []
 
 
 def validate_eviction(obj: Object) -> Errors:
-    """Whether a pod may be evicted is not a matter of the request's shape."""
+    """Checks only the form of the request, not whether the pod may be evicted."""
     return []
 
 
 VALIDATORS = {
-    "policy/PodDisruptionBudget": Rules(validate_budget, update_budget, update_budget_status),
-    "policy/Eviction": Rules(validate_eviction, lambda new, old: validate_eviction(new)),
+    "policy/PodDisruptionBudget": ValidationRules(
+        validate_budget, update_budget, update_budget_status
+    ),
+    "policy/Eviction": ValidationRules(validate_eviction, lambda new, old: validate_eviction(new)),
 }

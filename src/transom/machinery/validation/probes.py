@@ -1,4 +1,4 @@
-"""Probes and lifecycle hooks: exactly one handler, and sane numbers."""
+"""Probes and lifecycle hooks: exactly one handler, and valid numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from transom.machinery.validation.names import is_http_header_name
 from transom.machinery.validation.rules import Errors
 
 _SCHEMES = ("HTTP", "HTTPS")
-_NUMBERS = ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold")
+_NUMBERS = (
+    "initialDelaySeconds",
+    "timeoutSeconds",
+    "periodSeconds",
+    "successThreshold",
+    "failureThreshold",
+)
 Action = Callable[[dict[str, Any], str, Errors], None]
 
 
@@ -37,7 +43,10 @@ def _check_with_port(action: dict[str, Any], path: str, errs: Errors) -> None:
 
 
 _PROBE_HANDLERS: dict[str, Action] = {
-    "exec": _check_exec, "httpGet": _check_http_get, "tcpSocket": _check_with_port, "grpc": _check_with_port,
+    "exec": _check_exec,
+    "httpGet": _check_http_get,
+    "tcpSocket": _check_with_port,
+    "grpc": _check_with_port,
 }
 
 
@@ -45,16 +54,27 @@ def _lifecycle_handlers(grace: int | None) -> dict[str, Action]:
     def check_sleep(action: dict[str, Any], path: str, errs: Errors) -> None:
         seconds = action.get("seconds", 0)
         if grace is not None and not 0 < seconds <= grace:
-            errs.append(invalid(
-                path, seconds,
-                f"must be greater than 0 and less than terminationGracePeriodSeconds ({grace}). Enable "
-                "AllowPodLifecycleSleepActionZeroValue feature gate for zero sleep.",
-            ))
+            errs.append(
+                invalid(
+                    path,
+                    seconds,
+                    "must be greater than 0 and less than terminationGracePeriodSeconds "
+                    f"({grace}). Enable "
+                    "AllowPodLifecycleSleepActionZeroValue feature gate for zero sleep.",
+                )
+            )
 
-    return {"exec": _check_exec, "httpGet": _check_http_get, "tcpSocket": _check_with_port, "sleep": check_sleep}
+    return {
+        "exec": _check_exec,
+        "httpGet": _check_http_get,
+        "tcpSocket": _check_with_port,
+        "sleep": check_sleep,
+    }
 
 
-def _check_handler(handler: dict[str, Any], known: dict[str, Action], path: str, errs: Errors) -> None:
+def _check_handler(
+    handler: dict[str, Any], known: dict[str, Action], path: str, errs: Errors
+) -> None:
     found = False
     for kind, check in known.items():
         action = handler.get(kind)
@@ -74,11 +94,13 @@ def check_probe(probe: dict[str, Any], path: str, errs: Errors) -> None:
     check_nonnegative_fields(probe, _NUMBERS, path, errs)
     grace = probe.get("terminationGracePeriodSeconds")
     if grace is not None and grace <= 0:
-        errs.append(invalid(f"{path}.terminationGracePeriodSeconds", grace, "must be greater than 0"))
+        errs.append(
+            invalid(f"{path}.terminationGracePeriodSeconds", grace, "must be greater than 0")
+        )
 
 
 def check_restarting_probe(probe: dict[str, Any], path: str, errs: Errors) -> None:
-    """A liveness or startup probe: one success is enough for it."""
+    """A liveness or startup probe: its success threshold must be 1."""
     check_probe(probe, path, errs)
     threshold = probe.get("successThreshold", 0)
     if threshold != 1:
@@ -89,7 +111,13 @@ def check_readiness_probe(probe: dict[str, Any], path: str, errs: Errors) -> Non
     check_probe(probe, path, errs)
     grace = probe.get("terminationGracePeriodSeconds")
     if grace is not None:
-        errs.append(invalid(f"{path}.terminationGracePeriodSeconds", grace, "must not be set for readinessProbes"))
+        errs.append(
+            invalid(
+                f"{path}.terminationGracePeriodSeconds",
+                grace,
+                "must not be set for readinessProbes",
+            )
+        )
 
 
 def check_lifecycle(lifecycle: dict[str, Any], grace: int | None, path: str, errs: Errors) -> None:

@@ -1,4 +1,4 @@
-"""LimitRange and ResourceQuota: which resources may be limited, and that the amounts do not contradict each other."""
+"""LimitRange and ResourceQuota: which resources may be limited, and consistency of the amounts."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from transom.machinery.field import duplicate, forbidden, invalid, required
-from transom.machinery.quantity import Quantity, from_int, parse
+from transom.machinery.quantity import Quantity, from_int, parse_quantity
 from transom.machinery.validation import godump
-from transom.machinery.validation.godump import dump
+from transom.machinery.validation.godump import go_dump
 from transom.machinery.validation.meta import validate_object_meta, validate_object_meta_update
 from transom.machinery.validation.names import IMMUTABLE, is_qualified_name, name_is_dns_subdomain
 from transom.machinery.validation.resources import (
@@ -18,7 +18,7 @@ from transom.machinery.validation.resources import (
     check_resource_quantity,
     is_overcommit_allowed,
 )
-from transom.machinery.validation.rules import Errors, Object, Rules
+from transom.machinery.validation.rules import Errors, Object, ValidationRules
 
 _LIMIT_TYPES = frozenset(("Pod", "Container", "PersistentVolumeClaim"))
 _ONE = from_int(1)
@@ -26,12 +26,26 @@ _MAX_MILLI = (2**63 - 1) // 1000
 
 _COUNTED_PODS = frozenset(("pods",))
 _POD_COMPUTE = _COUNTED_PODS | {
-    "cpu", "memory", "limits.cpu", "limits.memory", "requests.cpu", "requests.memory",
+    "cpu",
+    "memory",
+    "limits.cpu",
+    "limits.memory",
+    "requests.cpu",
+    "requests.memory",
 }
 _QUOTA_RESOURCES = _POD_COMPUTE | {
-    "ephemeral-storage", "requests.storage", "requests.ephemeral-storage", "limits.ephemeral-storage",
-    "resourcequotas", "services", "replicationcontrollers", "secrets", "persistentvolumeclaims", "configmaps",
-    "services.nodeports", "services.loadbalancers",
+    "ephemeral-storage",
+    "requests.storage",
+    "requests.ephemeral-storage",
+    "limits.ephemeral-storage",
+    "resourcequotas",
+    "services",
+    "replicationcontrollers",
+    "secrets",
+    "persistentvolumeclaims",
+    "configmaps",
+    "services.nodeports",
+    "services.loadbalancers",
 }
 # scope -> the standard resources it may be applied to
 _SCOPES = {
@@ -84,24 +98,52 @@ def _limit_item(limit: dict[str, Any], kind: str, path: str) -> Errors:
             take(name)
         elif limit.get(name):
             errors.append(forbidden(f"{path}.{name}", "may not be specified when `type` is 'Pod'"))
-    if kind == "PersistentVolumeClaim" and "storage" not in amounts["min"] and "storage" not in amounts["max"]:
-        errors.append(required(f"{path}.limits",
-                               "either minimum or maximum storage value is required, but neither was provided"))
+    if (
+        kind == "PersistentVolumeClaim"
+        and "storage" not in amounts["min"]
+        and "storage" not in amounts["max"]
+    ):
+        errors.append(
+            required(
+                f"{path}.limits",
+                "either minimum or maximum storage value is required, but neither was provided",
+            )
+        )
     take("maxLimitRequestRatio")
     for resource in dict.fromkeys(key for held in amounts.values() for key in held):
-        errors += _amounts(resource, {name: held[resource] for name, held in amounts.items() if resource in held}, path)
+        errors += _amounts(
+            resource,
+            {name: held[resource] for name, held in amounts.items() if resource in held},
+            path,
+        )
     return errors
 
 
-# (left, right, field, whose value is shown, words): left must not exceed right. `None` as field means left.
+# (left, right, field, whose value is shown, message): left must not exceed right. `None` as field
+# means left.
 _ORDER = (
     ("min", "max", "min", "min", "min value {} is greater than max value {}"),
-    ("min", "defaultRequest", "defaultRequest", "defaultRequest",
-     "min value {} is greater than default request value {}"),
-    ("defaultRequest", "max", "defaultRequest", "defaultRequest",
-     "default request value {} is greater than max value {}"),
-    ("defaultRequest", "default", "defaultRequest", "defaultRequest",
-     "default request value {} is greater than default limit value {}"),
+    (
+        "min",
+        "defaultRequest",
+        "defaultRequest",
+        "defaultRequest",
+        "min value {} is greater than default request value {}",
+    ),
+    (
+        "defaultRequest",
+        "max",
+        "defaultRequest",
+        "defaultRequest",
+        "default request value {} is greater than max value {}",
+    ),
+    (
+        "defaultRequest",
+        "default",
+        "defaultRequest",
+        "defaultRequest",
+        "default request value {} is greater than default limit value {}",
+    ),
     ("min", "default", "default", "min", "min value {} is greater than default value {}"),
     ("default", "max", "default", "max", "default value {} is greater than max value {}"),
 )
@@ -109,10 +151,12 @@ _ORDER = (
 
 def _amounts(resource: str, texts: Mapping[str, str], path: str) -> Errors:
     errors: Errors = []
-    value: dict[str, Quantity] = {name: parse(text) for name, text in texts.items()}
+    value: dict[str, Quantity] = {name: parse_quantity(text) for name, text in texts.items()}
 
     def refuse(name: str, shown: str, detail: str) -> None:
-        errors.append(invalid(f"{path}.{name}[{resource}]", godump.quantity(texts[shown]), detail))
+        errors.append(
+            invalid(f"{path}.{name}[{resource}]", godump.dump_quantity(texts[shown]), detail)
+        )
 
     for left, right, name, shown, words in _ORDER:
         if left in value and right in value and value[left] > value[right]:
@@ -124,24 +168,35 @@ def _amounts(resource: str, texts: Mapping[str, str], path: str) -> Errors:
         if "min" in value and "max" in value:
             possible = _possible_ratio(ratio, value["min"], value["max"])
             if possible is not None:
-                refuse("maxLimitRequestRatio", "maxLimitRequestRatio",
-                       f"ratio {ratio} is greater than max/min = {possible}")
+                refuse(
+                    "maxLimitRequestRatio",
+                    "maxLimitRequestRatio",
+                    f"ratio {ratio} is greater than max/min = {possible}",
+                )
     default, request = value.get("default"), value.get("defaultRequest")
-    if default is not None and request is not None and default != request and not is_overcommit_allowed(resource):
-        refuse("defaultRequest", "defaultRequest",
-               f"default value {default} must equal to defaultRequest value {request} in {resource}")
+    if (
+        default is not None
+        and request is not None
+        and default != request
+        and not is_overcommit_allowed(resource)
+    ):
+        refuse(
+            "defaultRequest",
+            "defaultRequest",
+            f"default value {default} must equal to defaultRequest value {request} in {resource}",
+        )
     return errors
 
 
 def _possible_ratio(ratio: Quantity, low: Quantity, high: Quantity) -> str | None:
-    """The largest ratio that minimum and maximum leave room for, as printed, if the given one exceeds it."""
+    """The largest ratio that minimum and maximum allow, as printed, if the given one exceeds it."""
     asked, bottom, top = float(ratio.value()), low.value(), high.value()
     if ratio.value() < _MAX_MILLI and bottom < _MAX_MILLI and top < _MAX_MILLI:
         asked, bottom, top = ratio.milli_value() / 1000, low.milli_value(), high.milli_value()
     if bottom:
         possible = top / bottom
         return f"{possible:f}" if asked > possible else None
-    return "-Inf" if top < 0 else None  # a division by zero leaves room without end
+    return "-Inf" if top < 0 else None  # division by zero: any ratio is possible
 
 
 def update_limit_range(new: Object, old: Object) -> Errors:
@@ -164,23 +219,29 @@ def _quota_amounts(amounts: Mapping[str, str] | None, path: str) -> Errors:
 
 
 def _misapplied(scope: str, hard: Mapping[str, str]) -> int:
-    """How many hard limits the scope cannot be applied to."""
+    """The number of hard limits that the scope cannot be applied to."""
     allowed = _SCOPES.get(scope)
-    return 0 if allowed is None else sum(_standard_for_quota(name) and name not in allowed for name in hard)
+    return (
+        0
+        if allowed is None
+        else sum(_standard_for_quota(name) and name not in allowed for name in hard)
+    )
 
 
 def _scopes(spec: dict[str, Any]) -> Errors:
     scopes = spec.get("scopes") or ()
     errors: Errors = []
-    shown = dump("[]core.ResourceQuotaScope", scopes)
+    shown = go_dump("[]core.ResourceQuotaScope", scopes)
     for scope in scopes:
         if scope not in _SCOPES:
             errors.append(invalid("spec.scopes", shown, "unsupported scope"))
-        errors += [invalid("spec.scopes", shown, "unsupported scope applied to resource")] * _misapplied(
-            scope, spec.get("hard") or {}
-        )
+        errors += [
+            invalid("spec.scopes", shown, "unsupported scope applied to resource")
+        ] * _misapplied(scope, spec.get("hard") or {})
     return errors + [
-        invalid("spec.scopes", shown, "conflicting scopes") for pair in _OPPOSITES if set(pair) <= set(scopes)
+        invalid("spec.scopes", shown, "conflicting scopes")
+        for pair in _OPPOSITES
+        if set(pair) <= set(scopes)
     ]
 
 
@@ -196,31 +257,54 @@ def _scope_selector(spec: dict[str, Any]) -> Errors:
         values = expression.get("values")
         if scope not in _SCOPES:
             errors.append(invalid(f"{path}.scopeName", scope, "unsupported scope"))
-        errors += [invalid(path, dump("core.ScopeSelector", selector), "unsupported scope applied to resource")] * (
-            _misapplied(scope, spec.get("hard") or {})
-        )
+        errors += [
+            invalid(
+                path,
+                go_dump("core.ScopeSelector", selector),
+                "unsupported scope applied to resource",
+            )
+        ] * (_misapplied(scope, spec.get("hard") or {}))
         if scope in _EXISTS_ONLY and operator != "Exists":
-            errors.append(invalid(
-                f"{path}.operator", operator,
-                "must be 'Exist' only operator when scope is any of ResourceQuotaScopeTerminating, "
-                "ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort and ResourceQuotaScopeNotBestEffort",
-            ))
+            errors.append(
+                invalid(
+                    f"{path}.operator",
+                    operator,
+                    "must be 'Exist' only operator when scope is any of "
+                    "ResourceQuotaScopeTerminating, "
+                    "ResourceQuotaScopeNotTerminating, ResourceQuotaScopeBestEffort and "
+                    "ResourceQuotaScopeNotBestEffort",
+                )
+            )
         if operator in ("In", "NotIn"):
             if not values:
-                errors.append(required(
-                    f"{path}.values", "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
-                ))
+                errors.append(
+                    required(
+                        f"{path}.values",
+                        (
+                            "must be at least one value when `operator` is 'In' or 'NotIn' for "
+                            "scope selector"
+                        ),
+                    )
+                )
         elif operator in ("Exists", "DoesNotExist"):
             if values:
-                errors.append(invalid(
-                    f"{path}.values", dump("[]string", values),
-                    "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector",
-                ))
+                errors.append(
+                    invalid(
+                        f"{path}.values",
+                        go_dump("[]string", values),
+                        (
+                            "must be no value when `operator` is 'Exist' or 'DoesNotExist' for "
+                            "scope selector"
+                        ),
+                    )
+                )
         else:
             errors.append(invalid(f"{path}.operator", operator, "not a valid selector operator"))
     scopes = {expression.get("scopeName", "") for expression in expressions}
-    shown = dump("[]core.ResourceQuotaScope", spec.get("scopes"))
-    return errors + [invalid(path, shown, "conflicting scopes") for pair in _OPPOSITES if set(pair) <= scopes]
+    shown = go_dump("[]core.ResourceQuotaScope", spec.get("scopes"))
+    return errors + [
+        invalid(path, shown, "conflicting scopes") for pair in _OPPOSITES if set(pair) <= scopes
+    ]
 
 
 def _quota_spec(obj: Object) -> Errors:
@@ -230,19 +314,29 @@ def _quota_spec(obj: Object) -> Errors:
 
 def _quota_status(obj: Object) -> Errors:
     status = obj.get("status") or {}
-    return _quota_amounts(status.get("hard"), "status.hard") + _quota_amounts(status.get("used"), "status.used")
+    return _quota_amounts(status.get("hard"), "status.hard") + _quota_amounts(
+        status.get("used"), "status.used"
+    )
 
 
 def validate_resource_quota(obj: Object) -> Errors:
-    return validate_object_meta(obj["metadata"], True, name_is_dns_subdomain) + _quota_spec(obj) + _quota_status(obj)
+    return (
+        validate_object_meta(obj["metadata"], True, name_is_dns_subdomain)
+        + _quota_spec(obj)
+        + _quota_status(obj)
+    )
 
 
 def update_resource_quota(new: Object, old: Object) -> Errors:
-    errors = validate_resource_quota(new) + validate_object_meta_update(new["metadata"], old["metadata"])
+    errors = validate_resource_quota(new) + validate_object_meta_update(
+        new["metadata"], old["metadata"]
+    )
     errors += _quota_spec(new)
     scopes = (new.get("spec") or {}).get("scopes")
     if set(scopes or ()) != set((old.get("spec") or {}).get("scopes") or ()):
-        errors.append(invalid("spec.scopes", dump("[]core.ResourceQuotaScope", scopes), IMMUTABLE))
+        errors.append(
+            invalid("spec.scopes", go_dump("[]core.ResourceQuotaScope", scopes), IMMUTABLE)
+        )
     return errors
 
 
@@ -254,6 +348,8 @@ def update_resource_quota_status(new: Object, old: Object) -> Errors:
 
 
 VALIDATORS = {
-    "/LimitRange": Rules(validate_limit_range, update_limit_range),
-    "/ResourceQuota": Rules(validate_resource_quota, update_resource_quota, update_resource_quota_status),
+    "/LimitRange": ValidationRules(validate_limit_range, update_limit_range),
+    "/ResourceQuota": ValidationRules(
+        validate_resource_quota, update_resource_quota, update_resource_quota_status
+    ),
 }

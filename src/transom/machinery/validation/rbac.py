@@ -1,4 +1,4 @@
-"""Roles and bindings: rules name verbs and what they are for, bindings name subjects and a role that never changes."""
+"""Roles and bindings: rules have verbs and targets, bindings have subjects and an immutable role."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 
 from transom.machinery import selectors
 from transom.machinery.field import invalid, not_supported, required
-from transom.machinery.validation.checks import dns_subdomain, each
-from transom.machinery.validation.godump import dump
+from transom.machinery.validation.checks import check_each, dns_subdomain
+from transom.machinery.validation.godump import go_dump
 from transom.machinery.validation.meta import (
     validate_label_selector,
     validate_object_meta,
     validate_object_meta_update,
 )
 from transom.machinery.validation.names import is_path_segment_name
-from transom.machinery.validation.rules import Errors, Object, Rules
+from transom.machinery.validation.rules import Errors, Object, ValidationRules
 
 GROUP = "rbac.authorization.k8s.io"
 
@@ -25,19 +25,35 @@ def _name(name: str, prefix: bool) -> list[str]:
 
 
 def _rule(rule: Mapping[str, Any], namespaced: bool, path: str) -> Errors:
-    errors = [] if rule.get("verbs") else [required(f"{path}.verbs", "verbs must contain at least one value")]
+    errors = (
+        []
+        if rule.get("verbs")
+        else [required(f"{path}.verbs", "verbs must contain at least one value")]
+    )
     urls = rule.get("nonResourceURLs")
     if urls:
-        where, shown = f"{path}.nonResourceURLs", dump("[]string", urls)
+        where, shown = f"{path}.nonResourceURLs", go_dump("[]string", urls)
         if namespaced:
-            errors.append(invalid(where, shown, "namespaced rules cannot apply to non-resource URLs"))
+            errors.append(
+                invalid(where, shown, "namespaced rules cannot apply to non-resource URLs")
+            )
         if rule.get("apiGroups") or rule.get("resources") or rule.get("resourceNames"):
-            errors.append(invalid(where, shown, "rules cannot apply to both regular resources and non-resource URLs"))
+            errors.append(
+                invalid(
+                    where,
+                    shown,
+                    "rules cannot apply to both regular resources and non-resource URLs",
+                )
+            )
         return errors
     if not rule.get("apiGroups"):
-        errors.append(required(f"{path}.apiGroups", "resource rules must supply at least one api group"))
+        errors.append(
+            required(f"{path}.apiGroups", "resource rules must supply at least one api group")
+        )
     if not rule.get("resources"):
-        errors.append(required(f"{path}.resources", "resource rules must supply at least one resource"))
+        errors.append(
+            required(f"{path}.resources", "resource rules must supply at least one resource")
+        )
     return errors
 
 
@@ -48,7 +64,7 @@ def validate_role(role: Object, namespaced: bool = True) -> Errors:
     return errors
 
 
-def update_role(new: Object, old: Object) -> Errors:
+def validate_role_update(new: Object, old: Object) -> Errors:
     return validate_role(new) + validate_object_meta_update(new["metadata"], old["metadata"])
 
 
@@ -57,9 +73,16 @@ def validate_cluster_role(role: Object) -> Errors:
     aggregation = role.get("aggregationRule")
     if aggregation is None:
         return errors
-    path, chosen = "aggregationRule.clusterRoleSelectors", aggregation.get("clusterRoleSelectors") or ()
+    path, chosen = (
+        "aggregationRule.clusterRoleSelectors",
+        aggregation.get("clusterRoleSelectors") or (),
+    )
     if not chosen:
-        errors.append(required(path, "at least one clusterRoleSelector required if aggregationRule is non-nil"))
+        errors.append(
+            required(
+                path, "at least one clusterRoleSelector required if aggregationRule is non-nil"
+            )
+        )
     for i, selector in enumerate(chosen):
         errors += validate_label_selector(selector, f"{path}[{i}]")
         try:
@@ -69,12 +92,18 @@ def validate_cluster_role(role: Object) -> Errors:
     return errors
 
 
-def update_cluster_role(new: Object, old: Object) -> Errors:
-    return validate_cluster_role(new) + validate_object_meta_update(new["metadata"], old["metadata"])
+def validate_cluster_role_update(new: Object, old: Object) -> Errors:
+    return validate_cluster_role(new) + validate_object_meta_update(
+        new["metadata"], old["metadata"]
+    )
 
 
 def _subject(subject: Mapping[str, Any], namespaced: bool, path: str) -> Errors:
-    kind, name, group = subject.get("kind", ""), subject.get("name", ""), subject.get("apiGroup", "")
+    kind, name, group = (
+        subject.get("kind", ""),
+        subject.get("name", ""),
+        subject.get("apiGroup", ""),
+    )
     errors = [] if name else [required(f"{path}.name")]
     if kind == "ServiceAccount":
         if name:
@@ -91,16 +120,24 @@ def _subject(subject: Mapping[str, Any], namespaced: bool, path: str) -> Errors:
     return errors
 
 
-def validate_binding(binding: Object, namespaced: bool = True) -> Errors:
+def validate_role_binding(binding: Object, namespaced: bool = True) -> Errors:
     reference = binding.get("roleRef") or {}
-    group, kind, name = reference.get("apiGroup", ""), reference.get("kind", ""), reference.get("name", "")
+    group, kind, name = (
+        reference.get("apiGroup", ""),
+        reference.get("kind", ""),
+        reference.get("name", ""),
+    )
     kinds = ("Role", "ClusterRole") if namespaced else ("ClusterRole",)
     errors = validate_object_meta(binding["metadata"], namespaced, _name)
     if group != GROUP:
         errors.append(not_supported("roleRef.apiGroup", group, (GROUP,)))
     if kind not in kinds:
         errors.append(not_supported("roleRef.kind", kind, kinds))
-    errors += each("roleRef.name", name, is_path_segment_name(name)) if name else [required("roleRef.name")]
+    errors += (
+        check_each("roleRef.name", name, is_path_segment_name(name))
+        if name
+        else [required("roleRef.name")]
+    )
     for i, subject in enumerate(binding.get("subjects") or ()):
         errors += _subject(subject, namespaced, f"subjects[{i}]")
     return errors
@@ -109,25 +146,35 @@ def validate_binding(binding: Object, namespaced: bool = True) -> Errors:
 def _role_kept(new: Object, old: Object) -> Errors:
     if new.get("roleRef") == old.get("roleRef"):
         return []
-    return [invalid("roleRef", dump("rbac.RoleRef", new.get("roleRef")), "cannot change roleRef")]
+    return [
+        invalid("roleRef", go_dump("rbac.RoleRef", new.get("roleRef")), "cannot change roleRef")
+    ]
 
 
-def update_binding(new: Object, old: Object) -> Errors:
-    return validate_binding(new) + validate_object_meta_update(new["metadata"], old["metadata"]) + _role_kept(new, old)
+def validate_role_binding_update(new: Object, old: Object) -> Errors:
+    return (
+        validate_role_binding(new)
+        + validate_object_meta_update(new["metadata"], old["metadata"])
+        + _role_kept(new, old)
+    )
 
 
-def validate_cluster_binding(binding: Object) -> Errors:
-    return validate_binding(binding, namespaced=False)
+def validate_cluster_role_binding(binding: Object) -> Errors:
+    return validate_role_binding(binding, namespaced=False)
 
 
-def update_cluster_binding(new: Object, old: Object) -> Errors:
-    errors = validate_cluster_binding(new) + validate_object_meta_update(new["metadata"], old["metadata"])
+def validate_cluster_role_binding_update(new: Object, old: Object) -> Errors:
+    errors = validate_cluster_role_binding(new) + validate_object_meta_update(
+        new["metadata"], old["metadata"]
+    )
     return errors + _role_kept(new, old)
 
 
 VALIDATORS = {
-    f"{GROUP}/Role": Rules(validate_role, update_role),
-    f"{GROUP}/ClusterRole": Rules(validate_cluster_role, update_cluster_role),
-    f"{GROUP}/RoleBinding": Rules(validate_binding, update_binding),
-    f"{GROUP}/ClusterRoleBinding": Rules(validate_cluster_binding, update_cluster_binding),
+    f"{GROUP}/Role": ValidationRules(validate_role, validate_role_update),
+    f"{GROUP}/ClusterRole": ValidationRules(validate_cluster_role, validate_cluster_role_update),
+    f"{GROUP}/RoleBinding": ValidationRules(validate_role_binding, validate_role_binding_update),
+    f"{GROUP}/ClusterRoleBinding": ValidationRules(
+        validate_cluster_role_binding, validate_cluster_role_binding_update
+    ),
 }

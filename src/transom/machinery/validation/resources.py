@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
+from transom.kit.caching import text_cache
 from transom.machinery.field import forbidden, invalid, required
-from transom.machinery.quantity import parse
+from transom.machinery.quantity import parse_quantity
 from transom.machinery.validation import godump
 from transom.machinery.validation.common import all_invalid
 from transom.machinery.validation.names import NEGATIVE, is_qualified_name
@@ -17,14 +17,35 @@ _REQUESTS = "requests."
 _NATIVE = "kubernetes.io/"
 
 _CONTAINER_RESOURCES = frozenset(("cpu", "memory", "ephemeral-storage"))
-_INTEGER_RESOURCES = frozenset((
-    "pods", "resourcequotas", "services", "replicationcontrollers", "secrets", "configmaps",
-    "persistentvolumeclaims", "services.nodeports", "services.loadbalancers",
-))
-_STANDARD_RESOURCES = _CONTAINER_RESOURCES | _INTEGER_RESOURCES | frozenset((
-    "requests.cpu", "requests.memory", "requests.ephemeral-storage", "limits.cpu", "limits.memory",
-    "limits.ephemeral-storage", "storage", "requests.storage",
-))
+_INTEGER_RESOURCES = frozenset(
+    (
+        "pods",
+        "resourcequotas",
+        "services",
+        "replicationcontrollers",
+        "secrets",
+        "configmaps",
+        "persistentvolumeclaims",
+        "services.nodeports",
+        "services.loadbalancers",
+    )
+)
+_STANDARD_RESOURCES = (
+    _CONTAINER_RESOURCES
+    | _INTEGER_RESOURCES
+    | frozenset(
+        (
+            "requests.cpu",
+            "requests.memory",
+            "requests.ephemeral-storage",
+            "limits.cpu",
+            "limits.memory",
+            "limits.ephemeral-storage",
+            "storage",
+            "requests.storage",
+        )
+    )
+)
 
 
 def is_native_resource(name: str) -> bool:
@@ -32,7 +53,7 @@ def is_native_resource(name: str) -> bool:
     return "/" not in name or _NATIVE in name
 
 
-@lru_cache(maxsize=512)
+@text_cache(512)
 def is_extended_resource(name: str) -> bool:
     if is_native_resource(name) or name.startswith(_REQUESTS):
         return False
@@ -71,12 +92,16 @@ def check_container_resource_name(name: str, path: str, errs: Errors) -> None:
 
 
 def check_resource_quantity(name: str, text: str, path: str, errs: Errors) -> None:
-    """Not negative, and whole where the resource is counted."""
-    value = parse(text)
+    """Not negative, and an integer if the resource is counted."""
+    value = parse_quantity(text)
     if value.mantissa < 0:
         errs.append(invalid(path, str(value), NEGATIVE))
-    if name not in _CONTAINER_RESOURCES and is_integer_resource(name) and value.milli_value() % 1000:
-        errs.append(invalid(path, godump.quantity(text), "must be an integer"))
+    if (
+        name not in _CONTAINER_RESOURCES
+        and is_integer_resource(name)
+        and value.milli_value() % 1000
+    ):
+        errs.append(invalid(path, godump.dump_quantity(text), "must be an integer"))
 
 
 def check_resource_requirements(requirements: dict[str, Any], path: str, errs: Errors) -> None:
@@ -96,13 +121,19 @@ def check_resource_requirements(requirements: dict[str, Any], path: str, errs: E
         errs.append(forbidden(path, "HugePages require cpu or memory"))
 
 
-def _check_request_against_limit(name: str, request: str, limit: str | None, path: str, errs: Errors) -> None:
+def _check_request_against_limit(
+    name: str, request: str, limit: str | None, path: str, errs: Errors
+) -> None:
     if limit is None:
         if not is_overcommit_allowed(name):
-            errs.append(required(f"{path}.limits", "Limit must be set for non overcommitable resources"))
+            errs.append(
+                required(f"{path}.limits", "Limit must be set for non overcommitable resources")
+            )
     elif request != limit:
-        order = parse(request).compare(parse(limit))
+        order = parse_quantity(request).compare(parse_quantity(limit))
         if order and not is_overcommit_allowed(name):
             errs.append(invalid(f"{path}.requests", request, f"must be equal to {name} limit"))
         elif order > 0:
-            errs.append(invalid(f"{path}.requests", request, f"must be less than or equal to {name} limit"))
+            errs.append(
+                invalid(f"{path}.requests", request, f"must be less than or equal to {name} limit")
+            )

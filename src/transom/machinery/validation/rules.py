@@ -1,7 +1,8 @@
-"""What the validators of one kind look like, so that the dispatch table can hold them all alike.
+"""The interface of the validators of one kind, for the dispatch table.
 
-`create` judges a new object, `update` a changed one, `status_update` a write to `/status`, `subresources` the writes to
-other sub-resources that carry the whole object (`ephemeralcontainers` of a pod).
+`create` validates a new object, `update` a changed one, `status_update` a write to `/status`,
+`subresources` the writes to other sub-resources that contain the whole object
+(`ephemeralcontainers` of a pod).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ Create = Callable[[Object], Errors]
 Update = Callable[[Object, Object], Errors]
 
 
-class Rules(NamedTuple):
+class ValidationRules(NamedTuple):
     create: Create
     update: Update
     status_update: Update | None = None

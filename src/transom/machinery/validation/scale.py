@@ -5,7 +5,7 @@ from __future__ import annotations
 from transom.machinery.field import invalid
 from transom.machinery.validation.meta import validate_object_meta
 from transom.machinery.validation.names import NEGATIVE, name_is_dns_subdomain
-from transom.machinery.validation.rules import Errors, Object, Rules
+from transom.machinery.validation.rules import Errors, Object, ValidationRules
 
 
 def validate_scale(scale: Object) -> Errors:
@@ -14,4 +14,6 @@ def validate_scale(scale: Object) -> Errors:
     return errors + ([invalid("spec.replicas", replicas, NEGATIVE)] if replicas < 0 else [])
 
 
-VALIDATORS = {"autoscaling/Scale": Rules(validate_scale, lambda new, old: validate_scale(new))}
+VALIDATORS = {
+    "autoscaling/Scale": ValidationRules(validate_scale, lambda new, old: validate_scale(new))
+}

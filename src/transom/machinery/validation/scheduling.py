@@ -1,14 +1,14 @@
-"""Where a pod may run: affinity, tolerations, topology spread, scheduling gates."""
+"""Scheduling fields of a pod: affinity, tolerations, topology spread, scheduling gates."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import Any
 
+from transom.kit.caching import text_cache
 from transom.machinery.field import duplicate, forbidden, invalid, not_supported, required
 from transom.machinery.validation.common import all_invalid
-from transom.machinery.validation.godump import dump
+from transom.machinery.validation.godump import go_dump
 from transom.machinery.validation.meta import validate_label_selector
 from transom.machinery.validation.names import (
     is_label_value,
@@ -52,7 +52,9 @@ def _check_weight(weight: int, path: str, errs: Errors) -> None:
 def check_node_selector(selector: dict[str, Any], path: str, errs: Errors) -> None:
     terms = selector.get("nodeSelectorTerms")
     if not terms:
-        errs.append(required(f"{path}.nodeSelectorTerms", "must have at least one node selector term"))
+        errs.append(
+            required(f"{path}.nodeSelectorTerms", "must have at least one node selector term")
+        )
         return
     for i, term in enumerate(terms):
         check_node_selector_term(term, f"{path}.nodeSelectorTerms[{i}]", errs)
@@ -69,7 +71,9 @@ def _check_expression(requirement: dict[str, Any], path: str, errs: Errors) -> N
     operator, values = requirement.get("operator", ""), requirement.get("values") or ()
     if operator in ("In", "NotIn"):
         if not values:
-            errs.append(required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
+            errs.append(
+                required(f"{path}.values", "must be specified when `operator` is 'In' or 'NotIn'")
+            )
     elif operator in ("Exists", "DoesNotExist"):
         if values:
             text = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
@@ -98,8 +102,8 @@ def _check_field_requirement(requirement: dict[str, Any], path: str, errs: Error
         all_invalid(name_is_dns_subdomain(value, False), value, f"{path}.values[{i}]", errs)
 
 
-# The keys of taints and topologies repeat from pod to pod.
-_qualified = lru_cache(maxsize=2048)(is_qualified_name)
+# Taint and topology keys repeat from pod to pod.
+_qualified = text_cache(2048)(is_qualified_name)
 
 
 def check_label_name(name: str, path: str, errs: Errors) -> None:
@@ -112,7 +116,9 @@ def _check_pod_affinity(affinity: dict[str, Any], path: str, errs: Errors) -> No
     for i, weighted in enumerate(affinity.get(_PREFERRED) or ()):
         where = f"{path}.{_PREFERRED}[{i}]"
         _check_weight(weighted.get("weight", 0), where, errs)
-        _check_pod_affinity_term(weighted.get("podAffinityTerm") or {}, f"{where}.podAffinityTerm", errs)
+        _check_pod_affinity_term(
+            weighted.get("podAffinityTerm") or {}, f"{where}.podAffinityTerm", errs
+        )
 
 
 def _check_pod_affinity_term(term: dict[str, Any], path: str, errs: Errors) -> None:
@@ -134,14 +140,21 @@ def _check_label_keys(term: dict[str, Any], path: str, errs: Errors) -> None:
     matching, mismatching = term.get("matchLabelKeys") or (), term.get("mismatchLabelKeys") or ()
     for name, keys in (("matchLabelKeys", matching), ("mismatchLabelKeys", mismatching)):
         if keys and term.get("labelSelector") is None:
-            errs.append(forbidden(f"{path}.{name}", "must not be specified when labelSelector is not set"))
+            errs.append(
+                forbidden(f"{path}.{name}", "must not be specified when labelSelector is not set")
+            )
             continue
         for i, key in enumerate(keys):
             check_label_name(key, f"{path}.{name}[{i}]", errs)
     for i, key in enumerate(matching):
         if key in mismatching:
-            errs.append(invalid(f"{path}.matchLabelKeys[{i}]", key,
-                                "exists in both matchLabelKeys and mismatchLabelKeys"))
+            errs.append(
+                invalid(
+                    f"{path}.matchLabelKeys[{i}]",
+                    key,
+                    "exists in both matchLabelKeys and mismatchLabelKeys",
+                )
+            )
 
 
 def check_tolerations(tolerations: Iterable[dict[str, Any]], path: str, errs: Errors) -> None:
@@ -152,7 +165,10 @@ def check_tolerations(tolerations: Iterable[dict[str, Any]], path: str, errs: Er
         if key:
             check_label_name(key, f"{where}.key", errs)
         elif operator != "Exists":
-            text = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
+            text = (
+                'operator must be Exists when `key` is empty, which means "match all values and '
+                'all keys"'
+            )
             errs.append(invalid(f"{where}.operator", operator, text))
         if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
             text = "effect must be 'NoExecute' when `tolerationSeconds` is set"
@@ -164,8 +180,13 @@ def check_tolerations(tolerations: Iterable[dict[str, Any]], path: str, errs: Er
         elif operator != "Exists":
             errs.append(not_supported(f"{where}.operator", operator, _TOLERATION_OPERATORS))
         elif value:
-            errs.append(invalid(f"{where}.operator", dump("core.Toleration", toleration),
-                                "value must be empty when `operator` is 'Exists'"))
+            errs.append(
+                invalid(
+                    f"{where}.operator",
+                    go_dump("core.Toleration", toleration),
+                    "value must be empty when `operator` is 'Exists'",
+                )
+            )
         if effect and effect not in TAINT_EFFECTS:
             errs.append(not_supported(f"{where}.effect", effect, TAINT_EFFECTS))
 
@@ -174,18 +195,24 @@ def check_only_added_tolerations(
     new: list[dict[str, Any]], old: list[dict[str, Any]], path: str, errs: Errors
 ) -> None:
     """An update may add tolerations and change their seconds, nothing else."""
-    kept = [_without_seconds(toleration) for toleration in new]
+    kept = {_without_seconds(toleration) for toleration in new}
     if any(_without_seconds(toleration) not in kept for toleration in old):
-        errs.append(forbidden(path, "existing toleration can not be modified except its tolerationSeconds"))
+        errs.append(
+            forbidden(path, "existing toleration can not be modified except its tolerationSeconds")
+        )
         return
     check_tolerations(new, path, errs)
 
 
-def _without_seconds(toleration: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in toleration.items() if name != "tolerationSeconds"}
+def _without_seconds(toleration: dict[str, Any]) -> frozenset[tuple[str, str]]:
+    return frozenset(
+        (name, value) for name, value in toleration.items() if name != "tolerationSeconds"
+    )
 
 
 def check_topology_spread(constraints: list[dict[str, Any]], path: str, errs: Errors) -> None:
+    pairs = [(c.get("topologyKey", ""), c.get("whenUnsatisfiable", "")) for c in constraints]
+    last = {pair: i for i, pair in enumerate(pairs)}
     for i, constraint in enumerate(constraints):
         where = f"{path}[{i}]"
         skew, key = constraint.get("maxSkew", 0), constraint.get("topologyKey", "")
@@ -196,10 +223,10 @@ def check_topology_spread(constraints: list[dict[str, Any]], path: str, errs: Er
             errs.append(required(f"{where}.topologyKey", "can not be empty"))
         if action not in _SPREAD_ACTIONS:
             errs.append(not_supported(f"{where}.whenUnsatisfiable", action, _SPREAD_ACTIONS))
-        for later in constraints[i + 1 :]:
-            if (later.get("topologyKey", ""), later.get("whenUnsatisfiable", "")) == (key, action):
-                errs.append(duplicate(f"{where}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {action}}}"))
-                break
+        if last[pairs[i]] > i:
+            errs.append(
+                duplicate(f"{where}.{{topologyKey, whenUnsatisfiable}}", f"{{{key}, {action}}}")
+            )
         _check_spread_extras(constraint, action, where, errs)
 
 
@@ -221,14 +248,25 @@ def _check_spread_extras(constraint: dict[str, Any], action: str, path: str, err
         return
     selector = constraint.get("labelSelector")
     if selector is None:
-        errs.append(forbidden(f"{path}.matchLabelKeys", "must not be specified when labelSelector is not set"))
-    selected = {*((selector or {}).get("matchLabels") or ()),
-                *(e.get("key", "") for e in (selector or {}).get("matchExpressions") or ())}
+        errs.append(
+            forbidden(
+                f"{path}.matchLabelKeys", "must not be specified when labelSelector is not set"
+            )
+        )
+    selected = {
+        *((selector or {}).get("matchLabels") or ()),
+        *(e.get("key", "") for e in (selector or {}).get("matchExpressions") or ()),
+    }
     for i, key in enumerate(keys):
         check_label_name(key, f"{path}.matchLabelKeys[{i}]", errs)
         if key in selected:
-            errs.append(invalid(f"{path}.matchLabelKeys[{i}]", key,
-                                "exists in both matchLabelKeys and labelSelector"))
+            errs.append(
+                invalid(
+                    f"{path}.matchLabelKeys[{i}]",
+                    key,
+                    "exists in both matchLabelKeys and labelSelector",
+                )
+            )
 
 
 def check_scheduling_gates(gates: list[dict[str, Any]], path: str, errs: Errors) -> None:
@@ -241,7 +279,9 @@ def check_scheduling_gates(gates: list[dict[str, Any]], path: str, errs: Errors)
         seen.add(name)
 
 
-def check_only_deleted_gates(new: list[dict[str, Any]], old: list[dict[str, Any]], path: str, errs: Errors) -> None:
+def check_only_deleted_gates(
+    new: list[dict[str, Any]], old: list[dict[str, Any]], path: str, errs: Errors
+) -> None:
     known = {gate.get("name", "") for gate in old}
     for i, gate in enumerate(new):
         name = gate.get("name", "")

@@ -1,4 +1,4 @@
-"""Security contexts of pods and containers, and what a pod's operating system forbids in them."""
+"""Security contexts of pods and containers, and the restrictions of a pod's operating system."""
 
 from __future__ import annotations
 
@@ -8,8 +8,13 @@ from typing import Any
 
 from transom.machinery.field import duplicate, forbidden, invalid, not_supported, required, too_long
 from transom.machinery.validation.common import all_invalid, check_descending_path
-from transom.machinery.validation.godump import dump
-from transom.machinery.validation.names import byte_len, is_dns1123_subdomain, is_valid_group_id, is_valid_user_id
+from transom.machinery.validation.godump import go_dump
+from transom.machinery.validation.names import (
+    byte_len,
+    is_dns1123_subdomain,
+    is_valid_group_id,
+    is_valid_user_id,
+)
 from transom.machinery.validation.rules import Errors
 
 SYSCTL_SEGMENT = "[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
@@ -35,15 +40,33 @@ _match_dots_and_spaces = re.compile(r"[. ]+").fullmatch
 _search_bad_user = re.compile(r'["/\\:;|=,+*?<>@\[\]]').search
 
 _WINDOWS_POD_FORBIDS = (
-    "securityContext.appArmorProfile", "securityContext.seLinuxOptions", "hostUsers", "hostPID", "hostIPC",
-    "securityContext.seccompProfile", "securityContext.fsGroup", "securityContext.fsGroupChangePolicy",
-    "securityContext.sysctls", "shareProcessNamespace", "securityContext.runAsUser", "securityContext.runAsGroup",
-    "securityContext.supplementalGroups", "securityContext.supplementalGroupsPolicy",
+    "securityContext.appArmorProfile",
+    "securityContext.seLinuxOptions",
+    "hostUsers",
+    "hostPID",
+    "hostIPC",
+    "securityContext.seccompProfile",
+    "securityContext.fsGroup",
+    "securityContext.fsGroupChangePolicy",
+    "securityContext.sysctls",
+    "shareProcessNamespace",
+    "securityContext.runAsUser",
+    "securityContext.runAsGroup",
+    "securityContext.supplementalGroups",
+    "securityContext.supplementalGroupsPolicy",
     "securityContext.seLinuxChangePolicy",
 )
 _WINDOWS_CONTAINER_FORBIDS = (
-    "appArmorProfile", "seLinuxOptions", "seccompProfile", "capabilities", "readOnlyRootFilesystem", "privileged",
-    "allowPrivilegeEscalation", "procMount", "runAsUser", "runAsGroup",
+    "appArmorProfile",
+    "seLinuxOptions",
+    "seccompProfile",
+    "capabilities",
+    "readOnlyRootFilesystem",
+    "privileged",
+    "allowPrivilegeEscalation",
+    "procMount",
+    "runAsUser",
+    "runAsGroup",
 )
 
 
@@ -70,33 +93,53 @@ def check_security_context(context: dict[str, Any], path: str, errs: Errors) -> 
 def _check_no_escalation(context: dict[str, Any], path: str, errs: Errors) -> None:
     start = "cannot set `allowPrivilegeEscalation` to false and "
     if context.get("privileged"):
-        errs.append(invalid(path, dump("core.SecurityContext", context), start + "`privileged` to true"))
+        errs.append(
+            invalid(path, go_dump("core.SecurityContext", context), start + "`privileged` to true")
+        )
     for capability in (context.get("capabilities") or {}).get("add") or ():
         if capability == "CAP_SYS_ADMIN":
-            errs.append(invalid(path, dump("core.SecurityContext", context),
-                                start + "`capabilities.Add` CAP_SYS_ADMIN"))
+            errs.append(
+                invalid(
+                    path,
+                    go_dump("core.SecurityContext", context),
+                    start + "`capabilities.Add` CAP_SYS_ADMIN",
+                )
+            )
 
 
-def check_pod_security_context(context: dict[str, Any], spec: dict[str, Any], path: str, errs: Errors) -> None:
-    """`path` is the pod spec's; `context` may be empty, the host namespaces stand in the spec."""
+def check_pod_security_context(
+    context: dict[str, Any], spec: dict[str, Any], path: str, errs: Errors
+) -> None:
+    """`path` is the pod spec's; `context` may be empty, the host namespaces are in the spec."""
     where = f"{path}.securityContext"
     if spec.get("hostNetwork"):
         _check_host_network_ports(spec.get("containers") or [], f"{path}.containers", errs)
-    for name, rule in (("fsGroup", is_valid_group_id), ("runAsUser", is_valid_user_id),
-                       ("runAsGroup", is_valid_group_id)):
+    for name, rule in (
+        ("fsGroup", is_valid_group_id),
+        ("runAsUser", is_valid_user_id),
+        ("runAsGroup", is_valid_group_id),
+    ):
         if (number := context.get(name)) is not None:
             all_invalid(rule(number), number, f"{where}.{name}", errs)
     for i, group in enumerate(context.get("supplementalGroups") or ()):
         all_invalid(is_valid_group_id(group), group, f"{where}.supplementalGroups[{i}]", errs)
     if spec.get("shareProcessNamespace") and spec.get("hostPID"):
-        errs.append(invalid(f"{where}.shareProcessNamespace", True,
-                            "ShareProcessNamespace and HostPID cannot both be enabled"))
+        errs.append(
+            invalid(
+                f"{where}.shareProcessNamespace",
+                True,
+                "ShareProcessNamespace and HostPID cannot both be enabled",
+            )
+        )
     if not context:
         return
     if sysctls := context.get("sysctls"):
         _check_sysctls(sysctls, f"{where}.sysctls", errs)
-    for name, supported in (("fsGroupChangePolicy", _CHANGE_POLICIES), ("supplementalGroupsPolicy", _GROUPS_POLICIES),
-                            ("seLinuxChangePolicy", _SELINUX_POLICIES)):
+    for name, supported in (
+        ("fsGroupChangePolicy", _CHANGE_POLICIES),
+        ("supplementalGroupsPolicy", _GROUPS_POLICIES),
+        ("seLinuxChangePolicy", _SELINUX_POLICIES),
+    ):
         value = context.get(name)
         if value is not None and value not in supported:
             errs.append(not_supported(f"{where}.{name}", value, supported))
@@ -113,8 +156,13 @@ def _check_host_network_ports(containers: list[dict[str, Any]], path: str, errs:
         for j, port in enumerate(container.get("ports") or ()):
             number = port.get("containerPort", 0)
             if port.get("hostPort", 0) != number:
-                errs.append(invalid(f"{path}[{i}].ports[{j}].containerPort", number,
-                                    "must match `hostPort` when `hostNetwork` is true"))
+                errs.append(
+                    invalid(
+                        f"{path}[{i}].ports[{j}].containerPort",
+                        number,
+                        "must match `hostPort` when `hostNetwork` is true",
+                    )
+                )
 
 
 def is_sysctl_name(name: str) -> bool:
@@ -143,10 +191,17 @@ def _check_seccomp(profile: dict[str, Any], path: str, errs: Errors) -> None:
         errs.append(not_supported(f"{path}.type", kind, _PROFILE_TYPES))
     if kind != "Localhost":
         if local is not None:
-            errs.append(invalid(f"{path}.localhostProfile", dump("core.SeccompProfile", profile),
-                                "can only be set when seccomp type is Localhost"))
+            errs.append(
+                invalid(
+                    f"{path}.localhostProfile",
+                    go_dump("core.SeccompProfile", profile),
+                    "can only be set when seccomp type is Localhost",
+                )
+            )
     elif local is None:
-        errs.append(required(f"{path}.localhostProfile", "must be set when seccomp type is Localhost"))
+        errs.append(
+            required(f"{path}.localhostProfile", "must be set when seccomp type is Localhost")
+        )
     else:
         check_descending_path(local, f"{path}.localhostProfile", errs)
 
@@ -188,7 +243,7 @@ def check_windows_options(options: dict[str, Any], path: str, errs: Errors) -> N
 
 
 def _user_name_problems(name: str) -> Iterator[str]:
-    """What is wrong with `user` or `DOMAIN\\user`."""
+    """The errors of `user` or `DOMAIN\\user`."""
     if not name:
         yield " cannot be an empty string"
         return
@@ -214,7 +269,7 @@ def _user_name_problems(name: str) -> Iterator[str]:
 
 
 def containers_with_path(spec: dict[str, Any], path: str) -> Iterator[tuple[dict[str, Any], str]]:
-    """Every container of a pod spec in Kubernetes' order of visiting."""
+    """Every container of a pod spec in Kubernetes' order."""
     for kind in ("initContainers", "containers", "ephemeralContainers"):
         for i, container in enumerate(spec.get(kind) or ()):
             yield container, f"{path}.{kind}[{i}]"
@@ -233,23 +288,40 @@ def check_host_process(spec: dict[str, Any], path: str, errs: Errors) -> None:
         own = _host_process(container.get("securityContext"))
         if pod is not None and own is not None and pod != own:
             shown = "true" if pod else "false"
-            errs.append(invalid(f"{where}.securityContext.windowsOptions.hostProcess", own,
-                                f"pod hostProcess value must be identical if both are specified, was {shown}"))
+            errs.append(
+                invalid(
+                    f"{where}.securityContext.windowsOptions.hostProcess",
+                    own,
+                    f"pod hostProcess value must be identical if both are specified, was {shown}",
+                )
+            )
         if own or (own is None and pod):
             found += 1
     if not found:
         return
     if found != total:
-        errs.append(invalid(
-            path, "", "If pod contains any hostProcess containers then all containers must be HostProcess containers"
-        ))
+        errs.append(
+            invalid(
+                path,
+                "",
+                (
+                    "If pod contains any hostProcess containers then all containers must be "
+                    "HostProcess containers"
+                ),
+            )
+        )
     if not spec.get("hostNetwork"):
-        errs.append(invalid(f"{path}.hostNetwork", False,
-                            "hostNetwork must be true if pod contains any hostProcess containers"))
+        errs.append(
+            invalid(
+                f"{path}.hostNetwork",
+                False,
+                "hostNetwork must be true if pod contains any hostProcess containers",
+            )
+        )
 
 
 def check_os(spec: dict[str, Any], path: str, errs: Errors) -> None:
-    """`spec.os` and what the named system cannot have."""
+    """`spec.os` and the fields that the operating system does not support."""
     name = spec["os"].get("name", "")
     if not name:
         errs.append(required(f"{path}.os.name", "cannot be empty"))

@@ -1,21 +1,29 @@
-"""Services. Cluster IPs and node ports are handed out elsewhere; here is only their shape."""
+"""Services. Cluster IPs and node ports are allocated elsewhere; only their form is checked here."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from transom.machinery.field import FieldError, duplicate, forbidden, invalid, not_supported, required, too_many
+from transom.machinery.field import (
+    FieldError,
+    duplicate,
+    forbidden,
+    invalid,
+    not_supported,
+    required,
+    too_many,
+)
 from transom.machinery.validation.checks import (
     PROTOCOLS,
+    check_each,
     dns_label,
     dns_subdomain,
-    each,
     load_balancer_status,
     non_special_ip,
     one_of,
     port_num_or_name,
 )
-from transom.machinery.validation.godump import dump
+from transom.machinery.validation.godump import go_dump
 from transom.machinery.validation.meta import (
     validate_labels,
     validate_object_meta,
@@ -29,7 +37,8 @@ from transom.machinery.validation.names import (
     name_is_dns1035_label,
     parse_cidr,
 )
-from transom.machinery.validation.rules import Errors, Object, Rules
+from transom.machinery.validation.repetitions import repetitions
+from transom.machinery.validation.rules import Errors, Object, ValidationRules
 
 KUBELET_PORT = 10250
 SOURCE_RANGES_ANNOTATION = "service.beta.kubernetes.io/load-balancer-source-ranges"
@@ -60,19 +69,33 @@ def validate_service(service: Object) -> Errors:
     errors += _cluster_ips(spec)
     for i, ip in enumerate(spec.get("externalIPs") or ()):
         path = f"spec.externalIPs[{i}]"
-        errors += each(path, ip, is_valid_ip(ip)) or non_special_ip(ip, path)
+        errors += check_each(path, ip, is_valid_ip(ip)) or non_special_ip(ip, path)
     errors += one_of(kind, "spec.type", _TYPES)
     errors += _port_conflicts(kind, ports)
     errors += _topology_keys(spec)
     errors += _source_ranges(service, spec)
     if spec.get("allocateLoadBalancerNodePorts") is not None and kind != "LoadBalancer":
-        errors.append(forbidden("spec.allocateLoadBalancerNodePorts", "may only be used when `type` is 'LoadBalancer'"))
+        errors.append(
+            forbidden(
+                "spec.allocateLoadBalancerNodePorts",
+                "may only be used when `type` is 'LoadBalancer'",
+            )
+        )
     policy, health = spec.get("externalTrafficPolicy", ""), spec.get("healthCheckNodePort", 0)
     if policy not in ("", "Cluster", "Local"):
-        errors.append(invalid("spec.externalTrafficPolicy", policy,
-                              "ExternalTrafficPolicy must be empty, Cluster or Local"))
+        errors.append(
+            invalid(
+                "spec.externalTrafficPolicy",
+                policy,
+                "ExternalTrafficPolicy must be empty, Cluster or Local",
+            )
+        )
     if health < 0:
-        errors.append(invalid("spec.healthCheckNodePort", health, "HealthCheckNodePort must be not less than 0"))
+        errors.append(
+            invalid(
+                "spec.healthCheckNodePort", health, "HealthCheckNodePort must be not less than 0"
+            )
+        )
     return errors
 
 
@@ -80,19 +103,28 @@ def _by_type(spec: dict[str, Any], kind: str, ports: Any) -> Errors:
     errors: Errors = []
     if kind == "LoadBalancer":
         errors += [
-            invalid(f"spec.ports[{i}]", KUBELET_PORT,
-                    f"may not expose port {KUBELET_PORT} externally since it is used by kubelet")
-            for i, port in enumerate(ports) if port.get("port") == KUBELET_PORT
+            invalid(
+                f"spec.ports[{i}]",
+                KUBELET_PORT,
+                f"may not expose port {KUBELET_PORT} externally since it is used by kubelet",
+            )
+            for i, port in enumerate(ports)
+            if port.get("port") == KUBELET_PORT
         ]
     if kind in ("LoadBalancer", "NodePort") and headless(spec):
-        errors.append(invalid("spec.clusterIPs[0]", "None", f"may not be set to 'None' for {kind} services"))
+        errors.append(
+            invalid("spec.clusterIPs[0]", "None", f"may not be set to 'None' for {kind} services")
+        )
     if kind == "ExternalName":
         errors += [
             forbidden(f"spec.{name}", "may not be set for ExternalName services")
-            for name in ("clusterIPs", "ipFamilies", "ipFamilyPolicy") if spec.get(name)
+            for name in ("clusterIPs", "ipFamilies", "ipFamilyPolicy")
+            if spec.get(name)
         ]
         cname = spec.get("externalName", "").removesuffix(".")
-        errors += dns_subdomain(cname, "spec.externalName") if cname else [required("spec.externalName")]
+        errors += (
+            dns_subdomain(cname, "spec.externalName") if cname else [required("spec.externalName")]
+        )
     return errors
 
 
@@ -106,11 +138,11 @@ def _port(port: dict[str, Any], need_name: bool, names: set[str], path: str) -> 
         names.add(name)
     elif need_name:
         errors.append(required(f"{path}.name"))
-    errors += each(f"{path}.port", number, is_valid_port_num(number))
+    errors += check_each(f"{path}.port", number, is_valid_port_num(number))
     errors += one_of(port.get("protocol", ""), f"{path}.protocol", PROTOCOLS)
     errors += port_num_or_name(port.get("targetPort", 0), f"{path}.targetPort")
     if app is not None:
-        errors += each(f"{path}.appProtocol", app, is_qualified_name(app))
+        errors += check_each(f"{path}.appProtocol", app, is_qualified_name(app))
     return errors
 
 
@@ -138,11 +170,15 @@ def _cluster_ips(spec: dict[str, Any]) -> Errors:
     if spec.get("type") == "ExternalName":
         return []
     errors: Errors = []
-    primary, ips, families = spec.get("clusterIP", ""), spec.get("clusterIPs") or [], spec.get("ipFamilies") or []
+    primary, ips, families = (
+        spec.get("clusterIP", ""),
+        spec.get("clusterIPs") or [],
+        spec.get("ipFamilies") or [],
+    )
     path = "spec.clusterIPs"
 
     def ips_invalid(detail: str) -> FieldError:
-        return invalid(path, dump("[]string", ips), detail)
+        return invalid(path, go_dump("[]string", ips), detail)
 
     if primary and not ips:
         errors.append(required(path))
@@ -150,10 +186,11 @@ def _cluster_ips(spec: dict[str, Any]) -> Errors:
         errors.append(ips_invalid("element [0] must match clusterIP"))
     elif not primary and ips:
         errors.append(ips_invalid("must be empty when clusterIP is empty"))
+    repeated = repetitions(families)
     for i, family in enumerate(families):
         if family not in ("IPv4", "IPv6"):
             errors.append(not_supported(f"spec.ipFamilies[{i}]", family, ("IPv4", "IPv6")))
-        if family in families[:i]:
+        if i in repeated:
             errors.append(duplicate(f"spec.ipFamilies[{i}]", family))
     policy = spec.get("ipFamilyPolicy")
     if policy is not None and policy not in _POLICIES:
@@ -167,7 +204,7 @@ def _cluster_ips(spec: dict[str, Any]) -> Errors:
             continue
         messages = is_valid_ip(ip)
         broken = broken or bool(messages)
-        errors += each(f"{path}[{i}]", ip, messages)
+        errors += check_each(f"{path}[{i}]", ip, messages)
     if len(ips) > 2:
         errors.append(ips_invalid("may only hold up to 2 values"))
     if broken:
@@ -177,8 +214,13 @@ def _cluster_ips(spec: dict[str, Any]) -> Errors:
     if not headless(spec):
         for i, (ip, family) in enumerate(zip(ips, families, strict=False)):
             if family in ("IPv4", "IPv6") and is_ipv6(ip) != (family == "IPv6"):
-                errors.append(invalid(f"{path}[{i}]", ip,
-                                      f"expected an {family} value as indicated by `ipFamilies[{i}]`"))
+                errors.append(
+                    invalid(
+                        f"{path}[{i}]",
+                        ip,
+                        f"expected an {family} value as indicated by `ipFamilies[{i}]`",
+                    )
+                )
     return errors
 
 
@@ -187,7 +229,8 @@ def _port_conflicts(kind: str, ports: Any) -> Errors:
     if kind == "ClusterIP":
         errors += [
             forbidden(f"spec.ports[{i}].nodePort", "may not be used when `type` is 'ClusterIP'")
-            for i, port in enumerate(ports) if port.get("nodePort")
+            for i, port in enumerate(ports)
+            if port.get("nodePort")
         ]
     seen: set[tuple[str, int]] = set()
     for i, port in enumerate(ports):
@@ -199,7 +242,12 @@ def _port_conflicts(kind: str, ports: Any) -> Errors:
     for i, port in enumerate(ports):
         key = (port.get("protocol", ""), port.get("port", 0))
         if key in seen:
-            errors.append(duplicate(f"spec.ports[{i}]", dump("core.ServicePort", {"protocol": key[0], "port": key[1]})))
+            errors.append(
+                duplicate(
+                    f"spec.ports[{i}]",
+                    go_dump("core.ServicePort", {"protocol": key[0], "port": key[1]}),
+                )
+            )
         seen.add(key)
     return errors
 
@@ -212,11 +260,12 @@ def _topology_keys(spec: dict[str, Any]) -> Errors:
         errors.append(forbidden(path, "may not be specified when `externalTrafficPolicy=Local`"))
     if len(keys) > 16:
         errors.append(too_many(path, len(keys), 16))
+    repeated, shown = repetitions(keys), go_dump("[]string", keys)
     for i, key in enumerate(keys):
-        if key in keys[:i]:
+        if i in repeated:
             errors.append(duplicate(f"{path}[{i}]", key))
         if key != "*":
-            errors += each(f"{path}[{i}]", dump("[]string", keys), is_qualified_name(key))
+            errors += check_each(f"{path}[{i}]", shown, is_qualified_name(key))
         elif i != len(keys) - 1:
             errors.append(invalid(f"{path}[{i}]", key, '"*" must be the last value specified'))
     return errors
@@ -236,8 +285,13 @@ def _source_ranges(service: Object, spec: dict[str, Any]) -> Errors:
     if spec.get("type") != "LoadBalancer":
         errors.append(forbidden(path, "may only be used when `type` is 'LoadBalancer'"))
     if any(parse_cidr(text.strip()) is None for text in ranges):
-        errors.append(invalid(path, shown,
-                              "must be a list of IP ranges. For example, 10.240.0.0/24,10.250.0.0/24 "))
+        errors.append(
+            invalid(
+                path,
+                shown,
+                "must be a list of IP ranges. For example, 10.240.0.0/24,10.250.0.0/24 ",
+            )
+        )
     return errors
 
 
@@ -247,28 +301,45 @@ def _mixed_protocols(spec: dict[str, Any]) -> bool:
 
 def _mixed_load_balancer(spec: dict[str, Any], old: dict[str, Any]) -> Errors:
     if spec.get("type") == "LoadBalancer" and _mixed_protocols(spec) and not _mixed_protocols(old):
-        return [invalid("spec.ports", dump("[]core.ServicePort", spec["ports"]),
-                        "may not contain more than 1 protocol when type is 'LoadBalancer'")]
+        return [
+            invalid(
+                "spec.ports",
+                go_dump("[]core.ServicePort", spec["ports"]),
+                "may not contain more than 1 protocol when type is 'LoadBalancer'",
+            )
+        ]
     return []
 
 
 def _traffic_combination(kind: str, policy: str, health_port: int) -> Errors:
     errors: Errors = []
     if kind not in ("LoadBalancer", "NodePort") and policy:
-        errors.append(invalid("spec.externalTrafficPolicy", policy,
-                              "ExternalTrafficPolicy can only be set on NodePort and LoadBalancer service"))
+        errors.append(
+            invalid(
+                "spec.externalTrafficPolicy",
+                policy,
+                "ExternalTrafficPolicy can only be set on NodePort and LoadBalancer service",
+            )
+        )
     if health_port and not (kind == "LoadBalancer" and policy == "Local"):
-        errors.append(invalid("spec.healthCheckNodePort", health_port,
-                              "HealthCheckNodePort can only be set on LoadBalancer service with "
-                              "ExternalTrafficPolicy=Local"))
+        errors.append(
+            invalid(
+                "spec.healthCheckNodePort",
+                health_port,
+                "HealthCheckNodePort can only be set on LoadBalancer service with "
+                "ExternalTrafficPolicy=Local",
+            )
+        )
     return errors
 
 
 def create_service(service: Object) -> Errors:
     spec = service.get("spec") or {}
-    # How the traffic fields fit together is only judged once the rest is sound.
+    # Combinations of traffic fields are only checked if the rest is valid.
     return validate_service(service) + _mixed_load_balancer(spec, {}) or _traffic_combination(
-        spec.get("type", ""), spec.get("externalTrafficPolicy", ""), spec.get("healthCheckNodePort", 0)
+        spec.get("type", ""),
+        spec.get("externalTrafficPolicy", ""),
+        spec.get("healthCheckNodePort", 0),
     )
 
 
@@ -282,7 +353,7 @@ def update_service(new: Object, old: Object) -> Errors:
 
 
 def _traffic_change(spec: dict[str, Any], before: dict[str, Any]) -> Errors:
-    """A change of type gives up traffic fields that no longer apply, so they do not count against it."""
+    """A change of type drops traffic fields that no longer apply, so they are ignored here."""
     kind, policy = spec.get("type", ""), spec.get("externalTrafficPolicy", "")
     health = spec.get("healthCheckNodePort", 0)
     external = ("LoadBalancer", "NodePort")
@@ -290,8 +361,14 @@ def _traffic_change(spec: dict[str, Any], before: dict[str, Any]) -> Errors:
         if not needs_health_check(spec):
             health = 0
         elif health != before.get("healthCheckNodePort", 0):
-            return [invalid("spec.healthCheckNodePort", health, "cannot change healthCheckNodePort on loadBalancer "
-                            "service with externalTraffic=Local during update")]
+            return [
+                invalid(
+                    "spec.healthCheckNodePort",
+                    health,
+                    "cannot change healthCheckNodePort on loadBalancer "
+                    "service with externalTraffic=Local during update",
+                )
+            ]
     if before.get("type") in external and kind not in external:
         policy = ""
     return _traffic_combination(kind, policy, health)
@@ -304,7 +381,7 @@ def _cluster_ips_change(spec: dict[str, Any], before: dict[str, Any]) -> Errors:
     errors: Errors = []
 
     def refuse(i: int, detail: str) -> None:
-        errors.append(invalid(f"spec.clusterIPs[{i}]", dump("[]string", ips), detail))
+        errors.append(invalid(f"spec.clusterIPs[{i}]", go_dump("[]string", ips), detail))
 
     if len(ips) == len(old):
         for i, (ip, was) in enumerate(zip(ips, old, strict=True)):
@@ -316,7 +393,10 @@ def _cluster_ips_change(spec: dict[str, Any], before: dict[str, Any]) -> Errors:
     elif old and ips[0] != old[0]:
         refuse(0, "may not change once set")
     if len(old) > len(ips) == 1 and spec.get("ipFamilyPolicy") != "SingleStack":
-        refuse(0, "`ipFamilyPolicy` must be set to 'SingleStack' when releasing the secondary clusterIP")
+        refuse(
+            0,
+            "`ipFamilyPolicy` must be set to 'SingleStack' when releasing the secondary clusterIP",
+        )
     return errors
 
 
@@ -324,19 +404,30 @@ def _families_change(spec: dict[str, Any], before: dict[str, Any]) -> Errors:
     if headless(spec) or headless(before):
         return []
     families, old = spec.get("ipFamilies") or [], before.get("ipFamilies") or []
-    path, ips = "spec.ipFamilies[0]", dump("[]string", spec.get("clusterIPs"))
-    shown = dump("[]core.IPFamily", families)
+    path, ips = "spec.ipFamilies[0]", go_dump("[]string", spec.get("clusterIPs"))
+    shown = go_dump("[]core.IPFamily", families)
     if len(families) == len(old):
-        return [invalid(path, shown, "may not change once set")
-                for family, was in zip(families, old, strict=True) if family != was]
+        return [
+            invalid(path, shown, "may not change once set")
+            for family, was in zip(families, old, strict=True)
+            if family != was
+        ]
     errors: Errors = []
     if len(old) > len(families) and not spec.get("clusterIPs"):
         errors.append(invalid(path, shown, "primary ipFamily can not be unset"))
     if families and old and families[0] != old[0]:
         errors.append(invalid(path, ips, "may not change once set"))
     if len(old) > len(families) == 1 and spec.get("ipFamilyPolicy") != "SingleStack":
-        errors.append(invalid("spec.clusterIPs[0]", ips,
-                              "`ipFamilyPolicy` must be set to 'SingleStack' when releasing the secondary ipFamily"))
+        errors.append(
+            invalid(
+                "spec.clusterIPs[0]",
+                ips,
+                (
+                    "`ipFamilyPolicy` must be set to 'SingleStack' when releasing the secondary "
+                    "ipFamily"
+                ),
+            )
+        )
     return errors
 
 
@@ -347,4 +438,4 @@ def update_service_status(new: Object, old: Object) -> Errors:
     )
 
 
-VALIDATORS = {"/Service": Rules(create_service, update_service, update_service_status)}
+VALIDATORS = {"/Service": ValidationRules(create_service, update_service, update_service_status)}

@@ -6,8 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from transom.machinery.field import duplicate, forbidden, invalid, not_supported, required, too_long
-from transom.machinery.validation.checks import dns_subdomain, each, nonnegative_quantity, token_lifetime
-from transom.machinery.validation.godump import dump
+from transom.machinery.validation.checks import (
+    check_each,
+    dns_subdomain,
+    nonnegative_quantity,
+    token_lifetime,
+)
+from transom.machinery.validation.godump import go_dump
 from transom.machinery.validation.meta import (
     immutable,
     nonnegative,
@@ -23,7 +28,9 @@ from transom.machinery.validation.names import (
     is_qualified_name,
     name_is_dns_subdomain,
 )
-from transom.machinery.validation.rules import Errors, Object, Rules
+from transom.machinery.validation.persistentvolume import validate_volume_spec
+from transom.machinery.validation.repetitions import repetitions
+from transom.machinery.validation.rules import Errors, Object, ValidationRules
 
 _PARAMETERS_LIMIT = 256 * 1024
 _BINDING_MODES = ("Immediate", "WaitForFirstConsumer")
@@ -38,7 +45,7 @@ def csi_driver_name(name: str, path: str) -> Errors:
     errors = [] if name else [required(path)]
     if byte_len(name) > 63:
         errors.append(too_long(path, name, 63))
-    return errors + each(path, name, is_dns1123_subdomain(name.lower()))
+    return errors + check_each(path, name, is_dns1123_subdomain(name.lower()))
 
 
 def _parameters(parameters: Mapping[str, str]) -> Errors:
@@ -52,7 +59,8 @@ def _parameters(parameters: Mapping[str, str]) -> Errors:
 
 def _topologies(terms: Sequence[Mapping[str, Any]]) -> Errors:
     errors: Errors = []
-    # As many empty terms as there are terms count as seen from the start, so every empty term is a duplicate.
+    # As many empty terms as there are terms count as seen from the start, so every empty term is a
+    # duplicate.
     seen: list[dict[str, frozenset[str]]] = [{} for _ in terms]
     for i, term in enumerate(terms):
         path = f"allowedTopologies[{i}].matchLabelExpressions"
@@ -61,7 +69,11 @@ def _topologies(terms: Sequence[Mapping[str, Any]]) -> Errors:
             key, values = expression.get("key", ""), expression.get("values") or ()
             if not values:
                 errors.append(required(f"{path}[{j}].values"))
-            errors += [duplicate(f"{path}[{j}].values[{n}]", v) for n, v in enumerate(values) if v in values[:n]]
+            errors += [
+                duplicate(f"{path}[{j}].values[{n}]", v)
+                for n, v in enumerate(values)
+                if v in values[:n]
+            ]
             errors += validate_label_name(key, f"{path}[{j}].key")
             if key in held:
                 errors.append(duplicate(f"{path}[{j}].key", key))
@@ -75,7 +87,7 @@ def validate_storage_class(obj: Object) -> Errors:
     provisioner, mode = obj.get("provisioner", ""), obj.get("volumeBindingMode")
     errors = validate_object_meta(obj["metadata"], False, name_is_dns_subdomain)
     if provisioner:
-        errors += each("provisioner", provisioner, is_qualified_name(provisioner.lower()))
+        errors += check_each("provisioner", provisioner, is_qualified_name(provisioner.lower()))
     else:
         errors.append(required("provisioner"))
     errors += _parameters(obj.get("parameters") or {})
@@ -90,12 +102,17 @@ def validate_storage_class(obj: Object) -> Errors:
 
 
 def update_storage_class(new: Object, old: Object) -> Errors:
-    errors = validate_storage_class(new) + validate_object_meta_update(new["metadata"], old["metadata"])
+    errors = validate_storage_class(new) + validate_object_meta_update(
+        new["metadata"], old["metadata"]
+    )
     errors += [
         forbidden(name, f"updates to {name} are forbidden.")
-        for name in ("parameters", "provisioner", "reclaimPolicy") if new.get(name) != old.get(name)
+        for name in ("parameters", "provisioner", "reclaimPolicy")
+        if new.get(name) != old.get(name)
     ]
-    return errors + immutable(new.get("volumeBindingMode"), old.get("volumeBindingMode"), "volumeBindingMode")
+    return errors + immutable(
+        new.get("volumeBindingMode"), old.get("volumeBindingMode"), "volumeBindingMode"
+    )
 
 
 def _attachment_source(source: Mapping[str, Any]) -> Errors:
@@ -105,10 +122,16 @@ def _attachment_source(source: Mapping[str, Any]) -> Errors:
     if inline is not None and name is not None:
         return [forbidden("spec.source", _ONE_SOURCE)]
     if inline is None:
-        return [] if name else [
-            required("spec.source.persistentVolumeName", "must specify non empty persistentVolumeName")
-        ]
-    from transom.machinery.validation.persistentvolume import validate_volume_spec
+        return (
+            []
+            if name
+            else [
+                required(
+                    "spec.source.persistentVolumeName",
+                    "must specify non empty persistentVolumeName",
+                )
+            ]
+        )
 
     return validate_volume_spec(inline, "", "spec.source.inlineVolumeSpec", inline=True)
 
@@ -118,7 +141,9 @@ def validate_attachment(obj: Object) -> Errors:
     errors = validate_object_meta(obj["metadata"], False, name_is_dns_subdomain)
     if not spec.get("attacher"):
         errors.append(required("spec.attacher"))
-    errors += _attachment_source(spec.get("source") or {}) + dns_subdomain(spec.get("nodeName", ""), "spec.nodeName")
+    errors += _attachment_source(spec.get("source") or {}) + dns_subdomain(
+        spec.get("nodeName", ""), "spec.nodeName"
+    )
     if _size(status.get("attachmentMetadata") or {}) > _PARAMETERS_LIMIT:
         errors.append(too_long("status.attachmentMetadata", "", _PARAMETERS_LIMIT))
     for name in ("attachError", "detachError"):
@@ -127,17 +152,22 @@ def validate_attachment(obj: Object) -> Errors:
     return errors
 
 
-def create_attachment(obj: Object) -> Errors:
+def validate_attachment_create(obj: Object) -> Errors:
     spec = obj.get("spec") or {}
     errors = validate_attachment(obj) + csi_driver_name(spec.get("attacher", ""), "spec.attacher")
     name = (spec.get("source") or {}).get("persistentVolumeName")
-    return errors + (dns_subdomain(name, "spec.source.persistentVolumeName") if name is not None else [])
+    return errors + (
+        dns_subdomain(name, "spec.source.persistentVolumeName") if name is not None else []
+    )
 
 
-def update_attachment(new: Object, old: Object) -> Errors:
+def validate_attachment_update(new: Object, old: Object) -> Errors:
     errors = validate_attachment(new) + validate_attachment(new)
     return errors + immutable(
-        new.get("spec"), old.get("spec"), "spec", dump("storage.VolumeAttachmentSpec", new.get("spec"))
+        new.get("spec"),
+        old.get("spec"),
+        "spec",
+        go_dump("storage.VolumeAttachmentSpec", new.get("spec")),
     )
 
 
@@ -150,7 +180,11 @@ def validate_csi_node(obj: Object) -> Errors:
 
 
 def _csi_node_driver(driver: Mapping[str, Any], names: set[str], path: str) -> Errors:
-    name, node, keys = driver.get("name", ""), driver.get("nodeID", ""), driver.get("topologyKeys") or ()
+    name, node, keys = (
+        driver.get("name", ""),
+        driver.get("nodeID", ""),
+        driver.get("topologyKeys") or (),
+    )
     errors = csi_driver_name(name, f"{path}.name")
     if not node:
         errors.append(required(f"{path}.nodeID"))
@@ -162,12 +196,13 @@ def _csi_node_driver(driver: Mapping[str, Any], names: set[str], path: str) -> E
     if name in names:
         errors.append(duplicate(f"{path}.name", name))
     names.add(name)
+    repeated, shown = repetitions(keys), go_dump("[]string", keys)
     for i, key in enumerate(keys):
         if not key:
             errors.append(required(path))
-        if key in keys[:i]:
+        if i in repeated:
             errors.append(duplicate(path, key))
-        errors += each(path, dump("[]string", keys), is_qualified_name(key))
+        errors += check_each(path, shown, is_qualified_name(key))
     return errors
 
 
@@ -176,8 +211,9 @@ def update_csi_node(new: Object, old: Object) -> Errors:
     drivers = (new.get("spec") or {}).get("drivers") or ()
     for was in (old.get("spec") or {}).get("drivers") or ():
         errors += [
-            invalid("CSINodeDriver", dump("storage.CSINodeDriver", driver), IMMUTABLE)
-            for driver in drivers if driver.get("name") == was.get("name") and driver != was
+            invalid("CSINodeDriver", go_dump("storage.CSINodeDriver", driver), IMMUTABLE)
+            for driver in drivers
+            if driver.get("name") == was.get("name") and driver != was
         ]
     return errors
 
@@ -202,7 +238,10 @@ def validate_csi_driver(obj: Object) -> Errors:
     errors = validate_object_meta(obj["metadata"], False, name_is_dns_subdomain)
     errors += [
         required(f"spec.{shown}")
-        for name, shown in (("attachRequired", "attachedRequired"), ("podInfoOnMount", "podInfoOnMount"))
+        for name, shown in (
+            ("attachRequired", "attachedRequired"),
+            ("podInfoOnMount", "podInfoOnMount"),
+        )
         if spec.get(name) is None
     ]
     policy, policies = spec.get("fsGroupPolicy"), ("File", "None", "ReadWriteOnceWithFSType")
@@ -212,44 +251,59 @@ def validate_csi_driver(obj: Object) -> Errors:
     modes = ("Persistent", "Ephemeral")
     return errors + [
         not_supported("spec.volumeLifecycleModes", mode, modes)
-        for mode in spec.get("volumeLifecycleModes") or () if mode not in modes
+        for mode in spec.get("volumeLifecycleModes") or ()
+        if mode not in modes
     ]
 
 
 def update_csi_driver(new: Object, old: Object) -> Errors:
     return validate_object_meta_update(new["metadata"], old["metadata"]) + immutable(
-        new.get("spec"), old.get("spec"), "spec", dump("storage.CSIDriverSpec", new.get("spec"))
+        new.get("spec"), old.get("spec"), "spec", go_dump("storage.CSIDriverSpec", new.get("spec"))
     )
 
 
 def validate_capacity(obj: Object) -> Errors:
     name = obj.get("storageClassName", "")
     errors = validate_object_meta(obj["metadata"], True, name_is_dns_subdomain)
-    errors += validate_label_selector(obj.get("nodeTopology"), "nodeTopology") + dns_subdomain(name, "storageClassName")
-    return errors + (nonnegative_quantity(obj["capacity"], "capacity") if obj.get("capacity") is not None else [])
+    errors += validate_label_selector(obj.get("nodeTopology"), "nodeTopology") + dns_subdomain(
+        name, "storageClassName"
+    )
+    return errors + (
+        nonnegative_quantity(obj["capacity"], "capacity") if obj.get("capacity") is not None else []
+    )
 
 
 def update_capacity(new: Object, old: Object) -> Errors:
     errors = validate_capacity(new) + validate_object_meta_update(new["metadata"], old["metadata"])
     topology = new.get("nodeTopology")
     errors += immutable(
-        topology, old.get("nodeTopology"), "nodeTopology",
-        None if topology is None else dump("v1.LabelSelector", topology),
+        topology,
+        old.get("nodeTopology"),
+        "nodeTopology",
+        None if topology is None else go_dump("v1.LabelSelector", topology),
     )
-    return errors + immutable(new.get("storageClassName", ""), old.get("storageClassName", ""), "storageClassName")
+    return errors + immutable(
+        new.get("storageClassName", ""), old.get("storageClassName", ""), "storageClassName"
+    )
 
 
 def _twice(check: Any) -> Any:
-    """Kubernetes runs the check of a few new objects two times over, which shows in the list of causes."""
+    """Kubernetes runs the check of a few new objects twice, which duplicates their causes."""
     return lambda obj: check(obj) + check(obj)
 
 
 VALIDATORS = {
-    "storage.k8s.io/StorageClass": Rules(validate_storage_class, update_storage_class),
-    "storage.k8s.io/VolumeAttachment": Rules(create_attachment, update_attachment),
-    # The beta names drivers and volumes as it likes.
-    "storage.k8s.io/VolumeAttachment@storage.k8s.io/v1beta1": Rules(validate_attachment, update_attachment),
-    "storage.k8s.io/CSINode": Rules(_twice(validate_csi_node), update_csi_node),
-    "storage.k8s.io/CSIDriver": Rules(_twice(validate_csi_driver), update_csi_driver),
-    "storage.k8s.io/CSIStorageCapacity": Rules(_twice(validate_capacity), update_capacity),
+    "storage.k8s.io/StorageClass": ValidationRules(validate_storage_class, update_storage_class),
+    "storage.k8s.io/VolumeAttachment": ValidationRules(
+        validate_attachment_create, validate_attachment_update
+    ),
+    # The beta does not restrict the names of drivers and volumes.
+    "storage.k8s.io/VolumeAttachment@storage.k8s.io/v1beta1": ValidationRules(
+        validate_attachment, validate_attachment_update
+    ),
+    "storage.k8s.io/CSINode": ValidationRules(_twice(validate_csi_node), update_csi_node),
+    "storage.k8s.io/CSIDriver": ValidationRules(_twice(validate_csi_driver), update_csi_driver),
+    "storage.k8s.io/CSIStorageCapacity": ValidationRules(
+        _twice(validate_capacity), update_capacity
+    ),
 }

@@ -1,7 +1,7 @@
-"""Structural schemas: what an OpenAPI schema must look like so that objects can be pruned and defaulted by it.
+"""Structural schemas: the form that an OpenAPI schema needs for pruning and defaulting.
 
-A schema is plain JSON. Its skeleton (types, properties, items) stands outside `anyOf`, `allOf`, `oneOf` and `not`;
-those may only narrow values of fields that the skeleton already names.
+A schema is plain JSON. Its skeleton (types, properties, items) is outside `anyOf`, `allOf`, `oneOf`
+and `not`; those may only restrict values of fields that are in the skeleton.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
+from transom.kit.regexp import RegexpError, compile_regexp
 from transom.machinery.field import FieldError, aggregate_text, forbidden, invalid, required
-from transom.machinery.validation.custom import Schema, shown, validate_value
+from transom.machinery.validation.custom import Schema, shown_value, validate_value
 from transom.machinery.validation.customobject import validate_embedded
-from transom.machinery.validation.goregex import RegexError, compile_pattern
 from transom.machinery.validation.rules import Errors
 
 PRESERVE = "x-kubernetes-preserve-unknown-fields"
@@ -26,25 +26,52 @@ _NO_TYPE = {
     "item": "must not be empty for specified array items",
     "field": "must not be empty for specified object fields",
 }
-# What may not stand under a junctor: the name and what it must be instead.
+# What a junctor must not contain: the name and the required value instead.
 _FORBIDDEN_NESTED = (
-    ("type", "empty"), ("additionalProperties", "undefined"), ("default", "undefined"), ("title", "empty"),
-    ("description", "empty"), ("nullable", "false"), (PRESERVE, "false"), (EMBEDDED, "false"),
-    (INT_OR_STRING, "false"), ("x-kubernetes-list-map-keys", "empty"), ("x-kubernetes-list-type", "undefined"),
+    ("type", "empty"),
+    ("additionalProperties", "undefined"),
+    ("default", "undefined"),
+    ("title", "empty"),
+    ("description", "empty"),
+    ("nullable", "false"),
+    (PRESERVE, "false"),
+    (EMBEDDED, "false"),
+    (INT_OR_STRING, "false"),
+    ("x-kubernetes-list-map-keys", "empty"),
+    ("x-kubernetes-list-type", "undefined"),
     ("x-kubernetes-map-type", "undefined"),
 )
-_UNSUPPORTED = ("id", "$schema", "$ref", "patternProperties", "dependencies", "additionalItems", "definitions")
-# What is said of a root's `metadata` without saying anything about it.
+_UNSUPPORTED = (
+    "id",
+    "$schema",
+    "$ref",
+    "patternProperties",
+    "dependencies",
+    "additionalItems",
+    "definitions",
+)
+_UNSUPPORTED_NAMES = frozenset(_UNSUPPORTED)
+_NESTING = frozenset(
+    ("properties", "items", "additionalProperties", "not", "allOf", "anyOf", "oneOf")
+)
+# Allowed for a root's `metadata` because it does not restrict it.
 _METADATA_IGNORED = frozenset(("type", "default", "properties", "externalDocs", "example"))
 
 
 def is_structural_possible(schema: Schema) -> bool:
-    """False when the schema holds something that no structural schema can be made from."""
-    if any(schema.get(name) for name in _UNSUPPORTED) or schema.get(PRESERVE) is False:
-        return False
-    if isinstance(schema.get("items"), list):
-        return False
-    return all(is_structural_possible(inner) for inner in _children(schema))
+    """False if the schema contains something that cannot be structural."""
+    waiting = [schema]
+    while waiting:
+        schema = waiting.pop()
+        if not _UNSUPPORTED_NAMES.isdisjoint(schema) and any(
+            schema.get(name) for name in _UNSUPPORTED
+        ):
+            return False
+        if schema.get(PRESERVE) is False or isinstance(schema.get("items"), list):
+            return False
+        if not _NESTING.isdisjoint(schema):
+            waiting += _children(schema)
+    return True
 
 
 def _children(schema: Schema) -> list[Schema]:
@@ -58,7 +85,7 @@ def _children(schema: Schema) -> list[Schema]:
 
 
 def validate_structural(schema: Schema, path: str) -> Errors:
-    """What keeps a schema from being structural, sorted by the text of the error."""
+    """Why a schema is not structural, sorted by message."""
     errors = _invariants(schema, "root", path) + _completeness(schema, schema, path, path)
     return sorted(errors, key=str)
 
@@ -82,10 +109,14 @@ def _invariants(schema: Schema, level: str, path: str) -> Errors:
     if schema.get(INT_OR_STRING):
         errors += [
             invalid(f"{path}.{name}", True, f"must be false if {INT_OR_STRING} is true")
-            for name in (PRESERVE, EMBEDDED) if schema.get(name)
+            for name in (PRESERVE, EMBEDDED)
+            if schema.get(name)
         ]
     errors += _junctors(
-        schema, schema.get("anyOf") == _INT_OR_STRING_CHOICE, _first_all_of(schema) == _INT_OR_STRING_CHOICE, path
+        schema,
+        schema.get("anyOf") == _INT_OR_STRING_CHOICE,
+        _first_all_of(schema) == _INT_OR_STRING_CHOICE,
+        path,
     )
     return errors + _own_type(schema, kind, level, path) + _meta(schema, properties, level, path)
 
@@ -100,16 +131,23 @@ def _own_type(schema: Schema, kind: str, level: str, path: str) -> Errors:
     embedded = schema.get(EMBEDDED)
     if embedded and kind != "object":
         text = f"must be object if {EMBEDDED} is true"
-        errors.append(invalid(f"{path}.type", kind, text) if kind else required(f"{path}.type", text))
+        errors.append(
+            invalid(f"{path}.type", kind, text) if kind else required(f"{path}.type", text)
+        )
     elif not kind and not schema.get(INT_OR_STRING) and not schema.get(PRESERVE):
         errors.append(required(f"{path}.type", _NO_TYPE[level]))
     if embedded and schema.get("additionalProperties") is not None:
-        errors.append(forbidden(f"{path}.additionalProperties", f"must not be used if {EMBEDDED} is set"))
+        errors.append(
+            forbidden(f"{path}.additionalProperties", f"must not be used if {EMBEDDED} is set")
+        )
     if level == "root" and kind and kind != "object":
         errors.append(invalid(f"{path}.type", kind, "must be object at the root"))
     if embedded and not schema.get(PRESERVE) and not schema.get("properties"):
-        errors.append(required(f"{path}.properties",
-                               f"must not be empty if {EMBEDDED} is true without {PRESERVE}"))
+        errors.append(
+            required(
+                f"{path}.properties", f"must not be empty if {EMBEDDED} is true without {PRESERVE}"
+            )
+        )
     return errors
 
 
@@ -119,14 +157,23 @@ def _meta(schema: Schema, properties: Mapping[str, Schema], level: str, path: st
         for name, kind in (("kind", "string"), ("apiVersion", "string"), ("metadata", "object")):
             found = properties.get(name)
             if found is not None and found.get("type", "") != kind:
-                errors.append(invalid(f"{path}.properties[{name}].type", found.get("type", ""), f"must be {kind}"))
+                errors.append(
+                    invalid(
+                        f"{path}.properties[{name}].type", found.get("type", ""), f"must be {kind}"
+                    )
+                )
     metadata = properties.get("metadata")
     if level == "root" and metadata is not None:
         named = set(metadata.get("properties") or ())
         rest = {key for key, value in metadata.items() if key not in _METADATA_IGNORED and value}
         if rest or not named <= {"name", "generateName"}:
-            errors.append(forbidden(f"{path}.properties[metadata]", "must not specify anything other than name and "
-                                    "generateName, but metadata is implicitly specified"))
+            errors.append(
+                forbidden(
+                    f"{path}.properties[metadata]",
+                    "must not specify anything other than name and "
+                    "generateName, but metadata is implicitly specified",
+                )
+            )
     return errors
 
 
@@ -144,10 +191,15 @@ def _junctors(schema: Schema, skip_any_of: bool, skip_in_first_all_of: bool, pat
     pattern = schema.get("pattern")
     if pattern:
         try:
-            compile_pattern(pattern)
-        except RegexError as error:
-            errors.append(invalid(f"{path}.pattern", pattern,
-                                  f"must be a valid regular expression, but isn't: {error}"))
+            compile_regexp(pattern)
+        except RegexpError as error:
+            errors.append(
+                invalid(
+                    f"{path}.pattern",
+                    pattern,
+                    f"must be a valid regular expression, but isn't: {error}",
+                )
+            )
     return errors
 
 
@@ -164,12 +216,14 @@ def _nested(schema: Schema, skip_any_of: bool, path: str) -> Errors:
         if (schema.get(name) is not None if wanted == "undefined" else schema.get(name))
     ]
     if "metadata" in properties:
-        errors.append(forbidden(f"{path}.properties[metadata]", "must not be specified in a nested context"))
+        errors.append(
+            forbidden(f"{path}.properties[metadata]", "must not be specified in a nested context")
+        )
     return errors
 
 
 def _completeness(values: Schema, schema: Schema, path: str, value_path: str) -> Errors:
-    """Every field that a junctor speaks of must be in the skeleton."""
+    """Every field in a junctor must be in the skeleton."""
     errors: Errors = []
     if values.get("not") is not None:
         errors += _complete(values["not"], schema, path, f"{value_path}.not")
@@ -185,16 +239,27 @@ def _complete(values: Schema, schema: Schema | None, path: str, value_path: str)
     errors = _completeness(values, schema, path, value_path)
     if isinstance(values.get("items"), dict):
         items = schema.get("items")
-        errors += _complete(values["items"], items if isinstance(items, dict) else None, f"{path}.items",
-                            f"{value_path}.items")
+        errors += _complete(
+            values["items"],
+            items if isinstance(items, dict) else None,
+            f"{path}.items",
+            f"{value_path}.items",
+        )
     properties = schema.get("properties") or {}
     for key, inner in (values.get("properties") or {}).items():
-        errors += _complete(inner, properties.get(key), f"{path}.properties[{key}]", f"{value_path}.properties[{key}]")
+        errors += _complete(
+            inner,
+            properties.get(key),
+            f"{path}.properties[{key}]",
+            f"{value_path}.properties[{key}]",
+        )
     return errors
 
 
-def prune(value: Any, schema: Schema | None, *, resource: bool = False) -> None:
-    """Drops, in place, what the schema does not know. Type and metadata of a resource stay."""
+def prune_default(value: Any, schema: Schema | None, *, resource: bool = False) -> None:
+    """Drops, in place, fields that the schema does not specify. Type and metadata of a resource
+    stay.
+    """
     if schema is not None and schema.get(PRESERVE):
         _prune_known(value, schema, resource)
     elif isinstance(value, dict):
@@ -203,13 +268,13 @@ def prune(value: Any, schema: Schema | None, *, resource: bool = False) -> None:
                 continue
             known, inner = _inner(schema, key)
             if known:
-                prune(value[key], inner)
+                prune_default(value[key], inner)
             else:
                 del value[key]
     elif isinstance(value, list):
         items = (schema or {}).get("items")
         for item in value:
-            prune(item, items)
+            prune_default(item, items)
 
 
 def _inner(schema: Schema | None, key: str) -> tuple[bool, Schema | None]:
@@ -228,51 +293,66 @@ def _prune_known(value: Any, schema: Schema, resource: bool) -> None:
                 continue
             known, inner = _inner(schema, key)
             if known:
-                prune(value[key], inner)
+                prune_default(value[key], inner)
     elif isinstance(value, list) and isinstance(schema.get("items"), dict):
         for item in value:
             _prune_known(item, schema["items"], False)
 
 
 def validate_defaults(schema: Schema, path: str, require_pruned: bool) -> Errors:
-    """Default values must pass their own schema and hold nothing that pruning would drop."""
+    """Default values must satisfy their own schema and contain nothing that pruning would drop."""
     return _defaults({**schema, EMBEDDED: True}, path, (), False, require_pruned)
 
 
-def _defaults(schema: Schema, path: str, inside: tuple[str, ...], in_meta: bool, require_pruned: bool) -> Errors:
-    """`inside` is the way from the innermost resource to here, for defaults of its metadata."""
+def _defaults(
+    schema: Schema, path: str, inside: tuple[str, ...], in_meta: bool, require_pruned: bool
+) -> Errors:
+    """`inside` is the path from the innermost resource to here, for defaults of its metadata."""
     embedded = bool(schema.get(EMBEDDED))
     if embedded:
         in_meta, inside = False, ()
     errors: Errors = []
     default = schema.get("default")
     if default is not None:
-        errors += _default(schema, default, f"{path}.default", inside, in_meta, embedded, require_pruned)
+        errors += _default(
+            schema, default, f"{path}.default", inside, in_meta, embedded, require_pruned
+        )
     if isinstance(schema.get("items"), dict):
-        errors += _defaults(schema["items"], f"{path}.items", (*inside, "[]"), in_meta, require_pruned)
+        errors += _defaults(
+            schema["items"], f"{path}.items", (*inside, "[]"), in_meta, require_pruned
+        )
     for key, inner in (schema.get("properties") or {}).items():
         meta = in_meta or (embedded and key in META_FIELDS)
-        errors += _defaults(inner, f"{path}.properties[{key}]", (*inside, key), meta, require_pruned)
+        errors += _defaults(
+            inner, f"{path}.properties[{key}]", (*inside, key), meta, require_pruned
+        )
     return errors
 
 
 def _default(
-    schema: Schema, default: Any, path: str, inside: tuple[str, ...], in_meta: bool, embedded: bool,
+    schema: Schema,
+    default: Any,
+    path: str,
+    inside: tuple[str, ...],
+    in_meta: bool,
+    embedded: bool,
     require_pruned: bool,
 ) -> Errors:
     if in_meta:
         whole = _surround(default, inside)
         if problems := validate_embedded({}, whole, resource=True):
             text = aggregate_text(_from_root(problems))
-            return [invalid(path, shown(default), f"must result in valid metadata: {text}")]
+            return [invalid(path, shown_value(default), f"must result in valid metadata: {text}")]
         return validate_value(schema, default, path)
     errors: Errors = []
     if require_pruned:
         pruned = copy.deepcopy(default)
-        prune(pruned, schema, resource=embedded)
+        prune_default(pruned, schema, resource=embedded)
         if pruned != default:
-            errors.append(invalid(path, shown(default), "must not have unknown fields"))
-    return errors + (validate_embedded(schema, default, path) or validate_value(schema, default, path))
+            errors.append(invalid(path, shown_value(default), "must not have unknown fields"))
+    return errors + (
+        validate_embedded(schema, default, path) or validate_value(schema, default, path)
+    )
 
 
 def _surround(value: Any, inside: tuple[str, ...]) -> dict[str, Any]:
@@ -286,4 +366,7 @@ def _from_root(errors: list[FieldError]) -> list[FieldError]:
 
 
 def has_unpruned_defaults(schema: Schema) -> bool:
-    return any(error.detail == "must not have unknown fields" for error in validate_defaults(schema, "", True))
+    return any(
+        error.detail == "must not have unknown fields"
+        for error in validate_defaults(schema, "", True)
+    )

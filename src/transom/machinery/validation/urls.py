@@ -1,4 +1,4 @@
-"""URLs as Go's net/url reads them: which parts there are, or in which words it refuses."""
+"""URLs as Go's net/url parses them: their parts, or its error message."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
-from transom.machinery.field import go_quote
+from transom.kit.goquote import go_quote
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*\Z")
 _PORT = re.compile(r"(:[0-9]*)?\Z")
@@ -84,4 +84,6 @@ def _authority(authority: str) -> tuple[str, str | None]:
     if not _USER_INFO.match(info):
         raise URLError("net/url: invalid userinfo")
     name, colon, password = info.partition(":")
-    return unquote(host), quote(unquote(name), "$&+,;=") + (":" + quote(unquote(password), "$&+,;=") if colon else "")
+    return unquote(host), quote(unquote(name), "$&+,;=") + (
+        ":" + quote(unquote(password), "$&+,;=") if colon else ""
+    )

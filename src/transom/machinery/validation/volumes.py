@@ -1,7 +1,8 @@
 """Volumes of a pod spec: one source each, and the rules of every source.
 
-`_SOURCES` holds the sources in the order in which Kubernetes looks at them: with two in one volume, the later one is
-reported. The rules for sources that persistent volumes share (`check_csi_driver_name`, ...) are public.
+`_SOURCES` holds the sources in the order in which Kubernetes checks them: if a volume has two, the
+later one is reported. The rules for sources that persistent volumes share (`check_csi_driver_name`,
+...) are public.
 """
 
 from __future__ import annotations
@@ -10,16 +11,16 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from transom.kit.goquote import go_quote
 from transom.machinery.field import (
     duplicate,
     forbidden,
-    go_quote,
     invalid,
     not_supported,
     required,
     too_long,
 )
-from transom.machinery.quantity import parse
+from transom.machinery.quantity import parse_quantity
 from transom.machinery.validation.claim import validate_claim_spec
 from transom.machinery.validation.common import (
     all_invalid,
@@ -31,15 +32,30 @@ from transom.machinery.validation.common import (
     check_required,
     check_unreserved_path,
 )
-from transom.machinery.validation.env import VOLUME_FIELDS, check_field_ref, check_resource_field_ref
-from transom.machinery.validation.godump import dump
-from transom.machinery.validation.meta import validate_annotations, validate_label_selector, validate_labels
+from transom.machinery.validation.env import (
+    VOLUME_FIELDS,
+    check_field_ref,
+    check_resource_field_ref,
+)
+from transom.machinery.validation.godump import go_dump
+from transom.machinery.validation.meta import (
+    validate_annotations,
+    validate_label_selector,
+    validate_labels,
+)
 from transom.machinery.validation.names import byte_len, is_dns1123_subdomain, name_is_dns_subdomain
 from transom.machinery.validation.rules import Errors
 
 _TWO_SOURCES = "may not specify more than 1 volume type"
 _HOST_PATH_TYPES = (
-    "", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket",
+    "",
+    "BlockDevice",
+    "CharDevice",
+    "Directory",
+    "DirectoryOrCreate",
+    "File",
+    "FileOrCreate",
+    "Socket",
 )
 _CACHING_MODES = ("None", "ReadOnly", "ReadWrite")
 _DISK_KINDS = ("Dedicated", "Managed", "Shared")
@@ -57,10 +73,16 @@ Source = dict[str, Any]
 Check = Callable[[Source, str, Errors], None]
 
 
-def check_volumes(volumes: list[Source], pod_name: str, path: str, errs: Errors) -> dict[str, Source]:
-    """Check all; the answer maps the names of the good ones to their volumes. `pod_name` is empty for templates."""
+def check_volumes(
+    volumes: list[Source], pod_name: str, path: str, errs: Errors
+) -> dict[str, Source]:
+    """Checks all; returns the valid ones by name. `pod_name` is empty for templates."""
     good: dict[str, Source] = {}
-    made = {f"{pod_name}-{v.get('name', '')}" for v in volumes if "ephemeral" in v} if pod_name else set()
+    made = (
+        {f"{pod_name}-{v.get('name', '')}" for v in volumes if "ephemeral" in v}
+        if pod_name
+        else set()
+    )
     for i, volume in enumerate(volumes):
         where = f"{path}[{i}]"
         name = volume.get("name", "")
@@ -76,8 +98,13 @@ def check_volumes(volumes: list[Source], pod_name: str, path: str, errs: Errors)
             good[name] = volume
         claim = (volume.get("persistentVolumeClaim") or {}).get("claimName")
         if claim in made:
-            errs.append(invalid(f"{where}.persistentVolumeClaim.claimName", claim,
-                                "must not reference a PVC that gets created for an ephemeral volume"))
+            errs.append(
+                invalid(
+                    f"{where}.persistentVolumeClaim.claimName",
+                    claim,
+                    "must not reference a PVC that gets created for an ephemeral volume",
+                )
+            )
     return good
 
 
@@ -101,8 +128,10 @@ def _check_source(volume: Source, name: str, pod_name: str, path: str, errs: Err
 
 def _check_iscsi_length(name: str, portal: str, path: str, errs: Errors) -> None:
     if byte_len(f"{name}:{portal}") > 64:
-        text = ("Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if "
-                "iscsi.initiatorName is specified.")
+        text = (
+            "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if "
+            "iscsi.initiatorName is specified."
+        )
         errs.append(invalid(f"{path}.name", name, text))
 
 
@@ -111,8 +140,8 @@ def _check_claim_name(claim: str, volume: str, path: str, errs: Errors) -> None:
         errs.append(invalid(f"{path}.name", volume, f"PVC name {go_quote(claim)}: {message}"))
 
 
-def needs(*names: str) -> Check:
-    """A source that only must have some fields."""
+def check_required_fields(*names: str) -> Check:
+    """A source that only has required fields."""
 
     def check(source: Source, path: str, errs: Errors) -> None:
         check_required(source, names, path, errs)
@@ -122,8 +151,10 @@ def needs(*names: str) -> Check:
 
 def _check_empty_dir(source: Source, path: str, errs: Errors) -> None:
     limit = source.get("sizeLimit")
-    if limit is not None and parse(limit).mantissa < 0:
-        errs.append(forbidden(f"{path}.sizeLimit", "SizeLimit field must be a valid resource quantity"))
+    if limit is not None and parse_quantity(limit).mantissa < 0:
+        errs.append(
+            forbidden(f"{path}.sizeLimit", "SizeLimit field must be a valid resource quantity")
+        )
 
 
 def check_host_path(source: Source, path: str, errs: Errors) -> None:
@@ -147,7 +178,9 @@ def check_disk(name: str) -> Check:
         check_required(source, (name,), path, errs)
         partition = source.get("partition", 0)
         if not 0 <= partition <= 255:
-            errs.append(invalid(f"{path}.partition", partition, "must be between 1 and 255, inclusive"))
+            errs.append(
+                invalid(f"{path}.partition", partition, "must be between 1 and 255, inclusive")
+            )
 
     return check
 
@@ -190,7 +223,9 @@ def _check_iscsi(source: Source, path: str, errs: Errors) -> None:
     if source.get("iqn"):
         _check_iscsi_name(source["iqn"], f"{path}.iqn", errs)
     check_range(source.get("lun", 0), 0, 255, f"{path}.lun", errs)
-    if (source.get("chapAuthDiscovery") or source.get("chapAuthSession")) and "secretRef" not in source:
+    if (
+        source.get("chapAuthDiscovery") or source.get("chapAuthSession")
+    ) and "secretRef" not in source:
         errs.append(required(f"{path}.secretRef"))
     if "initiatorName" in source:
         _check_iscsi_name(source["initiatorName"], f"{path}.initiatorname", errs)
@@ -199,10 +234,17 @@ def _check_iscsi(source: Source, path: str, errs: Errors) -> None:
 def check_fc(source: Source, path: str, errs: Errors) -> None:
     names, ids, lun = source.get("targetWWNs"), source.get("wwids"), source.get("lun")
     if not names and not ids:
-        errs.append(required(f"{path}.targetWWNs", "must specify either targetWWNs or wwids, but not both"))
+        errs.append(
+            required(f"{path}.targetWWNs", "must specify either targetWWNs or wwids, but not both")
+        )
     if names and ids:
-        errs.append(invalid(f"{path}.targetWWNs", dump("[]string", names),
-                            "targetWWNs and wwids can not be specified simultaneously"))
+        errs.append(
+            invalid(
+                f"{path}.targetWWNs",
+                go_dump("[]string", names),
+                "targetWWNs and wwids can not be specified simultaneously",
+            )
+        )
     if names and lun is None:
         errs.append(required(f"{path}.lun", "lun is required if targetWWNs is specified"))
     elif names and lun is not None:
@@ -214,7 +256,11 @@ def check_flocker(source: Source, path: str, errs: Errors) -> None:
     if not name and not uuid:
         errs.append(required(path, "one of datasetName and datasetUUID is required"))
     if name and uuid:
-        errs.append(invalid(path, "resource", "datasetName and datasetUUID can not be specified simultaneously"))
+        errs.append(
+            invalid(
+                path, "resource", "datasetName and datasetUUID can not be specified simultaneously"
+            )
+        )
     if "/" in name:
         errs.append(invalid(f"{path}.datasetName", name, "must not contain '/'"))
 
@@ -236,7 +282,11 @@ def check_quobyte(source: Source, path: str, errs: Errors) -> None:
     if not registry:
         errs.append(required(f"{path}.registry", text))
     elif byte_len(source.get("tenant", "")) >= 65:
-        errs.append(required(f"{path}.tenant", "must be a UUID and may not exceed a length of 64 characters"))
+        errs.append(
+            required(
+                f"{path}.tenant", "must be a UUID and may not exceed a length of 64 characters"
+            )
+        )
     else:
         for pair in registry.split(","):
             if not _is_host_port(pair):
@@ -259,7 +309,13 @@ def check_flex_volume(source: Source, path: str, errs: Errors) -> None:
     for key in source.get("options") or ():
         domain = "." + key.partition("/")[0].lower()
         if domain.endswith((".kubernetes.io", ".k8s.io")):
-            errs.append(invalid(f"{path}.options[{key}]", key, "kubernetes.io and k8s.io namespaces are reserved"))
+            errs.append(
+                invalid(
+                    f"{path}.options[{key}]",
+                    key,
+                    "kubernetes.io and k8s.io namespaces are reserved",
+                )
+            )
 
 
 def check_azure_disk(source: Source, path: str, errs: Errors) -> None:
@@ -271,7 +327,9 @@ def check_azure_disk(source: Source, path: str, errs: Errors) -> None:
         return
     if kind not in _DISK_KINDS:
         errs.append(not_supported(f"{path}.kind", kind, _DISK_KINDS))
-    start, form = ("/subscriptions/", _MANAGED_URI) if kind == "Managed" else ("https://", _BLOB_URI)
+    start, form = (
+        ("/subscriptions/", _MANAGED_URI) if kind == "Managed" else ("https://", _BLOB_URI)
+    )
     if not uri.startswith(start):
         errs.append(not_supported(f"{path}.diskURI", uri, (form,)))
 
@@ -326,12 +384,14 @@ def _check_ephemeral(source: Source, path: str, errs: Errors) -> None:
     errs += validate_labels(meta.get("labels"), f"{where}.metadata.labels")
     for name, value in meta.items():
         if name not in ("annotations", "labels") and value is not None:
-            errs.append(forbidden(f"{where}.metadata.{name}", "cannot be set for an ephemeral volume"))
+            errs.append(
+                forbidden(f"{where}.metadata.{name}", "cannot be set for an ephemeral volume")
+            )
     errs += validate_claim_spec(template.get("spec") or {}, f"{where}.spec")
 
 
 def check_downward_file(item: dict[str, Any], path: str, errs: Errors) -> None:
-    """One file of the downward API. The path carries no index: Kubernetes prints none."""
+    """One file of the downward API. The path has no index, as in Kubernetes."""
     target = item.get("path", "")
     if not target:
         errs.append(required(f"{path}.path"))
@@ -340,7 +400,13 @@ def check_downward_file(item: dict[str, Any], path: str, errs: Errors) -> None:
     if field is not None:
         check_field_ref(field, VOLUME_FIELDS, (), f"{path}.fieldRef", errs)
         if resource is not None:
-            errs.append(invalid(path, "resource", "fieldRef and resourceFieldRef can not be specified simultaneously"))
+            errs.append(
+                invalid(
+                    path,
+                    "resource",
+                    "fieldRef and resourceFieldRef can not be specified simultaneously",
+                )
+            )
     elif resource is not None:
         check_resource_field_ref(resource, True, f"{path}.resourceFieldRef", errs)
     else:
@@ -382,7 +448,9 @@ def _check_free(target: str, shown: str, taken: set[str], path: str, errs: Error
     taken.add(target)
 
 
-def _check_projected_files(files: Source, taken: set[str], path: str, volume_path: str, errs: Errors) -> None:
+def _check_projected_files(
+    files: Source, taken: set[str], path: str, volume_path: str, errs: Errors
+) -> None:
     name = files.get("name", "")
     if not name:
         errs.append(required(f"{path}.name"))
@@ -394,7 +462,13 @@ def _check_projected_files(files: Source, taken: set[str], path: str, volume_pat
 def _check_token(token: Source, path: str, volume_path: str, errs: Errors) -> None:
     seconds = token.get("expirationSeconds", 0)
     if seconds < _TOKEN_MIN:
-        errs.append(invalid(f"{path}.expirationSeconds", seconds, "may not specify a duration less than 10 minutes"))
+        errs.append(
+            invalid(
+                f"{path}.expirationSeconds",
+                seconds,
+                "may not specify a duration less than 10 minutes",
+            )
+        )
     if seconds > _TOKEN_MAX:
         text = "may not specify a duration larger than 2^32 seconds"
         errs.append(invalid(f"{path}.expirationSeconds", seconds, text))
@@ -403,15 +477,24 @@ def _check_token(token: Source, path: str, volume_path: str, errs: Errors) -> No
 
 
 def _check_trust_bundle(bundle: Source, path: str, errs: Errors) -> None:
-    name, signer, selector = bundle.get("name"), bundle.get("signerName"), bundle.get("labelSelector")
+    name, signer, selector = (
+        bundle.get("name"),
+        bundle.get("signerName"),
+        bundle.get("labelSelector"),
+    )
     if name is not None and signer is not None:
         errs.append(invalid(path, bundle, "only one of name and signerName may be used"))
     elif name is not None:
         if not name:
             errs.append(required(f"{path}.name", "must be a valid object name"))
         if selector is not None:
-            errs.append(invalid(f"{path}.labelSelector", dump("v1.LabelSelector", selector),
-                                "labelSelector must be unset if name is specified"))
+            errs.append(
+                invalid(
+                    f"{path}.labelSelector",
+                    go_dump("v1.LabelSelector", selector),
+                    "labelSelector must be unset if name is specified",
+                )
+            )
     elif signer is not None:
         if not signer:
             errs.append(required(f"{path}.signerName", "must be a valid signer name"))
@@ -426,8 +509,8 @@ def _check_trust_bundle(bundle: Source, path: str, errs: Errors) -> None:
 
 class _Rule(NamedTuple):
     check: Check
-    path: str = ""  # where its errors stand, when that is not the field itself
-    clash: str = ""  # where a second source is reported, when that is not the field itself
+    path: str = ""  # the path of its errors, if that is not the field itself
+    clash: str = ""  # the path of an extra source, if that is not the field itself
 
 
 _SOURCES: dict[str, _Rule] = {
@@ -439,25 +522,25 @@ _SOURCES: dict[str, _Rule] = {
     "secret": _Rule(_check_files_of("secretName")),
     "nfs": _Rule(check_nfs),
     "iscsi": _Rule(_check_iscsi),
-    "glusterfs": _Rule(needs("endpoints", "path")),
+    "glusterfs": _Rule(check_required_fields("endpoints", "path")),
     "flocker": _Rule(check_flocker),
-    "persistentVolumeClaim": _Rule(needs("claimName")),
-    "rbd": _Rule(needs("monitors", "image")),
+    "persistentVolumeClaim": _Rule(check_required_fields("claimName")),
+    "rbd": _Rule(check_required_fields("monitors", "image")),
     "cinder": _Rule(_check_cinder),
-    "cephfs": _Rule(needs("monitors"), clash="cephFS"),
+    "cephfs": _Rule(check_required_fields("monitors"), clash="cephFS"),
     "quobyte": _Rule(check_quobyte),
     "downwardAPI": _Rule(_check_downward, clash="downwarAPI"),
     "fc": _Rule(check_fc),
     "flexVolume": _Rule(check_flex_volume),
     "configMap": _Rule(_check_files_of("name")),
-    "azureFile": _Rule(needs("secretName", "shareName")),
-    "vsphereVolume": _Rule(needs("volumePath")),
-    "photonPersistentDisk": _Rule(needs("pdID")),
-    "portworxVolume": _Rule(needs("volumeID")),
+    "azureFile": _Rule(check_required_fields("secretName", "shareName")),
+    "vsphereVolume": _Rule(check_required_fields("volumePath")),
+    "photonPersistentDisk": _Rule(check_required_fields("pdID")),
+    "portworxVolume": _Rule(check_required_fields("volumeID")),
     "azureDisk": _Rule(check_azure_disk),
     "storageos": _Rule(_check_storage_os),
     "projected": _Rule(_check_projected),
-    "scaleIO": _Rule(needs("gateway", "system", "volumeName")),
+    "scaleIO": _Rule(check_required_fields("gateway", "system", "volumeName")),
     "csi": _Rule(_check_csi),
     "ephemeral": _Rule(_check_ephemeral),
     "image": _Rule(_check_image),

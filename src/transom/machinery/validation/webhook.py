@@ -1,4 +1,6 @@
-"""How to reach a webhook, by URL or by service: the same rules for admission and for conversion."""
+"""Client configuration of webhooks, by URL or by service: the same rules for admission and
+conversion.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ def validate_client_config(config: Mapping[str, Any], path: str) -> Errors:
     url, service = config.get("url"), config.get("service")
     if (url is None) == (service is None):
         return [required(path, "exactly one of url or service is required")]
-    return _url(url, f"{path}.url") if url is not None else _service(service or {}, f"{path}.service")
+    return (
+        _url(url, f"{path}.url") if url is not None else _service(service or {}, f"{path}.service")
+    )
 
 
 def _url(text: str, path: str) -> Errors:
@@ -41,7 +45,7 @@ def _url(text: str, path: str) -> Errors:
 
 def _service(service: Mapping[str, Any], path: str) -> Errors:
     errors: Errors = []
-    # Kubernetes hands the two over the wrong way round: a missing namespace is reported as the name, and vice versa.
+    # Kubernetes swaps the two: a missing namespace is reported as the name, and vice versa.
     if not service.get("namespace"):
         errors.append(required(f"{path}.name", "service name is required"))
     if not service.get("name"):
@@ -62,5 +66,8 @@ def _service_path(url_path: str, path: str) -> Errors:
         if not step:
             errors.append(invalid(path, url_path, f"segment[{i}] may not be empty"))
         else:
-            errors += [invalid(path, url_path, f"segment[{i}]: {text}") for text in is_dns1123_subdomain(step)]
+            errors += [
+                invalid(path, url_path, f"segment[{i}]: {text}")
+                for text in is_dns1123_subdomain(step)
+            ]
     return errors

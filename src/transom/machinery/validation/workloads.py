@@ -1,4 +1,4 @@
-"""Workloads that keep pods of a template running, and the template and history objects beside them."""
+"""Workloads that keep the pods of a template running, and their template and history objects."""
 
 from __future__ import annotations
 
@@ -6,7 +6,16 @@ from typing import Any
 
 import orjson
 
-from transom.machinery.field import FieldError, GoText, forbidden, invalid, not_supported, required
+from transom.machinery.field import (
+    FieldError,
+    GoText,
+    forbidden,
+    go_bytes,
+    invalid,
+    not_supported,
+    required,
+)
+from transom.machinery.integers import parse_int
 from transom.machinery.selectors import LabelSelector, SelectorError, from_map, from_object
 from transom.machinery.validation import godump
 from transom.machinery.validation.common import check_nonnegative, check_nonnegative_fields
@@ -18,18 +27,26 @@ from transom.machinery.validation.meta import (
 )
 from transom.machinery.validation.names import is_valid_percent, name_is_dns_subdomain
 from transom.machinery.validation.podspec import check_pod_template, check_template_metadata
-from transom.machinery.validation.rules import Errors, Object, Rules
+from transom.machinery.validation.rules import Errors, Object, ValidationRules
 
 _NO_MATCH = "`selector` does not match template `labels`"
 _OVER_REPLICAS = "cannot be greater than status.replicas"
 _NON_CONVERTIBLE = "non-convertible.kubernetes.io"
 _STATEFULSET_FIXED = (
-    "updates to statefulset spec for fields other than 'replicas', 'template', and 'updateStrategy' are forbidden"
+    "updates to statefulset spec for fields other than 'replicas', 'template', and "
+    "'updateStrategy' are forbidden"
 )
-# The last three came later; changing them harms nothing.
-_STATEFULSET_MUTABLE = frozenset((
-    "replicas", "template", "updateStrategy", "ordinals", "minReadySeconds", "persistentVolumeClaimRetentionPolicy",
-))
+# The last three came later; they may be changed.
+_STATEFULSET_MUTABLE = frozenset(
+    (
+        "replicas",
+        "template",
+        "updateStrategy",
+        "ordinals",
+        "minReadySeconds",
+        "persistentVolumeClaimRetentionPolicy",
+    )
+)
 _RETENTION = ("Retain", "Delete")
 
 
@@ -51,12 +68,12 @@ def _update_meta(new: Object, old: Object) -> Errors:
 
 def immutable_selector(new: Object, old: Object) -> Errors:
     selector, before = _spec(new).get("selector"), _spec(old).get("selector")
-    shown = None if selector is None else godump.label_selector(selector)
+    shown = None if selector is None else godump.dump_label_selector(selector)
     return immutable(selector, before, "spec.selector", shown)
 
 
-def selector_of(selector: dict[str, Any] | None) -> LabelSelector | None:
-    """The selector ready for matching, None when it is malformed. An absent one matches nothing."""
+def parsed_selector(selector: dict[str, Any] | None) -> LabelSelector | None:
+    """The selector ready for matching, None if it is malformed. A missing one matches nothing."""
     try:
         return from_object(selector)
     except SelectorError:
@@ -66,32 +83,42 @@ def selector_of(selector: dict[str, Any] | None) -> LabelSelector | None:
 # --- templates
 
 
-def _check_labels_match(selector: LabelSelector, template: dict[str, Any], path: str, errs: Errors) -> None:
+def _check_labels_match(
+    selector: LabelSelector, template: dict[str, Any], path: str, errs: Errors
+) -> None:
     labels = (template.get("metadata") or {}).get("labels")
     if not selector.matches(labels or {}):
-        errs.append(invalid(f"{path}.metadata.labels", godump.string_map(labels), _NO_MATCH))
+        errs.append(invalid(f"{path}.metadata.labels", godump.dump_string_map(labels), _NO_MATCH))
 
 
 def _check_always_running(template: dict[str, Any], owner: str, path: str, errs: Errors) -> None:
-    """Templates of controllers that restart what ends."""
+    """Templates of controllers that restart terminated pods."""
     spec = template.get("spec") or {}
     policy = spec.get("restartPolicy", "")
     if policy != "Always":
         errs.append(not_supported(f"{path}.spec.restartPolicy", policy, ("Always",)))
     if spec.get("activeDeadlineSeconds") is not None:
-        errs.append(forbidden(f"{path}.spec.activeDeadlineSeconds",
-                              f"activeDeadlineSeconds in {owner} is not Supported"))
+        errs.append(
+            forbidden(
+                f"{path}.spec.activeDeadlineSeconds",
+                f"activeDeadlineSeconds in {owner} is not Supported",
+            )
+        )
 
 
 def _check_read_only_disks(template: dict[str, Any], path: str, errs: Errors) -> None:
     for i, volume in enumerate((template.get("spec") or {}).get("volumes") or ()):
         disk = volume.get("gcePersistentDisk")
         if disk is not None and not disk.get("readOnly"):
-            errs.append(invalid(
-                f"{path}.spec.volumes[{i}].gcePersistentDisk.readOnly", False,
-                "must be true for replicated pods > 1; GCE PD can only be mounted on multiple machines if it is "
-                "read-only",
-            ))
+            errs.append(
+                invalid(
+                    f"{path}.spec.volumes[{i}].gcePersistentDisk.readOnly",
+                    False,
+                    "must be true for replicated pods > 1; GCE PD can only be mounted on "
+                    "multiple machines if it is "
+                    "read-only",
+                )
+            )
 
 
 def _check_replicated_template(
@@ -113,16 +140,30 @@ def _check_selector(spec: dict[str, Any], owner: str, errs: Errors) -> None:
         return
     errs += validate_label_selector(selector, "spec.selector")
     if not selector.get("matchLabels") and not selector.get("matchExpressions"):
-        errs.append(invalid("spec.selector", godump.label_selector(selector), f"empty selector is invalid for {owner}"))
+        errs.append(
+            invalid(
+                "spec.selector",
+                godump.dump_label_selector(selector),
+                f"empty selector is invalid for {owner}",
+            )
+        )
 
 
 def _check_selector_and_template(spec: dict[str, Any], errs: Errors) -> None:
     _check_selector(spec, "deployment", errs)
-    selector = selector_of(spec.get("selector"))
+    selector = parsed_selector(spec.get("selector"))
     if selector is None:
-        errs.append(invalid("spec.selector", godump.label_selector(spec["selector"]), "invalid label selector"))
+        errs.append(
+            invalid(
+                "spec.selector",
+                godump.dump_label_selector(spec["selector"]),
+                "invalid label selector",
+            )
+        )
     else:
-        _check_replicated_template(spec.get("template") or {}, selector, spec.get("replicas", 0), "ReplicaSet", errs)
+        _check_replicated_template(
+            spec.get("template") or {}, selector, spec.get("replicas", 0), "ReplicaSet", errs
+        )
 
 
 def validate_pod_template(obj: Object) -> Errors:
@@ -149,8 +190,13 @@ def _check_replication_controller_spec(spec: dict[str, Any], errs: Errors) -> No
     if template is None:
         errs.append(required("spec.template"))
     else:
-        _check_replicated_template(template, from_map(spec.get("selector")), spec.get("replicas", 0),
-                                   "ReplicationController", errs)
+        _check_replicated_template(
+            template,
+            from_map(spec.get("selector")),
+            spec.get("replicas", 0),
+            "ReplicationController",
+            errs,
+        )
 
 
 def validate_replication_controller(obj: Object) -> Errors:
@@ -168,12 +214,16 @@ def validate_replication_controller_update(new: Object, old: Object) -> Errors:
     return errs
 
 
-def _check_non_convertible(field: str, value: str, new: dict[str, Any], old: dict[str, Any], errs: Errors) -> None:
-    """Annotations say which fields of a newer version this kind could not hold; those stay as they are."""
+def _check_non_convertible(
+    field: str, value: str, new: dict[str, Any], old: dict[str, Any], errs: Errors
+) -> None:
+    """Annotations list fields of a newer version that this kind cannot represent; those are
+    immutable.
+    """
     if "selector" not in field:
         errs.append(FieldError("NotFound", field, value, "unknown non-convertible field"))
     elif new.get("selector") != old.get("selector"):
-        shown = godump.string_map(new.get("selector"))
+        shown = godump.dump_string_map(new.get("selector"))
         errs.append(invalid("spec.selector", shown, "cannot update non-convertible selector"))
 
 
@@ -192,9 +242,14 @@ def validate_replica_set(obj: Object) -> Errors:
 
 
 def validate_replica_set_update(new: Object, old: Object) -> Errors:
+    return validate_replica_set_update_extensions(new, old) + immutable_selector(new, old)
+
+
+def validate_replica_set_update_extensions(new: Object, old: Object) -> Errors:
+    """The first betas allow a change of the selector."""
     errs = validate_replica_set(new) + _update_meta(new, old)
     _check_replica_set_spec(_spec(new), errs)
-    return errs + immutable_selector(new, old)
+    return errs
 
 
 # --- Deployment
@@ -204,10 +259,16 @@ def _check_deployment_spec(spec: dict[str, Any], errs: Errors) -> None:
     check_nonnegative(spec.get("replicas", 0), "spec.replicas", errs)
     _check_selector_and_template(spec, errs)
     _check_deployment_strategy(spec.get("strategy") or {}, "spec.strategy", errs)
-    check_nonnegative_fields(spec, ("minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"), "spec", errs)
+    check_nonnegative_fields(
+        spec, ("minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"), "spec", errs
+    )
     deadline = spec.get("progressDeadlineSeconds")
     if deadline is not None and deadline <= spec.get("minReadySeconds", 0):
-        errs.append(invalid("spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds"))
+        errs.append(
+            invalid(
+                "spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds"
+            )
+        )
 
 
 def _check_deployment_strategy(strategy: dict[str, Any], path: str, errs: Errors) -> None:
@@ -217,7 +278,7 @@ def _check_deployment_strategy(strategy: dict[str, Any], path: str, errs: Errors
             text = "may not be specified when strategy `type` is 'Recreate'"
             errs.append(forbidden(f"{path}.rollingUpdate", text))
     elif kind != "RollingUpdate":
-        shown = godump.dump("apps.DeploymentStrategy", strategy)
+        shown = godump.go_dump("apps.DeploymentStrategy", strategy)
         errs.append(not_supported(path, shown, ("Recreate", "RollingUpdate")))
     elif rolling is None:
         errs.append(required(f"{path}.rollingUpdate", "this should be defaulted and never be nil"))
@@ -227,7 +288,13 @@ def _check_deployment_strategy(strategy: dict[str, Any], path: str, errs: Errors
         check_int_or_percent(unavailable, where, errs)
         check_int_or_percent(surge, f"{path}.rollingUpdate.maxSurge", errs)
         if int_or_percent_value(unavailable) == 0 and int_or_percent_value(surge) == 0:
-            errs.append(invalid(where, godump.int_or_string(unavailable), "may not be 0 when `maxSurge` is 0"))
+            errs.append(
+                invalid(
+                    where,
+                    godump.dump_int_or_string(unavailable),
+                    "may not be 0 when `maxSurge` is 0",
+                )
+            )
         check_at_most_100_percent(unavailable, where, errs)
 
 
@@ -236,21 +303,23 @@ def check_int_or_percent(value: int | str, path: str, errs: Errors) -> None:
         check_nonnegative(value, path, errs)
         return
     for message in is_valid_percent(value):
-        errs.append(invalid(path, godump.int_or_string(value), message))
+        errs.append(invalid(path, godump.dump_int_or_string(value), message))
 
 
 def int_or_percent_value(value: int | str) -> int:
-    """The number in `3` or `25%`; what is neither counts as zero."""
+    """The number in `3` or `25%`; anything else counts as zero."""
     if isinstance(value, int):
         return value
     if not is_valid_percent(value):
-        return int(value[:-1])
-    return int(value) if value.lstrip("+-").isdecimal() else 0
+        return parse_int(value[:-1])
+    return parse_int(value) if value.lstrip("+-").isdecimal() else 0
 
 
 def check_at_most_100_percent(value: int | str, path: str, errs: Errors) -> None:
-    if isinstance(value, str) and not is_valid_percent(value) and int(value[:-1]) > 100:
-        errs.append(invalid(path, godump.int_or_string(value), "must not be greater than 100%"))
+    if isinstance(value, str) and not is_valid_percent(value) and parse_int(value[:-1]) > 100:
+        errs.append(
+            invalid(path, godump.dump_int_or_string(value), "must not be greater than 100%")
+        )
 
 
 def validate_deployment(obj: Object) -> Errors:
@@ -260,9 +329,13 @@ def validate_deployment(obj: Object) -> Errors:
 
 
 def validate_deployment_update(new: Object, old: Object) -> Errors:
+    return validate_deployment_update_v1beta1(new, old) + immutable_selector(new, old)
+
+
+def validate_deployment_update_v1beta1(new: Object, old: Object) -> Errors:
     errs = _update_meta(new, old)
     _check_deployment_spec(_spec(new), errs)
-    return errs + immutable_selector(new, old)
+    return errs
 
 
 # --- DaemonSet
@@ -272,11 +345,15 @@ def _check_daemon_set_spec(spec: dict[str, Any], errs: Errors) -> None:
     selector, template = spec.get("selector"), spec.get("template") or {}
     path = "spec.template"
     errs += validate_label_selector(selector, "spec.selector")
-    ready = selector_of(selector)
+    ready = parsed_selector(selector)
     if ready is not None:
         _check_labels_match(ready, template, path, errs)
-    if selector is not None and not selector.get("matchLabels") and not selector.get("matchExpressions"):
-        shown = godump.label_selector(selector)
+    if (
+        selector is not None
+        and not selector.get("matchLabels")
+        and not selector.get("matchExpressions")
+    ):
+        shown = godump.dump_label_selector(selector)
         errs.append(invalid("spec.selector", shown, "empty selector is invalid for daemonset"))
     check_pod_template(template, path, errs)
     _check_read_only_disks(template, path, errs)
@@ -291,7 +368,7 @@ def _check_daemon_set_strategy(strategy: dict[str, Any], path: str, errs: Errors
     if kind == "OnDelete":
         return
     if kind != "RollingUpdate":
-        shown = godump.dump("apps.DaemonSetUpdateStrategy", strategy)
+        shown = godump.go_dump("apps.DaemonSetUpdateStrategy", strategy)
         errs.append(not_supported(path, shown, ("RollingUpdate", "OnDelete")))
         return
     if rolling is None:
@@ -303,10 +380,15 @@ def _check_daemon_set_strategy(strategy: dict[str, Any], path: str, errs: Errors
     check_int_or_percent(surge, f"{path}.rollingUpdate.maxSurge", errs)
     some, more = int_or_percent_value(unavailable), int_or_percent_value(surge)
     if some and more:
-        errs.append(invalid(f"{path}.rollingUpdate.maxSurge", godump.int_or_string(surge),
-                            "may not be set when maxUnavailable is non-zero"))
+        errs.append(
+            invalid(
+                f"{path}.rollingUpdate.maxSurge",
+                godump.dump_int_or_string(surge),
+                "may not be set when maxUnavailable is non-zero",
+            )
+        )
     if not some and not more:
-        errs.append(invalid(where, godump.int_or_string(unavailable), "cannot be 0"))
+        errs.append(invalid(where, godump.dump_int_or_string(unavailable), "cannot be 0"))
     check_at_most_100_percent(unavailable, where, errs)
     check_at_most_100_percent(surge, f"{path}.rollingUpdate.maxSurge", errs)
 
@@ -318,9 +400,13 @@ def validate_daemon_set(obj: Object) -> Errors:
 
 
 def validate_daemon_set_update(new: Object, old: Object) -> Errors:
+    return validate_daemon_set_update_extensions(new, old) + immutable_selector(new, old)
+
+
+def validate_daemon_set_update_extensions(new: Object, old: Object) -> Errors:
     errs = validate_daemon_set(new) + _update_meta(new, old)
     _check_daemon_set_spec(_spec(new), errs)
-    return errs + immutable_selector(new, old)
+    return errs
 
 
 # --- StatefulSet
@@ -331,20 +417,27 @@ def _check_stateful_set_spec(spec: dict[str, Any], errs: Errors) -> None:
     if not policy:
         errs.append(required("spec.podManagementPolicy"))
     elif policy not in ("OrderedReady", "Parallel"):
-        errs.append(invalid("spec.podManagementPolicy", policy, "must be 'OrderedReady' or 'Parallel'"))
+        errs.append(
+            invalid("spec.podManagementPolicy", policy, "must be 'OrderedReady' or 'Parallel'")
+        )
     _check_stateful_set_strategy(spec.get("updateStrategy") or {}, "spec.updateStrategy", errs)
     for name, value in (spec.get("persistentVolumeClaimRetentionPolicy") or {}).items():
         if value not in _RETENTION:
-            errs.append(not_supported(f"spec.persistentVolumeClaimRetentionPolicy.{name}", value, _RETENTION))
+            errs.append(
+                not_supported(
+                    f"spec.persistentVolumeClaimRetentionPolicy.{name}", value, _RETENTION
+                )
+            )
     check_nonnegative_fields(spec, ("replicas", "minReadySeconds"), "spec", errs)
     check_nonnegative((spec.get("ordinals") or {}).get("start", 0), "spec.ordinals.start", errs)
     _check_selector(spec, "statefulset", errs)
     template = spec.get("template") or {}
-    selector = selector_of(spec.get("selector"))
+    selector = parsed_selector(spec.get("selector"))
     if selector is None:
-        errs.append(invalid("spec.selector", godump.label_selector(spec["selector"]), ""))
+        errs.append(invalid("spec.selector", godump.dump_label_selector(spec["selector"]), ""))
     else:
-        # The spec of the template is not looked at: it may mount claims that the StatefulSet will make.
+        # The spec of the template is not checked: it may mount claims that the StatefulSet will
+        # create.
         if not selector.empty:
             _check_labels_match(selector, template, "spec.template", errs)
         meta, pod_spec = template.get("metadata") or {}, template.get("spec") or {}
@@ -358,11 +451,21 @@ def _check_stateful_set_strategy(strategy: dict[str, Any], path: str, errs: Erro
         errs.append(required(path))
     elif kind == "OnDelete":
         if rolling is not None:
-            errs.append(invalid(f"{path}.rollingUpdate", godump.dump("apps.RollingUpdateStatefulSetStrategy", rolling),
-                                "only allowed for updateStrategy 'RollingUpdate'"))
+            errs.append(
+                invalid(
+                    f"{path}.rollingUpdate",
+                    godump.go_dump("apps.RollingUpdateStatefulSetStrategy", rolling),
+                    "only allowed for updateStrategy 'RollingUpdate'",
+                )
+            )
     elif kind != "RollingUpdate":
-        errs.append(invalid(path, godump.dump("apps.StatefulSetUpdateStrategy", strategy),
-                            "must be 'RollingUpdate' or 'OnDelete'"))
+        errs.append(
+            invalid(
+                path,
+                godump.go_dump("apps.StatefulSetUpdateStrategy", strategy),
+                "must be 'RollingUpdate' or 'OnDelete'",
+            )
+        )
     elif rolling is not None:
         check_nonnegative(rolling.get("partition", 0), f"{path}.rollingUpdate.partition", errs)
         unavailable = rolling.get("maxUnavailable")
@@ -371,7 +474,7 @@ def _check_stateful_set_strategy(strategy: dict[str, Any], path: str, errs: Erro
         where = f"{path}.rollingUpdate.maxUnavailable"
         check_int_or_percent(unavailable, where, errs)
         if int_or_percent_value(unavailable) == 0:
-            errs.append(invalid(where, godump.int_or_string(unavailable), "cannot be 0"))
+            errs.append(invalid(where, godump.dump_int_or_string(unavailable), "cannot be 0"))
         check_at_most_100_percent(unavailable, where, errs)
 
 
@@ -412,7 +515,7 @@ def _raw(data: Any) -> GoText | None:
     """Data of unknown type as Go prints it: byte by byte."""
     if data is None:
         return None
-    raw = ", ".join(f"0x{byte:x}" for byte in orjson.dumps(data))
+    raw = go_bytes(orjson.dumps(data))
     return GoText(
         'runtime.Unknown{TypeMeta:runtime.TypeMeta{APIVersion:"", Kind:""}, '
         f'Raw:[]uint8{{{raw}}}, ContentEncoding:"", ContentType:"application/json"}}'
@@ -421,11 +524,19 @@ def _raw(data: Any) -> GoText | None:
 
 # --- status
 
-_REPLICA_COUNTS = ("replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration")
+_REPLICA_COUNTS = (
+    "replicas",
+    "fullyLabeledReplicas",
+    "readyReplicas",
+    "availableReplicas",
+    "observedGeneration",
+)
 
 
-def _check_counts(status: dict[str, Any], names: tuple[str, ...], within: tuple[str, ...], errs: Errors) -> None:
-    """Numbers that may not be negative, and those of them that may not exceed the replicas."""
+def _check_counts(
+    status: dict[str, Any], names: tuple[str, ...], within: tuple[str, ...], errs: Errors
+) -> None:
+    """Counts that must not be negative, and those that must not exceed the replicas."""
     check_nonnegative_fields(status, names, "status", errs)
     total = status.get("replicas", 0)
     for name in within:
@@ -436,7 +547,9 @@ def _check_counts(status: dict[str, Any], names: tuple[str, ...], within: tuple[
 def _check_available(status: dict[str, Any], errs: Errors) -> None:
     available = status.get("availableReplicas", 0)
     if available > status.get("readyReplicas", 0):
-        errs.append(invalid("status.availableReplicas", available, "cannot be greater than readyReplicas"))
+        errs.append(
+            invalid("status.availableReplicas", available, "cannot be greater than readyReplicas")
+        )
 
 
 def _check_collisions(new: dict[str, Any], old: dict[str, Any], errs: Errors) -> None:
@@ -450,7 +563,7 @@ def _status(obj: Object) -> dict[str, Any]:
 
 
 def validate_replica_status_update(new: Object, old: Object) -> Errors:
-    """Of a ReplicationController or ReplicaSet."""
+    """The status of a ReplicationController or ReplicaSet."""
     errs = _update_meta(new, old)
     _check_counts(_status(new), _REPLICA_COUNTS, _REPLICA_COUNTS[1:4], errs)
     _check_available(_status(new), errs)
@@ -469,10 +582,22 @@ def validate_deployment_status_update(new: Object, old: Object) -> Errors:
 
 def validate_daemon_set_status_update(new: Object, old: Object) -> Errors:
     errs = _update_meta(new, old)
-    check_nonnegative_fields(_status(new), (
-        "currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady", "observedGeneration",
-        "updatedNumberScheduled", "numberAvailable", "numberUnavailable", "collisionCount",
-    ), "status", errs)
+    check_nonnegative_fields(
+        _status(new),
+        (
+            "currentNumberScheduled",
+            "numberMisscheduled",
+            "desiredNumberScheduled",
+            "numberReady",
+            "observedGeneration",
+            "updatedNumberScheduled",
+            "numberAvailable",
+            "numberUnavailable",
+            "collisionCount",
+        ),
+        "status",
+        errs,
+    )
     _check_collisions(_status(new), _status(old), errs)
     return errs
 
@@ -487,16 +612,40 @@ def validate_stateful_set_status_update(new: Object, old: Object) -> Errors:
     return errs
 
 
+_DEPLOYMENT_V1BETA1 = ValidationRules(
+    validate_deployment, validate_deployment_update_v1beta1, validate_deployment_status_update
+)
 VALIDATORS = {
-    "/PodTemplate": Rules(validate_pod_template, validate_pod_template_update),
-    "/ReplicationController": Rules(
-        validate_replication_controller, validate_replication_controller_update, validate_replica_status_update
+    "/PodTemplate": ValidationRules(validate_pod_template, validate_pod_template_update),
+    "/ReplicationController": ValidationRules(
+        validate_replication_controller,
+        validate_replication_controller_update,
+        validate_replica_status_update,
     ),
-    "apps/ReplicaSet": Rules(validate_replica_set, validate_replica_set_update, validate_replica_status_update),
-    "apps/Deployment": Rules(validate_deployment, validate_deployment_update, validate_deployment_status_update),
-    "apps/DaemonSet": Rules(validate_daemon_set, validate_daemon_set_update, validate_daemon_set_status_update),
-    "apps/StatefulSet": Rules(
+    "apps/ReplicaSet": ValidationRules(
+        validate_replica_set, validate_replica_set_update, validate_replica_status_update
+    ),
+    "apps/Deployment": ValidationRules(
+        validate_deployment, validate_deployment_update, validate_deployment_status_update
+    ),
+    "apps/DaemonSet": ValidationRules(
+        validate_daemon_set, validate_daemon_set_update, validate_daemon_set_status_update
+    ),
+    "apps/StatefulSet": ValidationRules(
         validate_stateful_set, validate_stateful_set_update, validate_stateful_set_status_update
     ),
-    "apps/ControllerRevision": Rules(validate_controller_revision, validate_controller_revision_update),
+    "apps/ControllerRevision": ValidationRules(
+        validate_controller_revision, validate_controller_revision_update
+    ),
+    # The first betas.
+    "apps/Deployment@apps/v1beta1": _DEPLOYMENT_V1BETA1,
+    "apps/Deployment@extensions/v1beta1": _DEPLOYMENT_V1BETA1,
+    "apps/ReplicaSet@extensions/v1beta1": ValidationRules(
+        validate_replica_set, validate_replica_set_update_extensions, validate_replica_status_update
+    ),
+    "apps/DaemonSet@extensions/v1beta1": ValidationRules(
+        validate_daemon_set,
+        validate_daemon_set_update_extensions,
+        validate_daemon_set_status_update,
+    ),
 }

@@ -1,4 +1,6 @@
-"""Objects against the rules of their schema, each rule at the place where it stands."""
+"""Validates objects with the rules of their schema, each rule where it is declared, within a cost
+budget per object (k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel/validation.go).
+"""
 
 from __future__ import annotations
 
@@ -8,75 +10,185 @@ from typing import Any
 
 import orjson
 
+from transom.kit.cel.environment import CelExpression
+from transom.kit.cel.errors import CompileError, CostLimitExceededError
+from transom.kit.cel.interpreter import EvaluationResult
+from transom.kit.cel.types import optional_type
+from transom.kit.cel.values import NONE, Optional
+from transom.machinery.cel import PER_CALL_LIMIT, RUNTIME_COST_BUDGET, kubernetes_environment
+from transom.machinery.cel.limits import MAX_MESSAGE_BYTES
 from transom.machinery.field import FieldError, duplicate, forbidden, invalid, required
 from transom.machinery.objects import same_json
-from transom.machinery.structural.cel.library import CompileError, EvalError, Expression
-from transom.machinery.structural.cel.values import Schema, type_of, value, with_object_fields
+from transom.machinery.structural.cel.declarations import (
+    DeclType,
+    Schema,
+    declare_schema,
+    with_object_fields,
+)
+from transom.machinery.structural.cel.presence import VALIDATIONS, SlowRules, has_rules
+from transom.machinery.structural.cel.values import converter
 
 log = logging.getLogger("transom.machinery")
-VALIDATIONS = "x-kubernetes-validations"
-_MAX_MESSAGE = 5120
+_NO_BUDGET = (
+    "validation failed due to running out of cost budget, no further validation rules will be run"
+)
+_NO_MESSAGE_BUDGET = (
+    "messageExpression evaluation failed due to running out of cost budget, no further "
+    "validation rules will be run"
+)
+_ABSENT: Any = object()
+# A rule is compiled when its definition is validated, and used when the first object is.
+_compiled: dict[tuple[str, str, bool], CelExpression] = {}
+_KEPT, _KEPT_LENGTH = 256, 10_000
+_BRIEF_COST = 20_000  # about 10 ms
 
 
-class Rule:
-    """One rule, compiled; `problem` says why it could not be."""
+def compile_expression(text: str, declared: DeclType, *, optional_old: bool) -> CelExpression:
+    """An expression about `self` and `oldSelf`; raises CompileError."""
+    key = (text, declared.signature(), optional_old)
+    known = _compiled.get(key)
+    if known is not None:
+        return known
+    old = optional_type(declared.type) if optional_old else declared.type
+    variables = {"self": declared.type, "oldSelf": old}
+    expression = kubernetes_environment().compile(text, variables, declared.object_fields())
+    if len(text) + len(key[1]) <= _KEPT_LENGTH:
+        while len(_compiled) >= _KEPT:
+            _compiled.pop(next(iter(_compiled)), None)
+        _compiled[key] = expression
+    return expression
+
+
+class _Budget:
+    """The remaining cost budget of one object; negative if no more rules may run. `brief` is the
+    budget on the event loop, None without such a limit.
+    """
+
+    __slots__ = ("brief", "remaining")
+
+    def __init__(self, brief: int | None = None) -> None:
+        self.remaining = RUNTIME_COST_BUDGET
+        self.brief = brief
+
+    def evaluate(self, expression: CelExpression, variables: dict[str, Any]) -> EvaluationResult:
+        if self.brief is None:
+            return expression.program.evaluate(variables, PER_CALL_LIMIT)
+        outcome = expression.program.evaluate(variables, self.brief)
+        self.brief -= outcome.cost
+        if self.brief < 0:
+            raise _NotBriefError
+        return outcome
+
+
+class _NotBriefError(Exception):
+    """The rules cost more than the budget on the event loop."""
+
+
+class CompiledRule:
+    """One rule, compiled; `problem` is the reason if that failed."""
 
     __slots__ = ("_expression", "_message", "_spec", "optional_old", "problem", "uses_old")
 
-    def __init__(self, spec: Mapping[str, Any], schema: Schema) -> None:
+    def __init__(self, spec: Mapping[str, Any], declared: DeclType | None) -> None:
         self._spec = spec
         self.problem = ""
+        self.uses_old = False
         self.optional_old = bool(spec.get("optionalOldSelf"))
-        kind = type_of(schema)
-        self._message: Expression | None = None
+        self._expression: CelExpression | None = None
+        self._message: CelExpression | None = None
+        if declared is None:
+            self.problem = "failed to convert to declType for CEL validation rules"
+            return
         try:
-            self._expression = Expression(spec["rule"], kind, optional_old=self.optional_old)
+            self._expression = compile_expression(
+                spec["rule"], declared, optional_old=self.optional_old
+            )
         except CompileError as problem:
             self.problem = f"compilation failed: {problem}"
-            self.uses_old = False
             return
-        self.uses_old = self._expression.uses_old
+        self.uses_old = "oldSelf" in self._expression.references
         if spec.get("messageExpression"):
             try:
-                self._message = Expression(spec["messageExpression"], kind, optional_old=self.optional_old)
+                self._message = compile_expression(
+                    spec["messageExpression"], declared, optional_old=self.optional_old
+                )
             except CompileError as problem:
                 log.info("messageExpression of a rule: %s", problem)
 
-    def check(self, schema: Schema, current: Any, old: Any, before: Any, path: str) -> FieldError | None:
-        """`current` and `old` are CEL values; `before` tells whether there is an old value at all."""
-        if self.uses_old and before is None and not self.optional_old:
-            return None  # a rule about a change needs something that changed
-        kind = schema.get("type", "")
+    def check(
+        self, kind: str, current: Any, old: Any, path: str, budget: _Budget
+    ) -> FieldError | None:
+        """`current` and `old` are CEL values; `old` is _ABSENT if there is none."""
+        if self.uses_old and old is _ABSENT and not self.optional_old:
+            return None  # a transition rule needs an old value
         where = path or "<nil>"
-        if self.problem:
+        if self._expression is None:
             return invalid(where, kind, f"rule compile error: {self.problem}")
+        variables = {"self": current}
+        if self.optional_old:
+            variables["oldSelf"] = NONE if old is _ABSENT else Optional(True, old)
+        elif old is not _ABSENT:
+            variables["oldSelf"] = old
+        outcome = budget.evaluate(self._expression, variables)
+        if outcome.cost > budget.remaining:
+            budget.remaining = -1
+            return invalid(where, kind, _NO_BUDGET)
+        budget.remaining -= outcome.cost
         named = (self._spec.get("message") or self._spec["rule"]).strip()
-        try:
-            if self._expression.run(current, old) is True:
-                return None
-        except EvalError as problem:
-            if str(problem).startswith("no such overload"):
-                text = (f"'{problem}': call arguments did not match a supported operator, function or macro signature for "
-                        f"rule: {named}")
+        if outcome.error is not None:
+            if isinstance(outcome.error, CostLimitExceededError):
+                budget.remaining = -1
+                text = (
+                    f"'{outcome.error}': no further validation rules will be run due to call "
+                    "cost exceeds limit for "
+                    f"rule: {named}"
+                )
+            elif str(outcome.error).startswith("no such overload"):
+                text = (
+                    f"'{outcome.error}': call arguments did not match a supported operator, "
+                    "function or macro "
+                    f"signature for rule: {named}"
+                )
             else:
-                text = f"{problem} evaluating rule: {named}"
+                text = f"{outcome.error} evaluating rule: {named}"
             return invalid(where, kind, text)
-        return self._failure(f"{path}{self._spec.get('fieldPath', '')}".removeprefix("." if not path else "") or "<nil>",
-                             kind, self._text(current, old, named))
+        if outcome.value is True:
+            return None
+        where = (
+            f"{path}{self._spec.get('fieldPath', '')}".removeprefix("." if not path else "")
+            or "<nil>"
+        )
+        return self._failure(where, kind, variables, named, budget)
 
-    def _text(self, current: Any, old: Any, named: str) -> str:
+    def _failure(
+        self, where: str, kind: str, variables: dict[str, Any], named: str, budget: _Budget
+    ) -> FieldError:
+        text = ""
         if self._message is not None:
-            try:
-                text = self._message.run(current, old)
-            except EvalError as problem:
-                log.info("messageExpression of a rule: %s", problem)
-            else:
-                text = text.strip() if isinstance(text, str) else ""
-                if text and "\n" not in text and len(text) <= _MAX_MESSAGE:
-                    return str(text)
-        return (self._spec.get("message") or "").strip() or f"failed rule: {named}"
-
-    def _failure(self, where: str, kind: str, text: str) -> FieldError:
+            outcome = budget.evaluate(self._message, variables)
+            if outcome.cost > budget.remaining:
+                budget.remaining = -1
+                return invalid(where, kind, _NO_MESSAGE_BUDGET)
+            if isinstance(outcome.error, CostLimitExceededError):
+                budget.remaining = -1
+                source = orjson.dumps(self._spec["messageExpression"]).decode()
+                return invalid(
+                    where,
+                    kind,
+                    "no further validation rules will be run due to call cost exceeds limit for "
+                    f"messageExpression: {source}",
+                )
+            budget.remaining -= outcome.cost
+            if outcome.error is not None:
+                log.info("messageExpression of a rule: %s", outcome.error)
+            elif isinstance(outcome.value, str):
+                message = outcome.value.strip()
+                if (
+                    "\n" not in message
+                    and len(message.encode("utf-8", "replace")) <= MAX_MESSAGE_BYTES
+                ):
+                    text = message
+        text = text or (self._spec.get("message") or "").strip() or f"failed rule: {named}"
         reason = self._spec.get("reason")
         if reason == "FieldValueForbidden":
             return forbidden(where, text)
@@ -87,63 +199,128 @@ class Rule:
         return invalid(where, kind, text)
 
 
-class Rules:
-    """The rules of a schema and of everything inside it."""
+class CompiledRules:
+    """The rules of a schema and of all nested schemas."""
 
-    __slots__ = ("_additional", "_also", "_items", "_keys", "_list_type", "_properties", "_rules", "_schema", "_whole")
+    __slots__ = (
+        "_additional",
+        "_also",
+        "_convert",
+        "_items",
+        "_keys",
+        "_list_type",
+        "_named",
+        "_properties",
+        "_rules",
+        "_type",
+    )
 
     def __init__(self, schema: Schema, *, root: bool) -> None:
-        self._schema = with_object_fields(schema) if root else schema
-        self._rules = [Rule(spec, self._schema) for spec in schema.get(VALIDATIONS) or () if spec.get("rule")]
-        self._also = [r for option in schema.get("allOf") or () if (r := _inner({**schema, **option})) is not None]
+        whole = with_object_fields(schema) if root else schema
+        self._type = schema.get("type", "")
+        specs = [spec for spec in schema.get(VALIDATIONS) or () if spec.get("rule")]
+        declared = declare_schema(schema, root=root) if specs else None
+        self._rules = [CompiledRule(spec, declared) for spec in specs]
+        self._convert = converter(whole) if specs else None
+        self._also = [
+            r
+            for option in schema.get("allOf") or ()
+            if (r := _inner({**schema, **option})) is not None
+        ]
+        self._named = frozenset(whole.get("properties") or ())
         properties = schema.get("properties") or {}
-        self._properties = {k: r for k, inner in properties.items() if (r := _inner(inner)) is not None}
+        self._properties = {
+            k: r for k, inner in properties.items() if (r := _inner(inner)) is not None
+        }
         self._additional = _inner(schema.get("additionalProperties"))
         self._items = _inner(schema.get("items"))
-        self._whole = schema.get("x-kubernetes-map-type") == "atomic"
         self._list_type = schema.get("x-kubernetes-list-type")
         self._keys: Sequence[str] = schema.get("x-kubernetes-list-map-keys") or ()
 
     def validate(self, obj: Any, before: Any = None, path: str = "") -> list[FieldError]:
+        """The errors of an object, within Kubernetes' budget for one object."""
+        return self._validate(obj, before, path, _Budget())
+
+    def validate_briefly(self, obj: Any, before: Any = None) -> list[FieldError]:
+        """Like `validate`, on the event loop: raises SlowRules if the rules take more than a few
+        milliseconds.
+        """
+        try:
+            return self._validate(obj, before, "", _Budget(_BRIEF_COST))
+        except _NotBriefError:
+            raise SlowRules(lambda: self.validate(obj, before)) from None
+
+    def _validate(self, obj: Any, before: Any, path: str, budget: _Budget) -> list[FieldError]:
         if obj is None:
             return []
-        errors = self._own(obj, before, path)
+        errors = self._own(obj, before, path, budget)
         for more in self._also:
-            errors += more._own(obj, before, path)
+            if budget.remaining < 0:
+                return errors
+            errors += more._own(obj, before, path, budget)
+        if budget.remaining < 0:
+            return errors
         if isinstance(obj, dict):
-            errors += self._inside_map(obj, before if isinstance(before, dict) else {}, path)
+            self._inside_map(obj, before if isinstance(before, dict) else {}, path, budget, errors)
         elif isinstance(obj, list) and self._items is not None:
             earlier = self._correlate(before)
             for i, item in enumerate(obj):
-                errors += self._items.validate(item, earlier.get(self._key(item)), f"{path}[{i}]")
+                errors += self._items._validate(
+                    item, earlier.get(self._key(item)), f"{path}[{i}]", budget
+                )
+                if budget.remaining < 0:
+                    break
         return errors
 
-    def _own(self, obj: Any, before: Any, path: str) -> list[FieldError]:
+    def _own(self, obj: Any, before: Any, path: str, budget: _Budget) -> list[FieldError]:
         if not self._rules:
             return []
-        current = value(obj, self._schema)
-        old = None if before is None else value(before, self._schema)
+        if budget.remaining <= 0:
+            budget.remaining = -1
+            return [invalid(path or "<nil>", self._type, _NO_BUDGET)]
+        convert = self._convert
+        current = obj if convert is None else convert(obj)
+        old = _ABSENT if before is None else before if convert is None else convert(before)
         errors = []
         for rule in self._rules:
-            problem = rule.check(self._schema, current, old, before, path)
-            # What was there before and did not change may stay, unless the rule is about the change.
-            if problem is not None and (rule.uses_old or before is None or not same_json(obj, before)):
+            problem = rule.check(self._type, current, old, path, budget)
+            # Unchanged values may stay invalid, except for transition rules.
+            if problem is not None and (
+                rule.uses_old
+                or before is None
+                or budget.remaining < 0
+                or not same_json(obj, before)
+            ):
                 errors.append(problem)
+            if budget.remaining < 0:
+                break
         return errors
 
-    def _inside_map(self, obj: dict[str, Any], before: dict[str, Any], path: str) -> list[FieldError]:
-        errors = []
+    def _inside_map(
+        self,
+        obj: dict[str, Any],
+        before: dict[str, Any],
+        path: str,
+        budget: _Budget,
+        errors: list[FieldError],
+    ) -> None:
+        if not self._properties and self._additional is None:
+            return
         for key, item in obj.items():
-            old = None if self._whole else before.get(key)
             inner = self._properties.get(key)
             if inner is not None:
-                errors += inner.validate(item, old, f"{path}.{key}" if path else key)
-            elif self._additional is not None and key not in (self._schema.get("properties") or ()):
-                errors += self._additional.validate(item, old, f"{path}[{key}]")
-        return errors
+                errors += inner._validate(
+                    item, before.get(key), f"{path}.{key}" if path else key, budget
+                )
+            elif self._additional is not None and key not in self._named:
+                errors += self._additional._validate(
+                    item, before.get(key), f"{path}[{key}]", budget
+                )
+            if budget.remaining < 0:
+                return
 
     def _key(self, item: Any) -> bytes | None:
-        """What makes an element of a list the same element after a change; lists without keys have no such thing."""
+        """The identity of a list element across updates; lists without keys have none."""
         if self._list_type != "map" or not isinstance(item, dict):
             return None
         return orjson.dumps({k: item.get(k) for k in self._keys}, option=orjson.OPT_SORT_KEYS)
@@ -154,20 +331,13 @@ class Rules:
         return {key: item for item in before if (key := self._key(item)) is not None}
 
 
-def _has_rules(schema: Any) -> bool:
-    if not isinstance(schema, Mapping):
-        return False
-    if schema.get(VALIDATIONS):
-        return True
-    inner = [*(schema.get("properties") or {}).values(), *(schema.get("allOf") or ()), schema.get("items"),
-             schema.get("additionalProperties")]
-    return any(map(_has_rules, inner))
+def _inner(schema: Any) -> CompiledRules | None:
+    return (
+        CompiledRules(schema, root=bool(schema.get("x-kubernetes-embedded-resource")))
+        if has_rules(schema)
+        else None
+    )
 
 
-def _inner(schema: Any) -> Rules | None:
-    return Rules(schema, root=bool(schema.get("x-kubernetes-embedded-resource"))) if _has_rules(schema) else None
-
-
-def compile_rules(schema: Schema | None) -> Rules | None:
-    """The rules of a custom kind, None when there are none."""
-    return Rules(schema, root=True) if schema is not None and _has_rules(schema) else None
+def compile_rules(schema: Schema) -> CompiledRules:
+    return CompiledRules(schema, root=True)

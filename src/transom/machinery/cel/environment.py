@@ -1,0 +1,75 @@
+"""The environment that Kubernetes' API server gives CEL expressions, as one table of libraries."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Final, NamedTuple
+
+from transom.kit.cel.environment import CelEnvironment
+from transom.kit.cel.functions import Function
+from transom.kit.cel.macros import OPTIONAL_MACROS, STANDARD_MACROS, TWO_VARIABLE_MACROS, Macro
+from transom.kit.cel.sets import SET_FUNCTIONS
+from transom.kit.cel.stdlib import OPTIONAL_FUNCTIONS, TWO_VARIABLE_FUNCTIONS
+from transom.kit.cel.strings import STRING_FUNCTIONS
+from transom.kit.cel.types import type_of_type
+from transom.machinery.cel.costs import CHARGED, charge_call
+from transom.machinery.cel.lists import EXTENDED_LIST_FUNCTIONS, LIST_FUNCTIONS
+from transom.machinery.cel.quantities import (
+    CIDR_FUNCTIONS,
+    CIDR_TYPE,
+    IP_FUNCTIONS,
+    IP_TYPE,
+    QUANTITY_FUNCTIONS,
+    QUANTITY_TYPE,
+    SEMVER_FUNCTIONS,
+    SEMVER_TYPE,
+)
+from transom.machinery.cel.texts import (
+    FORMAT_FUNCTIONS,
+    FORMAT_TYPE,
+    JSON_PATCH_FUNCTIONS,
+    REGEX_FUNCTIONS,
+    URL_FUNCTIONS,
+    URL_TYPE,
+)
+
+
+class Library(NamedTuple):
+    name: str
+    since: tuple[int, int]  # the release of Kubernetes that adds it
+    functions: tuple[Function, ...] = ()
+    macros: dict[tuple[str, int, bool], Macro] = {}
+
+
+LIBRARIES: Final[tuple[Library, ...]] = (
+    Library("standard macros", (1, 0), (), STANDARD_MACROS),
+    Library("urls", (1, 0), URL_FUNCTIONS),
+    Library("regex", (1, 0), REGEX_FUNCTIONS),
+    Library("lists", (1, 0), LIST_FUNCTIONS),
+    Library("strings", (1, 0), STRING_FUNCTIONS),
+    Library("optional types", (1, 28), OPTIONAL_FUNCTIONS, OPTIONAL_MACROS),
+    Library("quantity", (1, 28), QUANTITY_FUNCTIONS),
+    Library("sets", (1, 29), SET_FUNCTIONS),
+    Library("ip", (1, 30), IP_FUNCTIONS),
+    Library("cidr", (1, 30), CIDR_FUNCTIONS),
+    Library("format", (1, 31), FORMAT_FUNCTIONS),
+    Library("two-variable comprehensions", (1, 32), TWO_VARIABLE_FUNCTIONS, TWO_VARIABLE_MACROS),
+    Library("jsonpatch", (1, 32), JSON_PATCH_FUNCTIONS),
+    Library("semver", (1, 33), SEMVER_FUNCTIONS),
+    Library("extended lists", (1, 34), EXTENDED_LIST_FUNCTIONS),
+)
+_TYPES = (URL_TYPE, QUANTITY_TYPE, SEMVER_TYPE, IP_TYPE, CIDR_TYPE, FORMAT_TYPE)
+NEWEST: Final = (1, 99)
+
+
+@cache
+def kubernetes_environment(release: tuple[int, int] = NEWEST) -> CelEnvironment:
+    """The libraries of a release; all of them by default."""
+    known = [library for library in LIBRARIES if library.since <= release]
+    return CelEnvironment(
+        [library.functions for library in known],
+        [library.macros for library in known],
+        CHARGED,
+        charge_call,
+        {kind.name: (type_of_type(kind), kind) for kind in _TYPES},
+    )
