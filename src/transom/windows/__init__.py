@@ -1,1 +1,1 @@
-"""What is known of Windows: builds, releases, the support matrix, the limits registry."""
+"""Facts about Windows: builds, releases, the support matrix, the limits registry."""

@@ -1,7 +1,8 @@
-"""What is to be said when somebody writes an object that uses what Windows cannot do. One text for each limit.
+"""Warnings for objects that use features that Windows does not support. One message for each limit.
 
-Admission and the webhook ask this; both want short, certain answers. So only what is sure on the nodes that a pod may go to
-is told, and nothing of what lint merely advises. Pods for Linux are nobody's business here.
+Admission and the webhook use this module; both need short, certain results. So it reports only
+limits that are certain on the possible nodes of a pod, and no hints of lint. Pods for Linux are
+ignored.
 """
 
 from __future__ import annotations
@@ -10,59 +11,71 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from transom.windows.landscape import Group, Landscape
+from transom.windows.landscape import Landscape, NodeGroup
 from transom.windows.limits import LIMITS
-from transom.windows.match import Hit, Matcher, Steps, holds, path_text, pod_in
-from transom.windows.podchecks import CHECKS, Subject, inner, listed
-from transom.windows.policy import Policy
-from transom.windows.records import ALL_NETWORKS, ALL_RUNTIMES, Limit, Target
-from transom.windows.targeting import RuntimeClasses, containers, verdict
+from transom.windows.match import LimitMatch, LimitMatcher, Steps, pod_in, record_holds, steps_text
+from transom.windows.podchecks import CHECKS, CheckedPod, inner_pod, list_or_empty
+from transom.windows.policy import WarningPolicy
+from transom.windows.records import ALL_RUNTIMES, NodeTarget, WindowsLimit
+from transom.windows.targeting import RuntimeClasses, find_target_os, pod_containers
+from transom.windows.wording import documentation_page
 
 Object = Mapping[str, Any]
 
-OLDEST_BUILD: Final = 17763  # of any node that Kubernetes supports
+OLDEST_BUILD: Final = 17763  # the minimum of all supported nodes
 _RANK: Final = {"error": 3, "warning": 2, "info": 1, "none": 0}
 _SURE_EFFECTS: Final = ("ignored", "rejected")
 
 
 class Advice(NamedTuple):
-    """A limit that an object meets, where first, and in how many places more."""
+    """A limit that applies to an object, its first place, and the number of further places."""
 
-    limit: Limit
+    limit: WindowsLimit
     steps: Steps
     message: str
     remedy: str
     more: int = 0
-    about: str = ""  # "Service web", if it is not the object itself
+    about: str = ""  # "Service web", if it is another object
 
     @property
     def text(self) -> str:
-        where = path_text(self.steps) + (f" (and {self.more} more)" if self.more else "")
+        where = steps_text(self.steps) + (f" (and {self.more} more)" if self.more else "")
         if self.about:
             where = f"{self.about}: {where}"
-        return f"{self.limit.id}: {where}: {self.message.rstrip('.')}. {self.remedy}"
+        return (
+            f"{self.limit.id}: {where}: {self.message.rstrip('.')}. {self.remedy} "
+            f"See {documentation_page(self.limit)}"
+        )
 
 
-class Judgement(NamedTuple):
+class AdvisorDecision(NamedTuple):
     warnings: tuple[str, ...] = ()
     refusals: tuple[str, ...] = ()
 
 
-NOTHING: Final = Judgement()
+NOTHING: Final = AdvisorDecision()
 
 
 @lru_cache(maxsize=256)
-def matcher(target: Target) -> Matcher:
-    """Of the limits that hold on such a node and that fields of objects show."""
-    return Matcher(limit for limit in LIMITS.values() if limit.severity != "none" and limit.fields and holds(limit, target))
+def limit_matcher(target: NodeTarget) -> LimitMatcher:
+    """The matcher for limits that apply to such a node and are visible in fields of objects."""
+    return LimitMatcher(
+        limit
+        for limit in LIMITS.values()
+        if limit.severity != "none" and limit.fields and record_holds(limit, target)
+    )
 
 
-def condition(limit: Limit, target: Target) -> str:
-    """On which nodes a limit holds, where the target leaves it open; empty if it holds in any case."""
+# The networks of most Windows nodes: a limit that applies to all of them needs no condition.
+_COMMON_NETWORKS: Final = frozenset(("l2bridge", "l2tunnel", "overlay"))
+
+
+def limit_condition(limit: WindowsLimit, target: NodeTarget) -> str:
+    """The nodes on which a limit applies, if the target leaves it open; empty if it always applies."""
     parts = []
     if target.runtime is None and limit.runtimes != ALL_RUNTIMES:
         parts.append(f"with {' or '.join(limit.runtimes)}")
-    if target.network is None and limit.networks != ALL_NETWORKS:
+    if target.network is None and not _COMMON_NETWORKS.issubset(limit.networks):
         parts.append(f"in {' or '.join(limit.networks)} networks")
     first, last = limit.builds
     if target.build is None and (first > OLDEST_BUILD or last is not None):
@@ -75,14 +88,16 @@ def condition(limit: Limit, target: Target) -> str:
     return " ".join(parts)
 
 
-def excused(hit: Hit, spec: Object, at: Steps = ()) -> bool:
-    """What the fields of a record cannot say, of a hit in a pod that stands at a place of its object."""
+def is_excused(hit: LimitMatch, spec: Object, at: Steps = ()) -> bool:
+    """Exceptions that the fields of a record cannot express, for a match in a pod at a place of its
+    object.
+    """
     if hit.limit.id == _TOKEN:
         return _added(spec, hit.steps[len(at) + 2])
     excuse = _EXCUSES.get(hit.limit.id)
     if excuse is None or not isinstance(hit.value, str):
         return False
-    for steps, container in containers(spec):
+    for steps, container in pod_containers(spec):
         place = (*at, *steps)
         if hit.steps[: len(place)] == place:
             return excuse(hit.value, container)
@@ -90,20 +105,28 @@ def excused(hit: Hit, spec: Object, at: Steps = ()) -> bool:
 
 
 def _added(spec: Object, index: str | int) -> bool:
-    """Whether a token is in the volume that admission adds to every pod: that has a record of its own."""
-    volumes = listed(spec.get("volumes"))
-    return isinstance(index, int) and str(inner(volumes[index], "name")).startswith("kube-api-access-")
+    """Whether a token is in the volume that admission adds to every pod: that has a separate
+    record.
+    """
+    volumes = list_or_empty(spec.get("volumes"))
+    return isinstance(index, int) and str(inner_pod(volumes[index], "name")).startswith(
+        "kube-api-access-"
+    )
 
 
 def _below_a_mount(path: str, container: Object) -> bool:
-    """Then the path exists: Windows takes /etc/app for C:\\etc\\app."""
-    mounts = [inner(mount, "mountPath") for mount in listed(container.get("volumeMounts"))]
+    """Whether the path exists because of a mount: Windows resolves /etc/app to C:\\etc\\app."""
+    mounts = [
+        inner_pod(mount, "mountPath") for mount in list_or_empty(container.get("volumeMounts"))
+    ]
     return any(isinstance(mount, str) and path.startswith(mount) for mount in mounts)
 
 
 def _pings_itself(_: str, container: Object) -> bool:
-    """`ping -t localhost` is how a Windows container waits."""
-    words = " ".join(str(word) for key in ("command", "args") for word in listed(container.get(key)))
+    """`ping -t localhost` is a common way to wait in a Windows container."""
+    words = " ".join(
+        str(word) for key in ("command", "args") for word in list_or_empty(container.get(key))
+    )
     return "localhost" in words or "127.0.0.1" in words
 
 
@@ -114,93 +137,117 @@ _EXCUSES: Final[Mapping[str, Callable[[str, Object], bool]]] = {
 }
 
 
-def seen_in_objects(limit: Limit) -> bool:
-    """Whether an object shows a limit to those who write it, without a look at others."""
-    return limit.severity != "none" and bool(limit.fields or limit.check in CHECKS)
-
-
-def _worth_telling(limit: Limit) -> bool:
-    """Hints about what may be meant well are lint's; that something has no effect is always worth a line."""
-    return _RANK[limit.severity] >= _RANK["warning"] or (limit.severity == "info" and limit.effect in _SURE_EFFECTS)
+def _worth_telling(limit: WindowsLimit) -> bool:
+    """Whether to report it: lint reports hints about possibly intended settings, but settings
+    without effect are always reported.
+    """
+    return _RANK[limit.severity] >= _RANK["warning"] or (
+        limit.severity == "info" and limit.effect in _SURE_EFFECTS
+    )
 
 
 class Advisor:
-    """Judges for the nodes of one cluster, at least one of Windows among them. Made anew when they change."""
+    """Checks objects for the nodes of one cluster with at least one Windows node. Rebuilt when the
+    nodes change.
+    """
 
     __slots__ = ("_classes", "_landscape", "_policy")
 
-    def __init__(self, landscape: Landscape, policy: Policy, runtime_classes: RuntimeClasses) -> None:
+    def __init__(
+        self, landscape: Landscape, policy: WarningPolicy, runtime_classes: RuntimeClasses
+    ) -> None:
         self._landscape = landscape
         self._policy = policy
         self._classes = runtime_classes
 
-    def judge(self, kind: str, obj: Object, old: Object | None = None, services: Iterable[Object] = ()) -> Judgement:
-        """Of a pod, or of something with a template of pods; `services` are those of its namespace.
+    def judge(
+        self, kind: str, obj: Object, old: Object | None = None, services: Iterable[Object] = ()
+    ) -> AdvisorDecision:
+        """Checks a pod, or an object with a pod template; `services` are those of its namespace.
 
-        A controller's own objects give no warnings: its owner's template has given them. What was refused once is refused
-        again, but what an object already had stays allowed, so that it can be changed and deleted.
+        Objects of a controller cause no warnings: the template of the owner has caused them. They
+        are still rejected, but existing settings of an object stay allowed, so that it can be
+        changed and deleted.
         """
         meta = obj.get("metadata") or {}
-        owned = any(inner(owner, "controller") for owner in listed(meta.get("ownerReferences")))
-        going = meta.get("deletionTimestamp") or inner(old, "metadata", "deletionTimestamp")
+        owned = any(
+            inner_pod(owner, "controller") for owner in list_or_empty(meta.get("ownerReferences"))
+        )
+        going = meta.get("deletionTimestamp") or inner_pod(old, "metadata", "deletionTimestamp")
         if going or (owned and not self._policy.reject):
             return NOTHING
         found = self.about_pods(kind, obj)
         refused = self._refused(found, [] if old is None else self.about_pods(kind, old))
         if owned or not self._policy.warn:
-            return Judgement((), tuple(one.text for one in refused))
+            return AdvisorDecision((), tuple(one.text for one in refused))
         if services:
             found += self._of_services(kind, obj, services)
         return self._judgement(found, refused)
 
     def judge_service(
         self, service: Object, workloads: Iterable[tuple[str, Object]], old: Object | None = None
-    ) -> Judgement:
-        """Of a Service, for the sake of the first pods for Windows that it sends to among the workloads of its namespace.
+    ) -> AdvisorDecision:
+        """Checks a Service for the first Windows pods that it selects among the workloads of its
+        namespace.
 
-        They are looked for only if there is anything to say.
+        The pods are searched only if there is anything to report.
         """
         if not _of_fields("Service", service, self._landscape.groups({})):
             return NOTHING
-        chosen = (self._windows(kind, obj) for kind, obj in workloads if _selects(service, _template(kind, obj)))
+        chosen = (
+            self._windows(kind, obj)
+            for kind, obj in workloads
+            if _selects(service, _template(kind, obj))
+        )
         groups = next(filter(None, chosen), ())
         found = _once_each(_settled(_of_fields("Service", service, groups)))
-        refused = self._refused(found, [] if old is None else _settled(_of_fields("Service", old, groups)))
-        return self._judgement(found, refused) if self._policy.warn else Judgement((), tuple(one.text for one in refused))
+        refused = self._refused(
+            found, [] if old is None else _settled(_of_fields("Service", old, groups))
+        )
+        return (
+            self._judgement(found, refused)
+            if self._policy.warn
+            else AdvisorDecision((), tuple(one.text for one in refused))
+        )
 
     def _refused(self, found: list[Advice], before: list[Advice]) -> list[Advice]:
         if not self._policy.reject:
             return []
         had = {one.limit.id for one in before}
-        return [one for one in found if one.limit.id not in had and self._policy.rejects(one.limit.id)]
+        return [
+            one for one in found if one.limit.id not in had and self._policy.rejects(one.limit.id)
+        ]
 
-    def _judgement(self, found: list[Advice], refused: list[Advice]) -> Judgement:
+    def _judgement(self, found: list[Advice], refused: list[Advice]) -> AdvisorDecision:
         worst: dict[tuple[str, Steps], int] = {}
         for one in found:
             place = one.about, one.steps
             worst[place] = max(worst.get(place, 0), _RANK[one.limit.severity])
         warned = (
-            one.text for one in found
-            if _worth_telling(one.limit) and one not in refused and _RANK[one.limit.severity] == worst[one.about, one.steps]
+            one.text
+            for one in found
+            if _worth_telling(one.limit)
+            and one not in refused
+            and _RANK[one.limit.severity] == worst[one.about, one.steps]
         )
-        return Judgement(tuple(warned), tuple(one.text for one in refused))
+        return AdvisorDecision(tuple(warned), tuple(one.text for one in refused))
 
     def about_pods(self, kind: str, obj: Object) -> list[Advice]:
-        """What is sure of the pods that an object is or has; nothing if they are not for Windows."""
+        """The certain limits of the pods of an object; none if they are not for Windows."""
         held = pod_in(kind, obj)
         if held is None:
             return []
         at, template = held
         spec = template.get("spec")
-        said = verdict(template, self._classes)
-        if not said.windows or not isinstance(spec, Mapping):
+        target = find_target_os(template, self._classes)
+        if not target.windows or not isinstance(spec, Mapping):
             return []
         groups = self._groups(spec)
-        told = [hit for hit in _of_fields("Pod", template, groups) if not excused(hit[0], spec)]
-        found = [one._replace(steps=at + one.steps) for one in _settled(told)]
-        subject = Subject(spec, said, groups, self._classes, self._landscape.linux)
+        hits = [hit for hit in _of_fields("Pod", template, groups) if not is_excused(hit[0], spec)]
+        found = [one._replace(steps=at + one.steps) for one in _settled(hits)]
+        subject = CheckedPod(spec, target, groups, self._classes, self._landscape.linux)
         found += (one._replace(steps=at + one.steps) for one in _of_checks(subject))
-        for i, claim in enumerate(listed(inner(obj, "spec", "volumeClaimTemplates"))):
+        for i, claim in enumerate(list_or_empty(inner_pod(obj, "spec", "volumeClaimTemplates"))):
             place = ("spec", "volumeClaimTemplates", i)
             found += (
                 one._replace(steps=place + one.steps)
@@ -208,24 +255,29 @@ class Advisor:
             )
         return _once_each(found)
 
-    def _groups(self, spec: Object) -> Sequence[Group]:
-        """The nodes a pod may go to; all of Windows if its selector leaves none."""
+    def _groups(self, spec: Object) -> Sequence[NodeGroup]:
+        """The possible nodes of a pod; all Windows nodes if its selector matches none."""
         return self._landscape.groups(spec) or self._landscape.groups({})
 
-    def _windows(self, kind: str, obj: Object) -> Sequence[Group]:
+    def _windows(self, kind: str, obj: Object) -> Sequence[NodeGroup]:
         template = _template(kind, obj)
-        spec = inner(template, "spec")
-        if not isinstance(template, Mapping) or not isinstance(spec, Mapping) or not verdict(template, self._classes).windows:
+        spec = inner_pod(template, "spec")
+        if (
+            not isinstance(template, Mapping)
+            or not isinstance(spec, Mapping)
+            or not find_target_os(template, self._classes).windows
+        ):
             return ()
         return self._groups(spec)
 
     def _of_services(self, kind: str, obj: Object, services: Iterable[Object]) -> list[Advice]:
-        """Services are often written before the pods they send to; then the pods are the first to show what it means."""
+        """Services are often created before their pods; then the limits are reported for the pods."""
         groups = self._windows(kind, obj)
         template = _template(kind, obj)
         return [
             one._replace(about=f"Service {service['metadata'].get('name', '')}")
-            for service in services if groups and _selects(service, template)
+            for service in services
+            if groups and _selects(service, template)
             for one in _once_each(_settled(_of_fields("Service", service, groups)))
         ]
 
@@ -236,51 +288,67 @@ def _template(kind: str, obj: Object) -> Object | None:
 
 
 def _selects(service: Object, template: Object | None) -> bool:
-    selector, labels = inner(service, "spec", "selector"), inner(template, "metadata", "labels")
+    selector, labels = (
+        inner_pod(service, "spec", "selector"),
+        inner_pod(template, "metadata", "labels"),
+    )
     if not isinstance(selector, Mapping) or not selector or not isinstance(labels, Mapping):
         return False
     return all(labels.get(key) == value for key, value in selector.items())
 
 
-def _of_fields(kind: str, obj: Object, groups: Sequence[Group]) -> list[tuple[Hit, bool]]:
-    """What fields of an object meet, and whether that is sure on the nodes it was found for."""
-    found: dict[tuple[str, Steps], tuple[Hit, bool]] = {}
+def _of_fields(
+    kind: str, obj: Object, groups: Sequence[NodeGroup]
+) -> list[tuple[LimitMatch, bool]]:
+    """The limits that fields of an object match, and whether that is certain on the given nodes."""
+    found: dict[tuple[str, Steps], tuple[LimitMatch, bool]] = {}
     for target, _ in groups:
-        for hit in matcher(target).find(kind, obj):
+        for hit in limit_matcher(target).find(kind, obj):
             key = (hit.limit.id, hit.steps)
-            sure = not condition(hit.limit, target)
+            sure = not limit_condition(hit.limit, target)
             if key not in found or (sure and not found[key][1]):
                 found[key] = (hit, sure)
     return list(found.values())
 
 
-def _settled(told: list[tuple[Hit, bool]]) -> list[Advice]:
-    """What is sure; and where each runtime has a limit of its own and nobody knows the runtime, the worst of them."""
-    perhaps: dict[Steps, list[Hit]] = {}
-    for hit, sure in told:
+def _settled(hits: list[tuple[LimitMatch, bool]]) -> list[Advice]:
+    """The certain limits; if each runtime has a different limit and the runtime is unknown, the
+    most severe one.
+    """
+    perhaps: dict[Steps, list[LimitMatch]] = {}
+    for hit, sure in hits:
         if not sure:
             perhaps.setdefault(hit.steps, []).append(hit)
-    chosen = {id(hit) for hit, sure in told if sure}
-    for hits in perhaps.values():
-        runtimes = {runtime for hit in hits for runtime in hit.limit.runtimes}
-        if runtimes == set(ALL_RUNTIMES) and all(hit.limit.runtimes != ALL_RUNTIMES for hit in hits):
-            chosen.add(id(max(hits, key=lambda hit: _RANK[hit.limit.severity])))
-    return [Advice(hit.limit, hit.steps, hit.limit.title, hit.limit.remedy) for hit, _ in told if id(hit) in chosen]
+    chosen = {id(hit) for hit, sure in hits if sure}
+    for unsure in perhaps.values():
+        runtimes = {runtime for hit in unsure for runtime in hit.limit.runtimes}
+        if runtimes == set(ALL_RUNTIMES) and all(
+            hit.limit.runtimes != ALL_RUNTIMES for hit in unsure
+        ):
+            chosen.add(id(max(unsure, key=lambda hit: _RANK[hit.limit.severity])))
+    return [
+        Advice(hit.limit, hit.steps, hit.limit.title, hit.limit.remedy)
+        for hit, _ in hits
+        if id(hit) in chosen
+    ]
 
 
-def _of_checks(pod: Subject) -> Iterator[Advice]:
+def _of_checks(pod: CheckedPod) -> Iterator[Advice]:
     for name, check in CHECKS.items():
         limits = _BY_CHECK[name]
         for shown in check(pod):
             for limit in limits:
                 if shown.limit not in ("", limit.id):
                     continue
-                if any(holds(limit, target) and not condition(limit, target) for target, _ in pod.groups):
+                if any(
+                    record_holds(limit, target) and not limit_condition(limit, target)
+                    for target, _ in pod.groups
+                ):
                     yield Advice(limit, shown.steps, shown.message, shown.remedy or limit.remedy)
                     break
 
 
-_BY_CHECK: Final[Mapping[str, tuple[Limit, ...]]] = {
+_BY_CHECK: Final[Mapping[str, tuple[WindowsLimit, ...]]] = {
     name: tuple(limit for limit in LIMITS.values() if limit.check == name) for name in CHECKS
 }
 

@@ -1,8 +1,10 @@
-"""The builds of Windows Server that have containers: their names, and which image runs on which host.
+"""The builds of Windows Server that have containers: their names, and which image runs on which
+host.
 
-A build is known by its number (17763), the releases that have it (1809, ltsc2019) and its version in full (10.0.17763.1697).
-Only the builds matter here: a container of one release starts on a host of another if their builds fit. What a node can do
-for Services depends on the version of its host networking service (HNS), which a build has as well.
+A build is known by its number (17763), the releases that have it (1809, ltsc2019) and its version
+in full (10.0.17763.1697). Only the builds matter here: a container of one release starts on a host
+of another if their builds are compatible. The Service features of a node depend on the version of
+its host networking service (HNS), which is also part of a build.
 """
 
 from __future__ import annotations
@@ -14,20 +16,20 @@ from typing import Final, Literal
 
 
 @dataclass(frozen=True, slots=True)
-class Build:
+class WindowsBuild:
     number: int
-    ubr: int  # the patch level of a machine, and of a base image, unless somebody says another
+    ubr: int  # the default patch level of a machine, and of a base image
     release: str  # "1809": the registry's ReleaseId, or DisplayVersion from 20H2 on
     product: str  # ProductName
     channel: Literal["LTSC", "SAC", "AC"]
     tags: tuple[str, ...]  # of base images; the first is the usual one
-    # The version of the host networking service. Updates raise it; where none is published, one that has the features
-    # the build is known to have.
+    # The version of the host networking service. Updates raise it; if none is published, a version
+    # with the known features of the build.
     hns: tuple[int, int]
 
     @property
     def version(self) -> str:
-        """As `node.kubernetes.io/windows-build` and `os.version` of a manifest begin."""
+        """The prefix of `node.kubernetes.io/windows-build` and of `os.version` in a manifest."""
         return f"10.0.{self.number}"
 
     @property
@@ -38,23 +40,57 @@ class Build:
 BUILDS: Final = {
     build.number: build
     for build in (
-        Build(14393, 4169, "1607", "Windows Server 2016 Datacenter", "LTSC", ("ltsc2016", "1607", "sac2016"), (5, 0)),
-        Build(16299, 1087, "1709", "Windows Server Datacenter", "SAC", ("1709",), (6, 0)),
-        Build(17134, 1130, "1803", "Windows Server Datacenter", "SAC", ("1803",), (7, 2)),
-        Build(17763, 1697, "1809", "Windows Server 2019 Datacenter", "LTSC", ("ltsc2019", "1809"), (9, 4)),
-        Build(18362, 1256, "1903", "Windows Server Datacenter", "SAC", ("1903",), (10, 4)),
-        Build(18363, 1316, "1909", "Windows Server Datacenter", "SAC", ("1909",), (10, 4)),
-        Build(19041, 746, "2004", "Windows Server Datacenter", "SAC", ("2004",), (11, 10)),
-        Build(19042, 746, "20H2", "Windows Server Datacenter", "SAC", ("20H2",), (11, 10)),
-        Build(20348, 587, "21H2", "Windows Server 2022 Datacenter", "LTSC", ("ltsc2022", "21H2"), (13, 2)),
-        Build(25398, 531, "23H2", "Windows Server 2022 Datacenter", "AC", ("23H2",), (15, 4)),
-        Build(26100, 2314, "24H2", "Windows Server 2025 Datacenter", "LTSC", ("ltsc2025", "24H2"), (16, 0)),
+        WindowsBuild(
+            14393,
+            4169,
+            "1607",
+            "Windows Server 2016 Datacenter",
+            "LTSC",
+            ("ltsc2016", "1607", "sac2016"),
+            (5, 0),
+        ),
+        WindowsBuild(16299, 1087, "1709", "Windows Server Datacenter", "SAC", ("1709",), (6, 0)),
+        WindowsBuild(17134, 1130, "1803", "Windows Server Datacenter", "SAC", ("1803",), (7, 2)),
+        WindowsBuild(
+            17763,
+            1697,
+            "1809",
+            "Windows Server 2019 Datacenter",
+            "LTSC",
+            ("ltsc2019", "1809"),
+            (9, 4),
+        ),
+        WindowsBuild(18362, 1256, "1903", "Windows Server Datacenter", "SAC", ("1903",), (10, 4)),
+        WindowsBuild(18363, 1316, "1909", "Windows Server Datacenter", "SAC", ("1909",), (10, 4)),
+        WindowsBuild(19041, 746, "2004", "Windows Server Datacenter", "SAC", ("2004",), (11, 10)),
+        WindowsBuild(19042, 746, "20H2", "Windows Server Datacenter", "SAC", ("20H2",), (11, 10)),
+        WindowsBuild(
+            20348,
+            587,
+            "21H2",
+            "Windows Server 2022 Datacenter",
+            "LTSC",
+            ("ltsc2022", "21H2"),
+            (13, 2),
+        ),
+        WindowsBuild(
+            25398, 531, "23H2", "Windows Server 2022 Datacenter", "AC", ("23H2",), (15, 4)
+        ),
+        WindowsBuild(
+            26100,
+            2314,
+            "24H2",
+            "Windows Server 2025 Datacenter",
+            "LTSC",
+            ("ltsc2025", "24H2"),
+            (16, 0),
+        ),
     )
 }
 DEFAULT: Final = BUILDS[17763]
 
-# What the host networking service can do, from which of its versions on; within a range, from its first version to the
-# last of the same major version.
+# Features of the host networking service and their minimum versions; within a range, from its first
+# version to the last of the same major version.
 HNS_FEATURES: Final[Mapping[str, tuple[tuple[int, int], ...]]] = {
     "V2 Api/Schema": ((9, 2),),
     "Remote Subnet": ((9, 2),),
@@ -74,17 +110,21 @@ _WORDS: Final = re.compile(r"[-_]")
 
 # From this build on the interface between containers and the kernel is stable.
 _STABLE: Final = 20348
-_STABLE_LTSC: Final = tuple(build.number for build in BUILDS.values() if build.channel == "LTSC" and build.number >= _STABLE)
+_STABLE_LTSC: Final = tuple(
+    build.number for build in BUILDS.values() if build.channel == "LTSC" and build.number >= _STABLE
+)
 
 
-def has(build: Build, feature: str) -> bool:
-    """Whether a build's host networking service can do one of HNS_FEATURES."""
+def has_hns_feature(build: WindowsBuild, feature: str) -> bool:
+    """Whether the host networking service of a build has one of HNS_FEATURES."""
     *ranges, last = HNS_FEATURES[feature]
     return build.hns >= last or any(first <= build.hns < (first[0] + 1, 0) for first in ranges)
 
 
-def by_name(name: str) -> Build | None:
-    """By number, version, release or tag: "17763", "10.0.17763", "10.0.17763.1697", "1809", "ltsc2019"."""
+def build_by_name(name: str) -> WindowsBuild | None:
+    """By number, version, release or tag: "17763", "10.0.17763", "10.0.17763.1697", "1809",
+    "ltsc2019".
+    """
     name = name.strip().lower()
     if name in _BY_TAG:
         return _BY_TAG[name]
@@ -94,9 +134,11 @@ def by_name(name: str) -> Build | None:
     return BUILDS.get(int(match[1])) if match else None
 
 
-def of_tag(tag: str) -> Build | None:
-    """The build that an image's tag tells of: "1809-KB4592440", "4.8-windowsservercore-ltsc2019",
-    "1.4.1-windows-1809-amd64", "10.0.17763.1697-amd64". None when it tells of none, or of more than one."""
+def build_of_tag(tag: str) -> WindowsBuild | None:
+    """The build in an image's tag: "1809-KB4592440", "4.8-windowsservercore-ltsc2019",
+    "1.4.1-windows-1809-amd64", "10.0.17763.1697-amd64". None when it contains none, or more than
+    one.
+    """
     tag = tag.lower()
     found = {BUILDS.get(int(number)) for number in _VERSION.findall(tag)} or {
         _BY_TAG[word] for word in _WORDS.split(tag) if word in _BY_TAG
@@ -105,10 +147,11 @@ def of_tag(tag: str) -> Build | None:
 
 
 def process_isolation(host: int, container: int, *, stable_abi: bool = False) -> bool:
-    """Whether a container of a build runs on a host's own kernel. The patch level does not matter.
+    """Whether a container of a build runs on a host's own kernel. The patch level is irrelevant.
 
-    The builds must be equal. A runtime that knows of the stable interface also takes, on hosts from Windows Server 2022 on,
-    images between the long-term release before the host's build and that build.
+    The builds must be equal. On hosts from Windows Server 2022 on, a runtime that supports the
+    stable interface also accepts images between the previous long-term release and the host's
+    build.
     """
     if host == container:
         return True
@@ -119,5 +162,7 @@ def process_isolation(host: int, container: int, *, stable_abi: bool = False) ->
 
 
 def hyperv_isolation(host: int, container: int) -> bool:
-    """Whether a container of a build runs in a utility machine of its own: its kernel may be older, not newer."""
+    """Whether a container of a build runs in its own utility VM: its kernel may be older, not
+    newer.
+    """
     return container <= host

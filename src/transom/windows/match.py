@@ -1,7 +1,7 @@
-"""Which records hold for a node, and what in an object they concern. Pure functions on data.
+"""Which records apply to a node, and which fields of an object they match. Pure functions on data.
 
-A `Matcher` is made once for a set of limits and looks at each object once: the paths of all limits form one tree, and only
-what is both in the tree and in the object is visited.
+A `LimitMatcher` is built once for a set of limits and visits each object once: the paths of all
+limits form one tree, and only fields that are both in the tree and in the object are visited.
 """
 
 from __future__ import annotations
@@ -11,7 +11,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from transom.windows.records import Field, Limit, Record, Support, Target
+from transom.windows.records import (
+    NodeTarget,
+    Record,
+    RecordField,
+    Release,
+    WindowsLimit,
+    WindowsSupport,
+)
 
 Steps = tuple[str | int, ...]  # keys and indexes from the root of an object
 
@@ -19,7 +26,7 @@ _ELEMENTS: Final = "[*]"
 _PART: Final = re.compile(r"(\[(?:\*|\d+)\])|\['([^']*)'\]|\.?([^.\[]+)")
 _CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
 
-# Where objects of other kinds hold a pod or a template of pods.
+# The location of the pod or pod template in other kinds.
 POD_AT: Final[Mapping[str, Steps]] = {
     "Pod": (),
     "PodTemplate": ("template",),
@@ -33,22 +40,30 @@ POD_AT: Final[Mapping[str, Steps]] = {
 }
 
 
-class Hit(NamedTuple):
-    """A limit, met by a value of an object."""
+_HYPERV_RELEASES: Final[Mapping[str, tuple[Release | None, Release | None]]] = {
+    "HyperVContainer": (None, (1, 16)),
+    "hyperv": ((1, 21), None),
+}
 
-    limit: Limit
-    field: Field
+
+class LimitMatch(NamedTuple):
+    """A limit that a value of an object matches."""
+
+    limit: WindowsLimit
+    field: RecordField
     steps: Steps  # from the root of the whole object, not of the template
     value: Any
 
     @property
     def path(self) -> str:
-        return path_text(self.steps)
+        return steps_text(self.steps)
 
 
-def holds(record: Record, target: Target) -> bool:
-    """Whether a record holds on such a node. What is not known of the node rules nothing out."""
-    if target.release < record.since or (record.until is not None and target.release > record.until):
+def record_holds(record: Record, target: NodeTarget) -> bool:
+    """Whether a record applies to such a node. Unknown facts about the node exclude nothing."""
+    if target.release < record.since or (
+        record.until is not None and target.release > record.until
+    ):
         return False
     if target.runtime is not None and target.runtime not in record.runtimes:
         return False
@@ -56,35 +71,47 @@ def holds(record: Record, target: Target) -> bool:
         return False
     if not target.features.issuperset(record.needs):
         return False
-    if isinstance(record, Support):
+    if isinstance(record, WindowsSupport):
         return _has(record.builds, target) and _updated(record, target) is not False
-    if not target.features.isdisjoint(record.lifted_by):
+    if any(
+        name in target.features and _available(name, target.release) for name in record.lifted_by
+    ):
         return False
     updated = _updated(record, target)
     return _has(record.builds, target) and not updated
 
 
-def _has(builds: tuple[int, int | None], target: Target) -> bool:
+def _available(feature: str, release: Release) -> bool:
+    """Hyper-V isolation exists by annotation up to 1.16 and by runtime handler from 1.21 on: the
+    document for 1.17 to 1.20 calls it planned.
+    """
+    first, last = _HYPERV_RELEASES.get(feature, (None, None))
+    return (first is None or release >= first) and (last is None or release <= last)
+
+
+def _has(builds: tuple[int, int | None], target: NodeTarget) -> bool:
     if target.build is None:
         return True
     first, last = builds
     return first <= target.build and (last is None or target.build <= last)
 
 
-def _updated(record: Record, target: Target) -> bool | None:
-    """Whether the node has the update that made a difference; None if there is none for its build."""
+def _updated(record: Record, target: NodeTarget) -> bool | None:
+    """Whether the node has the update that changed the behaviour; None if there is none for its
+    build.
+    """
     for build, revision in record.patches:
         if target.build is None or target.build == build:
             return target.revision is None or target.revision >= revision
     return None
 
 
-def select(records: Iterable[Record], target: Target) -> list[Record]:
-    return [record for record in records if holds(record, target)]
+def select_records(records: Iterable[Record], target: NodeTarget) -> list[Record]:
+    return [record for record in records if record_holds(record, target)]
 
 
 def pod_in(kind: str, obj: Mapping[str, Any]) -> tuple[Steps, Mapping[str, Any]] | None:
-    """The pod, or template of pods, that an object is or has, and where; None if it has none."""
+    """The pod or pod template of an object, and its path; None if there is none."""
     at = POD_AT.get(kind)
     if at is None:
         return None
@@ -95,7 +122,7 @@ def pod_in(kind: str, obj: Mapping[str, Any]) -> tuple[Steps, Mapping[str, Any]]
 
 
 @lru_cache(maxsize=1024)
-def parts_of(path: str) -> tuple[str, ...]:
+def parts_of_pod(path: str) -> tuple[str, ...]:
     """`spec.volumes[*].nfs` -> ("spec", "volumes", "[*]", "nfs"). Keys keep a trailing `*`."""
     found, at = [], 0
     while at < len(path):
@@ -107,8 +134,10 @@ def parts_of(path: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def path_text(steps: Steps) -> str:
-    """("spec", "containers", 0, "image") -> `spec.containers[0].image`, as Kubernetes writes field paths."""
+def steps_text(steps: Steps) -> str:
+    """("spec", "containers", 0, "image") -> `spec.containers[0].image`, like Kubernetes' field
+    paths.
+    """
     text = ""
     for step in steps:
         if isinstance(step, int) or "." in step or "/" in step:
@@ -123,9 +152,9 @@ class _Node:
 
     def __init__(self) -> None:
         self.children: dict[str, _Node] = {}
-        self.prefixes: list[tuple[str, _Node]] = []  # for keys that begin so
-        self.ends: list[tuple[Limit, Field]] = []
-        self.absent: list[tuple[str, Limit, Field]] = []  # keys that are looked for in vain
+        self.prefixes: list[tuple[str, _Node]] = []  # for keys with this prefix
+        self.ends: list[tuple[WindowsLimit, RecordField]] = []
+        self.absent: list[tuple[str, WindowsLimit, RecordField]] = []  # keys whose absence matches
 
     def child(self, part: str) -> _Node:
         if part.endswith("*") and part != _ELEMENTS:
@@ -138,19 +167,19 @@ class _Node:
         return self.children.setdefault(part, _Node())
 
 
-class Matcher:
-    """Finds what a set of limits has to say about objects."""
+class LimitMatcher:
+    """Finds the limits that objects match."""
 
     __slots__ = ("_roots",)
 
-    def __init__(self, limits: Iterable[Limit]) -> None:
+    def __init__(self, limits: Iterable[WindowsLimit]) -> None:
         self._roots: dict[str, _Node] = {}
         for limit in limits:
             for field in limit.fields:
                 for parts in _spread(field):
                     self._add(limit, field, parts)
 
-    def _add(self, limit: Limit, field: Field, parts: tuple[str, ...]) -> None:
+    def _add(self, limit: WindowsLimit, field: RecordField, parts: tuple[str, ...]) -> None:
         node = self._roots.setdefault(field.kind, _Node())
         if field.test == "absent":
             if parts[-1].startswith("[") or parts[-1].endswith("*"):
@@ -163,9 +192,11 @@ class Matcher:
             node = node.child(part)
         node.ends.append((limit, field))
 
-    def find(self, kind: str, obj: Mapping[str, Any]) -> list[Hit]:
-        """In an object and, if it has one, in its template of pods; in the order of the object's fields."""
-        hits: list[Hit] = []
+    def find(self, kind: str, obj: Mapping[str, Any]) -> list[LimitMatch]:
+        """Matches an object and its pod template, if it has one; in the order of the object's
+        fields.
+        """
+        hits: list[LimitMatch] = []
         root = self._roots.get(kind) if kind != "Pod" else None
         if root is not None:
             _walk(root, obj, (), hits, kind, obj)
@@ -176,8 +207,8 @@ class Matcher:
         return hits
 
 
-def _spread(field: Field) -> Iterator[tuple[str, ...]]:
-    parts = parts_of(field.path)
+def _spread(field: RecordField) -> Iterator[tuple[str, ...]]:
+    parts = parts_of_pod(field.path)
     if field.kind == "Pod" and parts[:2] == ("spec", "containers"):
         for name in _CONTAINERS:
             yield ("spec", name, *parts[2:])
@@ -185,15 +216,22 @@ def _spread(field: Field) -> Iterator[tuple[str, ...]]:
         yield parts
 
 
-def _walk(node: _Node, value: Any, steps: Steps, hits: list[Hit], kind: str, whole: Mapping[str, Any]) -> None:
+def _walk(
+    node: _Node,
+    value: Any,
+    steps: Steps,
+    hits: list[LimitMatch],
+    kind: str,
+    whole: Mapping[str, Any],
+) -> None:
     for limit, field in node.ends:
-        told = bool(hits) and hits[-1].limit is limit and hits[-1].steps == steps
-        if not told and _meets(field, value) and _applies(limit, kind, whole):
-            hits.append(Hit(limit, field, steps, value))
+        repeated = bool(hits) and hits[-1].limit is limit and hits[-1].steps == steps
+        if not repeated and _meets(field, value) and _applies(limit, kind, whole):
+            hits.append(LimitMatch(limit, field, steps, value))
     if isinstance(value, Mapping):
         for key, limit, field in node.absent:
             if value.get(key) is None and _applies(limit, kind, whole):
-                hits.append(Hit(limit, field, (*steps, key), None))
+                hits.append(LimitMatch(limit, field, (*steps, key), None))
         if not node.children and not node.prefixes:
             return
         for key, inner in value.items():
@@ -213,20 +251,22 @@ def _walk(node: _Node, value: Any, steps: Steps, hits: list[Hit], kind: str, who
                 _walk(one, inner, (*steps, i), hits, kind, whole)
 
 
-def _applies(limit: Limit, kind: str, whole: Mapping[str, Any]) -> bool:
-    return all(met(field, kind, whole) for field in limit.given) and not any(
-        met(field, kind, whole) for field in limit.unless
+def _applies(limit: WindowsLimit, kind: str, whole: Mapping[str, Any]) -> bool:
+    return all(condition_met(field, kind, whole) for field in limit.given) and not any(
+        condition_met(field, kind, whole) for field in limit.unless
     )
 
 
-def met(field: Field, kind: str, obj: Mapping[str, Any]) -> bool:
-    """Whether a condition is met anywhere in an object of a kind (for "Pod": a pod or template itself)."""
+def condition_met(field: RecordField, kind: str, obj: Mapping[str, Any]) -> bool:
+    """Whether a condition is met anywhere in an object of a kind (for "Pod": a pod or template
+    itself).
+    """
     if field.kind != kind:
         return False
     return any(_met(field, parts, obj) for parts in _spread(field))
 
 
-def _met(field: Field, parts: tuple[str, ...], value: Any) -> bool:
+def _met(field: RecordField, parts: tuple[str, ...], value: Any) -> bool:
     if not parts:
         return _meets(field, value)
     part, rest = parts[0], parts[1:]
@@ -240,11 +280,13 @@ def _met(field: Field, parts: tuple[str, ...], value: Any) -> bool:
     if field.test == "absent" and not rest:
         return value.get(part) is None
     if part.endswith("*"):
-        return any(_met(field, rest, inner) for key, inner in value.items() if key.startswith(part[:-1]))
+        return any(
+            _met(field, rest, inner) for key, inner in value.items() if key.startswith(part[:-1])
+        )
     return part in value and _met(field, rest, value[part])
 
 
-def _meets(field: Field, value: Any) -> bool:
+def _meets(field: RecordField, value: Any) -> bool:
     if value is None:
         return False
     wanted: Any = field.value

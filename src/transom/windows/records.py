@@ -1,12 +1,16 @@
-"""The shapes of what is known of Windows: limits, what is supported, and the node that either is asked about.
+"""The records about Windows: limits, supported features, and the node they are evaluated for.
 
-Records are data. They hold no functions and decide nothing: `match.py` says which of them hold where and what in an object
-they concern; kubelet, proxy, admission, lint and the documentation do the rest.
+Records are data. They contain no functions: `match.py` determines where they apply and which fields
+of an object they match; kubelet, proxy, admission, lint and the documentation use them.
 
-A path names what a record concerns from the root of the object: `spec.containers[*].securityContext.privileged`.
-- `[*]` stands for every element of a list, `[0]` for its first, `['a.b/c']` for a key with dots in it.
-- A name or quoted key that ends in `*` stands for every key that begins so: `resources.limits.hugepages-*`.
-- Kind "Pod" means pods and everything with a template of pods, and the path starts at the pod or template.
+A path names what a record concerns from the root of the object:
+`spec.containers[*].securityContext.privileged`.
+- `[*]` stands for every element of a list, `[0]` for its first, `['a.b/c']` for a key with dots in
+  it.
+- A name or quoted key that ends in `*` stands for every key that begins so:
+  `resources.limits.hugepages-*`.
+- Kind "Pod" means pods and everything with a template of pods, and the path starts at the pod or
+  template.
 - `spec.containers` of a pod means its `initContainers` and `ephemeralContainers` too.
 """
 
@@ -19,42 +23,46 @@ Runtime = Literal["docker", "containerd"]
 Network = Literal["l2bridge", "l2tunnel", "overlay", "transparent", "nat"]
 Scalar = str | int | float | bool
 
-# What becomes of it on a Windows node: nothing, a refusal by the API or the kubelet, a failure that an event tells of,
-# or something else than on Linux.
+# The outcome on a Windows node: nothing, a rejection by the API or the kubelet, a failure with an
+# event, or different behaviour than on Linux.
 Effect = Literal["ignored", "rejected", "fails", "degraded"]
-# Of a finding of lint: "none" is for what no manifest shows.
+# The severity in lint: "none" is for limits that no manifest shows.
 Severity = Literal["error", "warning", "info", "none"]
-# How lint may mend it unasked: drop the field (empty parents with it), or nothing.
+# The automatic fix of lint: drop the field (with empty parents), or nothing.
 Fix = Literal["none", "drop"]
-# How a path's value is looked at.
-#   set        it is there, and neither null nor empty
-#   is         it equals `value`;  not: it is there and differs
-#   one-of     it is in the tuple `value`;  none-of: it is there and is not
-#   matches    it is a string in which the regular expression `value` is found
-#   above      it is a number above `value`; below: under it
+# How a path's value is tested.
+#   set        it exists, and is neither null nor empty
+#   is         it equals `value`;  not: it exists and differs
+#   one-of     it is in the tuple `value`;  none-of: it exists and is not
+#   matches    it is a string that contains a match of the regular expression `value`
+#   above      it is a number above `value`; below: a number below it
 #   longer     it is a list or map of more than `value` elements
-#   absent     its parent is there, it is not
-Test = Literal["set", "is", "not", "one-of", "none-of", "matches", "above", "below", "longer", "absent"]
+#   absent     its parent exists, but it does not
+Test = Literal[
+    "set", "is", "not", "one-of", "none-of", "matches", "above", "below", "longer", "absent"
+]
 
 ALL_RUNTIMES: Final[tuple[Runtime, ...]] = ("docker", "containerd")
 ALL_NETWORKS: Final[tuple[Network, ...]] = ("l2bridge", "l2tunnel", "overlay", "transparent", "nat")
 FIRST_RELEASE: Final[Release] = (1, 14)
 
 
-class Target(NamedTuple):
-    """A Windows node, as far as is known. What is not known (None) counts as any; `features` are what its owner has turned
-    on beyond the defaults: "dsr", "csi-proxy", "hyperv", feature gates by name."""
+class NodeTarget(NamedTuple):
+    """A Windows node, as far as it is known. Unknown facts (None) match anything; `features` are
+    those that its owner turned on beyond the defaults: "dsr", "csi-proxy", "hyperv", feature gates
+    by name.
+    """
 
     release: Release = (1, 20)
     build: int | None = None
     runtime: Runtime | None = None
     network: Network | None = None
     features: frozenset[str] = frozenset()
-    revision: int | None = None  # the patch level (UBR) of the build; None for one of today
+    revision: int | None = None  # the patch level (UBR) of the build; None for a current one
 
 
-class Field(NamedTuple):
-    """What in an object a record concerns."""
+class RecordField(NamedTuple):
+    """A field of an object that a record is about."""
 
     path: str
     test: Test = "set"
@@ -62,38 +70,42 @@ class Field(NamedTuple):
     kind: str = "Pod"
 
 
-class Limit(NamedTuple):
-    """Something that Windows cannot do, or does otherwise."""
+class WindowsLimit(NamedTuple):
+    """Something that Windows does not support, or does differently."""
 
-    id: str  # "WIN-POD-003"; never used again for anything else
+    id: str  # "WIN-POD-003"; never reused
     title: str  # a few words: "hostNetwork is not available"
-    statement: str  # what is so
+    statement: str  # the fact
     effect: Effect
     remedy: str
     checklist: tuple[str, ...] = ()  # ids of the documents' statements
     since: Release = FIRST_RELEASE
-    until: Release | None = None  # the last release where it holds
-    builds: tuple[int, int | None] = (0, None)  # the first and the last build where it holds
-    patches: tuple[tuple[int, int], ...] = ()  # builds in which an update ended it, and its revision: (17763, 1817)
+    until: Release | None = None  # the last release where it applies
+    builds: tuple[int, int | None] = (0, None)  # the first and the last build where it applies
+    patches: tuple[
+        tuple[int, int], ...
+    ] = ()  # builds in which an update fixed it, and its revision: (17763, 1817)
     runtimes: tuple[Runtime, ...] = ALL_RUNTIMES
     networks: tuple[Network, ...] = ALL_NETWORKS
-    needs: tuple[str, ...] = ()  # features of a node, without which nobody can meet the limit
-    lifted_by: tuple[str, ...] = ()  # features of a node, any of which ends the limit
-    fields: tuple[Field, ...] = ()  # each by itself shows that the limit is met
-    given: tuple[Field, ...] = ()  # as long as all of these are met too,
-    unless: tuple[Field, ...] = ()  # and none of these
-    check: str = ""  # the rule of lint that finds what no single field shows
+    needs: tuple[str, ...] = ()  # node features, without which the limit does not apply
+    lifted_by: tuple[str, ...] = ()  # node features, any of which removes the limit
+    fields: tuple[RecordField, ...] = ()  # each of these shows that the limit applies
+    given: tuple[RecordField, ...] = ()  # as long as all of these match too,
+    unless: tuple[RecordField, ...] = ()  # and none of these
+    check: str = ""  # the lint rule that detects it without a single field
     severity: Severity = "none"
     fix: Fix = "none"
-    reason: str = ""  # of the event, condition or waiting container that tells of it
-    message: str = ""  # its text, with {names} for what varies
+    reason: str = ""  # of the event, condition or waiting container that shows it
+    message: str = ""  # its message, with {names} for variable parts
     section: str = ""  # of the document
     note: str = ""  # where the documents and Kubernetes disagree, or other things worth knowing
-    topics: tuple[str, ...] = ()  # further words to find it by
+    topics: tuple[str, ...] = ()  # additional search terms
 
 
-class Support(NamedTuple):
-    """Something that works on Windows, or how it is there: a rule, a default, a way to do it, a plan."""
+class WindowsSupport(NamedTuple):
+    """Something that works on Windows, or how it works there: a rule, a default, a procedure, a
+    plan.
+    """
 
     id: str  # "SUP-POD-001"
     title: str
@@ -103,15 +115,15 @@ class Support(NamedTuple):
     since: Release = FIRST_RELEASE
     until: Release | None = None
     builds: tuple[int, int | None] = (0, None)
-    patches: tuple[tuple[int, int], ...] = ()  # builds in which it takes an update, and its revision
+    patches: tuple[tuple[int, int], ...] = ()  # builds that need an update, and its revision
     runtimes: tuple[Runtime, ...] = ALL_RUNTIMES
     networks: tuple[Network, ...] = ALL_NETWORKS
-    needs: tuple[str, ...] = ()  # features of a node, all of which it takes
-    enable: str = ""  # how to have it, or what to do about a symptom
+    needs: tuple[str, ...] = ()  # required node features
+    enable: str = ""  # how to use it, or what to do about a symptom
     stage: Literal["alpha", "beta", "stable"] = "stable"
     section: str = ""
     note: str = ""
     topics: tuple[str, ...] = ()
 
 
-Record = Limit | Support
+Record = WindowsLimit | WindowsSupport

@@ -1,8 +1,9 @@
-"""For which system a pod is made: what its spec says of it, how firmly, and where.
+"""Determines the operating system of a pod: which fields of its spec show it, and how reliably.
 
-Admission, lint and the webhook ask this first, because what Windows cannot do concerns nobody else. Wrong answers cost
-trust, so signs have weights: a pod that can run on Linux nodes only is for Linux whatever else it says; the name of an image
-counts when nothing firmer speaks. No rule about Windows is here, and no I/O: RuntimeClasses are handed in.
+Admission, lint and the webhook use this first, because Windows limits apply only to Windows pods.
+Wrong results cost trust, so signs have weights: a pod that can only run on Linux nodes is for Linux
+whatever else it contains; image names count only without stronger signs. Contains no Windows rules
+and no I/O: the caller passes RuntimeClasses.
 """
 
 from __future__ import annotations
@@ -10,43 +11,45 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Literal, NamedTuple
 
-from transom.windows.images import os_of
+from transom.windows.images import image_os
 
 Os = Literal["windows", "linux"]
 Steps = tuple[str | int, ...]
-# Gives the RuntimeClass of a name, None if it is not known.
+# Returns the RuntimeClass with a name, None if it is unknown.
 RuntimeClasses = Callable[[str], Mapping[str, Any] | None]
 
-# pinned: the scheduler puts it on nodes of that system only. said: its author says so, the scheduler does not know.
-# likely: the images tell. hinted: it tolerates a taint of Windows nodes, which pods for Linux may do as well.
-Weight = Literal["pinned", "said", "likely", "hinted"]
+# pinned: the scheduler places it only on nodes of that system. declared: its author states it, but
+# the scheduler does not use it. likely: the images show it. hinted: it tolerates a taint of Windows
+# nodes, which Linux pods may do as well.
+Weight = Literal["pinned", "declared", "likely", "hinted"]
 _PREFERRED: Final[Mapping[Weight, Os]] = {"likely": "windows", "pinned": "linux"}
-_WEIGHTS: Final[tuple[Weight, ...]] = ("pinned", "said", "likely", "hinted")
+_WEIGHTS: Final[tuple[Weight, ...]] = ("pinned", "declared", "likely", "hinted")
 
 OS_LABELS: Final = ("kubernetes.io/os", "beta.kubernetes.io/os")
 BUILD_LABEL: Final = "node.kubernetes.io/windows-build"
-# Labels of providers; the value begins with "windows" for Windows, else the node has Linux.
+# Labels of cloud providers; the value begins with "windows" for Windows, otherwise the node has
+# Linux.
 _PROVIDER_LABELS: Final = ("cloud.google.com/gke-os-distribution", "kubernetes.azure.com/os-sku")
-# The keys by which people taint Windows nodes.
+# Common taint keys of Windows nodes.
 TAINT_KEYS: Final = ("os", "kubernetes.io/os", "beta.kubernetes.io/os", "node.kubernetes.io/os")
 _WINDOWS_HANDLERS: Final = ("runhcs", "windows", "wcow")
 _CONTAINERS: Final = ("initContainers", "containers", "ephemeralContainers")
 
 
-class Sign(NamedTuple):
-    """One thing in a pod that tells of its system."""
+class OsSign(NamedTuple):
+    """A part of a pod that shows its operating system."""
 
     os: Os
     weight: Weight
-    steps: Steps  # from the pod or template
+    steps: Steps  # relative to the pod or template
     text: str  # "nodeSelector kubernetes.io/os=windows"
 
 
-class Verdict(NamedTuple):
-    os: Os | None  # None: nothing tells
+class TargetOs(NamedTuple):
+    os: Os | None  # None: unknown
     weight: Weight
-    sign: Sign | None  # the firmest
-    signs: tuple[Sign, ...]
+    sign: OsSign | None  # the strongest
+    signs: tuple[OsSign, ...]
 
     @property
     def windows(self) -> bool:
@@ -57,32 +60,38 @@ class Verdict(NamedTuple):
         return self.weight == "pinned" and self.os is not None
 
 
-_UNTOLD: Final = Verdict(None, "hinted", None, ())
+_UNTOLD: Final = TargetOs(None, "hinted", None, ())
 
 
 def _no_classes(_: str) -> None:
     return None
 
 
-def verdict(pod: Mapping[str, Any], runtime_classes: RuntimeClasses = _no_classes) -> Verdict:
-    """For a pod, or a template of pods (something with `spec`)."""
+def find_target_os(
+    pod: Mapping[str, Any], runtime_classes: RuntimeClasses = _no_classes
+) -> TargetOs:
+    """The operating system of a pod or pod template (an object with `spec`)."""
     spec = pod.get("spec")
     if not isinstance(spec, Mapping):
         return _UNTOLD
     signs = tuple(_signs(spec, runtime_classes))
     for weight in _WEIGHTS:
-        told = [sign for sign in signs if sign.weight == weight]
-        if told:
-            # Images of both systems in one pod are the business of those who look after Windows; a pod that selects
-            # nodes of both gets none, and nobody is to hear of Windows for it.
-            first = next((sign for sign in told if sign.os == _PREFERRED.get(weight)), told[0])
-            return Verdict(first.os, weight, first, signs)
+        matching = [sign for sign in signs if sign.weight == weight]
+        if matching:
+            # Images of both systems in one pod are reported as a Windows problem; a pod that
+            # selects nodes of both systems has no target, and no Windows message is reported for
+            # it.
+            first = next(
+                (sign for sign in matching if sign.os == _PREFERRED.get(weight)), matching[0]
+            )
+            return TargetOs(first.os, weight, first, signs)
     return _UNTOLD
 
 
-def possible(spec: Mapping[str, Any]) -> bool:
-    """Whether a pod's spec may get the verdict Windows. Quick, because every pod of a cluster is asked; it may err on one
-    side alone."""
+def possible_systems(spec: Mapping[str, Any]) -> bool:
+    """Whether a pod's spec may be for Windows. Fast, because it runs for every pod of a cluster; it
+    may return false positives, but no false negatives.
+    """
     selector = spec.get("nodeSelector")
     if selector:
         return bool(selector.get(OS_LABELS[0]) != "linux")
@@ -97,12 +106,14 @@ def possible(spec: Mapping[str, Any]) -> bool:
     for name in _CONTAINERS:
         for container in spec.get(name) or ():
             context = container.get("securityContext")
-            if os_of(container.get("image") or "") == "windows" or (context and "windowsOptions" in context):
+            if image_os(container.get("image") or "") == "windows" or (
+                context and "windowsOptions" in context
+            ):
                 return True
     return False
 
 
-def _signs(spec: Mapping[str, Any], runtime_classes: RuntimeClasses) -> Iterator[Sign]:
+def _signs(spec: Mapping[str, Any], runtime_classes: RuntimeClasses) -> Iterator[OsSign]:
     yield from _selectors(spec)
     yield from _runtime_class(spec, runtime_classes)
     yield from _said(spec)
@@ -110,16 +121,23 @@ def _signs(spec: Mapping[str, Any], runtime_classes: RuntimeClasses) -> Iterator
     yield from _images(spec)
 
 
-def _selectors(spec: Mapping[str, Any]) -> Iterator[Sign]:
+def _selectors(spec: Mapping[str, Any]) -> Iterator[OsSign]:
     for steps, key, value in _node_selector(spec.get("nodeSelector"), ("spec", "nodeSelector")):
         os = _label_says(key, value)
         if os is not None:
-            yield Sign(os, "pinned", steps, f"nodeSelector {key}={value}")
-    affinity = _inner(spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
+            yield OsSign(os, "pinned", steps, f"nodeSelector {key}={value}")
+    affinity = _inner(
+        spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution"
+    )
     os, at = affinity_os(affinity)
     if os is not None:
-        base = ("spec", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution")
-        yield Sign(os, "pinned", base + at, f"node affinity for {os.capitalize()} nodes")
+        base = (
+            "spec",
+            "affinity",
+            "nodeAffinity",
+            "requiredDuringSchedulingIgnoredDuringExecution",
+        )
+        yield OsSign(os, "pinned", base + at, f"node affinity for {os.capitalize()} nodes")
 
 
 def _node_selector(selector: Any, steps: Steps) -> Iterator[tuple[Steps, str, str]]:
@@ -141,7 +159,9 @@ def _label_says(key: str, value: str) -> Os | None:
 
 
 def affinity_os(required: Any) -> tuple[Os | None, Steps]:
-    """The one system whose nodes required terms select, and where the first of them says so."""
+    """The only system whose nodes the required terms select, and the path of the first such
+    term.
+    """
     terms = _inner(required, "nodeSelectorTerms")
     if not isinstance(terms, list) or not terms:
         return None, ()
@@ -158,14 +178,20 @@ def affinity_os(required: Any) -> tuple[Os | None, Steps]:
 def _term_os(term: Any) -> tuple[Os | None, Steps]:
     expressions = _inner(term, "matchExpressions")
     for i, wanted in enumerate(expressions if isinstance(expressions, list) else ()):
-        key, operator, values = _inner(wanted, "key"), _inner(wanted, "operator"), _inner(wanted, "values")
+        key, operator, values = (
+            _inner(wanted, "key"),
+            _inner(wanted, "operator"),
+            _inner(wanted, "values"),
+        )
         if key == BUILD_LABEL and operator in ("In", "Exists"):
             return "windows", ("matchExpressions", i)
         if not isinstance(values, list) or not values:
             continue
         if operator == "In":
-            said = {_label_says(key, value) if isinstance(value, str) else None for value in values}
-            if len(said) == 1 and (os := said.pop()) is not None:
+            systems = {
+                _label_says(key, value) if isinstance(value, str) else None for value in values
+            }
+            if len(systems) == 1 and (os := systems.pop()) is not None:
                 return os, ("matchExpressions", i)
         elif operator == "NotIn" and key in OS_LABELS:
             lower = {str(value).lower() for value in values}
@@ -176,7 +202,7 @@ def _term_os(term: Any) -> tuple[Os | None, Steps]:
     return None, ()
 
 
-def _runtime_class(spec: Mapping[str, Any], runtime_classes: RuntimeClasses) -> Iterator[Sign]:
+def _runtime_class(spec: Mapping[str, Any], runtime_classes: RuntimeClasses) -> Iterator[OsSign]:
     name = spec.get("runtimeClassName")
     if not isinstance(name, str) or not name:
         return
@@ -184,47 +210,61 @@ def _runtime_class(spec: Mapping[str, Any], runtime_classes: RuntimeClasses) -> 
     known = runtime_classes(name)
     if known is None:
         if any(word in name.lower() for word in _WINDOWS_HANDLERS):
-            yield Sign("windows", "said", steps, f"RuntimeClass {name}")
+            yield OsSign("windows", "declared", steps, f"RuntimeClass {name}")
         return
     for _, key, value in _node_selector(_inner(known, "scheduling", "nodeSelector"), ()):
         os = _label_says(key, value)
         if os is not None:
-            yield Sign(os, "pinned", steps, f"RuntimeClass {name}, which selects {key}={value}")
+            yield OsSign(os, "pinned", steps, f"RuntimeClass {name}, which selects {key}={value}")
             return
     handler = known.get("handler")
     if isinstance(handler, str) and any(word in handler.lower() for word in _WINDOWS_HANDLERS):
-        yield Sign("windows", "said", steps, f"RuntimeClass {name} with the handler {handler}")
+        yield OsSign(
+            "windows", "declared", steps, f"RuntimeClass {name} with the handler {handler}"
+        )
 
 
-def _said(spec: Mapping[str, Any]) -> Iterator[Sign]:
+def _said(spec: Mapping[str, Any]) -> Iterator[OsSign]:
     os = _inner(spec, "os", "name")
     if os in ("windows", "linux"):
-        yield Sign(os, "said", ("spec", "os", "name"), f"spec.os is {os}")
+        yield OsSign(os, "declared", ("spec", "os", "name"), f"spec.os is {os}")
     if _inner(spec, "securityContext", "windowsOptions"):
-        yield Sign("windows", "said", ("spec", "securityContext", "windowsOptions"), "windowsOptions")
-    for steps, container in containers(spec):
+        yield OsSign(
+            "windows", "declared", ("spec", "securityContext", "windowsOptions"), "windowsOptions"
+        )
+    for steps, container in pod_containers(spec):
         if _inner(container, "securityContext", "windowsOptions"):
-            yield Sign("windows", "said", (*steps, "securityContext", "windowsOptions"), "windowsOptions")
+            yield OsSign(
+                "windows",
+                "declared",
+                (*steps, "securityContext", "windowsOptions"),
+                "windowsOptions",
+            )
 
 
-def _tolerations(spec: Mapping[str, Any]) -> Iterator[Sign]:
+def _tolerations(spec: Mapping[str, Any]) -> Iterator[OsSign]:
     tolerations = spec.get("tolerations")
     for i, one in enumerate(tolerations if isinstance(tolerations, list) else ()):
         key, value = _inner(one, "key"), _inner(one, "value")
         if key in TAINT_KEYS and isinstance(value, str) and value.lower() == "windows":
-            yield Sign("windows", "hinted", ("spec", "tolerations", i), f"it tolerates the taint {key}={value}")
+            yield OsSign(
+                "windows",
+                "hinted",
+                ("spec", "tolerations", i),
+                f"it tolerates the taint {key}={value}",
+            )
 
 
-def _images(spec: Mapping[str, Any]) -> Iterator[Sign]:
-    for steps, container in containers(spec):
+def _images(spec: Mapping[str, Any]) -> Iterator[OsSign]:
+    for steps, container in pod_containers(spec):
         image = container.get("image")
-        os = os_of(image) if isinstance(image, str) else None
+        os = image_os(image) if isinstance(image, str) else None
         if os is not None:
-            yield Sign(os, "likely", (*steps, "image"), f"the image {image}")
+            yield OsSign(os, "likely", (*steps, "image"), f"the image {image}")
 
 
-def containers(spec: Any) -> Iterator[tuple[Steps, Mapping[str, Any]]]:
-    """All containers of a pod's spec, with their places in the pod."""
+def pod_containers(spec: Any) -> Iterator[tuple[Steps, Mapping[str, Any]]]:
+    """All containers of a pod's spec, with their paths in the pod."""
     for name in _CONTAINERS:
         listed = _inner(spec, name)
         for i, container in enumerate(listed if isinstance(listed, list) else ()):

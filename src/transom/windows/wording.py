@@ -1,54 +1,105 @@
-"""Records in words, for the terminal and the documentation. Text only: no layout, no colours."""
+"""Text for records, for the terminal and the documentation: no layout, no colours."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from transom.windows.builds import BUILDS
-from transom.windows.records import ALL_NETWORKS, ALL_RUNTIMES, FIRST_RELEASE, Field, Limit, Record, Release, Support
-from transom.windows.releases import text
+from transom.windows.records import (
+    ALL_NETWORKS,
+    ALL_RUNTIMES,
+    FIRST_RELEASE,
+    Record,
+    RecordField,
+    Release,
+    WindowsLimit,
+    WindowsSupport,
+)
+from transom.windows.releases import release_text
+
+INTRO_PAGE: Final = (
+    "https://v1-20.docs.kubernetes.io/docs/setup/production-environment/windows/"
+    "intro-windows-in-kubernetes/"
+)
+_CURRENT_PAGE: Final = "https://kubernetes.io/docs/concepts/windows/intro/"
+_LAST_INTRO_RELEASE: Final = (1, 20)
 
 EFFECTS: Final = {
     "ignored": "has no effect",
-    "rejected": "is refused",
+    "rejected": "is rejected",
     "fails": "fails",
-    "degraded": "is different",
+    "degraded": "behaves differently",
 }
 KINDS: Final = {
-    "supported": "supported", "rule": "rule", "default": "default", "procedure": "how to", "symptom": "symptom",
+    "supported": "supported",
+    "rule": "rule",
+    "default": "default",
+    "procedure": "how to",
+    "symptom": "symptom",
     "planned": "planned",
 }
 AREAS: Final = {
-    "OS": "Windows versions", "POD": "Pods", "CTR": "Containers", "SEC": "Security", "RES": "Resources", "STO": "Storage",
-    "NET": "Network", "SVC": "Services", "DNS": "Names", "NODE": "Nodes", "RUN": "Runtimes", "API": "API",
-    "PLAN": "Plans", "TRB": "Troubleshooting",
+    "OS": "Windows versions",
+    "POD": "Pods",
+    "CTR": "Containers",
+    "SEC": "Security",
+    "RES": "Resources",
+    "STO": "Storage",
+    "NET": "Network",
+    "SVC": "Services",
+    "DNS": "DNS",
+    "NODE": "Nodes",
+    "RUN": "Runtimes",
+    "API": "API",
+    "PLAN": "Plans",
+    "TRB": "Troubleshooting",
 }
 _TESTS: Final = {
-    "set": "", "is": "is {}", "not": "is not {}", "one-of": "is one of {}", "none-of": "is none of {}",
-    "matches": "matches {}", "above": "is above {}", "below": "is below {}", "longer": "has more than {} elements",
+    "set": "",
+    "is": "is {}",
+    "not": "is not {}",
+    "one-of": "is one of {}",
+    "none-of": "is none of {}",
+    "matches": "matches {}",
+    "above": "is above {}",
+    "below": "is below {}",
+    "longer": "has more than {} elements",
     "absent": "is missing",
 }
 
 
-def area(record: Record) -> str:
-    """"POD" of WIN-POD-003."""
+def record_area(record: Record) -> str:
+    """ "POD" of WIN-POD-003."""
     return record.id.split("-")[1]
 
 
-def outcome(record: Record) -> str:
-    """What happens, in a few words: "fails: FailedMount: ..."."""
-    if isinstance(record, Support):
-        return KINDS[record.kind] if record.stage == "stable" else f"{KINDS[record.kind]} ({record.stage})"
-    return ": ".join(part for part in (EFFECTS[record.effect], record.reason, record.message) if part)
+def record_outcome(record: Record) -> str:
+    """The outcome in a few words: "fails: FailedMount: ..."."""
+    if isinstance(record, WindowsSupport):
+        return (
+            KINDS[record.kind]
+            if record.stage == "stable"
+            else f"{KINDS[record.kind]} ({record.stage})"
+        )
+    return ": ".join(
+        part for part in (EFFECTS[record.effect], record.reason, record.message) if part
+    )
 
 
-def remedy(record: Record) -> str:
+def record_remedy(record: Record) -> str:
     """What to do about it."""
-    return record.remedy if isinstance(record, Limit) else record.enable
+    return record.remedy if isinstance(record, WindowsLimit) else record.enable
 
 
-def where(record: Record) -> str:
-    """Releases, builds, runtimes, networks and features where it holds; "everywhere" if there is no bound."""
+def documentation_page(record: Record) -> str:
+    """The page of the Kubernetes documentation that describes it."""
+    return _CURRENT_PAGE if record.since > _LAST_INTRO_RELEASE else INTRO_PAGE
+
+
+def record_location(record: Record) -> str:
+    """Releases, builds, runtimes, networks and features where it applies; "everywhere" without
+    restrictions.
+    """
     parts = [_releases(record.since, record.until), _builds(record.builds)]
     if record.runtimes != ALL_RUNTIMES:
         parts.append(f"with {_any(record.runtimes)}")
@@ -58,18 +109,22 @@ def where(record: Record) -> str:
         parts.append(f"with {' and '.join(record.needs)}")
     if record.patches:
         updates = " or ".join(f"{build}.{revision}" for build, revision in record.patches)
-        parts.append(f"{'before' if isinstance(record, Limit) else 'from'} update {updates}")
-    if isinstance(record, Limit) and record.lifted_by:
+        parts.append(f"{'before' if isinstance(record, WindowsLimit) else 'from'} update {updates}")
+    if isinstance(record, WindowsLimit) and record.lifted_by:
         parts.append(f"without {_any(record.lifted_by)}")
     return ", ".join(part for part in parts if part) or "everywhere"
 
 
 def _releases(since: Release, until: Release | None) -> str:
     if since == FIRST_RELEASE:
-        return f"up to {text(until)}" if until else ""
+        return f"up to {release_text(until)}" if until else ""
     if until is None:
-        return f"from {text(since)} on"
-    return f"in {text(since)}" if since == until else f"from {text(since)} to {text(until)}"
+        return f"from {release_text(since)}"
+    return (
+        f"in {release_text(since)}"
+        if since == until
+        else f"from {release_text(since)} to {release_text(until)}"
+    )
 
 
 def _builds(builds: tuple[int, int | None]) -> str:
@@ -77,7 +132,7 @@ def _builds(builds: tuple[int, int | None]) -> str:
     if not first:
         return f"up to build {last}" if last else ""
     if last is None:
-        return f"from build {first} on"
+        return f"from build {first}"
     return f"on build {first}" if first == last else f"on builds {first} to {last}"
 
 
@@ -85,8 +140,8 @@ def _any(words: tuple[str, ...]) -> str:
     return " or ".join(words)
 
 
-def field(field: Field) -> str:
-    """"spec.hostNetwork is true"."""
+def field_wording(field: RecordField) -> str:
+    """ "spec.hostNetwork is true"."""
     value = field.value
     shown = ", ".join(map(_value, value)) if isinstance(value, tuple) else _value(value)
     path = field.path if field.kind == "Pod" else f"{field.kind} {field.path}"
@@ -98,7 +153,7 @@ def _value(value: object) -> str:
 
 
 def build_name(number: int) -> str:
-    """"17763 (Windows Server 2019, 1809)"."""
+    """ "17763 (Windows Server 2019, 1809)"."""
     build = BUILDS.get(number)
     if build is None:
         return str(number)

@@ -1,4 +1,4 @@
-"""The limits registry: every limit of Windows as a record. `LIMITS` has them by id, in the order of the areas."""
+"""The limits registry: every Windows limit as a record. `LIMITS` has them by id, ordered by area."""
 
 from __future__ import annotations
 
@@ -19,10 +19,23 @@ from transom.windows.limits import (
     storage,
     systems,
 )
-from transom.windows.records import Limit
+from transom.windows.records import WindowsLimit
 
 _AREAS: Final = (
-    systems, pods, containers, security, resources, storage, network, services, dns, nodes, runtime, api,
+    systems,
+    pods,
+    containers,
+    security,
+    resources,
+    storage,
+    network,
+    services,
+    dns,
+    nodes,
+    runtime,
+    api,
 )
 
-LIMITS: Final[Mapping[str, Limit]] = {limit.id: limit for area in _AREAS for limit in area.LIMITS}
+LIMITS: Final[Mapping[str, WindowsLimit]] = {
+    limit.id: limit for area in _AREAS for limit in area.LIMITS
+}

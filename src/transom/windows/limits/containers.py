@@ -4,41 +4,55 @@ from __future__ import annotations
 
 from typing import Final
 
-from transom.windows.records import Field, Limit
+from transom.windows.records import RecordField, WindowsLimit
 
 _SHELL: Final = r"^(/(usr/)?(local/)?bin/)?(ba|da|a|z|k)?sh$"
 _HANDLERS: Final = (
-    "livenessProbe", "readinessProbe", "startupProbe", "lifecycle.postStart", "lifecycle.preStop",
+    "livenessProbe",
+    "readinessProbe",
+    "startupProbe",
+    "lifecycle.postStart",
+    "lifecycle.preStop",
 )
 _LINUX_PATH: Final = r"^/(bin|sbin|usr|etc|dev|proc|sys|lib|lib64|root|home|boot)(/|$)"
 
 LIMITS: Final = (
-    Limit(
+    WindowsLimit(
         id="WIN-CTR-001",
         title="Termination messages are lost with Docker",
-        statement="A termination message is a single file mounted into the container, which Docker on Windows cannot do: "
-        "the status of the ended container has no message.",
+        statement="The termination message is a single file mounted into the container. Docker on "
+        "Windows cannot mount single files, so the status of the terminated container has no "
+        "message.",
         effect="ignored",
-        remedy="Use `terminationMessagePolicy: FallbackToLogsOnError`, which takes the end of the log, or containerd.",
+        remedy=(
+            "Use `terminationMessagePolicy: FallbackToLogsOnError`, which uses the end of the log, "
+            "or use containerd."
+        ),
         checklist=("FEAT-03", "API-30"),
         runtimes=("docker",),
-        fields=(Field("spec.containers[*].terminationMessagePath", "not", "/dev/termination-log"),),
+        fields=(
+            RecordField("spec.containers[*].terminationMessagePath", "not", "/dev/termination-log"),
+        ),
         severity="warning",
         section="V1.Container",
-        note="The default path /dev/termination-log is accepted; the message stays empty all the same.",
+        note=("The default path /dev/termination-log is accepted, but the message stays empty."),
         topics=("termination message", "terminationMessagePath", "terminationMessagePolicy"),
     ),
-    Limit(
+    WindowsLimit(
         id="WIN-CTR-002",
         title="Windows containers have no sh",
-        statement="Base images of Windows have cmd and, but for Nano Server, powershell. A command that starts sh or bash "
-        "finds no such file.",
+        statement="Windows base images have cmd and, except Nano Server, powershell. They have no "
+        "sh or bash.",
         effect="fails",
         remedy='Use ["cmd", "/c", ...] or ["powershell", "-Command", ...].',
         checklist=("API-02", "API-08"),
         fields=(
-            Field("spec.containers[*].command[0]", "matches", _SHELL),
-            Field("spec.containers[*].command[0]", "matches", r"^/(usr/|s?bin/|opt/|docker-entrypoint)"),
+            RecordField("spec.containers[*].command[0]", "matches", _SHELL),
+            RecordField(
+                "spec.containers[*].command[0]",
+                "matches",
+                r"^/(usr/|s?bin/|opt/|docker-entrypoint)",
+            ),
         ),
         severity="error",
         reason="CrashLoopBackOff",
@@ -46,18 +60,27 @@ LIMITS: Final = (
         section="API",
         topics=("shell", "bash", "entrypoint"),
     ),
-    Limit(
+    WindowsLimit(
         id="WIN-CTR-003",
         title="Probes and hooks that run sh fail",
-        statement="Commands of probes and hooks run inside the container, where Windows has no sh, cat, test or kill.",
+        statement=(
+            "Commands of probes and hooks run inside the container, where Windows has no sh, "
+            "cat, test or kill."
+        ),
         effect="fails",
-        remedy="Use httpGet or tcpSocket, or a command of Windows.",
+        remedy="Use httpGet or tcpSocket, or a Windows command.",
         checklist=("API-02", "API-08"),
         fields=(
-            *(Field(f"spec.containers[*].{handler}.exec.command[0]", "matches", _SHELL) for handler in _HANDLERS),
             *(
-                Field(f"spec.containers[*].{handler}.exec.command[0]", "matches",
-                      r"^(/(usr/)?s?bin/.+|cat|test|grep|kill|pgrep|wget|ls|true|false|pidof)$")
+                RecordField(f"spec.containers[*].{handler}.exec.command[0]", "matches", _SHELL)
+                for handler in _HANDLERS
+            ),
+            *(
+                RecordField(
+                    f"spec.containers[*].{handler}.exec.command[0]",
+                    "matches",
+                    r"^(/(usr/)?s?bin/.+|cat|test|grep|kill|pgrep|wget|ls|true|false|pidof)$",
+                )
                 for handler in _HANDLERS
             ),
         ),
@@ -67,26 +90,28 @@ LIMITS: Final = (
         section="API",
         topics=("probe", "hook", "livenessProbe", "readinessProbe", "preStop"),
     ),
-    Limit(
+    WindowsLimit(
         id="WIN-CTR-004",
         title="Linux paths in a Windows command",
-        statement="A path that a program in the container interprets needs the form Windows knows; /etc, /dev and their "
-        "like do not exist.",
+        statement="Programs in the container need Windows paths; /etc, /dev and similar paths do "
+        "not exist.",
         effect="degraded",
-        remedy="Write C:\\... paths; note that double quotes in YAML take \\\\ for one backslash.",
+        remedy="Use C:\\... paths; in YAML double quotes, write \\\\ for one backslash.",
         checklist=("API-07", "API-08", "LNET-02"),
         fields=(
-            Field("spec.containers[*].args[*]", "matches", _LINUX_PATH),
-            Field("spec.containers[*].workingDir", "matches", _LINUX_PATH),
+            RecordField("spec.containers[*].args[*]", "matches", _LINUX_PATH),
+            RecordField("spec.containers[*].workingDir", "matches", _LINUX_PATH),
         ),
         severity="warning",
         section="API",
         topics=("path", "backslash"),
     ),
-    Limit(
+    WindowsLimit(
         id="WIN-CTR-005",
         title="Names of environment variables differ by more than case",
-        statement="Windows does not tell PATH from Path: of two variables whose names differ in case only, one is lost.",
+        statement=(
+            "Windows ignores the case of variable names: of PATH and Path, only one is kept."
+        ),
         effect="degraded",
         remedy="Use one spelling.",
         check="env-case",
@@ -94,24 +119,28 @@ LIMITS: Final = (
         section="API",
         topics=("environment", "env"),
     ),
-    Limit(
+    WindowsLimit(
         id="WIN-CTR-006",
         title="Process exit codes are Windows' own",
-        statement="0 is success and everything else failure, but particular codes differ: 3221225786 is a console program "
-        "that was told to stop, and there is no 137 or 143.",
+        statement="0 means success and any other code means failure, but the codes differ: a "
+        "console program that is asked to stop exits with 3221225786, and 137 and 143 do not "
+        "occur.",
         effect="degraded",
         remedy="Do not compare exit codes with 128 + signal.",
         checklist=("API-13",),
         section="API",
         topics=("exit code",),
     ),
-    Limit(
+    WindowsLimit(
         id="WIN-CTR-007",
         title="Windows sends no POSIX signals",
-        statement="Console programs get ctrl-c, ctrl-break or a shutdown event, services a stop control, windows WM_CLOSE; "
-        "there is no SIGTERM, SIGHUP or SIGUSR1.",
+        statement="Console programs receive ctrl-c, ctrl-break or a shutdown event, services a "
+        "stop control, windows WM_CLOSE; SIGTERM, SIGHUP and SIGUSR1 do not exist.",
         effect="degraded",
-        remedy="Handle CTRL_SHUTDOWN_EVENT in a console control handler, or stop gracefully in a preStop hook.",
+        remedy=(
+            "Handle CTRL_SHUTDOWN_EVENT in a console control handler, or stop gracefully in a "
+            "preStop hook."
+        ),
         checklist=("API-09", "API-10", "API-11"),
         section="API",
         topics=("signal", "SIGTERM"),

@@ -1,69 +1,78 @@
-"""Limits of memory and CPU: no OOM killer, paging, reservations that nothing enforces."""
+"""Limits of memory and CPU: no OOM killer, paging, reservations that are not enforced."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from transom.windows.records import Field, Limit
+from transom.windows.records import RecordField, WindowsLimit
 
 LIMITS: Final = (
-    Limit(
+    WindowsLimit(
         id="WIN-RES-001",
-        title="Nothing is killed for using too much memory",
-        statement="Windows has no OOM killer. Memory beyond what is physically there goes to the page file; an allocation "
-        "beyond a container's limit fails inside the process.",
+        title="No process is killed for using too much memory",
+        statement="Windows has no OOM killer. Memory beyond the physical memory goes to the page "
+        "file; an allocation above the container limit fails inside the process.",
         effect="degraded",
-        remedy="Set memory limits, and watch working sets instead of waiting for OOMKilled.",
+        remedy="Set memory limits, and monitor working sets instead of OOMKilled.",
         checklist=("RES-07", "RES-09", "FLAG-08"),
         section="Memory reservations",
         topics=("OOM", "OOMKilled", "memory", "pagefile"),
     ),
-    Limit(
+    WindowsLimit(
         id="WIN-RES-002",
         title="An over-provisioned node pages and slows down",
-        statement="When all physical memory is in use, processes page to disk: pods keep running, slowly.",
+        statement=(
+            "When all physical memory is in use, processes page to disk: pods keep running, but slowly."
+        ),
         effect="degraded",
-        remedy="Set limits on all containers and reserve at least 2 GB for the system, so that the scheduler stops in time.",
+        remedy=(
+            "Set limits on all containers and reserve at least 2 GB for the system, so that the "
+            "scheduler does not overcommit the node."
+        ),
         checklist=("RES-10",),
         section="Memory reservations",
         topics=("memory", "paging"),
     ),
-    Limit(
+    WindowsLimit(
         id="WIN-RES-003",
         title="Containers without memory limits can starve a Windows node",
-        statement="Nothing but a limit bounds what a Windows container takes, and nothing evicts it.",
+        statement="Only a limit bounds the memory of a Windows container, and the kubelet does not evict it.",
         effect="degraded",
-        remedy="Set resources.limits.memory; requests then default to it and the scheduler counts it.",
+        remedy=(
+            "Set resources.limits.memory; the request defaults to it, and the scheduler counts it."
+        ),
         checklist=("RES-12", "API-20"),
         check="memory-limits",
         severity="warning",
         section="Memory reservations",
         topics=("limits", "memory"),
     ),
-    Limit(
+    WindowsLimit(
         id="WIN-RES-004",
         title="Requests below limits over-provision a Windows node",
-        statement="Requests are only counted by the scheduler: nothing guarantees them on a node whose limits add up to more "
-        "than it has.",
+        statement="Only the scheduler uses requests: they are not guaranteed on a node whose "
+        "limits add up to more than its resources.",
         effect="degraded",
-        remedy="Set limits alone, or requests equal to limits.",
+        remedy="Set only limits, or requests equal to limits.",
         checklist=("RES-12", "API-20"),
         check="requests-differ",
         severity="info",
         section="Memory reservations",
         topics=("requests", "limits", "memory"),
     ),
-    Limit(
+    WindowsLimit(
         id="WIN-RES-005",
         title="Huge pages are not available",
-        statement="Huge pages need a privilege that containers cannot be given, so Windows nodes offer none.",
+        statement=(
+            "Huge pages need a privilege that containers cannot have, so Windows nodes offer none."
+        ),
         effect="fails",
         remedy="Drop them.",
         checklist=("FEAT-05", "API-17"),
         fields=(
-            Field("spec.containers[*].resources.limits.hugepages-*"),
-            Field("spec.containers[*].resources.requests.hugepages-*"),
-            Field("spec.volumes[*].emptyDir.medium", "matches", r"^HugePages"),
+            RecordField("spec.containers[*].resources.limits.hugepages-*"),
+            RecordField("spec.containers[*].resources.requests.hugepages-*"),
+            RecordField("spec.volumes[*].emptyDir.medium", "matches", r"^HugePages"),
         ),
         severity="error",
         reason="FailedScheduling",
@@ -71,34 +80,43 @@ LIMITS: Final = (
         section="V1.Container",
         topics=("hugepages",),
     ),
-    Limit(
+    WindowsLimit(
         id="WIN-RES-006",
-        title="CPU limits are parts of the whole machine",
-        statement="A CPU limit becomes a share of all the node's processors, in ten-thousandths, with at least one.",
+        title="CPU limits are fractions of the whole machine",
+        statement=(
+            "A CPU limit becomes a share of all processors of the node, in units of 1/10000, at "
+            "least one unit."
+        ),
         effect="degraded",
-        remedy="Count limits of less than a ten-thousandth of the node as that.",
+        remedy="Treat limits below 1/10000 of the node as 1/10000.",
         checklist=("API-15",),
         section="V1.Container",
-        note="The document speaks of relative shares, which is how 1.14 did it; later kubelets set a maximum.",
+        note=(
+            "The documentation describes relative shares, as in 1.14; later kubelets set a maximum."
+        ),
         topics=("cpu", "limits", "shares"),
     ),
-    Limit(
+    WindowsLimit(
         id="WIN-RES-007",
-        title="Reservations do not bind the kubelet or the system",
-        statement="Reserved memory is taken off what pods may have, but nothing keeps the kubelet or other processes of the "
-        "node within it; they can starve the node while the scheduler still sees room.",
+        title="Reservations do not limit the kubelet or the system",
+        statement="Reserved memory reduces allocatable memory, but it does not limit the kubelet "
+        "or other processes of the node; they can exhaust the node while the scheduler still sees "
+        "free memory.",
         effect="degraded",
-        remedy="Reserve generously (at least 2 GB) and watch the node's own processes.",
+        remedy="Reserve at least 2 GB, and monitor the processes of the node.",
         checklist=("FLAG-09", "FLAG-10"),
         section="Kubelet flags",
         topics=("kube-reserved", "system-reserved"),
     ),
-    Limit(
+    WindowsLimit(
         id="WIN-RES-008",
         title="A container always runs in a job object",
-        statement="A Windows container is a job object with a filtered view of the system; nothing turns that off.",
+        statement=(
+            "A Windows container is a job object with a filtered view of the system; this cannot "
+            "be turned off."
+        ),
         effect="degraded",
-        remedy="Use HostProcess containers from 1.22 on for work on the node.",
+        remedy="From 1.22, use HostProcess containers for work on the node.",
         checklist=("RES-04",),
         section="Resource handling",
         topics=("job object", "isolation"),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from transom.windows.records import Limit
+from transom.windows.records import WindowsLimit
 
 LIMITS: Final = (
-    Limit(
+    WindowsLimit(
         id="WIN-RUN-001",
         title="Docker is the only runtime before 1.18",
-        statement="containerd on Windows came as alpha with 1.18, beta with 1.19, stable with 1.20.",
+        statement="containerd on Windows is alpha in 1.18, beta in 1.19 and stable in 1.20.",
         effect="rejected",
         remedy="Use Docker EE.",
         checklist=("RT-08",),
@@ -19,7 +19,7 @@ LIMITS: Final = (
         section="Container runtime",
         topics=("containerd", "docker"),
     ),
-    Limit(
+    WindowsLimit(
         id="WIN-RUN-002",
         title="containerd before 1.4.0 is too old",
         statement="Windows nodes need containerd 1.4.0 or later.",
@@ -31,7 +31,7 @@ LIMITS: Final = (
         section="CRI-ContainerD",
         topics=("containerd",),
     ),
-    Limit(
+    WindowsLimit(
         id="WIN-RUN-003",
         title="Docker knows no runtime handlers",
         statement="A RuntimeClass whose handler is not docker cannot be used on a node with Docker.",
@@ -45,10 +45,10 @@ LIMITS: Final = (
         section="Container runtime",
         topics=("RuntimeClass", "handler"),
     ),
-    Limit(
+    WindowsLimit(
         id="WIN-RUN-004",
         title="Docker is gone from the kubelet",
-        statement="Kubernetes 1.24 removed the kubelet's own code for Docker.",
+        statement="Kubernetes 1.24 removed dockershim.",
         effect="rejected",
         remedy="Use containerd.",
         since=(1, 24),

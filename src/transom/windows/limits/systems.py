@@ -1,29 +1,33 @@
-"""Limits of Windows versions: which Windows may be a node, and which image runs on which node."""
+"""Limits of Windows versions: which ones can be nodes, and which image runs on which node."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from transom.windows.records import Field, Limit
+from transom.windows.records import RecordField, WindowsLimit
 
 _ISOLATION: Final = "metadata.annotations['experimental.windows.kubernetes.io/isolation-type']"
 
 LIMITS: Final = (
-    Limit(
+    WindowsLimit(
         id="WIN-OS-001",
-        title="Only listed builds of Windows Server make supported nodes",
-        statement="A release of Kubernetes supports some builds of Windows Server as nodes: Windows Server 2019 and, from "
-        "1.18 on, those of the semi-annual channel that were current at the time.",
+        title="Only listed Windows Server builds are supported as nodes",
+        statement="A Kubernetes release supports certain Windows Server builds as nodes: Windows "
+        "Server 2019 and, from 1.18, the semi-annual channel builds that were current at the "
+        "time.",
         effect="degraded",
         remedy="Choose a build from `transom matrix --release RELEASE`.",
         checklist=("OS-05",),
         section="Windows OS version support",
-        note="The document calls Windows Server 2019 the only one and lists others in its table; the table counts here.",
+        note=(
+            "The text of the documentation names only Windows Server 2019, its table lists others; "
+            "Transom follows the table."
+        ),
         topics=("build", "version", "1809", "ltsc2019", "2004", "1909"),
     ),
-    Limit(
+    WindowsLimit(
         id="WIN-OS-002",
-        title="Windows Server 1709 and 1803 make no nodes",
+        title="Windows Server 1709 and 1803 are not supported as nodes",
         statement="Hosts older than Windows Server 1809 are not supported.",
         effect="rejected",
         remedy="Use Windows Server 2019 (build 17763).",
@@ -32,23 +36,24 @@ LIMITS: Final = (
         section="Windows OS version support",
         topics=("build", "1709", "1803"),
     ),
-    Limit(
+    WindowsLimit(
         id="WIN-OS-003",
         title="The control plane runs on Linux",
-        statement="Windows can be a worker only; there is no cluster of Windows machines alone.",
+        statement="Windows machines can only be workers; a cluster cannot consist of Windows machines only.",
         effect="rejected",
-        remedy="Keep at least one Linux node for the control plane, and for workloads that exist for Linux only.",
+        remedy=("Keep at least one Linux node for the control plane and for Linux-only workloads."),
         checklist=("OS-07", "OS-27"),
         section="Limitations",
         topics=("control plane", "master"),
     ),
-    Limit(
+    WindowsLimit(
         id="WIN-OS-004",
         title="A container of another Windows build does not start",
-        statement="With process isolation a container shares the node's kernel, so the build of its base image must be the "
-        "node's. That holds for the pause image too.",
+        statement="With process isolation, a container shares the kernel of the node, so its base "
+        "image must have the build of the node. This also applies to the pause image.",
         effect="fails",
-        remedy="Use an image for the node's build (a multi-build tag, or one that names the build), and select nodes by "
+        remedy="Use an image for the node's build (a multi-build tag, or one that names the build), "
+        "and select nodes by "
         "`node.kubernetes.io/windows-build`.",
         checklist=("OS-25", "OS-29", "TRB-107", "TRB-108", "TRB-109"),
         lifted_by=("hyperv", "HyperVContainer"),
@@ -57,17 +62,18 @@ LIMITS: Final = (
         reason="CrashLoopBackOff",
         message="The container operating system does not match the host operating system.",
         section="Operating system version restrictions",
-        note="A pause image of another build shows as FailedCreatePodSandBox, with the same text. Docker does not even pull "
-        "an image of a later build. From build 20348 on hosts also take images between the long-term release before and their "
-        "own build, with a recent containerd.",
+        note="A pause image of another build shows as FailedCreatePodSandBox, with the same text. "
+        "Docker does not even pull "
+        "an image of a later build. From build 20348, with a recent containerd, hosts also run "
+        "images of builds between the previous long-term release and their own build.",
         topics=("image", "build", "ltsc2019", "os.version", "process isolation"),
     ),
-    Limit(
+    WindowsLimit(
         id="WIN-OS-005",
-        title="Docker finds no image for the node's build",
-        statement="A multi-platform image without an entry for the node's build cannot be pulled.",
+        title="Docker finds no image for the build of the node",
+        statement="A multi-platform image without an entry for the build of the node cannot be pulled.",
         effect="fails",
-        remedy="Publish the image for that build, or select nodes of a build that it has.",
+        remedy="Publish the image for that build, or select nodes with a build that the image supports.",
         checklist=("OS-25",),
         runtimes=("docker",),
         lifted_by=("hyperv", "HyperVContainer"),
@@ -78,12 +84,12 @@ LIMITS: Final = (
         section="Operating system version restrictions",
         topics=("image", "manifest", "pull"),
     ),
-    Limit(
+    WindowsLimit(
         id="WIN-OS-006",
-        title="containerd finds no image for the node's build",
-        statement="A multi-platform image without an entry for the node's build cannot be pulled.",
+        title="containerd finds no image for the build of the node",
+        statement="A multi-platform image without an entry for the build of the node cannot be pulled.",
         effect="fails",
-        remedy="Publish the image for that build, or select nodes of a build that it has.",
+        remedy="Publish the image for that build, or select nodes with a build that the image supports.",
         checklist=("OS-25",),
         runtimes=("containerd",),
         lifted_by=("hyperv",),
@@ -94,11 +100,11 @@ LIMITS: Final = (
         section="Operating system version restrictions",
         topics=("image", "manifest", "pull"),
     ),
-    Limit(
+    WindowsLimit(
         id="WIN-OS-007",
         title="Linux containers do not run on Windows nodes",
-        statement="Windows containers belong on Windows nodes and Linux containers on Linux nodes; a Linux image that lands "
-        "on a Windows node cannot be pulled or started.",
+        statement="Windows containers run on Windows nodes and Linux containers on Linux nodes; a "
+        "Linux image cannot be pulled or started on a Windows node.",
         effect="fails",
         remedy="Give the pod `nodeSelector: {kubernetes.io/os: linux}`, or taint the Windows nodes.",
         checklist=("OS-11",),
@@ -109,65 +115,118 @@ LIMITS: Final = (
         section="Windows OS version support",
         topics=("image", "linux image", "nodeSelector"),
     ),
-    Limit(
+    WindowsLimit(
         id="WIN-OS-008",
-        title="Images older than Windows Server 2019 have no node to run on",
-        statement="Containers of Windows versions before Windows Server 2019 (1607, 1709, 1803) are not supported: no "
-        "supported node has their build.",
+        title="Images older than Windows Server 2019 cannot run on any node",
+        statement="Containers of Windows versions before Windows Server 2019 (1607, 1709, 1803) are "
+        "not supported: no supported node has such a build.",
         effect="fails",
-        remedy="Rebuild the image on a base of Windows Server 2019 or of the node's build.",
+        remedy="Rebuild the image from a base image of Windows Server 2019 or of the build of the node.",
         checklist=("OS-30",),
         builds=(17763, None),
         lifted_by=("hyperv", "HyperVContainer"),
-        fields=(Field("spec.containers[*].image", "matches", r"(?i)[:\-_](1607|ltsc2016|sac2016|1709|1803)([-_.]|$)"),),
+        fields=(
+            RecordField(
+                "spec.containers[*].image",
+                "matches",
+                r"(?i)[:\-_](1607|ltsc2016|sac2016|1709|1803)([-_.]|$)",
+            ),
+        ),
         severity="error",
         reason="CrashLoopBackOff",
         message="The container operating system does not match the host operating system.",
         section="Operating system version restrictions",
         topics=("image", "ltsc2016", "1803"),
     ),
-    Limit(
+    WindowsLimit(
         id="WIN-OS-009",
         title="Hyper-V isolation is not available",
-        statement="Windows containers are process isolated. The annotation that asked for Hyper-V isolation in old releases "
-        "has no effect without the kubelet's feature gate HyperVContainer, which Kubernetes 1.21 removed.",
+        statement="Windows containers use process isolation. The annotation for Hyper-V isolation "
+        "of old releases has no effect without the kubelet feature gate HyperVContainer, which "
+        "Kubernetes 1.21 removed.",
         effect="ignored",
-        remedy="Drop the annotation. From containerd 1.7 on, a RuntimeClass with a Hyper-V handler selects the isolation.",
+        remedy=(
+            "Remove the annotation. From containerd 1.7, a RuntimeClass with a Hyper-V handler "
+            "selects the isolation."
+        ),
         checklist=("OS-09", "OS-31", "ROAD-13", "ROAD-14"),
         lifted_by=("HyperVContainer",),
-        fields=(Field(_ISOLATION),),
+        fields=(RecordField(_ISOLATION),),
         severity="warning",
         fix="drop",
         section="What's next",
         topics=("hyperv", "isolation"),
     ),
-    Limit(
+    WindowsLimit(
         id="WIN-OS-010",
         title="A Hyper-V isolated pod has one container",
         statement="Hyper-V isolation by annotation is limited to one container in a pod.",
         effect="fails",
         remedy="Split the pod.",
         checklist=("ROAD-16",),
-        until=(1, 20),
+        until=(1, 16),
         runtimes=("docker",),
         needs=("HyperVContainer",),
-        fields=(Field("spec.containers", "longer", 1),),
-        given=(Field(_ISOLATION, "is", "hyperv"),),
+        fields=(RecordField("spec.containers", "longer", 1),),
+        given=(RecordField(_ISOLATION, "is", "hyperv"),),
         severity="error",
         reason="CreateContainerError",
         message="Hyper-V isolation is limited to 1 container per Pod",
         section="What's next",
         topics=("hyperv", "isolation"),
     ),
-    Limit(
+    WindowsLimit(
+        id="WIN-OS-012",
+        title="Hyper-V isolation by annotation is rejected",
+        statement="Hyper-V isolation is planned for a later release and will require containerd. A "
+        "pod that requests it on a node whose kubelet has the feature gate HyperVContainer gets no "
+        "sandbox.",
+        effect="fails",
+        remedy="Drop the annotation.",
+        checklist=("OS-09", "OS-31", "ROAD-05"),
+        since=(1, 17),
+        until=(1, 20),
+        needs=("HyperVContainer",),
+        fields=(RecordField(_ISOLATION, "is", "hyperv"),),
+        severity="error",
+        fix="drop",
+        reason="FailedCreatePodSandBox",
+        message="Hyper-V isolation is not supported by Kubernetes {release}: support is planned for "
+        "a later release and will"
+        " require containerd",
+        section="What's next",
+        note="The kubelets of 1.17 to 1.20 still contain the experimental code; the documentation "
+        "of these releases does not mention it.",
+        topics=("hyperv", "isolation"),
+    ),
+    WindowsLimit(
         id="WIN-OS-011",
         title="Nodes must not be newer than the control plane",
-        statement="Windows nodes follow Kubernetes' version skew policy as Linux nodes do: at most two minor releases older "
+        statement="Windows nodes follow the Kubernetes version skew policy like Linux nodes: at most two "
+        "minor releases older "
         "than the API server, never newer.",
         effect="rejected",
         remedy="Upgrade the control plane first.",
         checklist=("OS-22",),
         section="Windows OS version support",
         topics=("skew", "upgrade"),
+    ),
+    WindowsLimit(
+        id="WIN-OS-013",
+        title="An operating system selector does not choose a Windows build",
+        statement="With process isolation an image runs on nodes of its own Windows build. In a "
+        "cluster whose Windows nodes "
+        "have several builds, a pod that selects only kubernetes.io/os can be scheduled to a node "
+        "that cannot run its image.",
+        effect="fails",
+        remedy=(
+            "Add the build to the node selector, for example `node.kubernetes.io/windows-build: "
+            "10.0.17763`."
+        ),
+        checklist=("OS-25", "OS-29"),
+        check="build-selector",
+        severity="warning",
+        section="Operating system version restrictions",
+        topics=("build", "windows-build", "mixed builds"),
     ),
 )

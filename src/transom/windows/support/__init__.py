@@ -1,11 +1,13 @@
-"""The support matrix: what works on Windows, from which release and build on. `SUPPORT` has the records by id."""
+"""The support matrix: what works on Windows, from which release and build on. `SUPPORT` has the
+records by id.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Final
 
-from transom.windows.records import Support
+from transom.windows.records import WindowsSupport
 from transom.windows.support import (
     api,
     network,
@@ -19,6 +21,19 @@ from transom.windows.support import (
     troubleshooting,
 )
 
-_AREAS: Final = (systems, pods, services, runtime, storage, network, resources, api, plans, troubleshooting)
+_AREAS: Final = (
+    systems,
+    pods,
+    services,
+    runtime,
+    storage,
+    network,
+    resources,
+    api,
+    plans,
+    troubleshooting,
+)
 
-SUPPORT: Final[Mapping[str, Support]] = {record.id: record for area in _AREAS for record in area.SUPPORT}
+SUPPORT: Final[Mapping[str, WindowsSupport]] = {
+    record.id: record for area in _AREAS for record in area.SUPPORT
+}
