@@ -1,1 +1,3 @@
-"""The API server: HTTP, authentication, authorization, admission, the registry of resources, watch, discovery."""
+"""The API server: HTTP, authentication, authorization, admission, the registry of resources, watch,
+discovery.
+"""

@@ -1,165 +1,325 @@
-"""The API server put together: storage, watch hub, resources and the chains, behind one HTTP handler."""
+"""Builds the API server: storage, watch hub, resources, and the request chain in front of them.
+
+The only module that knows all parts. Reads from top to bottom: each constructor gets everything it
+needs.
+"""
 
 from __future__ import annotations
 
 import random
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 
-from transom.apiserver.admission import order
-from transom.apiserver.admission.chain import Chain
+from transom.apiserver.admission.chain import AdmissionChain
+from transom.apiserver.admission.order import admission_plugins
+from transom.apiserver.admission.webhooks import AdmissionWebhooks
 from transom.apiserver.aggregation.aggregator import Aggregator
 from transom.apiserver.aggregation.registration import Registration
-from transom.apiserver.aggregation.trust import publish as publish_trust
-from transom.apiserver.allocators import ServiceAllocators
+from transom.apiserver.aggregation.trust import publish_trust
 from transom.apiserver.audit.auditor import Auditor
+from transom.apiserver.authentication.reviews import IdentityReviews
+from transom.apiserver.authentication.token_requests import TokenRequests
+from transom.apiserver.authorization.reviews import AccessReviews
 from transom.apiserver.bootstrap import bootstrap, show_families
-from transom.apiserver.context import Context, User
-from transom.apiserver.crd.controller import Definitions
-from transom.apiserver.discovery import ServedVersion
-from transom.apiserver.flowcontrol.flows import Flows
-from transom.apiserver.flowcontrol.keeper import Keeper
-from transom.apiserver.flowcontrol.turns import Turns
-from transom.apiserver.handler import Dispatcher
+from transom.apiserver.core.allocators import ServiceAllocators
+from transom.apiserver.core.context import RequestContext, UserInfo
+from transom.apiserver.core.dispatcher import Dispatcher
+from transom.apiserver.core.integrity import Integrity
+from transom.apiserver.core.loopback import SERVER_USER, Loopback
+from transom.apiserver.core.names import NameGenerator
+from transom.apiserver.core.objectstore import ObjectStore, core_finder
+from transom.apiserver.core.resources import Resource, ResourceRegistry
+from transom.apiserver.core.service_resolver import Resolve, ServiceResolver, own_service_address
+from transom.apiserver.core.storage import Storage
+from transom.apiserver.core.strategies import services
+from transom.apiserver.core.subresources.components import Components, ComponentStatuses
+from transom.apiserver.core.subresources.connect import ConnectSubresources
+from transom.apiserver.core.subresources.pods import PodSubresources
+from transom.apiserver.core.subresources.rollback import RollbackSubresource
+from transom.apiserver.core.watch import WatchHub
+from transom.apiserver.crd.controller import DefinitionController
+from transom.apiserver.flowcontrol.config_controller import CONSUMER, PRODUCER, FlowConfigController
+from transom.apiserver.flowcontrol.flows import RequestFlows
+from transom.apiserver.flowcontrol.turns import HeavyReadTurns
 from transom.apiserver.kubelets.kubelets import Kubelets
-from transom.apiserver.kubelets.options import KubeletOptions, nobody
-from transom.apiserver.metrics import Metrics
-from transom.apiserver.openapi.custom import CustomSchema
-from transom.apiserver.openapi.endpoint import OpenApi
-from transom.apiserver.paths import Paths
-from transom.apiserver.resource_metrics import MetricsProvider, ResourceMetrics
-from transom.apiserver.resources import Resource, Resources
+from transom.apiserver.kubelets.options import KubeletOptions, refuse_connections
 from transom.apiserver.security import Security
-from transom.apiserver.service_resolver import Resolve, ServiceResolver, own_address
-from transom.apiserver.storage import Storage
-from transom.apiserver.strategies import services
-from transom.apiserver.subresources.components import Components
-from transom.apiserver.watch import Hub
-from transom.apiserver.webhooks.admission import AdmissionWebhooks
+from transom.apiserver.serving.chain import RequestChain, request_steps
+from transom.apiserver.serving.corruption_events import CorruptionEvents
+from transom.apiserver.serving.encoder import ResponseEncoder
+from transom.apiserver.serving.health import HealthEndpoints, LoopMonitor
+from transom.apiserver.serving.http import HttpHandler, HttpParts
+from transom.apiserver.serving.inprocess import InProcessClient, InProcessParts, ReadTurns
+from transom.apiserver.serving.metrics import ApiServerMetrics
+from transom.apiserver.serving.openapi import OpenApi
+from transom.apiserver.serving.paths import NonResourcePaths
+from transom.apiserver.serving.resource_metrics import MetricsProvider, ResourceMetrics
+from transom.apiserver.serving.served import ServedVersions
+from transom.apiserver.serving.verbs import verb_table
 from transom.apiserver.webhooks.client import WebhookClient
-from transom.http.messages import Answer, Request
+from transom.http.messages import Answer, HttpRequest
 from transom.http.outgoing import ClientPair
 from transom.kit.clock import Clock, RealClock
+from transom.kit.prometheus import Collector
+from transom.kit.workers import WorkerThread, WorkRunner
 from transom.machinery import serviceaccounts
-from transom.machinery.objects import Object
+from transom.machinery.served_since import ALL_SINCE
 from transom.store.api import Store
-from transom.windows.policy import Policy
-
-SERVER_USER = User("system:apiserver", ("system:masters", "system:authenticated"))
+from transom.windows.policy import WarningPolicy
 
 
 @dataclass(slots=True)
 class ServerOptions:
-    """What the composition root decides."""
+    """The options set by the composition root."""
 
     store: Store
     address: str = "127.0.0.1:6443"
-    advertised_port: int = 0  # where the service `kubernetes` leads; 0 for that of the address
+    advertised_port: int = 0  # the port of the service `kubernetes`; 0 for that of the address
     release: str = "1.20"
-    service_cidr: str = "10.96.0.0/16"  # or one of each family, with a comma
+    service_cidr: str = "10.96.0.0/16"  # or one of each family, separated by a comma
     node_ports: tuple[int, int] = (30000, 32767)
     clock: Clock = field(default_factory=RealClock)
-    # For uids, names and jitter; nothing secret comes from it.
+    workers: WorkRunner = field(
+        default_factory=WorkerThread
+    )  # for large bodies and expensive rules; stopped with the server
+    # For uids, names and jitter; never used for secrets.
     rng: random.Random = field(default_factory=random.Random)
-    tokens: Mapping[str, User] = field(default_factory=dict)
-    # PEM: the key that signs tokens of service accounts, and further public keys that verify them.
+    tokens: Mapping[str, UserInfo] = field(default_factory=dict)
+    # PEM: the key that signs service account tokens, and further public keys that verify them.
     service_account_key: bytes = b""
     service_account_keys: Sequence[bytes] = ()
     issuer: str = serviceaccounts.DEFAULT_ISSUER
-    api_audiences: Sequence[str] = ()  # the issuer, when none are given
-    # PEM: the authority that signs this server and its clients.
+    api_audiences: Sequence[str] = ()  # the issuer, if none are given
+    # PEM: the CA of this server and its clients.
     ca: bytes = b""
-    # The authority of front proxies, and what this server shows as one to aggregated API servers.
+    # The CA of front proxies, and this server's client certificate for aggregated API servers.
     front_proxy_ca: bytes = b""
     front_proxy: ClientPair | None = None
-    resolve_service: Resolve | None = None  # by stored endpoints, when nothing else is given
-    kubelets: KubeletOptions | None = None  # without it no kubelet can be reached
-    metrics: MetricsProvider | None = None  # what nodes and pods use; with it metrics.k8s.io is served
-    components: Components = dict  # the other parts of the control plane, and how they are
+    resolve_service: Resolve | None = None  # uses stored endpoints by default
+    kubelets: KubeletOptions | None = None  # without it, kubelets cannot be reached
+    metrics: MetricsProvider | None = (
+        None  # resource usage of nodes and pods; enables metrics.k8s.io
+    )
+    components: Components = dict  # the other control plane components, and their health
     audit: Auditor | None = None
+    more_metrics: Sequence[Collector] = ()  # metrics of components outside this server
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
-    # Whether admission does what the webhooks of windows-gmsa do; for clusters that may have Windows nodes.
+    # Whether admission emulates the webhooks of windows-gmsa; for clusters that may have Windows
+    # nodes.
     gmsa: bool = False
-    # Whether pods for Windows that use what Windows cannot do give warnings or are refused; None for neither.
-    windows: Policy | None = None
-    # Path -> who answers it and everything below; authorized like any path that is not a resource.
-    more_paths: Mapping[str, Callable[[Request], Answer | Awaitable[Answer]]] = field(default_factory=dict)
+    # Whether Windows pods that use unsupported features get warnings or are rejected; None for
+    # neither.
+    windows: WarningPolicy | None = None
+    # Path -> handler of it and everything below; authorized like any non-resource path.
+    more_paths: Mapping[str, Callable[[HttpRequest], Answer | Awaitable[Answer]]] = field(
+        default_factory=dict
+    )
 
 
 class ApiServer:
     def __init__(self, options: ServerOptions) -> None:
-        token = secrets.token_urlsafe(32)  # for calls that lead back to this server
-        options = replace(options, tokens={**options.tokens, token: SERVER_USER})
-        self.options = options
-        self.clock = options.clock
-        self.release = options.release
-        self.address = options.address
-        self.resources = Resources()
-        self.security = Security(options, self.find_core)
-        self.authenticate = self.security.authenticate
-        self.authorize = self.security.authorize
-        self.admission = Chain()
-        self.services = ServiceAllocators(options.service_cidr, options.node_ports, options.rng)
+        token = secrets.token_urlsafe(32)  # for calls to this server itself
+        clock, rng, workers, store = options.clock, options.rng, options.workers, options.store
         major, minor = (int(part) for part in options.release.split("."))
-        self.storage = Storage(
-            options.store, self.admission, self.services, options.clock, options.rng, (major, minor),
-            options.feature_gates,
-        )
-        self.service_endpoints = ServiceResolver(
-            self.storage, self.resource, own_address(options.address), options.rng
-        )
-        self.resolve_service = options.resolve_service or self.service_endpoints
-        # Nothing on this machine routes addresses of a cluster's pods: what is behind services is reached as kubelets are.
-        self.connect = options.kubelets.connect if options.kubelets is not None else None
-        self.webhooks = WebhookClient(self.resolve_service, token, options.ca, self.connect)
-        self.admission_webhooks = AdmissionWebhooks(self)
-        self.admission.install(order.plugins(self))
-        self.hub = Hub(self.storage, options.rng)
-        self.definitions = Definitions(self)
-        self.registration = Registration(self)
-        self.aggregation = Aggregator(self)
-        self.metrics = Metrics()
-        self.resource_metrics = ResourceMetrics(self, options.metrics) if options.metrics is not None else None
-        self.flows = Flows(options.clock)
-        self.turns = Turns()
-        self.audit = options.audit
-        self.kubelets = Kubelets(
-            options.kubelets or KubeletOptions(connect=nobody), self.find_core, options.clock, options.rng
-        )
-        self.openapi = OpenApi(self)
-        self.paths = Paths(self)
-        self.handler = Dispatcher(self)
+        self.options = options
+        self.clock = clock
+        self.address = options.address
         self.ready = False
 
-    def find_core(self, plural: str, namespace: str, name: str) -> Object | None:
-        """A stored object of the core group. Shared: read only."""
-        return self.storage.find(self.resource("", "v1", plural), namespace, name)
+        # Resources, and reading their objects.
+        self.resources = ResourceRegistry(release=(major, minor))
+        objects = ObjectStore(store, workers)
+        self.find_core = core_finder(objects, self.resources)
+        self.security = Security(
+            store,
+            clock,
+            self.find_core,
+            {**options.tokens, token: SERVER_USER},
+            options.service_account_key,
+            options.service_account_keys,
+            options.issuer,
+            options.api_audiences,
+        )
 
-    def resource(self, group: str, version: str, plural: str) -> Resource:
-        found = self.resources.find(group, version, plural)
-        if found is None:
-            raise LookupError(f"{group}/{version} {plural} is not served")
-        return found
+        # Calls to other servers. This machine has no route to pod addresses, so services are
+        # reached in the same way as kubelets.
+        endpoints = ServiceResolver(
+            objects, self.resources, own_service_address(options.address), rng
+        )
+        resolve = options.resolve_service or endpoints
+        connect = options.kubelets.connect if options.kubelets is not None else None
+        self.webhooks = WebhookClient(resolve, token, options.ca, connect, workers)
+        self.kubelets = Kubelets(
+            options.kubelets or KubeletOptions(connect=refuse_connections),
+            self.find_core,
+            clock,
+            rng,
+            services=options.service_cidr.split(","),
+            own=options.address,
+        )
 
-    def context(self, user: User = SERVER_USER) -> Context:
-        """A context for what the server does on its own account."""
-        return Context(user, self.clock.time(), user_agent="kube-apiserver/transom")
+        # Admission and storage.
+        names = NameGenerator(rng)
+        self.admission_webhooks = AdmissionWebhooks(
+            objects, self.resources, self.webhooks, clock, rng
+        )
+        self.admission_plugins = admission_plugins(
+            objects,
+            self.resources,
+            self.find_core,
+            self.security,
+            self.admission_webhooks,
+            names,
+            clock,
+            options.release,
+            gmsa=options.gmsa,
+            windows=options.windows,
+        )
+        self.admission = AdmissionChain(self.admission_plugins, workers)
+        self.services = ServiceAllocators(options.service_cidr, options.node_ports, rng)
+        self.storage = Storage(
+            objects,
+            self.admission,
+            self.services,
+            clock,
+            names,
+            rng,
+            (major, minor),
+            options.feature_gates,
+        )
+        self.hub = WatchHub(self.storage, rng)
+        self.integrity = Integrity(objects, self.resources, clock)
 
-    def aggregated(self) -> Iterable[ServedVersion]:
-        yield from self.aggregation.served()
-        if self.resource_metrics is not None:
-            own = self.resource_metrics.served()
-            if not self.aggregation.claims(own.group, own.version):
-                yield own
+        # Added and removed at run time: custom resources, aggregated servers, resource metrics.
+        self.loopback = Loopback(self.storage, self.resources, clock)
+        self.definitions = DefinitionController(self.loopback, self.hub, self.webhooks, rng)
+        self.resource_metrics = (
+            ResourceMetrics(self.loopback, options.metrics) if options.metrics is not None else None
+        )
+        own_services = ResourceMetrics.api_services() if options.metrics is not None else {}
+        self.registration = Registration(self.loopback, own_services)
+        self.aggregation = Aggregator(
+            self.loopback, endpoints, resolve, connect, options.front_proxy
+        )
 
-    def custom_schemas(self) -> list[CustomSchema]:
-        return self.definitions.schemas()
+        # The request chain and its two adapters.
+        self.flows = RequestFlows(clock)
+        self.metrics = ApiServerMetrics(self.resources.is_served)
+        dispatcher = Dispatcher(
+            verb_table(
+                self.storage,
+                PodSubresources(self.storage, self.admission, self.resources),
+                ConnectSubresources(self.storage, self.admission),
+                RollbackSubresource(self.storage, self.admission, self.resources),
+                TokenRequests(
+                    self.storage,
+                    self.admission,
+                    self.find_core,
+                    self.security.issuer,
+                    self.security.tokens.audiences,
+                ),
+                AccessReviews(
+                    self.storage, self.admission, self.security.decide, self.security.rbac
+                ),
+                IdentityReviews(self.storage, self.admission, self.security.tokens),
+                ComponentStatuses(self.storage, options.components),
+            )
+        )
+        self.chain = RequestChain(
+            request_steps(
+                self.security.authenticate,
+                self.security.authorize,
+                options.audit,
+                self.flows,
+                HeavyReadTurns(),
+                self.resources,
+                store,
+                dispatcher,
+                clock,
+            ),
+            self.integrity,
+        )
+        self.loop_monitor = LoopMonitor()
+        self.health = HealthEndpoints(store, lambda: self.ready, self.loop_monitor)
+        paths = self._paths(internal=False)
+        # Components of the cluster can discover all its kinds.
+        all_served = self.resources.release >= ALL_SINCE
+        self.handler = HttpHandler(
+            self.chain,
+            HttpParts(
+                self.resources,
+                ResponseEncoder(workers, self.hub, clock),
+                paths,
+                paths if all_served else self._paths(internal=True),
+                self.aggregation,
+                self.kubelets,
+                self.metrics,
+                clock,
+            ),
+            self.security.authenticate,
+            self.security.authorize,
+        )
+        self.read_turns = ReadTurns()
+        in_process = InProcessParts(
+            self.chain,
+            self.handler,
+            self.resources,
+            self.storage,
+            self.hub,
+            clock,
+            self.read_turns,
+        )
 
-    def discovery_generation(self) -> object:
-        return self.resources.generation, self.aggregation.generation
+        # The server's own controllers.
+        self.flow_config = FlowConfigController(
+            self.flows,
+            objects,
+            self.resources,
+            InProcessClient(in_process, SERVER_USER, user_agent=PRODUCER),
+            InProcessClient(in_process, SERVER_USER, user_agent=CONSUMER),
+            clock,
+        )
+        self.corruption_events = CorruptionEvents(
+            InProcessClient(in_process, SERVER_USER, user_agent="kube-apiserver/transom"),
+            self.resources,
+            clock,
+            rng,
+        )
 
-    def object_counts(self) -> dict[str, int]:
+    def _paths(self, *, internal: bool) -> NonResourcePaths:
+        options = self.options
+        served = ServedVersions(
+            self.resources, self.aggregation, self.resource_metrics, internal=internal
+        )
+        return NonResourcePaths(
+            self.resources,
+            served,
+            self.resource_metrics,
+            self.health,
+            OpenApi(self.resources, served, self.definitions.schemas, options.release),
+            self.security,
+            self.metrics,
+            self._metrics_page,
+            options.more_paths,
+            options.address,
+            options.release,
+        )
+
+    def _metrics_page(self) -> Callable[[], str]:
+        """Renders the metrics; those that depend on the store are collected now, on the event
+        loop.
+        """
+        return partial(
+            self.metrics.render,
+            self._object_counts(),
+            self.flows.collect_metrics,
+            self.integrity.collect_metrics,
+            *self.options.more_metrics,
+        )
+
+    def _object_counts(self) -> dict[str, int]:
         out = {}
         for kind in self.resources.kinds():
             if kind.stored:
@@ -167,27 +327,39 @@ class ApiServer:
                 out[bucket] = self.storage.store.count(bucket + "/")
         return out
 
+    def resource(self, group: str, version: str, plural: str) -> Resource:
+        return self.resources.require(group, version, plural)
+
+    def context(self) -> RequestContext:
+        """A context for the server's own operations."""
+        return self.loopback.context()
+
     async def start(self) -> None:
-        if self.audit is not None:
-            self.audit.start()
-        await self.options.store.start()
+        options, loopback = self.options, self.loopback
+        if options.audit is not None:
+            options.audit.start()
+        self.loop_monitor.start()
+        await options.store.start()
+        await self.integrity.check_first()
         self._mark_services()
         self.definitions.start()
-        await show_families(self)
-        await bootstrap(self)
-        await Keeper(self, self.flows, SERVER_USER).start()
+        await show_families(loopback)
+        port = options.advertised_port or int(options.address.rpartition(":")[2])
+        await bootstrap(loopback, options.service_cidr, port)
+        await self.flow_config.start()
         if self.resource_metrics is not None:
             await self.resource_metrics.start()
         await self.registration.start()
-        await publish_trust(self)
+        await publish_trust(loopback, options.ca, options.front_proxy_ca)
         self.aggregation.start()
         self.admission_webhooks.start()
+        self.integrity.start(self.corruption_events.report)
         self.ready = True
 
     def _mark_services(self) -> None:
-        """What stored services hold is taken."""
+        """Marks the addresses and ports of stored services as used."""
         for svc in self.storage.objects(self.resource("", "v1", "services")):
-            addresses, ports = services.held(svc)
+            addresses, ports = services.service_allocations(svc)
             for address in addresses:
                 pool = self.services.pool(address)
                 if pool is not None:
@@ -197,16 +369,20 @@ class ApiServer:
 
     async def stop(self) -> None:
         self.ready = False
+        self.loop_monitor.stop()
+        await self.integrity.stop()
+        await self.corruption_events.stop()
         self.admission_webhooks.stop()
         await self.aggregation.stop()
         await self.registration.stop()
         self.webhooks.close()
         self.kubelets.close()
         await self.definitions.stop()
+        self.storage.workers.close()
         await self.options.store.close()
-        if self.audit is not None:
-            await self.audit.stop()
+        if self.options.audit is not None:
+            await self.options.audit.stop()
 
 
-def build(options: ServerOptions) -> ApiServer:
+def build_api_server(options: ServerOptions) -> ApiServer:
     return ApiServer(options)

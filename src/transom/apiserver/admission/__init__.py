@@ -1,1 +1,3 @@
-"""Admission: the ordered chain of plugins between authorization and the store. `chain.py` declares the order."""
+"""Admission: the ordered chain of plugins between authorization and the store. `order.py` declares
+the order.
+"""

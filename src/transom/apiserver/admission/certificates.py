@@ -1,7 +1,8 @@
-"""CertificateApproval, CertificateSigning, CertificateSubjectRestriction: who may decide about certificate requests.
+"""CertificateApproval, CertificateSigning, CertificateSubjectRestriction: who may approve and sign
+certificate requests.
 
-The right to approve or sign is a right on the signer, which is a resource in the eyes of authorization only. The right
-to write the request is not enough.
+Approving and signing require a permission on the signer, which is a resource for authorization
+only. Permission to write the request is not enough.
 """
 
 from __future__ import annotations
@@ -9,25 +10,27 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable
 
-from transom.apiserver.admission.attributes import Attributes
+from transom.apiserver.admission.plugin import ValidatingPlugin
 from transom.apiserver.authorization.chain import Decision
-from transom.apiserver.context import User
-from transom.apiserver.requestinfo import RequestInfo
-from transom.apiserver.resources import Resource
-from transom.machinery.field import go_quote
+from transom.apiserver.core.attributes import Attributes
+from transom.apiserver.core.context import UserInfo
+from transom.apiserver.core.requestinfo import RequestInfo
+from transom.apiserver.core.resources import Resource
+from transom.kit.goquote import go_quote
 
-Decide = Callable[[User, RequestInfo], Decision]
+Decide = Callable[[UserInfo, RequestInfo], Decision]
 _GROUP = "certificates.k8s.io"
 _KEY = f"{_GROUP}/CertificateSigningRequest"
 _CLIENT_SIGNER = "kubernetes.io/kube-apiserver-client"
 _MASTERS = "system:masters"
 
 
-def may(decide: Decide, user: User, verb: str, signer: str) -> bool:
-    """Whether the user has this right on the signer, or on all signers of its domain."""
+def may_use_signer(decide: Decide, user: UserInfo, verb: str, signer: str) -> bool:
+    """Whether the user has this permission on the signer, or on all signers of its domain."""
     names = (signer, f"{signer.split('/', 1)[0]}/*")
     return any(
-        decide(user, RequestInfo(True, "", verb, _GROUP, "*", "", "signers", name)).allowed for name in names
+        decide(user, RequestInfo(True, "", verb, _GROUP, "*", "", "signers", name)).allowed
+        for name in names
     )
 
 
@@ -35,8 +38,9 @@ def _signer(csr: dict[str, dict[str, str]]) -> str:
     return (csr.get("spec") or {}).get("signerName", "")
 
 
-class CertificateApproval:
+class CertificateApproval(ValidatingPlugin):
     name = "CertificateApproval"
+    thread_safe = False
 
     def __init__(self, decide: Decide) -> None:
         self._decide = decide
@@ -45,13 +49,18 @@ class CertificateApproval:
         return resource.kind.key == _KEY and operation == "UPDATE" and subresource == "approval"
 
     def validate(self, attributes: Attributes) -> None:
-        signer = _signer(attributes.old or {})  # of the stored request: this one could name another signer
-        if not may(self._decide, attributes.ctx.user, "approve", signer):
-            raise attributes.forbidden(f"user not permitted to approve requests with signerName {go_quote(signer)}")
+        signer = _signer(
+            attributes.old or {}
+        )  # of the stored request: the new object could name another signer
+        if not may_use_signer(self._decide, attributes.ctx.user, "approve", signer):
+            raise attributes.forbidden(
+                f"user not permitted to approve requests with signerName {go_quote(signer)}"
+            )
 
 
-class CertificateSigning:
+class CertificateSigning(ValidatingPlugin):
     name = "CertificateSigning"
+    thread_safe = False
 
     def __init__(self, decide: Decide) -> None:
         self._decide = decide
@@ -62,15 +71,20 @@ class CertificateSigning:
     def validate(self, attributes: Attributes) -> None:
         old = attributes.old or {}
         before, after = old.get("status") or {}, attributes.obj.get("status") or {}
-        if all((before.get(f) or None) == (after.get(f) or None) for f in ("certificate", "conditions")):
+        if all(
+            (before.get(f) or None) == (after.get(f) or None) for f in ("certificate", "conditions")
+        ):
             return
         signer = _signer(old)
-        if not may(self._decide, attributes.ctx.user, "sign", signer):
-            raise attributes.forbidden(f"user not permitted to sign requests with signerName {go_quote(signer)}")
+        if not may_use_signer(self._decide, attributes.ctx.user, "sign", signer):
+            raise attributes.forbidden(
+                f"user not permitted to sign requests with signerName {go_quote(signer)}"
+            )
 
 
-class CertificateSubjectRestriction:
+class CertificateSubjectRestriction(ValidatingPlugin):
     name = "CertificateSubjectRestriction"
+    thread_safe = False
 
     def handles(self, resource: Resource, operation: str, subresource: str) -> bool:
         return resource.kind.key == _KEY and operation == "CREATE" and not subresource
@@ -81,9 +95,13 @@ class CertificateSubjectRestriction:
         from cryptography import x509
 
         try:
-            request = x509.load_pem_x509_csr(base64.b64decode(attributes.obj["spec"].get("request", "")))
+            request = x509.load_pem_x509_csr(
+                base64.b64decode(attributes.obj["spec"].get("request", ""))
+            )
         except ValueError as problem:
             raise attributes.forbidden(f"failed to parse CSR: {problem}") from None
         groups = request.subject.get_attributes_for_oid(x509.NameOID.ORGANIZATION_NAME)
         if any(group.value == _MASTERS for group in groups):
-            raise attributes.forbidden(f"use of {_CLIENT_SIGNER} signer with {_MASTERS} group is not allowed")
+            raise attributes.forbidden(
+                f"use of {_CLIENT_SIGNER} signer with {_MASTERS} group is not allowed"
+            )

@@ -1,93 +1,80 @@
-"""The run through the admission plugins. Mutating ones run first, then the object is checked, then validating ones run.
+"""Runs the admission plugins: the mutating ones, then, after the object is validated, the
+validating ones.
 
-Which plugin looks at which request is decided once for each resource, operation and sub-resource, so that a request
-passes only the links that have something to do. `order.py` says which plugins there are.
+Which plugins handle a request is decided once for each resource, operation and subresource.
+`order.py` lists the plugins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import NamedTuple
 
-from transom.apiserver.admission.attributes import Attributes
-from transom.apiserver.resources import Resource
-from transom.machinery.objects import Object
+from transom.apiserver.admission.plugin import AdmissionPlugin, MutatingPlugin, ValidatingPlugin
+from transom.apiserver.core.attributes import Attributes
+from transom.apiserver.core.offload import compute_in_worker
+from transom.apiserver.core.resources import Resource
+from transom.kit.workers import WorkRunner
 
-if TYPE_CHECKING:
-    from transom.apiserver.subresources.call import Call
-
-Step = Callable[[Attributes], object]
-_REMEMBERED = 4096  # sorts of requests; custom resources come and go
-
-
-class Plugin(Protocol):
-    """A link. It has `admit`, which may change the object, or `validate`, which may not, or both; either may return an
-    awaitable. `handles`, if it has that too, says which requests it wants to see; the answer may not change."""
-
-    name: str
+_REMEMBERED = 4096  # cached kinds of requests; custom resources can be added and removed
+_Run = Callable[[Attributes], Awaitable[None] | None]
 
 
-class Chain:
-    def __init__(self, plugins: Sequence[Plugin] = ()) -> None:
-        self._admit = _Phase("admit")
-        self._validate = _Phase("validate")
-        self.install(plugins)
+class _Link(NamedTuple):
+    run: _Run
+    thread_safe: bool
 
-    def install(self, plugins: Sequence[Plugin]) -> None:
-        self._admit.install(plugins)
-        self._validate.install(plugins)
+
+class AdmissionChain:
+    def __init__(self, plugins: Sequence[AdmissionPlugin], workers: WorkRunner) -> None:
+        self._workers = workers
+        self._mutating = _Phase([(p, p.admit) for p in plugins if isinstance(p, MutatingPlugin)])
+        self._validating = _Phase(
+            [(p, p.validate) for p in plugins if isinstance(p, ValidatingPlugin)]
+        )
 
     async def admit(self, attributes: Attributes) -> None:
-        for step in self._admit.steps(attributes):
-            pending = step(attributes)
-            if pending is not None:
-                await pending  # type: ignore[misc]
+        await self._run(self._mutating.links(attributes), attributes)
         rounds = attributes.rounds
         if rounds is not None and rounds.wanted and not rounds.second:
             rounds.second = True
             await self.admit(attributes)
 
     async def validate(self, attributes: Attributes) -> None:
-        for step in self._validate.steps(attributes):
-            pending = step(attributes)
-            if pending is not None:
-                await pending  # type: ignore[misc]
+        await self._run(self._validating.links(attributes), attributes)
 
-    async def connect(self, call: Call, obj: Object, operation: str = "CREATE") -> None:
-        """What travels by a sub-resource (a binding, an eviction, the options of an exec) as admission sees it."""
-        attributes = Attributes(
-            operation, call.res, call.info.subresource, call.info.namespace, call.info.name, obj, None, call.ctx
-        )
-        await self.admit(attributes)
-        await self.validate(attributes)
+    async def _run(self, links: tuple[_Link, ...], attributes: Attributes) -> None:
+        large = attributes.ctx.large
+        for run, thread_safe in links:
+            if large and thread_safe:
+                pending = await compute_in_worker(
+                    self._workers, attributes.ctx, partial(run, attributes)
+                )
+            else:
+                pending = run(attributes)
+            if pending is not None:
+                await pending
 
 
 class _Phase:
-    """One of the two passes, and the steps of it that concern each sort of request."""
+    """One of the two passes, and the plugins that handle each kind of request."""
 
-    __slots__ = ("_method", "_plugins", "_steps")
+    __slots__ = ("_known", "_plugins")
 
-    def __init__(self, method: str) -> None:
-        self._method = method
-        self._plugins: list[Plugin] = []
-        self._steps: dict[tuple[Resource, str, str], tuple[Step, ...]] = {}
+    def __init__(self, plugins: Sequence[tuple[AdmissionPlugin, _Run]]) -> None:
+        self._plugins = plugins
+        self._known: dict[tuple[Resource, str, str], tuple[_Link, ...]] = {}
 
-    def install(self, plugins: Sequence[Plugin]) -> None:
-        self._plugins = [plugin for plugin in plugins if hasattr(plugin, self._method)]
-        self._steps.clear()
-
-    def steps(self, attributes: Attributes) -> tuple[Step, ...]:
+    def links(self, attributes: Attributes) -> tuple[_Link, ...]:
         key = (attributes.resource, attributes.operation, attributes.subresource)
-        found = self._steps.get(key)
+        found = self._known.get(key)
         if found is None:
-            if len(self._steps) >= _REMEMBERED:
-                self._steps.clear()
-            found = self._steps[key] = tuple(
-                getattr(plugin, self._method) for plugin in self._plugins if _handles(plugin, *key)
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            found = self._known[key] = tuple(
+                _Link(run, plugin.thread_safe)
+                for plugin, run in self._plugins
+                if plugin.handles(*key)
             )
         return found
-
-
-def _handles(plugin: Plugin, resource: Resource, operation: str, subresource: str) -> bool:
-    handles = getattr(plugin, "handles", None)
-    return handles is None or handles(resource, operation, subresource)

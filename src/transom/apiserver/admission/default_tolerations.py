@@ -1,16 +1,20 @@
-"""DefaultTolerationSeconds: a pod outlives the loss of its node for five minutes unless it says otherwise."""
+"""DefaultTolerationSeconds: by default, a pod tolerates an unreachable or not-ready node for five
+minutes.
+"""
 
 from __future__ import annotations
 
-from transom.apiserver.admission.attributes import Attributes
-from transom.apiserver.resources import Resource
+from transom.apiserver.admission.plugin import MutatingPlugin
+from transom.apiserver.core.attributes import Attributes
+from transom.apiserver.core.resources import Resource
 
 SECONDS = 300
 _KEYS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 
 
-class DefaultTolerationSeconds:
+class DefaultTolerationSeconds(MutatingPlugin):
     name = "DefaultTolerationSeconds"
+    thread_safe = True
 
     def handles(self, resource: Resource, operation: str, subresource: str) -> bool:
         return resource.kind.key == "/Pod" and operation in ("CREATE", "UPDATE") and not subresource
@@ -25,6 +29,13 @@ class DefaultTolerationSeconds:
         if missing:
             spec["tolerations"] = [
                 *given,
-                *({"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": SECONDS}
-                  for key in missing),
+                *(
+                    {
+                        "key": key,
+                        "operator": "Exists",
+                        "effect": "NoExecute",
+                        "tolerationSeconds": SECONDS,
+                    }
+                    for key in missing
+                ),
             ]

@@ -1,97 +1,156 @@
-"""Nobody grants what he does not hold: roles and bindings are checked against their writer's own rights.
+"""Prevents privilege escalation: users cannot grant permissions in roles and bindings that they do
+not have.
 
-Kubernetes checks between mutating admission and validation; as the last mutating plugin this one stands there too.
-The verbs `escalate` on roles and `bind` on what is bound lift the check.
+Kubernetes checks this between mutating admission and validation, as does this plugin, which is the
+last mutating one. The verbs `escalate` on roles and `bind` on the referenced role lift the check.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
-from transom.apiserver.admission.attributes import Attributes
+from transom.apiserver.admission.plugin import MutatingPlugin
 from transom.apiserver.authorization.chain import Decision
 from transom.apiserver.authorization.rbac import Rbac, absent
-from transom.apiserver.context import User
-from transom.apiserver.requestinfo import RequestInfo
-from transom.apiserver.resources import Resource
+from transom.apiserver.core.attributes import Attributes
+from transom.apiserver.core.context import UserInfo
+from transom.apiserver.core.offload import compute_in_worker
+from transom.apiserver.core.requestinfo import RequestInfo
+from transom.apiserver.core.resources import Resource
+from transom.kit.goquote import go_quote
+from transom.kit.workers import WorkRunner
 from transom.machinery import errors, rbac
-from transom.machinery.field import aggregate_text, go_quote
+from transom.machinery.field import aggregate_text
 from transom.machinery.objects import Object
 
-Decide = Callable[[User, RequestInfo], Decision]
+Decide = Callable[[UserInfo, RequestInfo], Decision]
 _ROLES = {f"{rbac.GROUP}/Role", f"{rbac.GROUP}/ClusterRole"}
-# What the garbage collector changes; changing only these grants nothing.
+# Fields that the garbage collector changes; changing only these grants nothing.
 _COLLECTORS = {"ownerReferences", "finalizers", "selfLink", "managedFields"}
+# A short rule can expand to millions of permissions. The message lists as many as fit into this
+# size.
+_LONGEST_MESSAGE = 256 * 1024
+_LARGE = 300  # the number of rules, or values of a rule, that are compared on the event loop
 
 
-class RoleEscalation:
+class RoleEscalation(MutatingPlugin):
     name = "RoleEscalation"
+    thread_safe = False
 
-    def __init__(self, policy: Rbac, decide: Decide) -> None:
+    def __init__(self, policy: Rbac, decide: Decide, workers: WorkRunner) -> None:
         self._policy = policy
         self._decide = decide
+        self._workers = workers
 
     def handles(self, resource: Resource, operation: str, subresource: str) -> bool:
         return resource.group == rbac.GROUP and operation in ("CREATE", "UPDATE")
 
-    def admit(self, attributes: Attributes) -> None:
+    async def admit(self, attributes: Attributes) -> None:
         user = attributes.ctx.user
         if "system:masters" in user.groups:
             return
         if attributes.kind_key in _ROLES:
-            self._check_role(attributes, user)
+            await self._check_role(attributes, user)
         else:
-            self._check_binding(attributes, user)
+            await self._check_binding(attributes, user)
 
-    def _check_role(self, attributes: Attributes, user: User) -> None:
+    async def _check_role(self, attributes: Attributes, user: UserInfo) -> None:
         resource = attributes.resource.gr.resource
-        # The name of what is posted is not in the URL, so no right on a name helps there.
+        # The URL of a create has no name, so a permission on a name does not apply.
         name = "" if attributes.ctx.verb == "create" else attributes.name
         if self._may(user, "escalate", rbac.GROUP, resource, attributes.namespace, name):
             return
         role, old = attributes.obj, attributes.old
         if old is not None and _only_collected(role, old):
             return
-        self._confirm(attributes, user, role.get("rules") or [])
+        await self._confirm(attributes, user, role.get("rules") or [])
         if (_aggregates(role) or (old is not None and _aggregates(old))) and self._lacking(
             user, attributes.namespace, rbac.EVERYTHING
         ):
             raise errors.forbidden(
-                attributes.resource.gr, role["metadata"].get("name", ""),
+                attributes.resource.gr,
+                role["metadata"].get("name", ""),
                 "must have cluster-admin privileges to use the aggregationRule",
             )
 
-    def _check_binding(self, attributes: Attributes, user: User) -> None:
+    async def _check_binding(self, attributes: Attributes, user: UserInfo) -> None:
         binding, old = attributes.obj, attributes.old
         if old is not None and _only_collected(binding, old):
             return
         reference = binding.get("roleRef") or {}
         kind = reference.get("kind", "")
         if kind in ("Role", "ClusterRole") and self._may(
-            user, "bind", reference.get("apiGroup", ""), f"{kind.lower()}s", attributes.namespace,
+            user,
+            "bind",
+            reference.get("apiGroup", ""),
+            f"{kind.lower()}s",
+            attributes.namespace,
             reference.get("name", ""),
         ):
             return
-        self._confirm(attributes, user, self._policy.referenced_rules(reference, attributes.namespace))
+        await self._confirm(
+            attributes, user, self._policy.referenced_rules(reference, attributes.namespace)
+        )
 
-    def _may(self, user: User, verb: str, group: str, resource: str, namespace: str, name: str) -> bool:
-        return self._decide(user, RequestInfo(True, "", verb, group, "*", namespace, resource, name)).allowed is True
+    def _may(
+        self, user: UserInfo, verb: str, group: str, resource: str, namespace: str, name: str
+    ) -> bool:
+        return (
+            self._decide(
+                user, RequestInfo(True, "", verb, group, "*", namespace, resource, name)
+            ).allowed
+            is True
+        )
 
-    def _lacking(self, user: User, namespace: str, wanted: Sequence[rbac.Rule]) -> list[rbac.Rule]:
-        return rbac.missing(self._policy.rules_for(user, namespace)[0], wanted)
+    def _lacking(
+        self, user: UserInfo, namespace: str, wanted: Sequence[rbac.Rule]
+    ) -> list[rbac.Rule]:
+        return rbac.uncovered_rules(self._policy.rules_for(user, namespace)[0], wanted)
 
-    def _confirm(self, attributes: Attributes, user: User, wanted: Sequence[rbac.Rule]) -> None:
+    async def _confirm(
+        self, attributes: Attributes, user: UserInfo, wanted: Sequence[rbac.Rule]
+    ) -> None:
         held, dangling = self._policy.rules_for(user, attributes.namespace)
-        lacking = rbac.missing(held, wanted)
-        if not lacking:
+        work = partial(_describe_missing, held, wanted)
+        if _is_large(held) or _is_large(wanted):
+            what = await compute_in_worker(self._workers, attributes.ctx, work)
+        else:
+            what = work()
+        if not what:
             return
         who = f"user {go_quote(user.name)} (groups={rbac.go_strings(user.groups)})"
-        what = "\n".join(sorted({rbac.describe(rule) for rule in rbac.compact(lacking)}))
         text = f"{who} is attempting to grant RBAC permissions not currently held:\n{what}"
         if dangling:
             problems = aggregate_text(absent(reference, plural=True) for reference in dangling)
             text += f"; resolution errors: [{problems}]"
-        raise errors.forbidden(attributes.resource.gr, attributes.obj["metadata"].get("name", ""), text)
+        raise errors.forbidden(
+            attributes.resource.gr, attributes.obj["metadata"].get("name", ""), text
+        )
+
+
+def _is_large(rules: Sequence[rbac.Rule]) -> bool:
+    """Whether comparing these rules may take long; a small binding may refer to a large role."""
+    return len(rules) > _LARGE or any(
+        len(values) > _LARGE for rule in rules for values in rule.values()
+    )
+
+
+def _describe_missing(held: Sequence[rbac.Rule], wanted: Sequence[rbac.Rule]) -> str:
+    lacking = _first(rbac.iterate_uncovered_rules(held, wanted))
+    return "\n".join(sorted({rbac.describe_rule(rule) for rule in rbac.compact_rules(lacking)}))
+
+
+def _first(lacking: Iterable[rbac.Rule]) -> list[rbac.Rule]:
+    """As many rules as fit into a message."""
+    out: list[rbac.Rule] = []
+    size = 0
+    for rule in lacking:
+        out.append(rule)
+        size += sum(len(value) + 40 for values in rule.values() for value in values)
+        if size > _LONGEST_MESSAGE:
+            break
+    return out
 
 
 def _aggregates(role: Object) -> bool:

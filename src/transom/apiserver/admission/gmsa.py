@@ -1,70 +1,89 @@
-"""Group managed service accounts: what the admission webhooks of kubernetes-sigs/windows-gmsa do, built in.
+"""Group managed service accounts: built-in equivalent of the admission webhooks of
+kubernetes-sigs/windows-gmsa.
 
-A pod names a GMSACredentialSpec; its contents are copied into the pod, and the pod's service account must have the verb
-`use` on it. Refusals read as if the webhook had answered. Whoever installs that webhook himself gets its answers alone.
+A pod names a GMSACredentialSpec; its contents are copied into the pod, and the pod's service
+account must have the verb `use` on it. Rejections have the webhook's texts. If the webhook itself
+is installed, it replaces this plugin.
 
-One rule is softer here: contents without a name are refused only where there is a GMSACredentialSpec. In a cluster that
-has none nobody manages credentials as resources, and there Kubernetes without the webhook takes such pods.
+One rule is less strict: contents without a name are rejected only if a GMSACredentialSpec exists. A
+cluster without any does not manage credentials as resources, and Kubernetes without the webhook
+accepts such pods.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import orjson
 
-from transom.apiserver import gmsa
-from transom.apiserver.admission.attributes import Attributes
-from transom.apiserver.context import User
-from transom.apiserver.requestinfo import RequestInfo
-from transom.apiserver.resources import Resource
-from transom.apiserver.webhooks.review import denial
-from transom.machinery import gojson, serviceaccounts
+from transom.apiserver.admission import gmsa_resource as gmsa
+from transom.apiserver.admission.plugin import MutatingPlugin, ValidatingPlugin
+from transom.apiserver.admission.webhooks import AdmissionWebhooks
+from transom.apiserver.authorization.chain import Authorizer
+from transom.apiserver.core.attributes import Attributes
+from transom.apiserver.core.context import UserInfo
+from transom.apiserver.core.objectstore import FindCore, ObjectStore
+from transom.apiserver.core.requestinfo import RequestInfo
+from transom.apiserver.core.resources import Resource, ResourceRegistry
+from transom.apiserver.webhooks.review import webhook_denial
+from transom.kit.goquote import go_quote
+from transom.machinery import errors, gojson, serviceaccounts
 from transom.machinery.errors import ApiError
-from transom.machinery.field import go_quote
 from transom.machinery.objects import Object, same_json
 
-if TYPE_CHECKING:
-    from transom.apiserver.server import ApiServer
-
 WEBHOOK: Final = "admission-webhook.windows-gmsa.sigs.k8s.io"
-# Label of a namespace whose pods are left alone: that of the project's script, and that of its chart.
+# Namespace labels that exempt pods: that of the project's script, and that of its chart.
 _EXEMPTING: Final = (("gmsa-webhook", "disabled"), ("windows.k8s.io/disabled", "true"))
+# the maximum number of characters of credential specs in one pod
+_MOST_CONTENTS: Final = 2 * 1024 * 1024
 _NAME, _CONTENTS = "gmsaCredentialSpecName", "gmsaCredentialSpec"
 _FORBIDDEN, _NOT_FOUND, _NO_CONTENTS, _UNPROCESSABLE, _INTERNAL = 403, 404, 417, 422, 500
 
 
-class Options(NamedTuple):
+class GmsaOptions(NamedTuple):
     """The Windows options of a pod or of one of its containers."""
 
-    kind: str  # as the texts call it
+    kind: str  # as used in messages
     name: str
     given: Object
 
 
-def windows_options(pod: Object) -> Iterator[Options]:
-    """Init containers are not looked at, as the webhook does not."""
+def gmsa_options_of(pod: Object) -> Iterator[GmsaOptions]:
+    """Init containers are not checked; the webhook does not check them either."""
     spec = pod["spec"]
     given = (spec.get("securityContext") or {}).get("windowsOptions")
     if given is not None:
-        yield Options("pod", pod["metadata"].get("name", ""), given)
+        yield GmsaOptions("pod", pod["metadata"].get("name", ""), given)
     for container in spec.get("containers") or ():
         given = (container.get("securityContext") or {}).get("windowsOptions")
         if given is not None:
-            yield Options("container", container["name"], given)
+            yield GmsaOptions("container", container["name"], given)
 
 
 def _concerned(pod: Object) -> bool:
-    return any(_NAME in options.given or _CONTENTS in options.given for options in windows_options(pod))
+    return any(
+        _NAME in options.given or _CONTENTS in options.given for options in gmsa_options_of(pod)
+    )
 
 
-class WindowsGmsa:
+class WindowsGmsa(MutatingPlugin, ValidatingPlugin):
     name = "WindowsGmsa"
+    thread_safe = False
 
-    def __init__(self, server: ApiServer) -> None:
-        self._server = server
-        self._decide = server.security.decide
+    def __init__(
+        self,
+        objects: ObjectStore,
+        resources: ResourceRegistry,
+        find: FindCore,
+        decide: Authorizer,
+        hooks: AdmissionWebhooks,
+    ) -> None:
+        self._objects = objects
+        self._resources = resources
+        self._find = find
+        self._decide = decide
+        self._hooks = hooks
 
     def handles(self, resource: Resource, operation: str, subresource: str) -> bool:
         return resource.kind.key == "/Pod" and operation in ("CREATE", "UPDATE") and not subresource
@@ -72,97 +91,127 @@ class WindowsGmsa:
     def admit(self, attributes: Attributes) -> Awaitable[None] | None:
         if attributes.operation != "CREATE" or not _concerned(attributes.obj):
             return None
-        if self._server.admission_webhooks.mutating.has(WEBHOOK) or self._exempt(attributes.namespace):
+        if self._hooks.mutating.has(WEBHOOK) or self._exempt(attributes.namespace):
             return None
         return self._inline(attributes.obj)
 
     def validate(self, attributes: Attributes) -> Awaitable[None] | None:
         if not _concerned(attributes.obj):
             return None
-        if self._server.admission_webhooks.validating.has(WEBHOOK) or self._exempt(attributes.namespace):
+        if self._hooks.validating.has(WEBHOOK) or self._exempt(attributes.namespace):
             return None
         if attributes.operation == "UPDATE":
-            check_unchanged(attributes.obj, attributes.old or {})
+            check_gmsa_unchanged(attributes.obj, attributes.old or {})
             return None
         return self._check(attributes.obj, attributes.namespace)
 
     def _exempt(self, namespace: str) -> bool:
-        found = self._server.find_core("namespaces", "", namespace)
+        found = self._find("namespaces", "", namespace)
         labels = (found or {}).get("metadata", {}).get("labels") or {}
         return any(labels.get(key) == value for key, value in _EXEMPTING)
 
     async def _inline(self, pod: Object) -> None:
-        for options in list(windows_options(pod)):
+        known: dict[str, str] = {}
+        size = 0
+        for options in list(gmsa_options_of(pod)):
             name = options.given.get(_NAME)
             if name is not None and options.given.get(_CONTENTS) is None:
-                options.given[_CONTENTS] = await self._contents(name)
+                if name not in known:
+                    known[name] = await self._contents(name)
+                size += len(known[name])
+                if size > _MOST_CONTENTS:  # such a pod could not be stored
+                    raise errors.too_large(_MOST_CONTENTS)
+                options.given[_CONTENTS] = known[name]
 
     async def _check(self, pod: Object, namespace: str) -> None:
         account = pod["spec"].get("serviceAccountName", "")
-        for kind, owner, given in list(windows_options(pod)):
+        known: dict[str, str] = {}
+        for kind, owner, given in list(gmsa_options_of(pod)):
             name, contents = given.get(_NAME), given.get(_CONTENTS)
             if name is None:
                 if contents is not None and self._managed():
-                    raise _refused(_UNPROCESSABLE, f"{kind} {go_quote(owner)} has a GMSA cred spec set, but does not "
-                                                   "define the name of the corresponding resource")
+                    raise _refused(
+                        _UNPROCESSABLE,
+                        f"{kind} {go_quote(owner)} has a GMSA cred spec set, but does not "
+                        "define the name of the corresponding resource",
+                    )
                 continue
-            self._check_right(account, namespace, name)
+            if name not in known:
+                self._check_right(account, namespace, name)
+                known[name] = await self._contents(name) if contents is not None else ""
             if contents is None:
                 continue
-            mismatch = _difference(contents, await self._contents(name))
+            mismatch = _difference(contents, known[name] or await self._contents(name))
             if mismatch is not None:
-                raise _refused(_UNPROCESSABLE, f"the GMSA cred spec contents for {kind} {go_quote(owner)} does not match "
-                                               f"the contents of GMSA resource {go_quote(name)}{mismatch}")
+                raise _refused(
+                    _UNPROCESSABLE,
+                    f"the GMSA cred spec contents for {kind} {go_quote(owner)} does not match "
+                    f"the contents of GMSA resource {go_quote(name)}{mismatch}",
+                )
 
     def _check_right(self, account: str, namespace: str, name: str) -> None:
-        user = User(serviceaccounts.user_name(namespace, account), serviceaccounts.group_names(namespace))
+        user = UserInfo(
+            serviceaccounts.user_name(namespace, account), serviceaccounts.group_names(namespace)
+        )
         asked = RequestInfo(True, "", "use", gmsa.GROUP, gmsa.VERSION, namespace, gmsa.PLURAL, name)
         decision = self._decide(user, asked)
         if decision.allowed is not True:
             why = f", reason: {go_quote(decision.reason)}" if decision.reason else ""
-            raise _refused(_FORBIDDEN, f"service account {go_quote(account)} is not authorized to `use` GMSA cred spec "
-                                       f"{go_quote(name)}{why}")
+            raise _refused(
+                _FORBIDDEN,
+                f"service account {go_quote(account)} is not authorized to `use` GMSA cred spec "
+                f"{go_quote(name)}{why}",
+            )
 
     def _resource(self) -> Resource | None:
-        return self._server.resources.find(gmsa.GROUP, gmsa.VERSION, gmsa.PLURAL)
+        return self._resources.find(gmsa.GROUP, gmsa.VERSION, gmsa.PLURAL)
 
     def _managed(self) -> bool:
         resource = self._resource()
-        return resource is not None and self._server.storage.store.count(resource.key_prefix("")) > 0
+        return resource is not None and self._objects.store.count(resource.key_prefix("")) > 0
 
     async def _contents(self, name: str) -> str:
-        """The contents of a credential spec as the JSON text that pods carry."""
+        """The contents of a credential spec as the JSON text for pods."""
         resource = self._resource()
         if resource is None:
             raise _irretrievable(name, "the server could not find the requested resource")
         if not name:
             raise _irretrievable(name, "name is required")
-        storage = self._server.storage
-        record = storage.store.get(resource.key("", name))
+        objects = self._objects
+        record = objects.store.get(resource.key("", name))
         if record is None:
             raise _refused(_NOT_FOUND, f"cred spec {name} does not exist")
         try:
-            spec = storage.decode(resource, await storage.readable(resource, record))
-        except ApiError as problem:  # of a conversion webhook
+            spec = objects.decode(resource, await objects.readable(resource, record))
+        except ApiError as problem:  # from a conversion webhook
             raise _irretrievable(name, problem.message) from None
         if spec.get(gmsa.FIELD, "") == "":
             raise _refused(_NO_CONTENTS, f"cred spec {name} does not have a {gmsa.FIELD} key")
         return gojson.marshal(spec[gmsa.FIELD]).decode()
 
 
-def check_unchanged(pod: Object, old: Object) -> None:
-    """What a pod may do as whom is settled when it is made."""
-    before = {(options.kind, options.name): options.given for options in windows_options(old)}
-    for kind, owner, given in windows_options(pod):
+def check_gmsa_unchanged(pod: Object, old: Object) -> None:
+    """The identity of a pod is immutable after its creation."""
+    before = {(options.kind, options.name): options.given for options in gmsa_options_of(old)}
+    for kind, owner, given in gmsa_options_of(pod):
         was = before.get((kind, owner), {})
-        changed = [word for word, key in (("name", _NAME), ("contents", _CONTENTS)) if given.get(key) != was.get(key)]
+        changed = [
+            word
+            for word, key in (("name", _NAME), ("contents", _CONTENTS))
+            if given.get(key) != was.get(key)
+        ]
         if changed:
-            raise _refused(_FORBIDDEN, f"cannot update an existing pod's GMSA settings (GMSA {' and '.join(changed)} "
-                                       f"modified on {kind} {go_quote(owner)})")
+            raise _refused(
+                _FORBIDDEN,
+                f"cannot update an existing pod's GMSA settings (GMSA {' and '.join(changed)} "
+                f"modified on {kind} {go_quote(owner)})",
+            )
 
 
 def _difference(given: str, stored: str) -> str | None:
-    """None when both are the same JSON object, else what is to be said of the difference: often nothing."""
+    """None if both are the same JSON object, otherwise a description of the difference, which is
+    often empty.
+    """
     if given == stored:
         return None
     mistake = gojson.syntax_error(given.encode())
@@ -180,4 +229,4 @@ def _irretrievable(name: str, why: str) -> ApiError:
 
 
 def _refused(code: int, why: str) -> ApiError:
-    return denial(WEBHOOK, {"code": code, "message": why})
+    return webhook_denial(WEBHOOK, {"code": code, "message": why})

@@ -1,62 +1,94 @@
-"""LimitRanger: the limit ranges of a namespace fill in what containers leave open and bound what they ask for.
+"""LimitRanger: the limit ranges of a namespace set default resources of containers and enforce
+limits.
 
-Pods are looked at when they are created (their resources cannot change later), claims also when they grow.
+Pods are checked on creation (their resources are immutable), claims also when they are expanded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
-from transom.apiserver.admission.attributes import Attributes
-from transom.apiserver.resources import Resource
-from transom.apiserver.storage import Storage
+from transom.apiserver.admission.plugin import MutatingPlugin, ValidatingPlugin
+from transom.apiserver.core.attributes import Attributes
+from transom.apiserver.core.objectstore import ObjectStore
+from transom.apiserver.core.resources import Resource
 from transom.machinery.objects import Object
-from transom.machinery.quantity import MILLI, ZERO, Quantity, parse
+from transom.machinery.quantity import MILLI, ZERO, Quantity, parse_quantity
 
 ANNOTATION = "kubernetes.io/limit-ranger"
 _POD, _CLAIM = "/Pod", "/PersistentVolumeClaim"
-_MAX_MILLI = (2**63 - 1) // 1000  # beyond this, thousandths do not fit an int64
+_MAX_MILLI = (2**63 - 1) // 1000  # larger values do not fit an int64 in thousandths
 Amounts = dict[str, Quantity]
 
 
-class LimitRanger:
+class LimitRanger(MutatingPlugin, ValidatingPlugin):
     name = "LimitRanger"
+    thread_safe = False
 
-    def __init__(self, storage: Storage, limit_ranges: Resource) -> None:
-        self._storage = storage
+    def __init__(self, objects: ObjectStore, limit_ranges: Resource) -> None:
+        self._objects = objects
         self._limit_ranges = limit_ranges
 
     def handles(self, resource: Resource, operation: str, subresource: str) -> bool:
         if subresource:
             return False
         key = resource.kind.key
-        return (operation == "CREATE" and key in (_POD, _CLAIM)) or (operation == "UPDATE" and key == _CLAIM)
+        return (operation == "CREATE" and key in (_POD, _CLAIM)) or (
+            operation == "UPDATE" and key == _CLAIM
+        )
 
-    def admit(self, attributes: Attributes) -> None:
-        if attributes.kind_key == _POD:
-            for limit_range in self._storage.objects(self._limit_ranges, attributes.namespace):
-                _fill_in(attributes.obj, limit_range)
+    def admit(self, attributes: Attributes) -> Awaitable[None] | None:
+        return self._each(attributes, _fill_in) if attributes.kind_key == _POD else None
 
-    def validate(self, attributes: Attributes) -> None:
+    def validate(self, attributes: Attributes) -> Awaitable[None] | None:
         old = attributes.old
         if old is not None and old["metadata"].get("deletionTimestamp"):
-            return
-        problems_of = _pod_problems if attributes.kind_key == _POD else _claim_problems
-        for limit_range in self._storage.objects(self._limit_ranges, attributes.namespace):
-            problems = list(dict.fromkeys(problems_of(attributes.obj, _limits(limit_range))))
-            if problems:
-                raise attributes.forbidden(problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]")
+            return None
+        return self._each(attributes, _check_bounds)
+
+    def _each(
+        self, attributes: Attributes, work: Callable[[Attributes, Object], None]
+    ) -> Awaitable[None] | None:
+        """Calls `work` for each limit range of the namespace: in the worker thread if the object is
+        large.
+        """
+        limit_ranges = self._objects.objects(self._limit_ranges, attributes.namespace)
+        if limit_ranges and attributes.ctx.large:
+            return self._objects.compute(
+                attributes.ctx, partial(_for_each, limit_ranges, attributes, work)
+            )
+        _for_each(limit_ranges, attributes, work)
+        return None
+
+
+def _for_each(
+    limit_ranges: list[Object], attributes: Attributes, work: Callable[[Attributes, Object], None]
+) -> None:
+    for limit_range in limit_ranges:
+        work(attributes, limit_range)
+
+
+def _check_bounds(attributes: Attributes, limit_range: Object) -> None:
+    problems_of = _pod_problems if attributes.kind_key == _POD else _claim_problems
+    problems = list(dict.fromkeys(problems_of(attributes.obj, _limits(limit_range))))
+    if problems:
+        raise attributes.forbidden(
+            problems[0] if len(problems) == 1 else f"[{', '.join(problems)}]"
+        )
 
 
 def _limits(limit_range: Object) -> list[Object]:
     return (limit_range.get("spec") or {}).get("limits") or []
 
 
-# ---- defaults --------------------------------------------------------------------------------------------------------
+# ---- defaults
+# --------------------------------------------------------------------------------------------------
 
 
-def _fill_in(pod: Object, limit_range: Object) -> None:
+def _fill_in(attributes: Attributes, limit_range: Object) -> None:
+    pod = attributes.obj
     requests: dict[str, str] = {}
     limits: dict[str, str] = {}
     for limit in _limits(limit_range):
@@ -65,22 +97,27 @@ def _fill_in(pod: Object, limit_range: Object) -> None:
             limits.update(limit.get("default") or {})
     if not requests and not limits:
         return
-    told: list[str] = []
+    applied: list[str] = []
     for field, noun in (("containers", "container"), ("initContainers", "init container")):
         for container in pod["spec"].get(field) or ():
             resources = container.setdefault("resources", {})
-            for part, defaults, word in (("requests", requests, "request"), ("limits", limits, "limit")):
+            for part, defaults, word in (
+                ("requests", requests, "request"),
+                ("limits", limits, "limit"),
+            ):
                 added = _merge(resources, part, defaults)
                 if added:
-                    told.append(f"{', '.join(sorted(added))} {word} for {noun} {container.get('name', '')}")
-    if told:
+                    applied.append(
+                        f"{', '.join(sorted(added))} {word} for {noun} {container.get('name', '')}"
+                    )
+    if applied:
         meta = pod["metadata"]
-        text = "LimitRanger plugin set: " + "; ".join(told)
+        text = "LimitRanger plugin set: " + "; ".join(applied)
         meta["annotations"] = {**(meta.get("annotations") or {}), ANNOTATION: text}
 
 
 def _merge(resources: dict[str, Any], part: str, defaults: dict[str, str]) -> list[str]:
-    """Put the missing defaults in; their names."""
+    """Sets missing defaults; returns their names."""
     given = resources.get(part) or {}
     added = [name for name in defaults if name not in given]
     if added:
@@ -88,11 +125,12 @@ def _merge(resources: dict[str, Any], part: str, defaults: dict[str, str]) -> li
     return added
 
 
-# ---- bounds ----------------------------------------------------------------------------------------------------------
+# ---- bounds
+# --------------------------------------------------------------------------------------------------
 
 
 def _amounts(texts: dict[str, str] | None) -> Amounts:
-    return {name: parse(text) for name, text in (texts or {}).items()}
+    return {name: parse_quantity(text) for name, text in (texts or {}).items()}
 
 
 def _claim_problems(claim: Object, limits: list[Object]) -> Iterator[str]:
@@ -110,7 +148,9 @@ def _pod_problems(pod: Object, limits: list[Object]) -> Iterator[str]:
         if kind == "Container":
             for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
                 resources = container.get("resources") or {}
-                yield from _bounds(limit, _amounts(resources.get("requests")), _amounts(resources.get("limits")))
+                yield from _bounds(
+                    limit, _amounts(resources.get("requests")), _amounts(resources.get("limits"))
+                )
         elif kind == "Pod":
             yield from _bounds(limit, _pod_total(spec, "requests"), _pod_total(spec, "limits"))
 
@@ -124,16 +164,20 @@ def _bounds(limit: Object, requests: Amounts, limits: Amounts) -> Iterator[str]:
 Constraint = Callable[[str, Quantity, Quantity | None, Quantity | None], str]
 
 
-def _check(limit: Object, bound: str, constraint: Constraint, requests: Amounts, limits: Amounts) -> Iterator[str]:
+def _check(
+    limit: Object, bound: str, constraint: Constraint, requests: Amounts, limits: Amounts
+) -> Iterator[str]:
     for resource, text in (limit.get(bound) or {}).items():
-        what = f"{resource} {{}} per {limit['type']} is {parse(text)}"
-        problem = constraint(what, parse(text), requests.get(resource), limits.get(resource))
+        what = f"{resource} {{}} per {limit['type']} is {parse_quantity(text)}"
+        problem = constraint(
+            what, parse_quantity(text), requests.get(resource), limits.get(resource)
+        )
         if problem:
             yield problem
 
 
 def _comparable(*quantities: Quantity | None) -> tuple[int, ...]:
-    """Whole numbers that can be compared, in thousandths unless one is too large for that."""
+    """Comparable integers, in thousandths unless one is too large for that."""
     values = tuple((q or ZERO).value() for q in quantities)
     if all(value <= _MAX_MILLI for value in values):
         return tuple((q or ZERO).milli_value() for q in quantities)
@@ -152,7 +196,9 @@ def _minimum(what: str, bound: Quantity, request: Quantity | None, limit: Quanti
     return ""
 
 
-def _maximum_request(what: str, bound: Quantity, request: Quantity | None, _limit: Quantity | None) -> str:
+def _maximum_request(
+    what: str, bound: Quantity, request: Quantity | None, _limit: Quantity | None
+) -> str:
     asked, enforced = _comparable(request, bound)
     text = "maximum " + what.format("usage")
     if request is None:
@@ -188,8 +234,12 @@ def _ratio(what: str, bound: Quantity, request: Quantity | None, limit: Quantity
 
 
 def _pod_total(spec: Object, part: str) -> Amounts:
-    """What a pod asks for: the sum over its containers where each says something, or the largest init container."""
-    total = _sum(_amounts((c.get("resources") or {}).get(part)) for c in spec.get("containers") or ())
+    """The pod's total: the sum over its containers if all specify it, or the largest init
+    container.
+    """
+    total = _sum(
+        _amounts((c.get("resources") or {}).get(part)) for c in spec.get("containers") or ()
+    )
     for container in spec.get("initContainers") or ():
         for name, amount in _amounts((container.get("resources") or {}).get(part)).items():
             if name not in total or amount > total[name]:

@@ -1,27 +1,43 @@
-"""MutatingAdmissionWebhook: webhooks are asked one after the other and may change the object by JSON patches.
+"""MutatingAdmissionWebhook: calls webhooks one after the other; they may change the object with
+JSON patches.
 
-When one changed something, the whole mutating chain runs once more; in that second round only those webhooks are asked
-that wish to be (`reinvocationPolicy: IfNeeded`) and were asked before the last change.
+If one changes something, the whole mutating chain runs once more. The second round calls only
+webhooks that request it (`reinvocationPolicy: IfNeeded`) and were called before the last change.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable
+from functools import partial
+from operator import ne
 from typing import Any
 
 import orjson
 
-from transom.apiserver.admission.attributes import Attributes
-from transom.apiserver.admission.webhook_matching import CONFIGURATIONS, Hook, Hooks, Invocation
-from transom.apiserver.resources import Resource
+from transom.apiserver.admission.plugin import MutatingPlugin
+from transom.apiserver.core.attributes import Attributes
+from transom.apiserver.core.offload import LARGE_JSON
+from transom.apiserver.core.resources import Resource
 from transom.apiserver.webhooks import review
 from transom.apiserver.webhooks.client import CallFailed
-from transom.apiserver.webhooks.dispatch import Dispatch, calling, closed
-from transom.apiserver.webhooks.patching import patched
-from transom.apiserver.webhooks.subject import Subject, seen_by, take_over
+from transom.apiserver.webhooks.dispatch import WebhookDispatcher, calling, failure_policy_error
+from transom.apiserver.webhooks.matching import (
+    CONFIGURATIONS,
+    Invocation,
+    RegisteredWebhook,
+    WebhookConfigurations,
+)
+from transom.apiserver.webhooks.patching import apply_webhook_patch
+from transom.apiserver.webhooks.versioned_object import (
+    VersionedObject,
+    WebhookChange,
+    read_change,
+    seen_by,
+    take_over,
+)
+from transom.kit.goquote import go_quote
 from transom.machinery import codec, errors, managedfields
-from transom.machinery.field import go_quote
 from transom.machinery.fieldset import InvalidFields
 from transom.machinery.objects import copy_object
 
@@ -30,16 +46,16 @@ _MUTATION = "mutation.webhook.admission.k8s.io"
 _PATCH = "patch.webhook.admission.k8s.io"
 
 
-class Rounds:
-    """What has to be known from the first round in the second."""
+class WebhookReinvokeContext:
+    """The state that the first round passes to the second."""
 
     __slots__ = ("again", "asked", "output", "second", "wanted")
 
     def __init__(self) -> None:
         self.second = False
-        self.wanted = False  # something was changed, so there has to be a second round
-        self.asked: set[str] = set()  # hooks that wish to see later changes
-        self.again: set[str] = set()  # those of them that have changes to see
+        self.wanted = False  # the object was changed, so a second round is needed
+        self.asked: set[str] = set()  # hooks that request reinvocation
+        self.again: set[str] = set()  # those of them that must be called again
         self.output: Any = None  # the object as the webhooks left it
 
     def changed(self) -> None:
@@ -47,10 +63,11 @@ class Rounds:
         self.asked = set()
 
 
-class MutatingAdmissionWebhook:
+class MutatingAdmissionWebhook(MutatingPlugin):
     name = "MutatingAdmissionWebhook"
+    thread_safe = False
 
-    def __init__(self, hooks: Hooks, dispatch: Dispatch) -> None:
+    def __init__(self, hooks: WebhookConfigurations, dispatch: WebhookDispatcher) -> None:
         self._hooks = hooks
         self._dispatch = dispatch
 
@@ -65,14 +82,18 @@ class MutatingAdmissionWebhook:
 
     async def _run(self, plan: tuple[Invocation, ...], attributes: Attributes) -> None:
         rounds = attributes.rounds
-        if not isinstance(rounds, Rounds):
-            rounds = attributes.rounds = Rounds()
-        if rounds.second and attributes.obj != rounds.output:
+        if not isinstance(rounds, WebhookReinvokeContext):
+            rounds = attributes.rounds = WebhookReinvokeContext()
+        if rounds.second and await self._dispatch.compute(
+            attributes.ctx, partial(ne, attributes.obj, rounds.output)
+        ):
             rounds.changed()  # by a plugin of the second round
         before = _managed(attributes.obj)
         for invocation in plan:
             hook = invocation.hook
-            if not self._hooks.selected(hook, attributes) or (rounds.second and hook.uid not in rounds.again):
+            if not self._hooks.selected(hook, attributes) or (
+                rounds.second and hook.uid not in rounds.again
+            ):
                 continue
             changed = await self._call(invocation, attributes, int(rounds.second))
             if changed:
@@ -80,61 +101,89 @@ class MutatingAdmissionWebhook:
                 rounds.wanted = True
             if hook.reinvocable:
                 rounds.asked.add(hook.uid)
-        _check_managed(attributes, before)
+        await self._dispatch.compute(attributes.ctx, partial(_check_managed, attributes, before))
         if rounds.wanted and not rounds.second:
-            rounds.output = copy_object(attributes.obj)
+            rounds.output = await self._dispatch.compute(
+                attributes.ctx, partial(copy_object, attributes.obj)
+            )
 
     async def _call(self, invocation: Invocation, attributes: Attributes, number: int) -> bool:
-        """Ask one webhook and do what it says. True when that changed the object."""
+        """Calls one webhook and applies its response. True if that changed the object."""
         hook = invocation.hook
         changed = False
         try:
             subject = await seen_by(attributes, invocation.target)
             answer = await self._dispatch.ask(invocation, attributes, subject, mutating=True)
-            changed = await _apply(invocation, attributes, subject, answer, number)
+            changed = await self._apply(invocation, attributes, subject, answer, number)
         except CallFailed as problem:
             if not hook.ignore_failure:
-                raise closed(hook, problem) from problem
+                raise failure_policy_error(hook, problem) from problem
             log.warning("%s", calling(hook, problem))
             if self._dispatch.left(attributes) <= 0:
                 raise self._dispatch.out_of_time() from problem
         finally:
             value = {"configuration": hook.configuration, "webhook": hook.name, "mutated": changed}
-            attributes.ctx.annotations[f"{_MUTATION}/{_place(hook, number)}"] = orjson.dumps(value).decode()
+            attributes.ctx.annotations[f"{_MUTATION}/{_place(hook, number)}"] = orjson.dumps(
+                value
+            ).decode()
+        return changed
+
+    async def _apply(
+        self,
+        invocation: Invocation,
+        attributes: Attributes,
+        subject: VersionedObject,
+        answer: review.AdmissionResponse,
+        number: int,
+    ) -> bool:
+        hook, ctx = invocation.hook, attributes.ctx
+        if not answer.patch:
+            return False
+        if len(answer.patch) > LARGE_JSON or b"copy" in answer.patch or b"\\" in answer.patch:
+            ctx.large = True
+        try:
+            operations = await self._dispatch.compute(
+                ctx, partial(review.patch_operations, answer.patch)
+            )
+        except ValueError as problem:
+            raise errors.internal(str(problem)) from None
+        if not operations:
+            return False
+        shown = subject.obj
+        if shown is None:
+            raise errors.internal(
+                f"admission webhook {go_quote(hook.name)} attempted to modify the object, "
+                "which is not "
+                "supported for this operation"
+            )
+        if answer.patch_type != "JSONPatch":
+            raise CallFailed(f"unsupported patch type {go_quote(answer.patch_type)}")
+
+        def read() -> WebhookChange:
+            return read_change(
+                attributes, invocation.target, shown, apply_webhook_patch(shown, operations)
+            )
+
+        try:
+            changed = await take_over(
+                attributes, invocation.target, await self._dispatch.compute(ctx, read)
+            )
+        except codec.DecodeError as problem:
+            raise errors.internal(problem.base) from None
+        except ValueError as problem:
+            raise errors.internal(str(problem)) from None
+        value = {
+            "configuration": hook.configuration,
+            "webhook": hook.name,
+            "patch": operations,
+            "patchType": "JSONPatch",
+        }
+        ctx.body_annotations[f"{_PATCH}/{_place(hook, number)}"] = orjson.dumps(value).decode()
         return changed
 
 
-def _place(hook: Hook, number: int) -> str:
+def _place(hook: RegisteredWebhook, number: int) -> str:
     return f"round_{number}_index_{hook.index}"
-
-
-async def _apply(
-    invocation: Invocation, attributes: Attributes, subject: Subject, answer: review.Answer, number: int
-) -> bool:
-    hook = invocation.hook
-    if not answer.patch:
-        return False
-    try:
-        operations = review.operations(answer.patch)
-    except ValueError as problem:
-        raise errors.internal(str(problem)) from None
-    if not operations:
-        return False
-    if subject.obj is None:
-        raise errors.internal(f"admission webhook {go_quote(hook.name)} attempted to modify the object, which is not "
-                              "supported for this operation")
-    if answer.patch_type != "JSONPatch":
-        raise CallFailed(f"unsupported patch type {go_quote(answer.patch_type)}")
-    try:
-        new = patched(subject.obj, operations)
-        changed = await take_over(attributes, invocation.target, subject.obj, new)
-    except codec.DecodeError as problem:
-        raise errors.internal(problem.base) from None
-    except ValueError as problem:
-        raise errors.internal(str(problem)) from None
-    value = {"configuration": hook.configuration, "webhook": hook.name, "patch": operations, "patchType": "JSONPatch"}
-    attributes.ctx.body_annotations[f"{_PATCH}/{_place(hook, number)}"] = orjson.dumps(value).decode()
-    return changed
 
 
 def _managed(obj: Any) -> Any:
@@ -142,13 +191,16 @@ def _managed(obj: Any) -> Any:
 
 
 def _check_managed(attributes: Attributes, before: Any) -> None:
-    """Field ownership that a webhook spoiled is put back, and the client told."""
+    """Restores managed fields that a webhook made invalid, and warns the client."""
     after = _managed(attributes.obj)
     if after is before or not after:
         return
     try:
-        managedfields.decode(after)
+        managedfields.decode_managed_fields(after)
     except InvalidFields as problem:
         attributes.obj["metadata"]["managedFields"] = before
-        attributes.ctx.warn(f".metadata.managedFields was in an invalid state after admission; this could be caused by an "
-                            f"outdated mutating admission controller; please fix your requests: {problem}")
+        attributes.ctx.warn(
+            ".metadata.managedFields was in an invalid state after admission; this could be "
+            "caused by an "
+            f"outdated mutating admission controller; please fix your requests: {problem}"
+        )

@@ -1,32 +1,43 @@
-"""NodeRestriction: a kubelet writes its own node, its own pods' status, and tokens for its own pods."""
+"""NodeRestriction: a kubelet may write only its own node, the status of its own pods, and tokens
+for its own pods.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from transom.apiserver.admission.attributes import Attributes
+from transom.apiserver.admission.plugin import MutatingPlugin
 from transom.apiserver.authorization.node import LEASE_NAMESPACE, node_name
 from transom.apiserver.authorization.node_graph import MIRROR, config_map_names, secret_names
-from transom.apiserver.resources import Resource
+from transom.apiserver.core.attributes import Attributes
+from transom.apiserver.core.resources import Resource
+from transom.kit.goquote import go_quote
 from transom.machinery import errors
 from transom.machinery.errors import GroupResource
-from transom.machinery.field import go_quote
 from transom.machinery.objects import Object
 
 Find = Callable[[str, str, str], Object | None]  # (plural, namespace, name) of the core group
 _RESTRICTED = "node-restriction.kubernetes.io"
 _KUBELET_LABELS = {
-    "kubernetes.io/hostname", "topology.kubernetes.io/zone", "topology.kubernetes.io/region",
-    "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region",
-    "beta.kubernetes.io/instance-type", "node.kubernetes.io/instance-type", "kubernetes.io/os", "kubernetes.io/arch",
-    "beta.kubernetes.io/os", "beta.kubernetes.io/arch",
+    "kubernetes.io/hostname",
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region",
+    "beta.kubernetes.io/instance-type",
+    "node.kubernetes.io/instance-type",
+    "kubernetes.io/os",
+    "kubernetes.io/arch",
+    "beta.kubernetes.io/os",
+    "beta.kubernetes.io/arch",
 }
 _KUBELET_NAMESPACES = ("kubelet.kubernetes.io", "node.kubernetes.io")
 _KUBERNETES_NAMESPACES = ("kubernetes.io", "k8s.io")
 
 
-class NodeRestriction:
+class NodeRestriction(MutatingPlugin):
     name = "NodeRestriction"
+    thread_safe = True
 
     def __init__(self, find: Find) -> None:
         self._find = find
@@ -47,12 +58,15 @@ class NodeRestriction:
         if node is None:
             return
         if not node:
-            raise attributes.forbidden(f"could not determine node from user {go_quote(attributes.ctx.user.name)}")
+            raise attributes.forbidden(
+                f"could not determine node from user {go_quote(attributes.ctx.user.name)}"
+            )
         check = self._checks.get(attributes.kind_key)
         if check is not None:
             check(node, attributes)
 
-    # ---- pods ----------------------------------------------------------------------------------------------------
+    # ---- pods
+    # ----------------------------------------------------------------------------------------------
 
     def _pod(self, node: str, a: Attributes) -> None:
         if a.subresource == "status":
@@ -61,25 +75,34 @@ class NodeRestriction:
             self._eviction(node, a)
         elif a.subresource:
             raise a.forbidden(
-                f"unexpected pod subresource {go_quote(a.subresource)}, only 'status' and 'eviction' are allowed"
+                f"unexpected pod subresource {go_quote(a.subresource)}, only 'status' and "
+                "'eviction' are allowed"
             )
         elif a.operation == "CREATE":
             self._pod_create(node, a)
         elif a.operation == "DELETE":
             if not _on(self._existing("pods", a.namespace, a.name), node):
-                raise a.forbidden(f"node {go_quote(node)} can only delete pods with spec.nodeName set to itself")
+                raise a.forbidden(
+                    f"node {go_quote(node)} can only delete pods with spec.nodeName set to itself"
+                )
         else:
             raise a.forbidden(
-                f"unexpected operation {go_quote(a.operation)}, node {go_quote(node)} can only create and delete "
+                f"unexpected operation {go_quote(a.operation)}, node {go_quote(node)} can "
+                "only create and delete "
                 "mirror pods"
             )
 
     def _pod_create(self, node: str, a: Attributes) -> None:
         meta, spec, quoted = a.obj["metadata"], a.obj["spec"], go_quote(node)
         if MIRROR not in (meta.get("annotations") or {}):
-            raise a.forbidden(f'pod does not have "{MIRROR}" annotation, node {quoted} can only create mirror pods')
+            raise a.forbidden(
+                f'pod does not have "{MIRROR}" annotation, node {quoted} can only create '
+                "mirror pods"
+            )
         if spec.get("nodeName") != node:
-            raise a.forbidden(f"node {quoted} can only create pods with spec.nodeName set to itself")
+            raise a.forbidden(
+                f"node {quoted} can only create pods with spec.nodeName set to itself"
+            )
         self._owner(node, a, meta.get("ownerReferences") or [])
         uses = f"node {quoted} can not create pods that reference"
         if spec.get("serviceAccountName"):
@@ -101,17 +124,22 @@ class NodeRestriction:
         if not owner.get("controller"):
             raise a.forbidden(f"{only} a controller owner reference set to itself")
         if owner.get("blockOwnerDeletion"):
-            raise a.forbidden(f"node {go_quote(node)} must not set blockOwnerDeletion on an owner reference")
+            raise a.forbidden(
+                f"node {go_quote(node)} must not set blockOwnerDeletion on an owner reference"
+            )
         uid = self._existing("nodes", "", node, "node")["metadata"]["uid"]
         if owner.get("uid") != uid:
-            raise a.forbidden(f"node {node} UID mismatch: expected {owner.get('uid', '')} got {uid}")
+            raise a.forbidden(
+                f"node {node} UID mismatch: expected {owner.get('uid', '')} got {uid}"
+            )
 
     def _pod_status(self, node: str, a: Attributes) -> None:
         if a.operation != "UPDATE":
             raise a.forbidden(f"unexpected operation {go_quote(a.operation)}")
         if not _on(a.old or {}, node):
             raise a.forbidden(
-                f"node {go_quote(node)} can only update pod status for pods with spec.nodeName set to itself"
+                f"node {go_quote(node)} can only update pod status for pods with "
+                "spec.nodeName set to itself"
             )
         if _labels(a.old) != _labels(a.obj):
             raise a.forbidden(f"node {go_quote(node)} cannot update labels through pod status")
@@ -131,20 +159,27 @@ class NodeRestriction:
             raise errors.not_found(GroupResource("", singular), name)
         return found
 
-    # ---- nodes ---------------------------------------------------------------------------------------------------
+    # ---- nodes
+    # ----------------------------------------------------------------------------------------------
 
     def _node(self, node: str, a: Attributes) -> None:
-        # On a create the name stands in the object only.
+        # In a create only the object has the name.
         asked = a.name or ((a.obj or {}).get("metadata") or {}).get("name", "")
         if asked != node:
-            raise a.forbidden(f"node {go_quote(node)} is not allowed to modify node {go_quote(asked)}")
+            raise a.forbidden(
+                f"node {go_quote(node)} is not allowed to modify node {go_quote(asked)}"
+            )
         if a.operation == "CREATE":
             if (a.obj.get("spec") or {}).get("configSource") is not None:
-                raise a.forbidden(f"node {go_quote(node)} is not allowed to create pods with a non-nil configSource")
+                raise a.forbidden(
+                    f"node {go_quote(node)} is not allowed to create pods with a non-nil "
+                    "configSource"
+                )
             refused = _forbidden_labels(_labels(a.obj), {})
             if refused:
                 raise a.forbidden(
-                    f"node {go_quote(node)} is not allowed to set the following labels: {', '.join(refused)}"
+                    f"node {go_quote(node)} is not allowed to set the following labels: "
+                    f"{', '.join(refused)}"
                 )
         elif a.operation == "UPDATE":
             self._node_update(node, a)
@@ -154,7 +189,8 @@ class NodeRestriction:
         source = new.get("configSource")
         if source is not None and source != old.get("configSource"):
             raise a.forbidden(
-                f"node {go_quote(node)} is not allowed to update configSource to a new non-nil configSource"
+                f"node {go_quote(node)} is not allowed to update configSource to a new "
+                "non-nil configSource"
             )
         if (new.get("taints") or []) != (old.get("taints") or []):
             raise a.forbidden(f"node {go_quote(node)} is not allowed to modify taints")
@@ -162,7 +198,8 @@ class NodeRestriction:
         if refused:
             raise a.forbidden(f"is not allowed to modify labels: {', '.join(refused)}")
 
-    # ---- the rest ------------------------------------------------------------------------------------------------
+    # ---- the rest
+    # ----------------------------------------------------------------------------------------------
 
     def _claim(self, node: str, a: Attributes) -> None:
         if a.subresource != "status":
@@ -171,12 +208,13 @@ class NodeRestriction:
             raise a.forbidden(f"unexpected operation {go_quote(a.operation)}")
         if _claim_essence(a.obj) != _claim_essence(a.old or {}):
             raise a.forbidden(
-                f"node {go_quote(node)} is not allowed to update fields other than status.capacity and "
+                f"node {go_quote(node)} is not allowed to update fields other than "
+                "status.capacity and "
                 "status.conditions"
             )
 
     def _account(self, node: str, a: Attributes) -> None:
-        """Tokens are for pods on the node, and end with them."""
+        """Tokens must be bound to pods on the node."""
         if a.operation != "CREATE" or a.subresource != "token":
             return
         reference = (a.obj.get("spec") or {}).get("boundObjectRef") or {}
@@ -198,7 +236,9 @@ class NodeRestriction:
         if a.namespace != LEASE_NAMESPACE:
             raise a.forbidden(f'can only access leases in the "{LEASE_NAMESPACE}" system namespace')
         if _own_name(a) != node:
-            raise a.forbidden("can only access node lease with the same name as the requesting node")
+            raise a.forbidden(
+                "can only access node lease with the same name as the requesting node"
+            )
 
     def _csi_node(self, node: str, a: Attributes) -> None:
         if _own_name(a) != node:
@@ -222,14 +262,16 @@ def _under(namespace: str, parents: tuple[str, ...]) -> bool:
 
 
 def _forbidden_labels(new: dict[str, str], old: dict[str, str]) -> list[str]:
-    """Labels that changed and are not for a kubelet to set: they would steer workloads to it."""
+    """Changed labels that a kubelet must not set: they could attract workloads to the node."""
     out = []
     for label in sorted(new.keys() | old.keys()):
         if new.get(label) == old.get(label):
             continue
         namespace = label.partition("/")[0] if "/" in label else ""
         own = label in _KUBELET_LABELS or _under(namespace, _KUBELET_NAMESPACES)
-        if _under(namespace, (_RESTRICTED,)) or (_under(namespace, _KUBERNETES_NAMESPACES) and not own):
+        if _under(namespace, (_RESTRICTED,)) or (
+            _under(namespace, _KUBERNETES_NAMESPACES) and not own
+        ):
             out.append(label)
     return out
 
@@ -237,7 +279,11 @@ def _forbidden_labels(new: dict[str, str], old: dict[str, str]) -> list[str]:
 def _claim_essence(claim: Object) -> Object:
     out = {k: v for k, v in claim.items() if k not in ("kind", "apiVersion", "metadata", "status")}
     out["metadata"] = {
-        k: v for k, v in (claim.get("metadata") or {}).items() if k not in ("resourceVersion", "managedFields")
+        k: v
+        for k, v in (claim.get("metadata") or {}).items()
+        if k not in ("resourceVersion", "managedFields")
     }
-    out["status"] = {k: v for k, v in (claim.get("status") or {}).items() if k not in ("capacity", "conditions")}
+    out["status"] = {
+        k: v for k, v in (claim.get("status") or {}).items() if k not in ("capacity", "conditions")
+    }
     return out

@@ -1,15 +1,12 @@
-"""The admission plugins, in the order of Kubernetes 1.20: the one place that says which there are."""
+"""The admission plugins, in the order of Kubernetes 1.20. This is the only list of them."""
 
 from __future__ import annotations
-
-from typing import TYPE_CHECKING
 
 from transom.apiserver.admission.certificates import (
     CertificateApproval,
     CertificateSigning,
     CertificateSubjectRestriction,
 )
-from transom.apiserver.admission.chain import Plugin
 from transom.apiserver.admission.claim_resize import PersistentVolumeClaimResize
 from transom.apiserver.admission.default_ingress_class import DefaultIngressClass
 from transom.apiserver.admission.default_storage_class import DefaultStorageClass
@@ -20,6 +17,7 @@ from transom.apiserver.admission.limit_ranger import LimitRanger
 from transom.apiserver.admission.mutating_webhooks import MutatingAdmissionWebhook
 from transom.apiserver.admission.namespace_lifecycle import NamespaceLifecycle
 from transom.apiserver.admission.node_restriction import NodeRestriction
+from transom.apiserver.admission.plugin import AdmissionPlugin
 from transom.apiserver.admission.priority import Priority
 from transom.apiserver.admission.resource_quota import ResourceQuota
 from transom.apiserver.admission.runtime_class import RuntimeClass
@@ -27,55 +25,67 @@ from transom.apiserver.admission.service_account import ServiceAccount
 from transom.apiserver.admission.storage_protection import StorageObjectInUseProtection
 from transom.apiserver.admission.taint_nodes import TaintNodesByCondition
 from transom.apiserver.admission.validating_webhooks import ValidatingAdmissionWebhook
-
-if TYPE_CHECKING:
-    from transom.apiserver.server import ApiServer
+from transom.apiserver.admission.webhooks import AdmissionWebhooks
+from transom.apiserver.admission.windows_limits import WindowsLimits
+from transom.apiserver.core.names import NameGenerator
+from transom.apiserver.core.objectstore import FindCore, ObjectStore
+from transom.apiserver.core.resources import ResourceRegistry
+from transom.apiserver.security import Security
+from transom.kit.clock import Clock
+from transom.windows.policy import WarningPolicy
 
 _PROJECTED_TOKENS_SINCE = (1, 21)
 
 
-def plugins(server: ApiServer) -> list[Plugin]:
-    storage, resource, security = server.storage, server.resource, server.security
+def admission_plugins(
+    objects: ObjectStore,
+    resources: ResourceRegistry,
+    find: FindCore,
+    security: Security,
+    webhooks: AdmissionWebhooks,
+    names: NameGenerator,
+    clock: Clock,
+    release: str,
+    *,
+    gmsa: bool,
+    windows: WarningPolicy | None,
+) -> list[AdmissionPlugin]:
+    """`gmsa`: emulate the webhooks of windows-gmsa; `windows`: warn about Windows limitations."""
+    resource = resources.require
     storage_classes = resource("storage.k8s.io", "v1", "storageclasses")
     return [
-        NamespaceLifecycle(storage, resource("", "v1", "namespaces")),
-        LimitRanger(storage, resource("", "v1", "limitranges")),
+        NamespaceLifecycle(objects, resource("", "v1", "namespaces")),
+        LimitRanger(objects, resource("", "v1", "limitranges")),
         ServiceAccount(
-            storage, resource("", "v1", "serviceaccounts"), resource("", "v1", "secrets"), storage.generate_name,
-            projected=_release(server.release) >= _PROJECTED_TOKENS_SINCE,
+            objects,
+            resource("", "v1", "serviceaccounts"),
+            resource("", "v1", "secrets"),
+            names.generate,
+            clock,
+            projected=resources.release >= _PROJECTED_TOKENS_SINCE,
         ),
-        NodeRestriction(server.find_core),
+        NodeRestriction(find),
         TaintNodesByCondition(),
-        Priority(storage, resource("scheduling.k8s.io", "v1", "priorityclasses")),
+        Priority(objects, resource("scheduling.k8s.io", "v1", "priorityclasses")),
         DefaultTolerationSeconds(),
-        DefaultStorageClass(storage, storage_classes),
+        DefaultStorageClass(objects, storage_classes),
         StorageObjectInUseProtection(),
-        PersistentVolumeClaimResize(storage, storage_classes),
-        RuntimeClass(storage, resource("node.k8s.io", "v1", "runtimeclasses")),
+        PersistentVolumeClaimResize(objects, storage_classes),
+        RuntimeClass(objects, resource("node.k8s.io", "v1", "runtimeclasses")),
         CertificateApproval(security.decide),
         CertificateSigning(security.decide),
         CertificateSubjectRestriction(),
-        DefaultIngressClass(storage, resource("networking.k8s.io", "v1", "ingressclasses")),
-        MutatingAdmissionWebhook(server.admission_webhooks.mutating, server.admission_webhooks.dispatch),
-        # No plugin of Kubernetes: it stands where its webhook would, behind those that may still name an account.
-        *([WindowsGmsa(server)] if server.options.gmsa else []),
-        # Nor is this: Kubernetes' storage of roles checks the object as admission has left it.
-        RoleEscalation(security.rbac, security.decide),
-        *_windows_limits(server),
-        ValidatingAdmissionWebhook(server.admission_webhooks.validating, server.admission_webhooks.dispatch),
-        # Last of all: what is charged here must be what is written, in the same turn of the loop.
-        ResourceQuota(storage, resource("", "v1", "resourcequotas")),
+        DefaultIngressClass(objects, resource("networking.k8s.io", "v1", "ingressclasses")),
+        MutatingAdmissionWebhook(webhooks.mutating, webhooks.dispatch),
+        # Not a plugin of Kubernetes: it takes the place of its webhook, after the plugins that may
+        # set a service account.
+        *([WindowsGmsa(objects, resources, find, security.decide, webhooks)] if gmsa else []),
+        # Not a plugin of Kubernetes, which checks this in the storage of roles, after mutating
+        # admission.
+        RoleEscalation(security.rbac, security.decide, objects.workers),
+        # Not a plugin of Kubernetes: it sees pods after all mutating plugins.
+        *([WindowsLimits(objects, resources, release, windows)] if windows is not None else []),
+        ValidatingAdmissionWebhook(webhooks.validating, webhooks.dispatch),
+        # Last: the charge must match the write, in the same iteration of the event loop.
+        ResourceQuota(objects, resource("", "v1", "resourcequotas")),
     ]
-
-
-def _windows_limits(server: ApiServer) -> list[Plugin]:
-    """No plugin of Kubernetes: it looks at what all those that change a pod have made of it."""
-    if server.options.windows is None:
-        return []
-    from transom.apiserver.admission.windows_limits import WindowsLimits  # servers without nodes need not know
-
-    return [WindowsLimits(server, server.options.windows)]
-
-
-def _release(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(".")[:2])

@@ -1,39 +1,54 @@
-"""Priority: the class named by a pod becomes its number; a cluster has at most one default class.
+"""Priority: resolves the priority class of a pod to its value; a cluster has at most one default
+class.
 
-Validation keeps the number of a pod from changing later, so an update that leaves it out keeps it.
+Validation makes a pod's priority immutable, so an update without it keeps it.
 """
 
 from __future__ import annotations
 
-from transom.apiserver.admission.attributes import Attributes
-from transom.apiserver.resources import Resource
-from transom.apiserver.storage import Storage
+from collections.abc import Sequence
+
+from transom.apiserver.admission.plugin import MutatingPlugin, ValidatingPlugin
+from transom.apiserver.core.attributes import Attributes
+from transom.apiserver.core.objectstore import ObjectStore
+from transom.apiserver.core.resources import Resource
 from transom.machinery.objects import Object
+from transom.store.api import StoreEvent, Subscription
 
 _POD, _CLASS = "/Pod", "scheduling.k8s.io/PriorityClass"
 _PREEMPT = "PreemptLowerPriority"
 # name -> value and description of the classes that every cluster has
 SYSTEM_CLASSES = {
     "system-node-critical": (
-        2000001000, "Used for system critical pods that must not be moved from their current node.",
+        2000001000,
+        "Used for system critical pods that must not be moved from their current node.",
     ),
     "system-cluster-critical": (
         2000000000,
-        "Used for system critical pods that must run in the cluster, but can be moved to another node if necessary.",
+        (
+            "Used for system critical pods that must run in the cluster, but can be moved to "
+            "another node if necessary."
+        ),
     ),
 }
 
 
-class Priority:
+class Priority(MutatingPlugin, ValidatingPlugin):
     name = "Priority"
+    thread_safe = False
 
-    def __init__(self, storage: Storage, classes: Resource) -> None:
-        self._storage = storage
+    def __init__(self, objects: ObjectStore, classes: Resource) -> None:
+        self._objects = objects
         self._classes = classes
+        self._subscription: Subscription | None = None
+        self._found: Object | None = None
+        self._stale = True
 
     def handles(self, resource: Resource, operation: str, subresource: str) -> bool:
         key = resource.kind.key
-        return not subresource and (key == _CLASS or (key == _POD and operation in ("CREATE", "UPDATE")))
+        return not subresource and (
+            key == _CLASS or (key == _POD and operation in ("CREATE", "UPDATE"))
+        )
 
     def admit(self, attributes: Attributes) -> None:
         if attributes.kind_key != _POD:
@@ -66,7 +81,7 @@ class Priority:
     def _resolve(self, attributes: Attributes, spec: Object) -> tuple[int, str]:
         name = spec.get("priorityClassName")
         if name:
-            found = self._storage.find(self._classes, "", name)
+            found = self._objects.find(self._classes, "", name)
             if found is None:
                 raise attributes.forbidden(f"no PriorityClass with name {name} was found")
         else:
@@ -77,9 +92,20 @@ class Priority:
         return found.get("value", 0), found.get("preemptionPolicy", "")
 
     def _default(self) -> Object | None:
-        """The default class; of several, which only a race can leave behind, the lowest."""
-        marked = [c for c in self._storage.objects(self._classes) if c.get("globalDefault")]
-        return min(marked, key=lambda c: c.get("value", 0)) if marked else None
+        """The default class; the lowest if a race has left several. Called for every new pod."""
+        if self._stale:
+            if self._subscription is None:
+                store = self._objects.store
+                self._subscription = store.watch(
+                    self._classes.key_prefix(""), store.revision, self._on_events
+                )
+            marked = [c for c in self._objects.objects(self._classes) if c.get("globalDefault")]
+            self._found = min(marked, key=lambda c: c.get("value", 0)) if marked else None
+            self._stale = False
+        return self._found
+
+    def _on_events(self, _events: Sequence[StoreEvent]) -> None:
+        self._stale = True
 
     def validate(self, attributes: Attributes) -> None:
         if attributes.kind_key != _CLASS:
@@ -95,4 +121,6 @@ class Priority:
             return
         name = default["metadata"]["name"]
         if attributes.operation == "CREATE" or name != attributes.obj["metadata"].get("name"):
-            raise attributes.forbidden(f"PriorityClass {name} is already marked as default. Only one default can exist")
+            raise attributes.forbidden(
+                f"PriorityClass {name} is already marked as default. Only one default can exist"
+            )

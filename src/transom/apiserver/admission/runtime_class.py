@@ -1,23 +1,28 @@
-"""RuntimeClass: the class that a pod names adds its overhead, node selector and tolerations."""
+"""RuntimeClass: a pod gets the overhead, node selector and tolerations of its class."""
 
 from __future__ import annotations
 
-from transom.apiserver.admission.attributes import Attributes
-from transom.apiserver.resources import Resource
-from transom.apiserver.storage import Storage
-from transom.machinery.field import go_quote
+import math
+from typing import NamedTuple
+
+from transom.apiserver.admission.plugin import MutatingPlugin, ValidatingPlugin
+from transom.apiserver.core.attributes import Attributes
+from transom.apiserver.core.objectstore import ObjectStore
+from transom.apiserver.core.resources import Resource
+from transom.kit.goquote import go_quote
 from transom.machinery.objects import Object
-from transom.machinery.quantity import parse
+from transom.machinery.quantity import parse_quantity
 
 _DIFFERENT = "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"
 _UNFOUNDED = "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
 
 
-class RuntimeClass:
+class RuntimeClass(MutatingPlugin, ValidatingPlugin):
     name = "RuntimeClass"
+    thread_safe = True
 
-    def __init__(self, storage: Storage, classes: Resource) -> None:
-        self._storage = storage
+    def __init__(self, objects: ObjectStore, classes: Resource) -> None:
+        self._objects = objects
         self._classes = classes
 
     def handles(self, resource: Resource, operation: str, subresource: str) -> bool:
@@ -51,20 +56,22 @@ class RuntimeClass:
         name = spec.get("runtimeClassName")
         if name is None:
             return None
-        found = self._storage.find(self._classes, "", name)
+        found = self._objects.find(self._classes, "", name)
         if found is None:
             raise attributes.forbidden(f"pod rejected: RuntimeClass {go_quote(name)} not found")
         return found
 
 
 def _overhead(runtime: Object) -> dict[str, str] | None:
-    """What the class says a pod costs besides its containers; None when it says nothing of it."""
+    """The overhead of the class; None if it has none."""
     overhead = runtime.get("overhead")
     return None if overhead is None else overhead.get("podFixed") or {}
 
 
 def _same(first: dict[str, str], second: dict[str, str]) -> bool:
-    return first.keys() == second.keys() and all(parse(first[name]) == parse(second[name]) for name in first)
+    return first.keys() == second.keys() and all(
+        parse_quantity(first[name]) == parse_quantity(second[name]) for name in first
+    )
 
 
 def _schedule(attributes: Attributes, spec: Object, scheduling: Object) -> None:
@@ -84,33 +91,88 @@ def _schedule(attributes: Attributes, spec: Object, scheduling: Object) -> None:
 
 
 def merge_tolerations(first: list[Object], second: list[Object]) -> list[Object]:
-    """Both lists in one, without those that another one covers."""
+    """Merges both lists, without tolerations that another one covers. Linear in the number of
+    tolerations.
+    """
     every = [*first, *second]
+    values = [_toleration(each) for each in every]
+    covered_later: list[bool] = []
+    later = _Tolerations()
+    for value in reversed(values):
+        covered_later.append(
+            later.any_covers(value, other_than=value)
+        )  # the first of two equal ones is kept
+        later.add(value)
     merged: list[Object] = []
-    for i, toleration in enumerate(every):
-        if any(_covers(kept, toleration) for kept in merged):
-            continue
-        # Of two equal ones the first stays.
-        if any(later != toleration and _covers(later, toleration) for later in every[i + 1 :]):
-            continue
-        merged.append(toleration)
+    kept = _Tolerations()
+    for toleration, value, covered in zip(every, values, reversed(covered_later), strict=True):
+        if not covered and not kept.any_covers(value):
+            kept.add(value)
+            merged.append(toleration)
     return merged
 
 
-def _covers(wide: Object, narrow: Object) -> bool:
-    """Whether `wide` tolerates everything that `narrow` does."""
-    if wide == narrow:
-        return True
-    key, operator, effect = wide.get("key", ""), wide.get("operator", ""), wide.get("effect", "")
-    if narrow.get("key", "") != key and (key or operator != "Exists"):
-        return False
-    if effect and narrow.get("effect", "") != effect:
-        return False
-    seconds = wide.get("tolerationSeconds")
-    if effect == "NoExecute" and seconds is not None:
-        others = narrow.get("tolerationSeconds")
-        if others is None or others > seconds:
+class _Toleration(NamedTuple):
+    key: str
+    operator: str
+    effect: str
+    value: str
+    seconds: int | None
+
+    def covers(self, narrow: _Toleration) -> bool:
+        """Whether this toleration covers `narrow`."""
+        if self == narrow:
+            return True
+        if narrow.key != self.key and (self.key or self.operator != "Exists"):
             return False
-    if operator in ("", "Equal"):
-        return narrow.get("operator") == "Equal" and narrow.get("value", "") == wide.get("value", "")
-    return bool(operator == "Exists")
+        if self.effect and narrow.effect != self.effect:
+            return False
+        if self.longest < (math.inf if narrow.seconds is None else narrow.seconds):
+            return False
+        if self.operator in ("", "Equal"):
+            return narrow.operator == "Equal" and narrow.value == self.value
+        return self.operator == "Exists"
+
+    @property
+    def longest(self) -> float:
+        return self.seconds if self.effect == "NoExecute" and self.seconds is not None else math.inf
+
+
+def _toleration(given: Object) -> _Toleration:
+    key, operator, effect, value = (
+        given.get(name) or "" for name in ("key", "operator", "effect", "value")
+    )
+    return _Toleration(key, operator, effect, value, given.get("tolerationSeconds"))
+
+
+class _Tolerations:
+    """A set of tolerations that finds one that covers another.
+
+    Tolerations are in one group if they differ only in their seconds (or, with Exists, their
+    values). The two longest of each group are sufficient for every query.
+    """
+
+    def __init__(self) -> None:
+        self._longest: dict[tuple[str, ...], list[_Toleration]] = {}
+
+    def add(self, one: _Toleration) -> None:
+        value = () if one.operator == "Exists" else (one.value,)
+        group = self._longest.setdefault((one.key, one.effect, one.operator, *value), [])
+        if one not in group:
+            group.append(one)
+            group.sort(key=lambda each: each.longest, reverse=True)
+            del group[2:]
+
+    def any_covers(self, one: _Toleration, *, other_than: _Toleration | None = None) -> bool:
+        for key in {one.key, ""}:
+            for effect in {one.effect, ""}:
+                for kind in {
+                    ("Exists",),
+                    ("Equal", one.value),
+                    ("", one.value),
+                    (one.operator, one.value),
+                }:
+                    for wide in self._longest.get((key, effect, *kind), ()):
+                        if wide != other_than and wide.covers(one):
+                            return True
+        return False

@@ -1,18 +1,21 @@
-"""ServiceAccount: every pod runs as an account of its namespace and finds that account's token in its containers.
+"""ServiceAccount: sets a pod's service account and mounts its token into the containers.
 
-Up to 1.20 the token lies in a secret that the account names; from 1.21 on the kubelet asks for one and projects it.
+Up to 1.20 the token is in a Secret that the account lists; from 1.21 on the kubelet requests and
+projects it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from transom.apiserver.admission.attributes import Attributes
+from transom.apiserver.admission.plugin import MutatingPlugin, ValidatingPlugin
 from transom.apiserver.authorization.node_graph import secret_names
-from transom.apiserver.resources import Resource
-from transom.apiserver.storage import Storage
+from transom.apiserver.core.attributes import Attributes
+from transom.apiserver.core.objectstore import ObjectStore
+from transom.apiserver.core.resources import Resource
+from transom.kit.clock import Clock
+from transom.kit.goquote import go_quote
 from transom.machinery.errors import ApiError
-from transom.machinery.field import go_quote
 from transom.machinery.objects import Object
 from transom.machinery.serviceaccounts import PROJECTED_SECONDS, TOKEN_SECRET
 
@@ -24,22 +27,30 @@ _ACCOUNT_NAME = "kubernetes.io/service-account.name"
 _ACCOUNT_UID = "kubernetes.io/service-account.uid"
 _PROJECTED = "kube-api-access-"
 _TRUE = frozenset(("1", "t", "T", "TRUE", "true", "True"))
-# The default account of a new namespace is made by a controller, which may need a moment.
+# A controller creates the default account of a new namespace, which may take a moment.
 _ATTEMPTS = 10
 _BETWEEN_ATTEMPTS = 0.1
 
 
-class ServiceAccount:
+class ServiceAccount(MutatingPlugin, ValidatingPlugin):
     name = "ServiceAccount"
+    thread_safe = True
 
     def __init__(
-        self, storage: Storage, accounts: Resource, secrets: Resource, generate_name: Callable[[str], str], *,
+        self,
+        objects: ObjectStore,
+        accounts: Resource,
+        secrets: Resource,
+        generate_name: Callable[[str], str],
+        clock: Clock,
+        *,
         projected: bool,
     ) -> None:
-        self._storage = storage
+        self._objects = objects
         self._accounts = accounts
         self._secrets = secrets
         self._generate_name = generate_name
+        self._clock = clock
         self._projected = projected
 
     def handles(self, resource: Resource, operation: str, subresource: str) -> bool:
@@ -48,7 +59,7 @@ class ServiceAccount:
     def admit(self, attributes: Attributes) -> Awaitable[None] | None:
         pod = attributes.obj
         if MIRROR in (pod["metadata"].get("annotations") or ()):
-            # The kubelet deletes a mirror pod whose spec is not the one it sent.
+            # The kubelet deletes a mirror pod whose spec differs from the one it sent.
             _check_mirror(attributes)
             return None
         spec = pod["spec"]
@@ -63,7 +74,7 @@ class ServiceAccount:
     async def _admit_later(self, attributes: Attributes) -> None:
         account = None
         for _ in range(_ATTEMPTS - 1):
-            await self._storage.clock.sleep(_BETWEEN_ATTEMPTS)
+            await self._clock.sleep(_BETWEEN_ATTEMPTS)
             account = self._find(attributes)
             if account is not None:
                 break
@@ -91,9 +102,10 @@ class ServiceAccount:
 
     def _find(self, attributes: Attributes) -> Object | None:
         name = attributes.obj["spec"].get("serviceAccountName", "")
-        return self._storage.find(self._accounts, attributes.namespace, name)
+        return self._objects.find(self._accounts, attributes.namespace, name)
 
-    # ---- the token ---------------------------------------------------------------------------------------------------
+    # ---- the token
+    # ----------------------------------------------------------------------------------------------
 
     def _mount_token(self, spec: Object, account: Object) -> None:
         secret = "" if self._projected else self._token_secret(account)
@@ -103,9 +115,12 @@ class ServiceAccount:
         needed = False
         for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
             mounts = container.get("volumeMounts") or []
-            # Whoever mounts something there himself does not want the token.
+            # A pod with its own mount at this path does not get the token.
             if all(mount.get("mountPath") != MOUNT_PATH for mount in mounts):
-                container["volumeMounts"] = [*mounts, {"name": name, "readOnly": True, "mountPath": MOUNT_PATH}]
+                container["volumeMounts"] = [
+                    *mounts,
+                    {"name": name, "readOnly": True, "mountPath": MOUNT_PATH},
+                ]
                 needed = True
         if needed and not volume:
             spec["volumes"] = [*volumes, {"name": name, **self._source(secret)}]
@@ -118,32 +133,58 @@ class ServiceAccount:
     def _volume_name(self, secret: str, taken: set[str]) -> str:
         if self._projected:
             return self._generate_name(_PROJECTED)
-        name = secret.replace(".", "-")  # names of volumes have no dots
+        name = secret.replace(".", "-")  # volume names cannot contain dots
         return self._generate_name(f"{name}-") if name in taken else name
 
     def _source(self, secret: str) -> Object:
         if not self._projected:
             return {"secret": {"secretName": secret}}
-        return {"projected": {"sources": [
-            {"serviceAccountToken": {"path": "token", "expirationSeconds": PROJECTED_SECONDS}},
-            {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
-            {"downwardAPI": {"items": [
-                {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}},
-            ]}},
-        ]}}
+        return {
+            "projected": {
+                "sources": [
+                    {
+                        "serviceAccountToken": {
+                            "path": "token",
+                            "expirationSeconds": PROJECTED_SECONDS,
+                        }
+                    },
+                    {
+                        "configMap": {
+                            "name": "kube-root-ca.crt",
+                            "items": [{"key": "ca.crt", "path": "ca.crt"}],
+                        }
+                    },
+                    {
+                        "downwardAPI": {
+                            "items": [
+                                {
+                                    "path": "namespace",
+                                    "fieldRef": {
+                                        "apiVersion": "v1",
+                                        "fieldPath": "metadata.namespace",
+                                    },
+                                },
+                            ]
+                        }
+                    },
+                ]
+            }
+        }
 
     def _token_secret(self, account: Object) -> str:
-        """The first secret named by the account that holds a token for it."""
+        """The first Secret of the account that contains a token for it."""
         meta = account["metadata"]
         for reference in account.get("secrets") or ():
-            secret = self._storage.find(self._secrets, meta["namespace"], reference.get("name", ""))
+            secret = self._objects.find(self._secrets, meta["namespace"], reference.get("name", ""))
             if secret is not None and _is_token_of(secret, meta):
                 return str(reference["name"])
         raise ApiError(
-            500, "ServerTimeout",
+            500,
+            "ServerTimeout",
             f"No API token found for service account {go_quote(meta['name'])}, "
             "retry after the token is automatically created and added to the service account",
-            {"name": "create pod", "kind": "serviceaccounts", "retryAfterSeconds": 1}, {"Retry-After": "1"},
+            {"name": "create pod", "kind": "serviceaccounts", "retryAfterSeconds": 1},
+            {"Retry-After": "1"},
         )
 
 
@@ -151,23 +192,25 @@ def _is_token_of(secret: Object, account_meta: Object) -> bool:
     annotations = secret["metadata"].get("annotations") or {}
     uid = annotations.get(_ACCOUNT_UID)
     return (
-        secret.get("type") == TOKEN_SECRET and annotations.get(_ACCOUNT_NAME) == account_meta["name"]
+        secret.get("type") == TOKEN_SECRET
+        and annotations.get(_ACCOUNT_NAME) == account_meta["name"]
         and (not uid or uid == account_meta["uid"])
     )
 
 
 def _automount(spec: Object, account: Object) -> bool:
-    """The pod's word counts before the account's."""
-    wish = spec.get("automountServiceAccountToken")
-    if wish is None:
-        wish = account.get("automountServiceAccountToken")
-    return wish is None or bool(wish)
+    """The pod's setting takes precedence over the account's."""
+    automount = spec.get("automountServiceAccountToken")
+    if automount is None:
+        automount = account.get("automountServiceAccountToken")
+    return automount is None or bool(automount)
 
 
 def _missing(attributes: Attributes) -> ApiError:
     name = attributes.obj["spec"].get("serviceAccountName", "")
     return attributes.forbidden(
-        f'error looking up service account {attributes.namespace}/{name}: serviceaccount "{name}" not found'
+        f"error looking up service account {attributes.namespace}/{name}: serviceaccount "
+        f'"{name}" not found'
     )
 
 
@@ -180,11 +223,13 @@ def _check_mirror(attributes: Attributes) -> None:
     for volume in spec.get("volumes") or ():
         for source in (volume.get("projected") or {}).get("sources") or ():
             if source.get("serviceAccountToken") is not None:
-                raise attributes.forbidden("a mirror pod may not use ServiceAccountToken volume projections")
+                raise attributes.forbidden(
+                    "a mirror pod may not use ServiceAccountToken volume projections"
+                )
 
 
 def _check_secrets(attributes: Attributes, account: Object) -> None:
-    """An account may hold its pods to the secrets that are listed on it."""
+    """An account may restrict its pods to the Secrets listed in it."""
     if (account["metadata"].get("annotations") or {}).get(ENFORCE_MOUNTABLE) not in _TRUE:
         return
     spec = attributes.obj["spec"]
@@ -200,10 +245,13 @@ def _check_secrets(attributes: Attributes, account: Object) -> None:
                 reference = (env.get("valueFrom") or {}).get("secretKeyRef")
                 if reference is not None and (secret := reference.get("name", "")) not in allowed:
                     raise attributes.forbidden(
-                        f'{noun} {container.get("name", "")} with envVar {env.get("name", "")} referencing '
+                        f"{noun} {container.get('name', '')} with envVar "
+                        f"{env.get('name', '')} referencing "
                         f'secret.secretName="{secret}" {tail} secret'
                     )
     pulls = {ref.get("name", "") for ref in account.get("imagePullSecrets") or ()}
     for i, reference in enumerate(spec.get("imagePullSecrets") or ()):
         if (secret := reference.get("name", "")) not in pulls:
-            raise attributes.forbidden(f'imagePullSecrets[{i}].name="{secret}" {tail} imagePullSecret')
+            raise attributes.forbidden(
+                f'imagePullSecrets[{i}].name="{secret}" {tail} imagePullSecret'
+            )

@@ -1,9 +1,10 @@
-"""StorageObjectInUseProtection: volumes and claims are held until nobody uses them."""
+"""StorageObjectInUseProtection: adds the finalizers that protect volumes and claims in use."""
 
 from __future__ import annotations
 
-from transom.apiserver.admission.attributes import Attributes
-from transom.apiserver.resources import Resource
+from transom.apiserver.admission.plugin import MutatingPlugin
+from transom.apiserver.core.attributes import Attributes
+from transom.apiserver.core.resources import Resource
 
 FINALIZERS = {
     "/PersistentVolume": "kubernetes.io/pv-protection",
@@ -11,8 +12,9 @@ FINALIZERS = {
 }
 
 
-class StorageObjectInUseProtection:
+class StorageObjectInUseProtection(MutatingPlugin):
     name = "StorageObjectInUseProtection"
+    thread_safe = False
 
     def handles(self, resource: Resource, operation: str, subresource: str) -> bool:
         return resource.kind.key in FINALIZERS and operation == "CREATE" and not subresource

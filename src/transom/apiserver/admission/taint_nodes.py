@@ -1,15 +1,17 @@
-"""TaintNodesByCondition: a new node takes no pods until the node controller has seen it ready."""
+"""TaintNodesByCondition: a new node is tainted until the node controller has seen it ready."""
 
 from __future__ import annotations
 
-from transom.apiserver.admission.attributes import Attributes
-from transom.apiserver.resources import Resource
+from transom.apiserver.admission.plugin import MutatingPlugin
+from transom.apiserver.core.attributes import Attributes
+from transom.apiserver.core.resources import Resource
 
 NOT_READY = "node.kubernetes.io/not-ready"
 
 
-class TaintNodesByCondition:
+class TaintNodesByCondition(MutatingPlugin):
     name = "TaintNodesByCondition"
+    thread_safe = True
 
     def handles(self, resource: Resource, operation: str, subresource: str) -> bool:
         return resource.kind.key == "/Node" and operation == "CREATE" and not subresource

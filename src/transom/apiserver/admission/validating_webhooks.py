@@ -1,4 +1,4 @@
-"""ValidatingAdmissionWebhook: webhooks are asked all at once and may refuse, nothing else."""
+"""ValidatingAdmissionWebhook: calls webhooks concurrently; they may only allow or reject."""
 
 from __future__ import annotations
 
@@ -6,21 +6,28 @@ import asyncio
 import logging
 from collections.abc import Awaitable
 
-from transom.apiserver.admission.attributes import Attributes
-from transom.apiserver.admission.webhook_matching import CONFIGURATIONS, Hooks, Invocation
-from transom.apiserver.resources import Resource
+from transom.apiserver.admission.plugin import ValidatingPlugin
+from transom.apiserver.core.attributes import Attributes
+from transom.apiserver.core.resources import Resource
 from transom.apiserver.webhooks.client import CallFailed
-from transom.apiserver.webhooks.dispatch import Dispatch, calling, closed, gather_first
-from transom.apiserver.webhooks.subject import Subject, seen_by
+from transom.apiserver.webhooks.dispatch import (
+    WebhookDispatcher,
+    calling,
+    failure_policy_error,
+    gather_first,
+)
+from transom.apiserver.webhooks.matching import CONFIGURATIONS, Invocation, WebhookConfigurations
+from transom.apiserver.webhooks.versioned_object import VersionedObject, seen_by
 from transom.machinery.errors import ApiError
 
 log = logging.getLogger("transom.apiserver")
 
 
-class ValidatingAdmissionWebhook:
+class ValidatingAdmissionWebhook(ValidatingPlugin):
     name = "ValidatingAdmissionWebhook"
+    thread_safe = False
 
-    def __init__(self, hooks: Hooks, dispatch: Dispatch) -> None:
+    def __init__(self, hooks: WebhookConfigurations, dispatch: WebhookDispatcher) -> None:
         self._hooks = hooks
         self._dispatch = dispatch
 
@@ -39,14 +46,16 @@ class ValidatingAdmissionWebhook:
             return
         if self._dispatch.left(attributes) <= 0:
             raise self._dispatch.out_of_time()
-        subjects: dict[Resource, Subject] = {}
+        subjects: dict[Resource, VersionedObject] = {}
         for invocation in chosen:
             if invocation.target not in subjects:
                 subjects[invocation.target] = await seen_by(attributes, invocation.target)
         if len(chosen) == 1:
             problem = await self._call(chosen[0], attributes, subjects[chosen[0].target])
         else:
-            calls = [asyncio.ensure_future(self._call(i, attributes, subjects[i.target])) for i in chosen]
+            calls = [
+                asyncio.ensure_future(self._call(i, attributes, subjects[i.target])) for i in chosen
+            ]
             try:
                 problem = await gather_first(calls)
             finally:
@@ -55,13 +64,15 @@ class ValidatingAdmissionWebhook:
         if problem is not None:
             raise problem
 
-    async def _call(self, invocation: Invocation, attributes: Attributes, subject: Subject) -> ApiError | None:
+    async def _call(
+        self, invocation: Invocation, attributes: Attributes, subject: VersionedObject
+    ) -> ApiError | None:
         hook = invocation.hook
         try:
             await self._dispatch.ask(invocation, attributes, subject, mutating=False)
         except CallFailed as problem:
             if not hook.ignore_failure:
-                return closed(hook, problem)
+                return failure_policy_error(hook, problem)
             log.warning("%s", calling(hook, problem))
         except ApiError as problem:
             return problem

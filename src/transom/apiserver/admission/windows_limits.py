@@ -1,30 +1,39 @@
-"""WindowsLimits: warns of pods for Windows that use what Windows cannot do, and refuses what the cluster's owner chose.
+"""WindowsLimits: warns about Windows pods that use unsupported features, and rejects those that the
+administrator configured.
 
-No plugin of Kubernetes. It changes nothing, and yet looks where others change objects: later, fields are gone that say what
-a pod is for, but that its release does not know (`spec.os`).
+Not a plugin of Kubernetes. It changes nothing but runs in the mutating phase, because fields
+unknown to the release that identify a pod as a Windows pod (`spec.os`) are dropped later.
 
-What the limits are and what they concern is known to `transom.windows`; here are the requests that are looked at, and the
-cluster's nodes, RuntimeClasses, Services and workloads as they are stored now. The registry is read with the first pod for
-Windows: a cluster that has none does not pay for it.
+`transom.windows` defines the limitations; this module selects the requests to check, and supplies
+the stored nodes, RuntimeClasses, Services and workloads. The registry is loaded with the first
+Windows pod, so clusters without any do not pay for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from transom.apiserver.admission.attributes import Attributes
-from transom.apiserver.resources import Resource
+from transom.apiserver.admission.plugin import MutatingPlugin
+from transom.apiserver.core.attributes import Attributes
+from transom.apiserver.core.objectstore import ObjectStore
+from transom.apiserver.core.resources import Resource, ResourceRegistry
+from transom.kit.lazy import lazy_import
 from transom.machinery.objects import Object
-from transom.store.api import Event, Subscription
-from transom.windows.policy import Policy
-from transom.windows.targeting import possible
+from transom.store.api import StoreEvent, Subscription
+from transom.windows.policy import WarningPolicy
+from transom.windows.targeting import possible_systems
 
+# The registry of limitations is loaded with the first Windows pod.
 if TYPE_CHECKING:
-    from transom.apiserver.server import ApiServer
-    from transom.windows.advice import Advisor, Judgement
+    from transom.windows import advice, landscape, releases
+else:
+    advice = lazy_import("transom.windows.advice")
+    landscape = lazy_import("transom.windows.landscape")
+    releases = lazy_import("transom.windows.releases")
 
-# Kinds with a template, and the keys that lead to the spec of its pods.
+# Kinds with a pod template, and the path to its pod spec.
 _TEMPLATES: Final = {
     "/Pod": ("spec",),
     "/PodTemplate": ("template", "spec"),
@@ -38,20 +47,33 @@ _TEMPLATES: Final = {
 }
 _SERVICE: Final = "/Service"
 _DEBUGGING: Final = "ephemeralcontainers"
-# Where the pods behind a Service come from: (group, plural), pods that belong to nobody last.
-_WORKLOADS: Final = (("apps", "deployments"), ("apps", "statefulsets"), ("apps", "daemonsets"), ("apps", "replicasets"),
-                     ("", "replicationcontrollers"), ("", "pods"))
+# The owners of the pods behind a Service: (group, plural); pods without an owner are last.
+_WORKLOADS: Final = (
+    ("apps", "deployments"),
+    ("apps", "statefulsets"),
+    ("apps", "daemonsets"),
+    ("apps", "replicasets"),
+    ("", "replicationcontrollers"),
+    ("", "pods"),
+)
+# The number of objects of each kind in the namespace that are examined for a warning about a
+# Service.
+_MOST_NEIGHBOURS: Final = 300
 
 
-class WindowsLimits:
+class WindowsLimits(MutatingPlugin):
     name = "WindowsLimits"
+    thread_safe = False
 
-    def __init__(self, server: ApiServer, policy: Policy) -> None:
-        self._server = server
-        self._storage = server.storage
+    def __init__(
+        self, objects: ObjectStore, resources: ResourceRegistry, release: str, policy: WarningPolicy
+    ) -> None:
+        self._objects = objects
+        self._resources = resources
+        self._release = release
         self._policy = policy
-        self._nodes = _Nodes(server)
-        self._advisor: Advisor | None = None
+        self._nodes = _Nodes(objects, resources)
+        self._advisor: advice.Advisor | None = None
 
     def handles(self, resource: Resource, operation: str, subresource: str) -> bool:
         key = resource.kind.key
@@ -59,79 +81,115 @@ class WindowsLimits:
             return key == "/Pod" and subresource == _DEBUGGING
         return operation in ("CREATE", "UPDATE") and (key in _TEMPLATES or key == _SERVICE)
 
-    def admit(self, attributes: Attributes) -> None:
+    def admit(self, attributes: Attributes) -> Awaitable[None] | None:
         rounds = attributes.rounds
         if rounds is not None and rounds.wanted and not rounds.second:
-            return  # there will be another look at what webhooks have made of it
+            return None  # the object is checked again after webhooks changed it
         key = attributes.resource.kind.key
         if key == _SERVICE:
-            judgement = self._service(attributes)
+            judge = self._service(attributes)
         else:
             spec = attributes.obj
             for step in _TEMPLATES[key]:
                 spec = spec.get(step)
                 if not spec:
-                    return
-            if not possible(spec):
-                return
-            judgement = self._debugging(attributes) if attributes.subresource else self._pods(attributes)
-        if judgement is None:
-            return
+                    return None
+            if not possible_systems(spec):
+                return None
+            judge = (
+                self._debugging(attributes) if attributes.subresource else self._pods(attributes)
+            )
+        if judge is None:
+            return None
+        if attributes.ctx.large:
+            return self._report_later(attributes, judge)
+        self._report(attributes, judge())
+        return None
+
+    async def _report_later(
+        self, attributes: Attributes, judge: Callable[[], advice.AdvisorDecision]
+    ) -> None:
+        self._report(attributes, await self._objects.compute(attributes.ctx, judge))
+
+    def _report(self, attributes: Attributes, judgement: advice.AdvisorDecision) -> None:
         for text in judgement.warnings:
             attributes.ctx.warn(text)
         if judgement.refusals:
             raise attributes.forbidden("; ".join(judgement.refusals))
 
-    def _pods(self, attributes: Attributes) -> Judgement:
-        services = self._server.resource("", "v1", "services")
-        return self._current().judge(
-            attributes.resource.kind.kind, attributes.obj, attributes.old,
-            self._storage.objects(services, attributes.namespace) if self._nodes.any else (),
+    def _pods(self, attributes: Attributes) -> Callable[[], advice.AdvisorDecision]:
+        services = self._resources.require("", "v1", "services")
+        return partial(
+            self._current().judge,
+            attributes.resource.kind.kind,
+            attributes.obj,
+            attributes.old,
+            self._objects.objects(services, attributes.namespace, _MOST_NEIGHBOURS)
+            if self._nodes.any
+            else (),
         )
 
-    def _debugging(self, attributes: Attributes) -> Judgement:
-        """Who adds a container to a running pod hears of that container, whoever made the pod."""
+    def _debugging(self, attributes: Attributes) -> Callable[[], advice.AdvisorDecision]:
+        """A user who adds a container to a running pod gets warnings about that container only."""
         new, old = ({**pod, "metadata": {}} for pod in (attributes.obj, attributes.old or {}))
         advisor = self._current()
-        judgement, known = advisor.judge("Pod", new, old), advisor.judge("Pod", old).warnings
-        return judgement._replace(warnings=tuple(text for text in judgement.warnings if text not in known))
 
-    def _service(self, attributes: Attributes) -> Judgement | None:
-        """Only where Windows nodes are, and only for pods of the namespace that are surely for them."""
+        def judge() -> advice.AdvisorDecision:
+            judgement, known = (
+                advisor.judge("Pod", new, old),
+                frozenset(advisor.judge("Pod", old).warnings),
+            )
+            return judgement._replace(
+                warnings=tuple(text for text in judgement.warnings if text not in known)
+            )
+
+        return judge
+
+    def _service(self, attributes: Attributes) -> Callable[[], advice.AdvisorDecision] | None:
+        """Only if there are Windows nodes, and only for pods of the namespace that are definitely
+        Windows pods.
+        """
         if not attributes.obj["spec"].get("selector") or not self._nodes.any:
             return None
-        return self._current().judge_service(attributes.obj, self._workloads(attributes.namespace), attributes.old)
+        workloads = self._workloads(attributes.namespace)
+        if attributes.ctx.large:
+            workloads = iter(list(workloads))  # the store may be read on the event loop only
+        return partial(self._current().judge_service, attributes.obj, workloads, attributes.old)
 
     def _workloads(self, namespace: str) -> Iterator[tuple[str, Object]]:
         for group, plural in _WORKLOADS:
-            resource = self._server.resource(group, "v1", plural)
-            for obj in self._storage.objects(resource, namespace):
+            resource = self._resources.require(group, "v1", plural)
+            for obj in self._objects.objects(resource, namespace, _MOST_NEIGHBOURS):
                 if not obj["metadata"].get("ownerReferences"):
                     yield resource.kind.kind, obj
 
     def _runtime_class(self, name: str) -> Object | None:
-        return self._storage.find(self._server.resource("node.k8s.io", "v1", "runtimeclasses"), "", name)
+        return self._objects.find(
+            self._resources.require("node.k8s.io", "v1", "runtimeclasses"), "", name
+        )
 
-    def _current(self) -> Advisor:
-        """For the nodes that there are now; if none is of Windows, for such as the release may have."""
+    def _current(self) -> advice.Advisor:
+        """Checks against the current Windows nodes; if there are none, against those that the
+        release supports.
+        """
         if self._advisor is None or self._nodes.changed():
-            from transom.windows.advice import Advisor
-            from transom.windows.landscape import described, of_nodes
-            from transom.windows.releases import parse
-
-            landscape = of_nodes(self._nodes.all())
-            if not landscape.nodes:
-                landscape = described(parse(self._server.release))
-            self._advisor = Advisor(landscape, self._policy, self._runtime_class)
+            found = landscape.landscape_of_nodes(self._nodes.all())
+            if not found.nodes:
+                found = landscape.landscape_from_options(
+                    releases.parse_release_version(self._release)
+                )
+            self._advisor = advice.Advisor(found, self._policy, self._runtime_class)
         return self._advisor
 
 
 class _Nodes:
-    """The stored nodes, and whether anything has changed that limits depend on: heartbeats have not."""
+    """The stored nodes, and whether a property that limitations depend on has changed; heartbeats
+    do not count.
+    """
 
-    def __init__(self, server: ApiServer) -> None:
-        self._storage = server.storage
-        self._resource = server.resource("", "v1", "nodes")
+    def __init__(self, objects: ObjectStore, resources: ResourceRegistry) -> None:
+        self._objects = objects
+        self._resource = resources.require("", "v1", "nodes")
         self._subscription: Subscription | None = None
         self._nature: dict[str, tuple[object, ...]] = {}  # by key
         self._windows: set[str] = set()
@@ -146,7 +204,7 @@ class _Nodes:
     def all(self) -> list[Object]:
         self._follow()
         self._changed = False
-        return self._storage.objects(self._resource)
+        return self._objects.objects(self._resource)
 
     def changed(self) -> bool:
         return self._changed
@@ -154,24 +212,33 @@ class _Nodes:
     def _follow(self) -> None:
         if self._subscription is not None:
             return
-        store = self._storage.store
+        store = self._objects.store
         prefix = self._resource.key_prefix("")
         self._subscription = store.watch(prefix, store.revision, self._on_events)
-        for node in self._storage.objects(self._resource):
+        for node in self._objects.objects(self._resource):
             self._note(self._resource.key("", node["metadata"]["name"]), node)
 
-    def _on_events(self, events: Sequence[Event]) -> None:
+    def _on_events(self, events: Sequence[StoreEvent]) -> None:
         for event in events:
             if event.record is None:
                 self._changed = self._nature.pop(event.key, None) is not None or self._changed
                 self._windows.discard(event.key)
             else:
-                self._note(event.key, self._storage.decode(self._resource, event.record))
+                self._note(event.key, self._objects.decode(self._resource, event.record))
 
     def _note(self, key: str, node: Object) -> None:
         meta, info = node["metadata"], (node.get("status") or {}).get("nodeInfo") or {}
-        nature = (meta.get("labels"), meta.get("annotations"), (node.get("spec") or {}).get("taints"), info)
+        nature = (
+            meta.get("labels"),
+            meta.get("annotations"),
+            (node.get("spec") or {}).get("taints"),
+            info,
+        )
         if self._nature.get(key) != nature:
             self._nature[key] = nature
             self._changed = True
-            (self._windows.add if info.get("operatingSystem") == "windows" else self._windows.discard)(key)
+            (
+                self._windows.add
+                if info.get("operatingSystem") == "windows"
+                else self._windows.discard
+            )(key)

@@ -1,1 +1,1 @@
-"""Aggregation: groups that other API servers serve, behind this one."""
+"""Aggregation: proxies API groups that other API servers serve."""

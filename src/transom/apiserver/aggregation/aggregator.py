@@ -1,7 +1,8 @@
-"""The remote APIServices: which group versions they claim, whether they can be reached, and the way there.
+"""The remote APIServices: their group versions, availability and connections.
 
-What decides is the stored object: its `Available` condition opens or closes the way. The condition is checked when the
-APIService, its service or the endpoints change, and again every half minute.
+The stored object decides: requests are proxied only if its `Available` condition is True. The
+condition is checked when the APIService, its service or the endpoints change, and every half
+minute.
 """
 
 from __future__ import annotations
@@ -10,34 +11,44 @@ import asyncio
 import base64
 import logging
 from collections.abc import Awaitable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from transom.apiserver.aggregation import availability, proxy
-from transom.apiserver.aggregation.availability import Verdict
+from transom.apiserver.aggregation.availability import Availability
 from transom.apiserver.aggregation.registration import GROUP
-from transom.apiserver.context import Context
-from transom.apiserver.discovery import ServedVersion
-from transom.apiserver.service_resolver import Unresolved
-from transom.http.messages import Answer, Request
-from transom.http.outgoing import Target
-from transom.http.pool import Pool
+from transom.apiserver.core.context import UserInfo
+from transom.apiserver.core.discovery import ServedVersion
+from transom.apiserver.core.loopback import Loopback
+from transom.apiserver.core.service_resolver import Resolve, ServiceResolver, UnresolvedService
+from transom.http.messages import Answer, HttpRequest
+from transom.http.outgoing import CallTarget, ClientPair, Connect
+from transom.http.pool import ConnectionPool
+from transom.kit.backoff import exponential_backoff
 from transom.kit.clock import Timer, rfc3339
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
-from transom.store.api import Event, Subscription
-
-if TYPE_CHECKING:
-    from transom.apiserver.server import ApiServer
+from transom.store.api import StoreEvent, Subscription
 
 log = logging.getLogger("transom.apiserver")
 _RESYNC_SECONDS = 30.0
 _FIRST_RETRY, _LAST_RETRY = 0.005, 30.0
 
 
-class Remote:
-    """One APIService that a service stands behind."""
+class RemoteApiService:
+    """One APIService with a service."""
 
-    __slots__ = ("available", "ca_bundle", "failures", "name", "obj", "resources", "running", "spec", "timer", "waiting")
+    __slots__ = (
+        "available",
+        "ca_bundle",
+        "failures",
+        "name",
+        "obj",
+        "resources",
+        "running",
+        "spec",
+        "timer",
+        "waiting",
+    )
 
     def __init__(self, obj: Object) -> None:
         self.name: str = obj["metadata"]["name"]
@@ -45,7 +56,7 @@ class Remote:
         self.failures = 0
         self.timer: Timer | None = None
         self.running: asyncio.Task[None] | None = None
-        self.waiting = False  # to be checked again when the check under way is over
+        self.waiting = False  # check again after the current check
         self.refresh(obj)
 
     def refresh(self, obj: Object) -> None:
@@ -66,59 +77,84 @@ def available_condition(obj: Object) -> Object | None:
 
 
 class Aggregator:
-    def __init__(self, server: ApiServer) -> None:
-        self._server = server
-        self._resource = server.resource(GROUP, "v1", "apiservices")
-        self._remotes: dict[str, Remote] = {}
-        self._by_version: dict[tuple[str, str], Remote] = {}
-        self._pool = Pool(server.connect)
-        self._pair = server.options.front_proxy
+    def __init__(
+        self,
+        loopback: Loopback,
+        endpoints: ServiceResolver,
+        resolve: Resolve,
+        connect: Connect | None,
+        front_proxy: ClientPair | None,
+    ) -> None:
+        """`resolve` finds the address of a service; `front_proxy` is this server's client
+        identity.
+        """
+        self._loopback = loopback
+        self._storage = loopback.storage
+        self._clock = loopback.clock
+        self._endpoints = endpoints
+        self._resolve = resolve
+        self._resource = loopback.resources.require(GROUP, "v1", "apiservices")
+        self._remotes: dict[str, RemoteApiService] = {}
+        self._by_version: dict[tuple[str, str], RemoteApiService] = {}
+        self._pool = ConnectionPool(connect)
+        self._pair = front_proxy
         self._subscriptions: list[Subscription] = []
-        self._watching: list[Subscription] = []  # services and endpoints, while there is any remote
+        # watches services and endpoints, while there is any remote APIService
+        self._watching: list[Subscription] = []
         self.generation = 0
 
-    # ---- requests ------------------------------------------------------------------------------------------------
+    # ---- requests
+    # ----------------------------------------------------------------------------------------------
 
     @property
     def any(self) -> bool:
         return bool(self._by_version)
 
-    def answer(self, request: Request, ctx: Context) -> Answer | Awaitable[Answer] | None:
-        """The answer of the server that a path belongs to; None when that is this one."""
+    def answer(self, request: HttpRequest, user: UserInfo) -> Answer | Awaitable[Answer] | None:
+        """The response of the server that a path belongs to; None if that is this server."""
         remote = self._by_version.get(_group_version(request.path))
         if remote is None:
             return None
         if not remote.available:
-            return proxy.unavailable()
+            return proxy.api_service_unavailable()
         try:
-            address = self._server.resolve_service(*remote.service)
-        except Unresolved as problem:
+            address = self._resolve(*remote.service)
+        except UnresolvedService as problem:
             log.warning("APIService %s: %s", remote.name, problem)
-            return proxy.unavailable()
+            return proxy.api_service_unavailable()
         namespace, name, _ = remote.service
         insecure = bool(remote.spec.get("insecureSkipTLSVerify"))
-        target = Target(*address, f"{name}.{namespace}.svc", remote.ca_bundle, insecure, self._pair)
-        return proxy.forward(request, ctx.user, target, self._pool)
+        target = CallTarget(
+            *address, f"{name}.{namespace}.svc", remote.ca_bundle, insecure, self._pair
+        )
+        return proxy.forward_to_api_service(request, user, target, self._pool)
 
     def claims(self, group: str, version: str) -> bool:
-        """Whether another server is there for a group version."""
+        """Whether another server is registered for a group version."""
         return (group, version) in self._by_version
 
     def served(self) -> Iterable[ServedVersion]:
         for remote in self._remotes.values():
             spec = remote.spec
             yield ServedVersion(
-                spec.get("group", ""), spec["version"], spec.get("groupPriorityMinimum", 0),
-                spec.get("versionPriority", 0), tuple(_plain(r) for r in remote.resources), remote.available,
+                spec.get("group", ""),
+                spec["version"],
+                spec.get("groupPriorityMinimum", 0),
+                spec.get("versionPriority", 0),
+                tuple(_plain(r) for r in remote.resources),
+                remote.available,
             )
 
-    # ---- the stored objects --------------------------------------------------------------------------------------
+    # ---- the stored objects
+    # --------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        store = self._server.storage.store
-        for obj in self._server.storage.objects(self._resource):
+        store = self._storage.store
+        for obj in self._storage.objects(self._resource):
             self._put(obj)
-        self._subscriptions.append(store.watch(self._resource.key_prefix(""), store.revision, self._changed))
+        self._subscriptions.append(
+            store.watch(self._resource.key_prefix(""), store.revision, self._changed)
+        )
 
     async def stop(self) -> None:
         for subscription in (*self._subscriptions, *self._watching):
@@ -129,13 +165,13 @@ class Aggregator:
         await asyncio.gather(*running, return_exceptions=True)
         self._pool.close()
 
-    def _changed(self, events: Sequence[Event]) -> None:
+    def _changed(self, events: Sequence[StoreEvent]) -> None:
         for event in events:
             name = event.key.partition("/")[2]
             if event.record is None:
                 self._drop(name)
             else:
-                self._put(self._server.storage.decode(self._resource, event.record))
+                self._put(self._storage.decode(self._resource, event.record))
 
     def _put(self, obj: Object) -> None:
         name = obj["metadata"]["name"]
@@ -144,7 +180,7 @@ class Aggregator:
             return
         remote = self._remotes.get(name)
         if remote is None:
-            remote = self._remotes[name] = Remote(obj)
+            remote = self._remotes[name] = RemoteApiService(obj)
             self._by_version[remote.spec.get("group", ""), remote.spec["version"]] = remote
             self._watch_services()
             self.check(remote)
@@ -174,22 +210,27 @@ class Aggregator:
     def _watch_services(self) -> None:
         if self._watching:
             return
-        store = self._server.storage.store
+        store = self._storage.store
         for prefix in ("services/", "endpoints/", "endpointslices.discovery.k8s.io/"):
             self._watching.append(store.watch(prefix, store.revision, self._service_changed))
 
-    def _service_changed(self, events: Sequence[Event]) -> None:
+    def _service_changed(self, events: Sequence[StoreEvent]) -> None:
         keys = {tuple(event.key.split("/", 2)[1:]) for event in events}
         for remote in list(self._remotes.values()):
             namespace, name, _ = remote.service
-            # The name of a slice begins with that of its service.
-            if any(k[0] == namespace and (k[1] == name or k[1].startswith(f"{name}-")) for k in keys if len(k) == 2):
+            # The name of a slice starts with that of its service.
+            if any(
+                k[0] == namespace and (k[1] == name or k[1].startswith(f"{name}-"))
+                for k in keys
+                if len(k) == 2
+            ):
                 self.check(remote)
 
-    # ---- availability --------------------------------------------------------------------------------------------
+    # ---- availability
+    # --------------------------------------------------------------------------------------------
 
-    def check(self, remote: Remote) -> None:
-        """Check soon; one check of one APIService at a time."""
+    def check(self, remote: RemoteApiService) -> None:
+        """Schedules a check; one at a time for each APIService."""
         if remote.running is not None:
             remote.waiting = True
             return
@@ -198,22 +239,22 @@ class Aggregator:
             remote.timer = None
         remote.running = asyncio.get_running_loop().create_task(self._check(remote))
 
-    async def _check(self, remote: Remote) -> None:
+    async def _check(self, remote: RemoteApiService) -> None:
         pause = _RESYNC_SECONDS
         try:
-            verdict = availability.by_objects(remote.spec, self._server.service_endpoints)
-            if verdict is None:
-                verdict = await availability.by_asking(
-                    remote.spec, self._server.resolve_service, self._pool, self._pair
+            found = availability.availability_by_objects(remote.spec, self._endpoints)
+            if found is None:
+                found = await availability.availability_by_request(
+                    remote.spec, self._resolve, self._pool, self._pair
                 )
-            failed = verdict.reason == "FailedDiscoveryCheck"
+            failed = found.reason == "FailedDiscoveryCheck"
             remote.failures = remote.failures + 1 if failed else 0
             if failed:
-                pause = min(_FIRST_RETRY * 2 ** min(remote.failures - 1, 20), _LAST_RETRY)
-            if verdict.resources is not None and verdict.resources != remote.resources:
-                remote.resources = verdict.resources
+                pause = exponential_backoff(_FIRST_RETRY, _LAST_RETRY, remote.failures - 1)
+            if found.resources is not None and found.resources != remote.resources:
+                remote.resources = found.resources
                 self.generation += 1
-            await self._publish(remote, verdict)
+            await self._publish(remote, found)
         except ApiError as problem:
             log.warning("APIService %s: %s", remote.name, problem)
         finally:
@@ -224,25 +265,31 @@ class Aggregator:
             remote.waiting = False
             self.check(remote)
         else:
-            remote.timer = self._server.clock.call_later(pause, lambda: self.check(remote))
+            remote.timer = self._clock.call_later(pause, lambda: self.check(remote))
 
-    async def _publish(self, remote: Remote, verdict: Verdict) -> None:
-        """Write the condition, if it says anything new."""
-        now = rfc3339(self._server.clock.time())
+    async def _publish(self, remote: RemoteApiService, found: Availability) -> None:
+        """Writes the condition if it changed."""
+        now = rfc3339(self._clock.time())
         before = available_condition(remote.obj)
-        if verdict.condition(before, now) == before:
+        if found.condition(before, now) == before:
             return
 
         def transform(old: Object | None) -> Object:
             old = old or {}
             status = old.get("status") or {}
             others = [c for c in status.get("conditions") or () if c.get("type") != "Available"]
-            condition = verdict.condition(available_condition(old), now)
+            condition = found.condition(available_condition(old), now)
             return {**old, "status": {**status, "conditions": [*others, condition]}}
 
         try:
-            await self._server.storage.update(
-                self._server.context(), self._resource, "", remote.name, transform, subresource="status", reread=True,
+            await self._storage.update(
+                self._loopback.context(),
+                self._resource,
+                "",
+                remote.name,
+                transform,
+                subresource="status",
+                reread=True,
                 checked=False,
             )
         except ApiError as problem:
@@ -260,6 +307,6 @@ def _group_version(path: str) -> tuple[str, str]:
 
 
 def _plain(resource: Any) -> Object:
-    """A resource of a foreign document, fit for merging."""
+    """A resource of a remote discovery document, normalized for merging."""
     given: Object = resource if isinstance(resource, dict) else {}
     return {"name": "", "singularName": "", "namespaced": False, "kind": "", "verbs": [], **given}

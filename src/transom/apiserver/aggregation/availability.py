@@ -1,4 +1,6 @@
-"""Whether a remote APIService can be used: its `Available` condition, with the reasons and words of Kubernetes."""
+"""Whether a remote APIService is available: its `Available` condition, with Kubernetes' reasons and
+messages.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +9,16 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from transom.apiserver.service_resolver import Resolve, ServiceResolver, Unresolved, service_port
+from transom.apiserver.core.service_resolver import (
+    Resolve,
+    ServiceResolver,
+    UnresolvedService,
+    service_port,
+)
 from transom.http import goerrors
 from transom.http.goerrors import join_host_port
-from transom.http.outgoing import CallError, ClientPair, Target
-from transom.http.pool import Pool
+from transom.http.outgoing import CallError, CallTarget, ClientPair
+from transom.http.pool import ConnectionPool
 from transom.machinery.objects import Object
 
 _ATTEMPTS = 5
@@ -19,71 +26,84 @@ _SECONDS = 5.0
 _MAX_DISCOVERY = 16 * 1024 * 1024
 
 
-class Verdict(NamedTuple):
+class Availability(NamedTuple):
     status: str
     reason: str
     message: str
-    resources: list[Any] | None = None  # what the server says it has, when it was asked and answered
+    resources: list[Any] | None = None  # the server's discovery document, if it responded
 
     def condition(self, before: Object | None, now: str) -> Object:
         changed = before is None or before.get("status") != self.status
         return {
-            "type": "Available", "status": self.status,
-            "lastTransitionTime": now if changed or before is None else before.get("lastTransitionTime"),
-            "reason": self.reason, "message": self.message,
+            "type": "Available",
+            "status": self.status,
+            "lastTransitionTime": now
+            if changed or before is None
+            else before.get("lastTransitionTime"),
+            "reason": self.reason,
+            "message": self.message,
         }
 
 
-def by_objects(spec: Object, services: ServiceResolver) -> Verdict | None:
-    """What the service and its endpoints say against it; None when nothing does."""
+def availability_by_objects(spec: Object, services: ServiceResolver) -> Availability | None:
+    """The problem with the service and its endpoints; None if there is none."""
     reference = spec["service"]
     namespace, name, port = reference["namespace"], reference["name"], reference.get("port", 443)
     where = f'service/{name} in "{namespace}"'
     service = services.service(namespace, name)
     if service is None:
-        return Verdict("False", "ServiceNotFound", f"{where} is not present")
+        return Availability("False", "ServiceNotFound", f"{where} is not present")
     if (service.get("spec") or {}).get("type", "ClusterIP") != "ClusterIP":
         return None
     found = service_port(service, port)
     if found is None:
-        return Verdict("False", "ServicePortError", f"{where} is not listening on port {port}")
+        return Availability("False", "ServicePortError", f"{where} is not listening on port {port}")
     if not services.has_endpoints(namespace, name):
-        return Verdict("False", "EndpointsNotFound", f"cannot find endpoints for {where}")
+        return Availability("False", "EndpointsNotFound", f"cannot find endpoints for {where}")
     port_name = found.get("name", "")
     if next(services.addresses(namespace, name, port_name), None) is None:
-        return Verdict("False", "MissingEndpoints",
-                       f'endpoints for {where} have no addresses with port name "{port_name}"')
+        return Availability(
+            "False",
+            "MissingEndpoints",
+            f'endpoints for {where} have no addresses with port name "{port_name}"',
+        )
     return None
 
 
-async def by_asking(spec: Object, resolve: Resolve, pool: Pool, pair: ClientPair | None) -> Verdict:
-    """Ask for the discovery document, several times at once; one answer is enough."""
+async def availability_by_request(
+    spec: Object, resolve: Resolve, pool: ConnectionPool, pair: ClientPair | None
+) -> Availability:
+    """Requests the discovery document, several times concurrently; one response is enough."""
     tasks = [asyncio.ensure_future(_ask(spec, resolve, pool, pair)) for _ in range(_ATTEMPTS)]
     problem: Exception = CallError("")
     try:
         for done in asyncio.as_completed(tasks):
             try:
-                return Verdict("True", "Passed", "all checks passed", await done)
-            except (CallError, Unresolved) as failed:
+                return Availability("True", "Passed", "all checks passed", await done)
+            except (CallError, UnresolvedService) as failed:
                 problem = failed
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    return Verdict("False", "FailedDiscoveryCheck", str(problem))
+    return Availability("False", "FailedDiscoveryCheck", str(problem))
 
 
-async def _ask(spec: Object, resolve: Resolve, pool: Pool, pair: ClientPair | None) -> list[Any]:
+async def _ask(
+    spec: Object, resolve: Resolve, pool: ConnectionPool, pair: ClientPair | None
+) -> list[Any]:
     reference = spec["service"]
     address = resolve(reference["namespace"], reference["name"], reference.get("port", 443))
     group, version = spec.get("group", ""), spec["version"]
     path = f"/apis/{group}/{version}" if group else f"/api/{version}"
     host = join_host_port(*address)
     url = f"https://{host}{path}"
-    # Whoever could show a wrong certificate here could only spoil a condition.
-    target = Target(address.host, address.port, address.host, insecure=True, pair=pair)
-    request = (f"GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: Go-http-client/1.1\r\n"
-               "X-Remote-User: system:kube-aggregator\r\nX-Remote-Group: system:masters\r\n\r\n").encode()
+    # A server with an invalid certificate could only affect the condition.
+    target = CallTarget(address.host, address.port, address.host, insecure=True, pair=pair)
+    request = (
+        f"GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: Go-http-client/1.1\r\n"
+        "X-Remote-User: system:kube-aggregator\r\nX-Remote-Group: system:masters\r\n\r\n"
+    ).encode()
     try:
         async with asyncio.timeout(_SECONDS):
             connection, head = await pool.begin(target, request)
@@ -95,9 +115,11 @@ async def _ask(spec: Object, resolve: Resolve, pool: Pool, pair: ClientPair | No
         raise CallError(f'failing or missing response from {url}: Get "{url}": {problem}') from None
     pool.give_back(connection)
     if not 200 <= head.status < 300:
-        raise CallError(f"failing or missing response from {url}: bad status from {url}: {head.status}")
+        raise CallError(
+            f"failing or missing response from {url}: bad status from {url}: {head.status}"
+        )
     try:
         resources = orjson.loads(body).get("resources")
     except (orjson.JSONDecodeError, AttributeError):
-        resources = None  # good enough for the condition, and nothing to merge
+        resources = None  # sufficient for the condition, but nothing to merge
     return resources if isinstance(resources, list) else []

@@ -1,7 +1,8 @@
-"""A request handed on to an aggregated API server, and its answer handed back: whole, as a stream, or upgraded.
+"""Forwards a request to an aggregated API server and returns its response: complete, streamed, or
+upgraded.
 
-The user was authenticated and authorized here; the other server learns who it is from front-proxy headers, which it
-believes because of this server's client certificate.
+This server authenticates and authorizes the user. The other server reads the user from front-proxy
+headers, which it trusts because of this server's client certificate.
 """
 
 from __future__ import annotations
@@ -9,16 +10,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from transom.apiserver import passing, respond
-from transom.apiserver.context import User
+from transom.apiserver.core.context import UserInfo
 from transom.http import goerrors
+from transom.http import relay as passing
 from transom.http.goerrors import join_host_port
-from transom.http.messages import Answer, Headers, Request, Response
-from transom.http.outgoing import CallError, Head, Target
-from transom.http.pool import Pool
+from transom.http.messages import Answer, Headers, HttpRequest, HttpResponse, text_response
+from transom.http.outgoing import CallError, CallTarget, ResponseHead
+from transom.http.pool import ConnectionPool
+from transom.http.relay import escape_path
 
 _DROPPED = passing.HOP_BY_HOP | {
-    b"authorization", b"content-length", b"expect", b"host", b"x-remote-user", b"x-remote-group",
+    b"authorization",
+    b"content-length",
+    b"expect",
+    b"host",
 }
 _CORS = b"access-control-"
 _DISCOVERY_SECONDS = 5.0
@@ -26,7 +31,7 @@ _REPEATABLE = ("GET", "HEAD", "OPTIONS")
 _TOKEN = frozenset(b"!#$&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
 
 
-def user_headers(user: User) -> Iterable[tuple[str, str]]:
+def user_headers(user: UserInfo) -> Iterable[tuple[str, str]]:
     yield "X-Remote-User", user.name
     for group in user.groups:
         yield "X-Remote-Group", group
@@ -36,17 +41,27 @@ def user_headers(user: User) -> Iterable[tuple[str, str]]:
             yield f"X-Remote-Extra-{name}", value
 
 
-def outgoing_request(request: Request, user: User, target: Target, upgrade: bool) -> bytes:
+def outgoing_request(
+    request: HttpRequest, user: UserInfo, target: CallTarget, upgrade: bool
+) -> bytes:
+    """Forwards the path as it was parsed and authorized here, not as the client encoded it."""
     host = join_host_port(target.host, target.port)
-    lines = [f"{request.method} ".encode() + request.target + b" HTTP/1.1", f"Host: {host}".encode()]
+    _, mark, query = request.target.partition(b"?")
+    wanted = escape_path(request.path).encode() + mark + query
+    lines = [f"{request.method} ".encode() + wanted + b" HTTP/1.1", f"Host: {host}".encode()]
     for name, value in request.headers.items():
-        if name in _DROPPED or name.startswith((b"impersonate-", b"x-remote-extra-", b"x-forwarded-")):
+        if name in _DROPPED or name.startswith((b"impersonate-", b"x-remote-", b"x-forwarded-")):
             continue
         lines.append(name + b": " + value)
     before = request.header(b"x-forwarded-for")
     seen_from = f"{before}, {request.remote}" if before else request.remote
-    added = [("X-Forwarded-For", seen_from), ("X-Forwarded-Host", host), ("X-Forwarded-Proto", "https"),
-             ("X-Forwarded-Uri", request.path), *user_headers(user)]
+    added = [
+        ("X-Forwarded-For", seen_from),
+        ("X-Forwarded-Host", host),
+        ("X-Forwarded-Proto", "https"),
+        ("X-Forwarded-Uri", request.path),
+        *user_headers(user),
+    ]
     if upgrade:
         added += [("Connection", "Upgrade"), ("Upgrade", request.header(b"upgrade"))]
     lines += [f"{name}: {_clean(value)}".encode() for name, value in added]
@@ -59,15 +74,17 @@ def _clean(value: str) -> str:
     return value.replace("\r", " ").replace("\n", " ")
 
 
-def unavailable() -> Response:
-    return respond.plain_text(503, "service unavailable\n")
+def api_service_unavailable() -> HttpResponse:
+    return text_response(503, "service unavailable\n")
 
 
 def is_discovery(path: str) -> bool:
     return len(path.strip("/").split("/")) == 3
 
 
-async def forward(request: Request, user: User, target: Target, pool: Pool) -> Answer:
+async def forward_to_api_service(
+    request: HttpRequest, user: UserInfo, target: CallTarget, pool: ConnectionPool
+) -> Answer:
     upgrade = passing.wants_upgrade(request) and bool(request.header(b"upgrade"))
     raw = outgoing_request(request, user, target, upgrade)
     head_only = request.method == "HEAD"
@@ -75,26 +92,30 @@ async def forward(request: Request, user: User, target: Target, pool: Pool) -> A
     within = asyncio.timeout(_DISCOVERY_SECONDS if is_discovery(request.path) else None)
     try:
         async with within:
-            connection, head = await pool.begin(target, raw, repeatable=repeatable, bodiless=head_only)
+            connection, head = await pool.begin(
+                target, raw, repeatable=repeatable, bodiless=head_only
+            )
     except TimeoutError:
         return _failed(goerrors.DEADLINE, upgrade)
     except CallError as problem:
         return _failed(str(problem), upgrade)
     if upgrade and head.status == 101:
-        return passing.upgraded(connection, head)
+        return passing.relay_upgraded(connection, head)
     if upgrade and head.status < 400:
         connection.abort()
-        return respond.plain_text(503, f"invalid upgrade response: status code {head.status}\n")
+        return text_response(503, f"invalid upgrade response: status code {head.status}\n")
     try:
-        return await passing.answer(connection, head, _headers(head), pool, bodiless=head_only)
+        return await passing.relay_response(
+            connection, head, _headers(head), pool, bodiless=head_only
+        )
     except CallError as problem:
         return _failed(str(problem), False)
 
 
-def _failed(why: str, upgrade: bool) -> Response:
+def _failed(why: str, upgrade: bool) -> HttpResponse:
     what = "error dialing backend" if upgrade else "error trying to reach service"
-    return respond.plain_text(503, f"{what}: {why}\n")
+    return text_response(503, f"{what}: {why}\n")
 
 
-def _headers(head: Head) -> Headers:
-    return [(k, v) for k, v in passing.headers(head) if not k.lower().startswith(_CORS)]
+def _headers(head: ResponseHead) -> Headers:
+    return [(k, v) for k, v in passing.relayed_headers(head) if not k.lower().startswith(_CORS)]

@@ -1,26 +1,24 @@
-"""The APIServices a server makes for what it serves itself: built-in group versions and custom ones.
+"""The APIServices of the groups that this server serves itself: built-in and custom group versions.
 
-Those of built-in versions are put right once, at the start; those of custom resources follow their definitions all the
-time, as does that of resource metrics. An APIService without the label of either belongs to somebody else and is left
-alone, and so is one to which somebody gave a service.
+Those of built-in versions are reconciled once at start-up; those of custom resources follow their
+definitions, as does that of resource metrics. An APIService without the label of either, or with a
+service, belongs to a user and is not changed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
 
-from transom.apiserver.discovery import CUSTOM_PRIORITY, PRIORITIES, priorities
+from transom.apiserver.core.discovery import CUSTOM_PRIORITY, PRIORITIES, version_priorities
+from transom.apiserver.core.loopback import Loopback
 from transom.kit.clock import Timer
 from transom.machinery.errors import ApiError
 from transom.machinery.kinds import Kind
 from transom.machinery.objects import Object
-from transom.store.api import Event, Subscription
-
-if TYPE_CHECKING:
-    from transom.apiserver.server import ApiServer
+from transom.machinery.served_since import ALL_SINCE
+from transom.store.api import StoreEvent, Subscription
 
 log = logging.getLogger("transom.apiserver")
 LABEL = "kube-aggregator.kubernetes.io/automanaged"
@@ -31,10 +29,16 @@ _RETRY_SECONDS = 1.0
 
 def _spec(group: str, version: str, group_priority: int, version_priority: int) -> Object:
     spec: Object = {"group": group} if group else {}
-    return spec | {"version": version, "groupPriorityMinimum": group_priority, "versionPriority": version_priority}
+    return spec | {
+        "version": version,
+        "groupPriorityMinimum": group_priority,
+        "versionPriority": version_priority,
+    }
 
 
-def built_in(kinds: Iterable[Kind]) -> dict[str, Object]:
+def builtin_api_services(
+    kinds: Iterable[Kind], release: tuple[int, int] = ALL_SINCE
+) -> dict[str, Object]:
     """Name -> spec of the APIServices of built-in group versions."""
     out: dict[str, Object] = {}
     for kind in kinds:
@@ -42,15 +46,19 @@ def built_in(kinds: Iterable[Kind]) -> dict[str, Object]:
             continue
         for group, version in ((kind.group, v) for v in kind.versions):
             if group in PRIORITIES:
-                out[f"{version}.{group}"] = _spec(group, version, *priorities(group, version))
+                out[f"{version}.{group}"] = _spec(
+                    group, version, *version_priorities(group, version, release)
+                )
         for group, versions in kind.also:
             for version in versions:
                 if group in PRIORITIES:
-                    out[f"{version}.{group}"] = _spec(group, version, *priorities(group, version))
+                    out[f"{version}.{group}"] = _spec(
+                        group, version, *version_priorities(group, version, release)
+                    )
     return out
 
 
-def custom(definitions: Iterable[Object]) -> dict[str, Object]:
+def custom_api_services(definitions: Iterable[Object]) -> dict[str, Object]:
     """Name -> spec of the APIServices of custom group versions."""
     out: dict[str, Object] = {}
     for definition in definitions:
@@ -63,26 +71,35 @@ def custom(definitions: Iterable[Object]) -> dict[str, Object]:
 
 
 class Registration:
-    def __init__(self, server: ApiServer) -> None:
-        self._server = server
-        self._services = server.resource(GROUP, "v1", "apiservices")
-        self._definitions = server.resource("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+    def __init__(self, loopback: Loopback, own: Mapping[str, Object]) -> None:
+        """`own`: name and spec of this server's APIServices that are neither built-in nor
+        custom.
+        """
+        self._loopback = loopback
+        self._storage = loopback.storage
+        self._own = own
+        resource = loopback.resources.require
+        self._services = resource(GROUP, "v1", "apiservices")
+        self._definitions = resource("apiextensions.k8s.io", "v1", "customresourcedefinitions")
         self._subscriptions: list[Subscription] = []
         self._running: asyncio.Task[None] | None = None
         self._again = False
         self._timer: Timer | None = None
 
     async def start(self) -> None:
-        wanted = built_in(self._server.resources.kinds())
+        resources = self._loopback.resources
+        wanted = builtin_api_services(resources.served_kinds(), resources.release)
         await asyncio.gather(*(self._ensure(name, spec, ON_START) for name, spec in wanted.items()))
-        for found in self._server.storage.objects(self._services):
+        for found in self._storage.objects(self._services):
             name = found["metadata"]["name"]
             if _managed(found) == ON_START and name not in wanted:
                 await self._delete(name)
         await self._follow()
-        store = self._server.storage.store
+        store = self._storage.store
         for res in (self._definitions, self._services):
-            self._subscriptions.append(store.watch(res.key_prefix(""), store.revision, self._changed))
+            self._subscriptions.append(
+                store.watch(res.key_prefix(""), store.revision, self._changed)
+            )
 
     async def stop(self) -> None:
         for subscription in self._subscriptions:
@@ -94,7 +111,7 @@ class Registration:
             self._running.cancel()
             await asyncio.gather(self._running, return_exceptions=True)
 
-    def _changed(self, _events: Sequence[Event]) -> None:
+    def _changed(self, _events: Sequence[StoreEvent]) -> None:
         if self._running is not None:
             self._again = True
         else:
@@ -108,16 +125,15 @@ class Registration:
                 await self._follow()
         except ApiError as problem:
             log.warning("registering custom resources as APIServices: %s", problem)
-            self._timer = self._server.clock.call_later(_RETRY_SECONDS, lambda: self._changed(()))
+            self._timer = self._loopback.clock.call_later(_RETRY_SECONDS, lambda: self._changed(()))
         finally:
             self._running = None
 
     async def _follow(self) -> None:
-        """Bring the APIServices of what comes and goes in line with what is there."""
-        storage = self._server.storage
-        wanted = custom(storage.objects(self._definitions))
-        if self._server.resource_metrics is not None:
-            wanted |= self._server.resource_metrics.api_services()
+        """Reconciles the APIServices of custom resources and resource metrics."""
+        storage = self._storage
+        wanted = custom_api_services(storage.objects(self._definitions))
+        wanted |= self._own
         for name, spec in wanted.items():
             await self._ensure(name, spec, ALWAYS)
         for found in storage.objects(self._services):
@@ -126,24 +142,35 @@ class Registration:
                 await self._delete(name)
 
     async def _ensure(self, name: str, spec: Object, label: str) -> None:
-        storage, ctx = self._server.storage, self._server.context()
+        storage, ctx = self._storage, self._loopback.context()
         found = storage.find(self._services, "", name)
         if found is None:
-            obj = self._services.ops.normalise({
-                "kind": "APIService", "apiVersion": self._services.api_version,
-                "metadata": {"name": name, "labels": {LABEL: label}}, "spec": spec,
-            })
+            obj = self._services.ops.normalise(
+                {
+                    "kind": "APIService",
+                    "apiVersion": self._services.api_version,
+                    "metadata": {"name": name, "labels": {LABEL: label}},
+                    "spec": spec,
+                }
+            )
             try:
                 await storage.create(ctx, self._services, "", obj)
             except ApiError as problem:
                 if problem.reason != "AlreadyExists":
                     raise
         elif _managed(found) and found["spec"] != spec:
-            await storage.update(ctx, self._services, "", name, lambda old: {**(old or {}), "spec": spec}, reread=True)
+            await storage.update(
+                ctx,
+                self._services,
+                "",
+                name,
+                lambda old: {**(old or {}), "spec": spec},
+                reread=True,
+            )
 
     async def _delete(self, name: str) -> None:
         try:
-            await self._server.storage.delete(self._server.context(), self._services, "", name, {})
+            await self._storage.delete(self._loopback.context(), self._services, "", name, {})
         except ApiError as problem:
             if problem.code != 404:
                 raise

@@ -1,5 +1,5 @@
-"""Who did what, for the record: Kubernetes' audit events, as a policy file asks for them.
+"""Auditing: Kubernetes' audit events, as configured by a policy file.
 
-`policy.py` says how much of a request is recorded, `event.py` follows one request, `redact.py` keeps tokens out, `log.py`
-writes the lines away from the event loop, `auditor.py` puts them together.
+`policy.py` decides how much of a request is recorded, `event.py` tracks one request, `redact.py`
+removes tokens, `log.py` writes the lines in a thread, `auditor.py` combines them.
 """

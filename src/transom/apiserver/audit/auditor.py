@@ -1,24 +1,25 @@
-"""The policy and the log together: begins the record of each request that is to be recorded."""
+"""Combines the audit policy and the log: starts the event of each request that the policy
+records.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import random
-import uuid
 
-from transom.apiserver.audit.event import AuditEvent
+from transom.apiserver.audit.event import AuditEvent, RequestSource
 from transom.apiserver.audit.log import AuditLog
-from transom.apiserver.audit.policy import NONE, Policy
-from transom.apiserver.context import User
-from transom.apiserver.requestinfo import RequestInfo
-from transom.http.messages import Request
+from transom.apiserver.audit.policy import NONE, AuditPolicy
+from transom.apiserver.core.context import UserInfo
+from transom.apiserver.core.requestinfo import RequestInfo
+from transom.kit.uuids import random_uuid
 
-HEADER = b"Audit-Id"
+AUDIT_ID_HEADER = b"Audit-Id"
 _LONGEST_ID = 64
 
 
 class Auditor:
-    def __init__(self, policy: Policy, log: AuditLog, rng: random.Random) -> None:
+    def __init__(self, policy: AuditPolicy, log: AuditLog, rng: random.Random) -> None:
         self._policy = policy
         self._rng = rng
         self.log = log
@@ -31,12 +32,14 @@ class Auditor:
         """Returns when everything is written."""
         await asyncio.get_running_loop().run_in_executor(None, self.log.close)
 
-    def begin(self, request: Request, user: User | None, info: RequestInfo, now: float) -> AuditEvent | None:
-        """None when nothing of it is recorded. `user` is None when nobody could be authenticated."""
-        verdict = self._policy.judge(user, info)
-        if verdict.level == NONE:
+    def begin(
+        self, source: RequestSource, user: UserInfo | None, info: RequestInfo, now: float
+    ) -> AuditEvent | None:
+        """None if the policy does not record the request. `user` is None without credentials."""
+        decision = self._policy.evaluate(user, info)
+        if decision.level == NONE:
             return None
-        given = request.header(b"audit-id")
+        given = source.audit_id
         if not given or len(given) > _LONGEST_ID:
-            given = str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
-        return AuditEvent(self.log.write, verdict, given, request, user, info, now)
+            given = random_uuid(self._rng)
+        return AuditEvent(self.log.write, decision, given, source, user, info, now)

@@ -1,7 +1,8 @@
-"""The audit policy: the first rule that matches a request says how much of it is recorded.
+"""The audit policy: the first rule that matches a request determines how much of it is recorded.
 
-One rule of our own: what is in a Secret is recorded only by a rule that names secrets, so that a catch-all rule cannot
-spill them, and requests that carry tokens never show more than metadata.
+One rule of our own: the content of Secrets is recorded only by a rule that names secrets, so that a
+catch-all rule cannot leak them, and requests with tokens are never recorded above the Metadata
+level.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from transom.apiserver.context import User
-from transom.apiserver.requestinfo import RequestInfo
+from transom.apiserver.core.context import UserInfo
+from transom.apiserver.core.requestinfo import RequestInfo
 from transom.machinery import field
 from transom.machinery.field import FieldError, aggregate_text
 from transom.machinery.validation import names
@@ -23,27 +24,36 @@ STAGES = ("RequestReceived", "ResponseStarted", "ResponseComplete", "Panic")
 _VERSIONS = ("audit.k8s.io/v1", "audit.k8s.io/v1beta1", "audit.k8s.io/v1alpha1")
 
 _SECRETS = ("", "secrets")
-# (group, resource/sub-resource) whose bodies are tokens.
+# (group, resource/subresource) with tokens in the body.
 _TOKENS = {("", "serviceaccounts/token"), ("authentication.k8s.io", "tokenreviews")}
 
 _POLICY_FIELDS = {"apiVersion", "kind", "metadata", "rules", "omitStages", "omitManagedFields"}
-_RULE_FIELDS = {"level", "users", "userGroups", "verbs", "resources", "namespaces", "nonResourceURLs", "omitStages",
-                "omitManagedFields"}  # fmt: skip
+_RULE_FIELDS = {
+    "level",
+    "users",
+    "userGroups",
+    "verbs",
+    "resources",
+    "namespaces",
+    "nonResourceURLs",
+    "omitStages",
+    "omitManagedFields",
+}
 _RESOURCE_FIELDS = {"group", "resources", "resourceNames"}
 
 
-class PolicyError(Exception):
-    """The policy cannot be used."""
+class AuditPolicyError(Exception):
+    """The policy is invalid."""
 
 
-class Verdict(NamedTuple):
+class AuditDecision(NamedTuple):
     level: int
     omit: frozenset[str]  # stages
     omit_managed_fields: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Resources:
+class ResourceRule:
     group: str
     names: tuple[str, ...]  # of resources
     objects: frozenset[str]
@@ -71,18 +81,18 @@ def _resource_matches(rule: str, info: RequestInfo) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class AuditRule:
     level: int
     omit: frozenset[str]
     users: frozenset[str]
     groups: frozenset[str]
     verbs: frozenset[str]
     namespaces: frozenset[str]
-    resources: tuple[Resources, ...]
+    resources: tuple[ResourceRule, ...]
     paths: tuple[str, ...]
     omit_managed_fields: bool = False
 
-    def match(self, user: User | None, info: RequestInfo) -> bool:
+    def match(self, user: UserInfo | None, info: RequestInfo) -> bool:
         if self.users and (user is None or user.name not in self.users):
             return False
         if self.groups and (user is None or self.groups.isdisjoint(user.groups)):
@@ -94,7 +104,9 @@ class Rule:
                 return False
             return not self.resources or any(r.match(info) for r in self.resources)
         if self.paths:
-            return not info.is_resource and any(_path_matches(path, info.path) for path in self.paths)
+            return not info.is_resource and any(
+                _path_matches(path, info.path) for path in self.paths
+            )
         return True
 
 
@@ -102,55 +114,64 @@ def _path_matches(rule: str, path: str) -> bool:
     return rule in ("*", path) or (rule.endswith("*") and path.startswith(rule.rstrip("*")))
 
 
-class Policy:
-    def __init__(self, rules: Sequence[Rule], omit: frozenset[str] = frozenset()) -> None:
+class AuditPolicy:
+    def __init__(self, rules: Sequence[AuditRule], omit: frozenset[str] = frozenset()) -> None:
         self._rules = tuple(rules)
-        self._nothing = Verdict(NONE, omit)
+        self._nothing = AuditDecision(NONE, omit)
 
-    def judge(self, user: User | None, info: RequestInfo) -> Verdict:
-        """`user` is None when nobody could be authenticated."""
+    def evaluate(self, user: UserInfo | None, info: RequestInfo) -> AuditDecision:
+        """`user` is None for a request without valid credentials."""
         for rule in self._rules:
             if rule.match(user, info):
-                return Verdict(min(rule.level, _ceiling(rule, info)), rule.omit, rule.omit_managed_fields)
+                return AuditDecision(
+                    min(rule.level, _ceiling(rule, info)), rule.omit, rule.omit_managed_fields
+                )
         return self._nothing
 
 
-def _ceiling(rule: Rule, info: RequestInfo) -> int:
+def _ceiling(rule: AuditRule, info: RequestInfo) -> int:
     resource = f"{info.resource}/{info.subresource}" if info.subresource else info.resource
     if (info.group, resource) in _TOKENS:
         return METADATA
-    if (info.group, info.resource) == _SECRETS and not any(r.names_secrets() for r in rule.resources):
+    if (info.group, info.resource) == _SECRETS and not any(
+        r.names_secrets() for r in rule.resources
+    ):
         return METADATA
     return REQUEST_RESPONSE
 
 
-# ---- reading ---------------------------------------------------------------------------------------------------------
+# ---- reading
+# --------------------------------------------------------------------------------------------------
 
 
-def load(path: Path) -> Policy:
+def load_audit_policy(path: Path) -> AuditPolicy:
     import yaml
 
     try:
         content = yaml.safe_load(path.read_bytes())
     except OSError as error:
-        raise PolicyError(f"cannot read the audit policy {path}: {error.strerror}") from error
+        raise AuditPolicyError(f"cannot read the audit policy {path}: {error.strerror}") from error
     except yaml.YAMLError as error:
-        raise PolicyError(f"the audit policy {path} is not YAML: {error}") from error
+        raise AuditPolicyError(f"the audit policy {path} is not YAML: {error}") from error
     try:
-        return parse(content)
-    except PolicyError as error:
-        raise PolicyError(f"the audit policy {path} cannot be used: {error}") from error
+        return parse_audit_policy(content)
+    except AuditPolicyError as error:
+        raise AuditPolicyError(f"the audit policy {path} cannot be used: {error}") from error
 
 
-def parse(content: Any) -> Policy:
-    if not isinstance(content, dict) or content.get("apiVersion") not in _VERSIONS or content.get("kind") != "Policy":
-        raise PolicyError("it must be an object of apiVersion audit.k8s.io/v1 and kind Policy")
+def parse_audit_policy(content: Any) -> AuditPolicy:
+    if (
+        not isinstance(content, dict)
+        or content.get("apiVersion") not in _VERSIONS
+        or content.get("kind") != "Policy"
+    ):
+        raise AuditPolicyError("it must be an object of apiVersion audit.k8s.io/v1 and kind Policy")
     _known(content, _POLICY_FIELDS, "")
     rules = content.get("rules")
     if not isinstance(rules, list) or not all(isinstance(rule, dict) for rule in rules):
-        raise PolicyError("rules must be a list of objects")
+        raise AuditPolicyError("rules must be a list of objects")
     if not rules:
-        raise PolicyError("loaded illegal policy with 0 rules")
+        raise AuditPolicyError("loaded illegal policy with 0 rules")
     problems = _check_stages(_strings(content, "omitStages", ""), "omitStages")
     common = frozenset(_strings(content, "omitStages", ""))
     unmanaged = bool(content.get("omitManagedFields"))
@@ -161,32 +182,38 @@ def parse(content: Any) -> Policy:
         problems += _check_rule(rule, at)
         parsed.append(_rule(rule, common, unmanaged, at))
     if problems:
-        raise PolicyError(aggregate_text(problems))
-    return Policy(parsed, common)
+        raise AuditPolicyError(aggregate_text(problems))
+    return AuditPolicy(parsed, common)
 
 
-def _rule(rule: dict[str, Any], common: frozenset[str], unmanaged: bool, at: str) -> Rule:
+def _rule(rule: dict[str, Any], common: frozenset[str], unmanaged: bool, at: str) -> AuditRule:
     level = rule.get("level")
-    return Rule(
-        LEVELS.index(level) if level in LEVELS else NONE,  # a wrong one has been reported
+    return AuditRule(
+        # an invalid one has already been reported
+        LEVELS.index(level) if level in LEVELS else NONE,
         common | frozenset(_strings(rule, "omitStages", at)),
-        frozenset(_strings(rule, "users", at)), frozenset(_strings(rule, "userGroups", at)),
-        frozenset(_strings(rule, "verbs", at)), frozenset(_strings(rule, "namespaces", at)),
+        frozenset(_strings(rule, "users", at)),
+        frozenset(_strings(rule, "userGroups", at)),
+        frozenset(_strings(rule, "verbs", at)),
+        frozenset(_strings(rule, "namespaces", at)),
         tuple(
-            Resources(r.get("group") or "", tuple(_strings(r, "resources", f"{at}.resources[{n}]")),
-                      frozenset(_strings(r, "resourceNames", f"{at}.resources[{n}]")))
+            ResourceRule(
+                r.get("group") or "",
+                tuple(_strings(r, "resources", f"{at}.resources[{n}]")),
+                frozenset(_strings(r, "resourceNames", f"{at}.resources[{n}]")),
+            )
             for n, r in enumerate(_objects(rule, "resources", at))
         ),
         tuple(_strings(rule, "nonResourceURLs", at)),
         bool(rule.get("omitManagedFields", unmanaged)),
-    )  # fmt: skip
+    )
 
 
 def _known(obj: dict[str, Any], fields: set[str], at: str) -> None:
-    """A misspelt field would silently widen a rule."""
+    """Rejects unknown fields: a misspelt field would silently widen a rule."""
     unknown = sorted(str(key) for key in obj.keys() - fields)
     if unknown:
-        raise PolicyError(f"unknown field {unknown[0]!r}" + (f" in {at}" if at else ""))
+        raise AuditPolicyError(f"unknown field {unknown[0]!r}" + (f" in {at}" if at else ""))
 
 
 def _strings(obj: dict[str, Any], name: str, at: str) -> list[str]:
@@ -194,7 +221,7 @@ def _strings(obj: dict[str, Any], name: str, at: str) -> list[str]:
     if value is None:
         return []
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise PolicyError(f"{at + '.' if at else ''}{name} must be a list of strings")
+        raise AuditPolicyError(f"{at + '.' if at else ''}{name} must be a list of strings")
     return value
 
 
@@ -203,7 +230,7 @@ def _objects(obj: dict[str, Any], name: str, at: str) -> list[dict[str, Any]]:
     if value is None:
         return []
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-        raise PolicyError(f"{at}.{name} must be a list of objects")
+        raise AuditPolicyError(f"{at}.{name} must be a list of objects")
     for number, item in enumerate(value):
         _known(item, _RESOURCE_FIELDS, f"{at}.{name}[{number}]")
     return value
@@ -220,25 +247,47 @@ def _check_rule(rule: dict[str, Any], at: str) -> list[FieldError]:
     for number, path in enumerate(paths):
         here = f"{at}.nonResourceURLs[{number}]"
         if path != "*" and not path.startswith("/"):
-            out.append(field.invalid(here, path, "non-resource URL rules must begin with a '/' character"))
+            out.append(
+                field.invalid(here, path, "non-resource URL rules must begin with a '/' character")
+            )
         if path != "*" and "*" in path[:-1]:
-            out.append(field.invalid(here, path, "non-resource URL wildcards '*' must be the final character of the rule"))
+            out.append(
+                field.invalid(
+                    here,
+                    path,
+                    "non-resource URL wildcards '*' must be the final character of the rule",
+                )
+            )
     for resource in resources:
         group = resource.get("group") or ""
         if group:
-            out += [field.invalid(f"{at}.resources.group", group, text) for text in names.is_dns1123_subdomain(group)]
+            out += [
+                field.invalid(f"{at}.resources.group", group, text)
+                for text in names.is_dns1123_subdomain(group)
+            ]
         if resource.get("resourceNames") and not resource.get("resources"):
-            out.append(field.invalid(f"{at}.resources.resourceNames", resource["resourceNames"],
-                                     "using resourceNames requires at least one resource"))
+            out.append(
+                field.invalid(
+                    f"{at}.resources.resourceNames",
+                    resource["resourceNames"],
+                    "using resourceNames requires at least one resource",
+                )
+            )
     out += _check_stages(_strings(rule, "omitStages", at), f"{at}.omitStages")
     if paths and (resources or rule.get("namespaces")):
-        out.append(field.invalid(f"{at}.nonResourceURLs", paths,
-                                 "rules cannot apply to both regular resources and non-resource URLs"))
+        out.append(
+            field.invalid(
+                f"{at}.nonResourceURLs",
+                paths,
+                "rules cannot apply to both regular resources and non-resource URLs",
+            )
+        )
     return out
 
 
 def _check_stages(stages: list[str], at: str) -> list[FieldError]:
     return [
         field.invalid(f"{at}[{number}]", stage, "allowed stages are " + ",".join(STAGES))
-        for number, stage in enumerate(stages) if stage not in STAGES
+        for number, stage in enumerate(stages)
+        if stage not in STAGES
     ]

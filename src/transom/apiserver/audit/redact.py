@@ -1,4 +1,6 @@
-"""What must not be recorded whatever the policy says: tokens, in URLs and in the Secrets that hold them. Pure."""
+"""Removes data that must never be recorded, whatever the policy: tokens in URLs and in Secrets.
+Pure functions.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +8,20 @@ import re
 from typing import Any
 
 REDACTED = "REDACTED"
-# Keys of Secrets: a service account's token, and the secret half of a bootstrap token.
+# Keys of Secrets: a service account token, and the secret part of a bootstrap token.
 _TOKEN_KEYS = ("token", "token-secret")
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _URL_TOKEN = re.compile(r"([?&;](?:access_token|id_token|token)=)[^&;]*", re.IGNORECASE)
 
 
-def url(target: str) -> str:
+def redact_url(target: str) -> str:
     return _URL_TOKEN.sub(rf"\1{REDACTED}", target) if "token" in target.lower() else target
 
 
-def secret(value: Any) -> Any:
+def redact_secret(value: Any) -> Any:
     """A Secret, a list or table of them, or any kind of patch, without the tokens."""
     if isinstance(value, list):
-        return [secret(item) for item in value]
+        return [redact_secret(item) for item in value]
     if not isinstance(value, dict):
         return value
     out = {}
@@ -27,14 +29,19 @@ def secret(value: Any) -> Any:
         if (key in _TOKEN_KEYS and isinstance(item, str)) or key == _LAST_APPLIED:
             out[key] = REDACTED
         else:
-            out[key] = secret(item)
+            out[key] = redact_secret(item)
     path = value.get("path")
-    if "op" in value and "value" in value and isinstance(path, str) and path.rsplit("/", 1)[-1] in _TOKEN_KEYS:
+    if (
+        "op" in value
+        and "value" in value
+        and isinstance(path, str)
+        and path.rsplit("/", 1)[-1] in _TOKEN_KEYS
+    ):
         out["value"] = REDACTED
     return out
 
 
-def managed_fields(value: Any) -> Any:
+def redact_managed_fields(value: Any) -> Any:
     """An object, or a list of objects, without its managed fields."""
     if not isinstance(value, dict):
         return value
@@ -43,5 +50,5 @@ def managed_fields(value: Any) -> Any:
     if isinstance(meta, dict) and "managedFields" in meta:
         out["metadata"] = {k: v for k, v in meta.items() if k != "managedFields"}
     if isinstance(out.get("items"), list):
-        out["items"] = [managed_fields(item) for item in out["items"]]
+        out["items"] = [redact_managed_fields(item) for item in out["items"]]
     return out

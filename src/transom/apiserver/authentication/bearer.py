@@ -1,6 +1,6 @@
-"""Bearer tokens: where they stand in a request, and the authenticators that are asked about them in turn.
+"""Bearer tokens: finds the token of a request and calls the token authenticators in turn.
 
-Each authenticator knows one kind of token; a TokenReview asks the same ones, for other audiences.
+Each authenticator handles one kind of token; a TokenReview uses the same ones, for other audiences.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from transom.apiserver.context import User
-from transom.http.messages import Request
+from transom.apiserver.core.context import UserInfo
+from transom.http.messages import HttpRequest
 from transom.kit import jws
 from transom.machinery import errors
 from transom.machinery.field import aggregate_text
@@ -18,28 +18,30 @@ _SUBPROTOCOL = "base64url.bearer.authorization.k8s.io."
 _INVALID = "invalid bearer token"
 
 
-class Verified(NamedTuple):
-    """Who a token speaks for, and for which of the audiences that were asked for it is meant."""
+class VerifiedToken(NamedTuple):
+    """The user of a token, and the requested audiences for which it is valid."""
 
-    user: User
+    user: UserInfo
     audiences: tuple[str, ...]
 
 
 class BadToken(Exception):
-    """The token is of this kind, but does not hold."""
+    """The token is of this kind, but invalid."""
 
 
-# (token, audiences asked for) -> None when the token is not of this kind; BadToken.
-TokenAuthenticator = Callable[[str, Sequence[str]], Verified | None]
+# (token, requested audiences) -> None if the token is not of this kind; raises BadToken.
+TokenAuthenticator = Callable[[str, Sequence[str]], VerifiedToken | None]
 
 
 class BearerTokens:
-    def __init__(self, authenticators: Sequence[TokenAuthenticator], audiences: Sequence[str]) -> None:
+    def __init__(
+        self, authenticators: Sequence[TokenAuthenticator], audiences: Sequence[str]
+    ) -> None:
         """`audiences` are those of this server."""
         self._authenticators = tuple(authenticators)
         self.audiences = tuple(audiences)
 
-    def __call__(self, request: Request) -> User | None:
+    def __call__(self, request: HttpRequest) -> UserInfo | None:
         token = bearer(request)
         if not token:
             return None
@@ -48,8 +50,8 @@ class BearerTokens:
             raise errors.unauthorized()
         return verified.user
 
-    def verify(self, token: str, audiences: Sequence[str]) -> tuple[Verified | None, str]:
-        """Who it is, or why not."""
+    def verify(self, token: str, audiences: Sequence[str]) -> tuple[VerifiedToken | None, str]:
+        """The user, or the error."""
         problems = [_INVALID]
         for authenticate in self._authenticators:
             try:
@@ -63,37 +65,44 @@ class BearerTokens:
 
 
 def for_any_audience(
-    own: Sequence[str], authenticate: Callable[[str], User | None]
-) -> Callable[[str, Sequence[str]], Verified | None]:
-    """Makes an authenticator of one whose tokens name no audience: they are meant for this server only."""
+    own: Sequence[str], authenticate: Callable[[str], UserInfo | None]
+) -> Callable[[str, Sequence[str]], VerifiedToken | None]:
+    """Adapts an authenticator whose tokens have no audience: they are valid for this server
+    only.
+    """
 
-    def with_audiences(token: str, audiences: Sequence[str]) -> Verified | None:
+    def with_audiences(token: str, audiences: Sequence[str]) -> VerifiedToken | None:
         meant = tuple(a for a in audiences if a in own)
         user = authenticate(token) if meant else None
-        return None if user is None else Verified(user, meant)
+        return None if user is None else VerifiedToken(user, meant)
 
     return with_audiences
 
 
-def bearer(request: Request) -> str:
+def bearer(request: HttpRequest) -> str:
     """The bearer token of a request, or ""."""
     if b"authorization" in request.headers:
         parts = request.header(b"authorization").strip().split(" ")
         return parts[1] if len(parts) > 1 and parts[0].lower() == "bearer" else ""
-    if b"sec-websocket-protocol" in request.headers and request.header(b"upgrade").lower() == "websocket":
+    if (
+        b"sec-websocket-protocol" in request.headers
+        and request.header(b"upgrade").lower() == "websocket"
+    ):
         return _from_subprotocols(request)
     return ""
 
 
-def _from_subprotocols(request: Request) -> str:
-    """Browsers cannot set headers on a WebSocket: the token may stand among the protocols, and is taken from them."""
+def _from_subprotocols(request: HttpRequest) -> str:
+    """Browsers cannot set headers on a WebSocket, so the token may be among the subprotocols; it is
+    removed from them.
+    """
     offered = [p.strip() for p in request.header(b"sec-websocket-protocol").split(",")]
     tokens = [p[len(_SUBPROTOCOL) :] for p in offered if p.startswith(_SUBPROTOCOL)]
     if not tokens:
         return ""
     others = [p for p in offered if not p.startswith(_SUBPROTOCOL)]
     try:
-        token = jws.decode(tokens[0]).decode()
+        token = jws.base64url_decode(tokens[0]).decode()
     except ValueError:
         raise errors.unauthorized() from None
     if len(tokens) > 1 or not others:

@@ -1,4 +1,4 @@
-"""Bootstrap tokens: a secret in kube-system lets a new node ask for its certificate."""
+"""Bootstrap tokens: a Secret in kube-system that lets a new node request its certificate."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import re
 
 from transom.apiserver.authentication.chain import with_authenticated
 from transom.apiserver.authentication.service_accounts import Find
-from transom.apiserver.context import User
+from transom.apiserver.core.context import UserInfo
 from transom.kit.clock import Clock, parse_rfc3339
 from transom.machinery import gotime
 from transom.machinery.objects import Object
@@ -25,35 +25,47 @@ class BootstrapTokens:
         self._find = find
         self._clock = clock
 
-    def __call__(self, token: str) -> User | None:
+    def __call__(self, token: str) -> UserInfo | None:
         match = _TOKEN.fullmatch(token)
         if match is None:
             return None
         identity, given = match.groups()
         secret = self._find("secrets", "kube-system", f"bootstrap-token-{identity}")
-        if secret is None or secret["metadata"].get("deletionTimestamp") or secret.get("type") != _TYPE:
+        if (
+            secret is None
+            or secret["metadata"].get("deletionTimestamp")
+            or secret.get("type") != _TYPE
+        ):
             return None
         same = hmac.compare_digest(_data(secret, "token-secret").encode(), given.encode())
-        if not same or _data(secret, "token-id") != identity or self._expired(_data(secret, "expiration")):
+        if (
+            not same
+            or _data(secret, "token-id") != identity
+            or self._expired(_data(secret, "expiration"))
+        ):
             return None
         if _data(secret, "usage-bootstrap-authentication") != "true":
             return None
         groups = _groups(_data(secret, "auth-extra-groups"))
-        return None if groups is None else User(f"system:bootstrap:{identity}", with_authenticated(groups))
+        return (
+            None
+            if groups is None
+            else UserInfo(f"system:bootstrap:{identity}", with_authenticated(groups))
+        )
 
     def _expired(self, stamp: str) -> bool:
-        """What cannot be read counts as expired."""
+        """An invalid time counts as expired."""
         if not stamp:
             return False
         try:
-            read = gotime.canonical(stamp)
+            read = gotime.canonical_time(stamp)
         except gotime.TimeError:
             return True
         return read is None or parse_rfc3339(read) <= self._clock.time()
 
 
 def _groups(extra: str) -> list[str] | None:
-    """All groups, sorted; None when one of them is not a bootstrappers' group."""
+    """All groups, sorted; None if one of them is not a bootstrappers' group."""
     groups = {_DEFAULT_GROUP}
     for group in extra.split(",") if extra else ():
         if _GROUP.fullmatch(group) is None:

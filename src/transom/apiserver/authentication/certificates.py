@@ -1,13 +1,14 @@
-"""Client certificates: the common name is the user, the organizations are the groups. TLS has verified the chain.
+"""Client certificates: the common name is the user, the organizations are the groups. TLS has
+verified the chain.
 
-Whether a certificate has run out is looked at with each request: connections may live longer.
+Checks the expiry on every request, because connections can outlive the certificate.
 """
 
 from __future__ import annotations
 
 from transom.apiserver.authentication.chain import with_authenticated
-from transom.apiserver.context import User
-from transom.http.messages import Request
+from transom.apiserver.core.context import UserInfo
+from transom.http.messages import HttpRequest
 from transom.kit.clock import Clock
 from transom.machinery import errors
 
@@ -17,9 +18,9 @@ _KNOWN_LIMIT = 10_000
 class ClientCertificates:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._known: dict[tuple[str, tuple[str, ...]], User] = {}
+        self._known: dict[tuple[str, tuple[str, ...]], UserInfo] = {}
 
-    def __call__(self, request: Request) -> User | None:
+    def __call__(self, request: HttpRequest) -> UserInfo | None:
         peer = request.peer
         if peer is None or not peer.cn:
             return None
@@ -30,5 +31,5 @@ class ClientCertificates:
         if user is None:
             if len(self._known) >= _KNOWN_LIMIT:
                 self._known.clear()
-            user = self._known[key] = User(peer.cn, with_authenticated(peer.organizations))
+            user = self._known[key] = UserInfo(peer.cn, with_authenticated(peer.organizations))
         return user

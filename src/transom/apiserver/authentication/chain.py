@@ -1,17 +1,17 @@
-"""The order in which a request's credentials are looked at."""
+"""The order of the authenticators."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from transom.apiserver.context import ANONYMOUS, User
-from transom.http.messages import Request
+from transom.apiserver.core.context import ANONYMOUS, UserInfo
+from transom.http.messages import HttpRequest
 from transom.machinery import errors
 from transom.machinery.errors import ApiError
 
-# A user, or None when the request carries no credential of this kind. A bad credential raises 401; the
-# next one is looked at all the same.
-Authenticator = Callable[[Request], User | None]
+# Returns a user, or None if the request has no credential of this kind. An invalid credential
+# raises 401; the next authenticator is still tried.
+Authenticator = Callable[[HttpRequest], UserInfo | None]
 AUTHENTICATED = "system:authenticated"
 
 
@@ -20,12 +20,12 @@ class Authentication:
         self._authenticators = tuple(authenticators)
         self._anonymous = anonymous
 
-    def __call__(self, request: Request) -> User:
+    def __call__(self, request: HttpRequest) -> UserInfo:
         refused: ApiError | None = None
         for authenticate in self._authenticators:
             try:
                 user = authenticate(request)
-            except ApiError as problem:  # another credential of the request may still be good
+            except ApiError as problem:  # another credential of the request may be valid
                 refused = problem
                 continue
             if user is not None:

@@ -1,7 +1,8 @@
-"""Tokens of service accounts: signed by the cluster's key, and good as long as what they speak of is there.
+"""Service account tokens: signed with the cluster's key, and valid while the objects they refer to
+exist.
 
-A signature is verified once; what it vouches for is kept by the token's digest. Whether the account, the secret and the
-pod still exist is looked up at every use, so that a token ends with them.
+A signature is verified once and the claims are cached by the token's digest. The account, Secret
+and pod are looked up on every use, so a token becomes invalid when they are deleted.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from transom.apiserver.authentication.bearer import BadToken, Verified
+from transom.apiserver.authentication.bearer import BadToken, VerifiedToken
 from transom.apiserver.authentication.chain import with_authenticated
-from transom.apiserver.context import User
+from transom.apiserver.core.context import UserInfo
 from transom.kit.clock import Clock, parse_rfc3339
-from transom.kit.jws import BadSignature, PublicKey, Token
+from transom.kit.jws import BadSignature, PublicKey, SignedToken
 from transom.machinery import errors, serviceaccounts
 from transom.machinery.errors import GroupResource
 from transom.machinery.field import aggregate_text
@@ -23,14 +24,14 @@ from transom.machinery.objects import Object
 from transom.machinery.rbac import go_strings
 
 Find = Callable[[str, str, str], Object | None]  # (plural, namespace, name) of the core group
-_LEEWAY = 60.0  # clocks differ
+_LEEWAY = 60.0  # tolerated clock skew
 _KEPT = 10_000
 _INVALIDATED = "Token has been invalidated"
 _NOT_VALID = "Token could not be validated."
 
 
 class _Known:
-    """What a verified signature vouches for."""
+    """The verified claims of a token."""
 
     __slots__ = ("audiences", "claims", "legacy", "secret_data", "user")
 
@@ -40,14 +41,19 @@ class _Known:
         audience = claims.get("aud") or ()
         self.audiences = (audience,) if isinstance(audience, str) else tuple(audience)
         self.secret_data = base64.b64encode(token.encode()).decode() if legacy else ""
-        self.user: User | None = None
+        self.user: UserInfo | None = None
 
 
-class ServiceAccountTokens:
+class ServiceAccountAuthenticator:
     def __init__(
-        self, keys: Callable[[], Sequence[PublicKey]], issuer: str, audiences: Sequence[str], find: Find, clock: Clock
+        self,
+        keys: Callable[[], Sequence[PublicKey]],
+        issuer: str,
+        audiences: Sequence[str],
+        find: Find,
+        clock: Clock,
     ) -> None:
-        """`keys` is called when the first token comes."""
+        """`keys` is called for the first token."""
         self._keys = keys
         self._issuer = issuer
         self._audiences = tuple(audiences)
@@ -55,7 +61,7 @@ class ServiceAccountTokens:
         self._clock = clock
         self._known: dict[bytes, _Known] = {}
 
-    def __call__(self, token: str, audiences: Sequence[str]) -> Verified | None:
+    def __call__(self, token: str, audiences: Sequence[str]) -> VerifiedToken | None:
         digest = hashlib.sha256(token.encode(errors="surrogateescape")).digest()
         known = self._known.get(digest)
         if known is None:
@@ -69,18 +75,22 @@ class ServiceAccountTokens:
         meant = tuple(a for a in audiences if a in own)
         if not meant:
             raise BadToken(
-                f"token audiences {go_strings(own)} is invalid for the target audiences {go_strings(audiences)}"
+                f"token audiences {go_strings(own)} is invalid for the target audiences "
+                f"{go_strings(audiences)}"
             )
         if known.legacy:
             self._check_legacy(token, known)
         else:
             self._check_bound(known)
         assert known.user is not None
-        return Verified(known.user, meant)
+        return VerifiedToken(known.user, meant)
 
     def _verify(self, text: str) -> _Known | None:
-        token = Token.parse(text)
-        if token is None or token.claims.get("iss") not in (serviceaccounts.LEGACY_ISSUER, self._issuer):
+        token = SignedToken.parse(text)
+        if token is None or token.claims.get("iss") not in (
+            serviceaccounts.LEGACY_ISSUER,
+            self._issuer,
+        ):
             return None
         problems = []
         for key in self._keys():
@@ -89,12 +99,15 @@ class ServiceAccountTokens:
             except BadSignature as problem:
                 problems.append(f"square/go-jose: {problem}")
             else:
-                return _Known(text, token.claims, token.claims["iss"] == serviceaccounts.LEGACY_ISSUER)
+                return _Known(
+                    text, token.claims, token.claims["iss"] == serviceaccounts.LEGACY_ISSUER
+                )
         if not problems:
             return None
         raise BadToken(aggregate_text(problems))
 
-    # ---- is it still good ----------------------------------------------------------------------------------------
+    # ---- is it still good
+    # ----------------------------------------------------------------------------------------
 
     def _check_legacy(self, token: str, known: _Known) -> None:
         claims, prefix = known.claims, serviceaccounts.LEGACY_CLAIM
@@ -102,9 +115,12 @@ class ServiceAccountTokens:
         if not subject:
             raise BadToken("sub claim is missing")
         namespace, secret_name, account, uid = (
-            _claim(claims, prefix + key, missing) for key, missing in (
-                ("namespace", "namespace"), ("secret.name", "secretName"),
-                ("service-account.name", "serviceAccountName"), ("service-account.uid", "serviceAccountUID"),
+            _claim(claims, prefix + key, missing)
+            for key, missing in (
+                ("namespace", "namespace"),
+                ("secret.name", "secretName"),
+                ("service-account.name", "serviceAccountName"),
+                ("service-account.uid", "serviceAccountUID"),
             )
         )
         if serviceaccounts.split_user_name(subject) != (namespace, account):
@@ -113,7 +129,9 @@ class ServiceAccountTokens:
         if secret is None or secret["metadata"].get("deletionTimestamp"):
             raise BadToken(_INVALIDATED)
         stored = (secret.get("data") or {}).get("token", "")
-        if stored != known.secret_data and base64.b64decode(stored) != token.encode(errors="surrogateescape"):
+        if stored != known.secret_data and base64.b64decode(stored) != token.encode(
+            errors="surrogateescape"
+        ):
             raise BadToken("Token does not match server's copy")
         self._check_account(namespace, account, uid, None)
         if known.user is None:
@@ -134,7 +152,10 @@ class ServiceAccountTokens:
             pod = private.get("pod") or {}
             extra = {}
             if pod.get("name") and pod.get("uid"):
-                extra = {serviceaccounts.POD_NAME: [pod["name"]], serviceaccounts.POD_UID: [pod["uid"]]}
+                extra = {
+                    serviceaccounts.POD_NAME: [pod["name"]],
+                    serviceaccounts.POD_UID: [pod["uid"]],
+                }
             known.user = _user(namespace, name, uid, extra)
 
     def _check_times(self, claims: Mapping[str, Any], now: float) -> None:
@@ -149,22 +170,29 @@ class ServiceAccountTokens:
             raise BadToken(_NOT_VALID) from None
 
     def _check_account(self, namespace: str, name: str, uid: str, now: float | None) -> None:
-        """`now` None: an account that is being deleted counts as gone; else when its time is over."""
+        """`now` None: an account that is being deleted counts as deleted; otherwise only after its
+        grace period.
+        """
         found = self._find("serviceaccounts", namespace, name)
         if found is None:
             raise BadToken(errors.not_found(GroupResource("", "serviceaccounts"), name).message)
         if _gone(found, now):
             raise BadToken(f"ServiceAccount {namespace}/{name} has been deleted")
         if found["metadata"]["uid"] != uid:
-            raise BadToken(f"ServiceAccount UID ({found['metadata']['uid']}) does not match claim ({uid})")
+            raise BadToken(
+                f"ServiceAccount UID ({found['metadata']['uid']}) does not match claim ({uid})"
+            )
 
-    def _check_reference(self, namespace: str, kind: str, plural: str, reference: Object, now: float) -> None:
+    def _check_reference(
+        self, namespace: str, kind: str, plural: str, reference: Object, now: float
+    ) -> None:
         found = self._find(plural, namespace, reference.get("name", ""))
         if found is None or _gone(found, now):
             raise BadToken(_INVALIDATED)
         if found["metadata"]["uid"] != reference.get("uid", ""):
             raise BadToken(
-                f"{kind} UID ({found['metadata']['uid']}) does not match claim ({reference.get('uid', '')})"
+                f"{kind} UID ({found['metadata']['uid']}) does not match claim "
+                f"({reference.get('uid', '')})"
             )
 
 
@@ -180,6 +208,6 @@ def _gone(obj: Object, now: float | None) -> bool:
     return bool(stamp) and (now is None or parse_rfc3339(stamp) < now - _LEEWAY)
 
 
-def _user(namespace: str, name: str, uid: str, extra: Mapping[str, list[str]]) -> User:
+def _user(namespace: str, name: str, uid: str, extra: Mapping[str, list[str]]) -> UserInfo:
     groups = with_authenticated(serviceaccounts.group_names(namespace))
-    return User(serviceaccounts.user_name(namespace, name), groups, uid, extra)
+    return UserInfo(serviceaccounts.user_name(namespace, name), groups, uid, extra)

@@ -7,19 +7,21 @@ import hmac
 from collections.abc import Mapping
 
 from transom.apiserver.authentication.chain import with_authenticated
-from transom.apiserver.context import User
+from transom.apiserver.core.context import UserInfo
 
 
 class StaticTokens:
     """Tokens are kept and compared as digests."""
 
-    def __init__(self, tokens: Mapping[str, User]) -> None:
+    def __init__(self, tokens: Mapping[str, UserInfo]) -> None:
         self._users = {
-            _digest(token): User(user.name, with_authenticated(user.groups), user.uid, user.extra)
+            _digest(token): UserInfo(
+                user.name, with_authenticated(user.groups), user.uid, user.extra
+            )
             for token, user in tokens.items()
         }
 
-    def __call__(self, token: str) -> User | None:
+    def __call__(self, token: str) -> UserInfo | None:
         if not self._users:
             return None
         given = _digest(token)

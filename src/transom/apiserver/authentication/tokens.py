@@ -1,4 +1,4 @@
-"""Issuing tokens of service accounts, and telling others how to verify them."""
+"""Issues service account tokens, and publishes the keys to verify them."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import Any
 
 import orjson
 
-from transom.kit.jws import PublicKey, Signer
+from transom.kit.jws import PublicKey, TokenSigner
 from transom.machinery import serviceaccounts
 from transom.machinery.objects import Object
 
 
 class TokenKeys:
-    """The keys of the cluster; read when they are first needed."""
+    """The keys of the cluster, read when they are first needed."""
 
     def __init__(self, private: bytes, public: Sequence[bytes] = ()) -> None:
         self._private = private
         self._public = tuple(public)
 
     @cached_property
-    def signer(self) -> Signer:
-        return Signer(self._private)
+    def signer(self) -> TokenSigner:
+        return TokenSigner(self._private)
 
     @cached_property
     def verifying(self) -> tuple[PublicKey, ...]:
-        """The signing key first, then those whose tokens are still believed."""
+        """The signing key first, then the other keys whose tokens are still accepted."""
         keys = [self.signer.public] if self._private else []
         keys += [PublicKey.load(pem) for pem in self._public]
         return tuple({key.id: key for key in keys}.values())
@@ -41,14 +41,27 @@ class TokenIssuer:
         self.issuer = issuer
 
     def bound(
-        self, account: Object, audiences: Sequence[str], now: float, seconds: int, *, pod: Object | None = None,
+        self,
+        account: Object,
+        audiences: Sequence[str],
+        now: float,
+        seconds: int,
+        *,
+        pod: Object | None = None,
         secret: Object | None = None,
     ) -> str:
         warn_after = 0
         if pod is not None and seconds == serviceaccounts.PROJECTED_SECONDS:
             seconds, warn_after = serviceaccounts.EXTENDED_SECONDS, seconds
         claims = serviceaccounts.bound_claims(
-            self.issuer, account, audiences, now, seconds, warn_after=warn_after, pod=pod, secret=secret
+            self.issuer,
+            account,
+            audiences,
+            now,
+            seconds,
+            warn_after=warn_after,
+            pod=pod,
+            secret=secret,
         )
         return self._keys.signer.sign(claims)
 

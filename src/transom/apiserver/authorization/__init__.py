@@ -1,1 +1,3 @@
-"""May he: the chain of authorizers, declared in `chain.py`. The first that allows or denies decides."""
+"""Authorization: the chain of authorizers, declared in `chain.py`. The first that allows or denies
+decides.
+"""

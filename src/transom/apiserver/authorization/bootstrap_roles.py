@@ -1,59 +1,68 @@
-"""Keeps the bootstrap policy in line: missing roles, bindings, rules and subjects are put back at each start.
+"""Reconciles the bootstrap policy: restores missing roles, bindings, rules and subjects at each
+start.
 
-What an administrator added stays; who sets the annotation `rbac.authorization.kubernetes.io/autoupdate: "false"` keeps
-the object as it is.
+Additions by an administrator are kept; the annotation `rbac.authorization.kubernetes.io/autoupdate:
+"false"` excludes an object.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
-from transom.apiserver import writes
 from transom.apiserver.authorization import bootstrap_policy as policy
-from transom.apiserver.resources import Resource
+from transom.apiserver.core.bodies import own_fields
+from transom.apiserver.core.loopback import Loopback
+from transom.apiserver.core.resources import Resource
 from transom.machinery import rbac
 from transom.machinery.objects import Object, copy_object
 
-if TYPE_CHECKING:
-    from transom.apiserver.server import ApiServer
-
 _LABEL = {"kubernetes.io/bootstrapping": "rbac-defaults"}
 _AUTO_UPDATE = "rbac.authorization.kubernetes.io/autoupdate"
-_AT_ONCE = 64  # so many writes go to the disk together
+_AT_ONCE = 64  # the number of writes in one batch
 
 
-async def reconcile(server: ApiServer) -> None:
-    """Cluster roles first: whoever sees a binding finds its role."""
+async def reconcile_bootstrap_roles(loopback: Loopback) -> None:
+    """ClusterRoles first: a client that sees a binding also finds its role."""
     for plural, objects in (
-        ("clusterroles", list(cluster_roles())), ("clusterrolebindings", list(cluster_bindings())),
-        ("roles", list(roles())), ("rolebindings", list(bindings())),
+        ("clusterroles", list(bootstrap_cluster_roles())),
+        ("clusterrolebindings", list(bootstrap_cluster_bindings())),
+        ("roles", list(bootstrap_namespace_roles())),
+        ("rolebindings", list(bootstrap_namespace_bindings())),
     ):
-        res = server.resource(rbac.GROUP, "v1", plural)
+        res = loopback.resources.require(rbac.GROUP, "v1", plural)
         for start in range(0, len(objects), _AT_ONCE):
-            await asyncio.gather(*(_reconcile_one(server, res, obj) for obj in objects[start : start + _AT_ONCE]))
+            await asyncio.gather(
+                *(_reconcile_one(loopback, res, obj) for obj in objects[start : start + _AT_ONCE])
+            )
 
 
-# ---- the objects -----------------------------------------------------------------------------------------------------
+# ---- the objects
+# --------------------------------------------------------------------------------------------------
 
 
-def cluster_roles() -> Iterator[Object]:
+def bootstrap_cluster_roles() -> Iterator[Object]:
     plain = [_object(name, rules=list(rules)) for name, rules in policy.CLUSTER_ROLES.items()]
-    plain += [_object(f"system:controller:{name}", rules=list(r)) for name, r in policy.CONTROLLER_ROLES.items()]
+    plain += [
+        _object(f"system:controller:{name}", rules=list(r))
+        for name, r in policy.CONTROLLER_ROLES.items()
+    ]
     known = {obj["metadata"]["name"]: obj for obj in plain}
-    # A role that others gather from comes before them: view, then edit, then admin.
+    # A role that others aggregate comes before them: view, then edit, then admin.
     for name, label in reversed(policy.AGGREGATED_ROLES.items()):
         selector = {"matchLabels": {f"{rbac.GROUP}/{label}": "true"}}
         role = _object(name, aggregationRule={"clusterRoleSelectors": [selector]})
-        role["rules"] = rbac.aggregated(role, known.values())
+        role["rules"] = rbac.aggregated_rules(role, known.values())
         known[name] = role
     yield from known.values()
     for name, rules in policy.LATER_ROLES.items():
-        yield {"metadata": {"name": name, "annotations": {_AUTO_UPDATE: "true"}}, "rules": list(rules)}
+        yield {
+            "metadata": {"name": name, "annotations": {_AUTO_UPDATE: "true"}},
+            "rules": list(rules),
+        }
 
 
-def cluster_bindings() -> Iterator[Object]:
+def bootstrap_cluster_bindings() -> Iterator[Object]:
     for name, subjects in policy.CLUSTER_BINDINGS.items():
         yield _binding(_object(name), "ClusterRole", name, subjects)
     for name in policy.CONTROLLER_ROLES:
@@ -64,12 +73,12 @@ def cluster_bindings() -> Iterator[Object]:
         yield _binding({"metadata": meta}, "ClusterRole", name, subjects)
 
 
-def roles() -> Iterator[Object]:
+def bootstrap_namespace_roles() -> Iterator[Object]:
     for (namespace, name), rules in policy.NAMESPACE_ROLES.items():
         yield _object(name, namespace, rules=list(rules))
 
 
-def bindings() -> Iterator[Object]:
+def bootstrap_namespace_bindings() -> Iterator[Object]:
     for (namespace, name), (role, subjects) in policy.NAMESPACE_BINDINGS.items():
         yield _binding(_object(name, namespace), "Role", role, subjects)
 
@@ -99,47 +108,55 @@ def _subject(text: str) -> Object:
     return {"kind": kind, "apiGroup": rbac.GROUP, "name": name}
 
 
-# ---- in line with what is stored -------------------------------------------------------------------------------------
+# ---- in line with what is stored
+# -------------------------------------------------------------------------------------
 
 
-async def _reconcile_one(server: ApiServer, res: Resource, wanted: Object) -> None:
+async def _reconcile_one(loopback: Loopback, res: Resource, wanted: Object) -> None:
     meta = wanted["metadata"]
     namespace, name = meta.get("namespace", ""), meta["name"]
-    ctx = server.context()
-    existing = server.storage.find(res, namespace, name)
-    if existing is not None and (existing["metadata"].get("annotations") or {}).get(_AUTO_UPDATE) == "false":
+    ctx = loopback.context()
+    existing = loopback.storage.find(res, namespace, name)
+    if (
+        existing is not None
+        and (existing["metadata"].get("annotations") or {}).get(_AUTO_UPDATE) == "false"
+    ):
         return
-    if existing is not None and "roleRef" in wanted and existing.get("roleRef") != wanted["roleRef"]:
-        # A role reference cannot change; the binding is made anew.
-        await server.storage.delete(ctx, res, namespace, name, {})
+    if (
+        existing is not None
+        and "roleRef" in wanted
+        and existing.get("roleRef") != wanted["roleRef"]
+    ):
+        # A role reference is immutable, so recreate the binding.
+        await loopback.storage.delete(ctx, res, namespace, name, {})
         existing = None
     if existing is None:
         obj = res.ops.normalise(wanted)
         res.ops.default(obj)
-        writes.own_fields(ctx, res, obj, None)
-        await server.storage.create(ctx, res, namespace, res.ops.to_storage(obj))
+        own_fields(ctx, res, obj, None)
+        await loopback.storage.create(ctx, res, namespace, res.ops.to_storage(obj))
         return
-    if completed(existing, wanted) is None:
+    if completed_role(existing, wanted) is None:
         return
 
     def transform(old: Object | None) -> Object:
         assert old is not None
-        new = completed(old, wanted) or copy_object(old)
-        writes.own_fields(ctx, res, new, copy_object(old))
+        new = completed_role(old, wanted) or copy_object(old)
+        own_fields(ctx, res, new, copy_object(old))
         return new
 
-    await server.storage.update(ctx, res, namespace, name, transform, reread=True)
+    await loopback.storage.update(ctx, res, namespace, name, transform, reread=True)
 
 
-def completed(existing: Object, wanted: Object) -> Object | None:
-    """The stored object with what the policy wants added, or None when nothing is missing."""
+def completed_role(existing: Object, wanted: Object) -> Object | None:
+    """The stored object with the policy's missing parts added, or None if it is complete."""
     new = copy_object(existing)
     meta = new["metadata"]
     for field in ("annotations", "labels"):
         merged = {**(wanted["metadata"].get(field) or {}), **(meta.get(field) or {})}
         if merged:
             meta[field] = merged
-    lacking = rbac.missing(existing.get("rules") or [], wanted.get("rules") or [])
+    lacking = rbac.uncovered_rules(existing.get("rules") or [], wanted.get("rules") or [])
     if lacking:
         new["rules"] = [*(existing.get("rules") or []), *lacking]
     if "aggregationRule" in wanted or "aggregationRule" in existing:

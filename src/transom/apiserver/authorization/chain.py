@@ -1,39 +1,49 @@
-"""The order of authorizers, and the exact text of a refusal."""
+"""The order of the authorizers, and the exact message of a 403 error.
+
+Only `Decision.authorized` creates an `Authorized` value, and handlers accept nothing else.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from transom.apiserver.context import User
-from transom.apiserver.requestinfo import RequestInfo
+from transom.apiserver.core.context import UserInfo
+from transom.apiserver.core.requestinfo import Authorized, RequestInfo
+from transom.kit.goquote import go_quote
 from transom.machinery import errors
 from transom.machinery.errors import ApiError, GroupResource
-from transom.machinery.field import go_quote
 
 
 class Decision(NamedTuple):
-    """`allowed` None: no opinion. `reason` goes into the text of a refusal."""
+    """`allowed` None: no opinion. `reason` is part of the error message."""
 
     allowed: bool | None
     reason: str = ""
 
+    def authorized(self, user: UserInfo, info: RequestInfo) -> Authorized:
+        """The authorized attributes for the handler; raises 403 unless they are allowed."""
+        if not self.allowed:
+            raise refusal(user, info, self.reason)
+        return Authorized(info)
 
+
+MASTERS = "system:masters"
 NO_OPINION = Decision(None)
 ALLOWED = Decision(True)
-Authorizer = Callable[[User, RequestInfo], Decision]
+Authorizer = Callable[[UserInfo, RequestInfo], Decision]
 
 
-def masters(user: User, _info: RequestInfo) -> Decision:
-    """The group of the cluster's administrators may do everything; nothing can take that away."""
-    return ALLOWED if "system:masters" in user.groups else NO_OPINION
+def masters(user: UserInfo, _info: RequestInfo) -> Decision:
+    """The administrators' group system:masters may do everything, unconditionally."""
+    return ALLOWED if MASTERS in user.groups else NO_OPINION
 
 
 class Authorization:
     def __init__(self, authorizers: Sequence[Authorizer]) -> None:
         self._authorizers = tuple(authorizers)
 
-    def decide(self, user: User, info: RequestInfo) -> Decision:
+    def decide(self, user: UserInfo, info: RequestInfo) -> Decision:
         reasons = []
         for authorizer in self._authorizers:
             decision = authorizer(user, info)
@@ -43,22 +53,37 @@ class Authorization:
                 reasons.append(decision.reason)
         return Decision(None, "\n".join(reasons))
 
-    def __call__(self, user: User, info: RequestInfo) -> None:
+    def __call__(self, user: UserInfo, info: RequestInfo) -> None:
         """Return when allowed, raise 403 otherwise."""
-        decision = self.decide(user, info)
+        self.decide(user, info).authorized(user, info)
+
+    def create_on_update(self, user: UserInfo, info: Authorized) -> None:
+        """An update or apply of an object that does not exist creates it, which also requires
+        `create` on this name.
+
+        Raises 403 with the message of Kubernetes' update handler, which is shorter than that of the
+        request filter.
+        """
+        decision = self.decide(user, info._replace(verb="create"))
         if not decision.allowed:
-            raise refusal(user, info, decision.reason)
+            raise errors.forbidden(
+                GroupResource(info.group, info.resource), info.name, decision.reason
+            )
 
 
-def refusal(user: User, info: RequestInfo, reason: str) -> ApiError:
+def refusal(user: UserInfo, info: RequestInfo, reason: str) -> ApiError:
     if not info.is_resource:
         text = f"User {go_quote(user.name)} cannot {info.verb} path {go_quote(info.path)}"
     else:
         resource = f"{info.resource}/{info.subresource}" if info.subresource else info.resource
         text = f"User {go_quote(user.name)} cannot {info.verb} resource {go_quote(resource)}"
         text += f" in API group {go_quote(info.group)}"
-        text += f" in the namespace {go_quote(info.namespace)}" if info.namespace else " at the cluster scope"
+        text += (
+            f" in the namespace {go_quote(info.namespace)}"
+            if info.namespace
+            else " at the cluster scope"
+        )
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     if reason:
         text += f": {reason}"
-    return errors.forbidden(GroupResource(info.group, info.resource), info.name or info.selected_name, text)
+    return errors.forbidden(GroupResource(info.group, info.resource), info.name, text)

@@ -1,6 +1,6 @@
-"""The Node authorizer: a kubelet reads what its pods need, and writes what is its own.
+"""The Node authorizer: a kubelet may read what its pods need, and write its own objects.
 
-Its reasons go into the text of a refusal, so they are Kubernetes' words.
+Its reasons are part of the error message, so they are Kubernetes' texts.
 """
 
 from __future__ import annotations
@@ -10,21 +10,24 @@ from collections.abc import Callable
 from transom.apiserver.authorization import bootstrap_policy
 from transom.apiserver.authorization.chain import ALLOWED, NO_OPINION, Decision
 from transom.apiserver.authorization.node_graph import NodeGraph
-from transom.apiserver.context import User
-from transom.apiserver.requestinfo import RequestInfo
-from transom.machinery.field import go_quote
+from transom.apiserver.core.context import UserInfo
+from transom.apiserver.core.requestinfo import RequestInfo
+from transom.kit.goquote import go_quote
 from transom.machinery.rbac import matches_path, matches_resource
 from transom.store.api import Store
 
 LEASE_NAMESPACE = "kube-node-lease"
+NODES = "system:nodes"
 _PREFIX = "system:node:"
 _RULES = bootstrap_policy.CLUSTER_ROLES["system:node"]
 _OWN_VERBS = ("get", "create", "update", "patch", "delete")
 
 
-def node_name(user: User) -> str | None:
-    """The node that a user is; None when he is not a node, "" when it does not say which."""
-    if user.name.startswith(_PREFIX) and "system:nodes" in user.groups:
+def node_name(user: UserInfo) -> str | None:
+    """The name of the node that a user represents; None if the user is not a node, "" if it has no
+    name.
+    """
+    if user.name.startswith(_PREFIX) and NODES in user.groups:
         return user.name[len(_PREFIX) :]
     return None
 
@@ -44,14 +47,18 @@ class NodeAuthorizer:
             ("storage.k8s.io", "csinodes"): self._csi_node,
         }
 
-    def __call__(self, user: User, info: RequestInfo) -> Decision:
+    def __call__(self, user: UserInfo, info: RequestInfo) -> Decision:
         node = node_name(user)
         if node is None:
             return NO_OPINION
         if not node:
             return Decision(None, f"unknown node for user {go_quote(user.name)}")
         if not info.is_resource:
-            return ALLOWED if any(matches_path(rule, info.verb, info.path) for rule in _RULES) else NO_OPINION
+            return (
+                ALLOWED
+                if any(matches_path(rule, info.verb, info.path) for rule in _RULES)
+                else NO_OPINION
+            )
         special = self._special.get((info.group, info.resource))
         if special is not None:
             reason = special(node, info)
@@ -61,14 +68,15 @@ class NodeAuthorizer:
         if decision is None:
             allowed = any(matches_resource(rule, *key) for rule in _RULES)
             decision = ALLOWED if allowed else NO_OPINION
-            if allowed:  # what is refused may be anything, and is not kept
+            if allowed:  # denied requests are arbitrary, so they are not cached
                 self._general[key] = decision
         return decision
 
-    # ---- each says why not, or "" --------------------------------------------------------------------------------
+    # ---- each says why not, or ""
+    # --------------------------------------------------------------------------------
 
     def _related(self, node: str, info: RequestInfo) -> str:
-        name = info.name or info.selected_name
+        name = info.name
         if not name:
             return "No Object name found"
         if self._graph.related(node, info.resource, info.namespace, name):
@@ -110,8 +118,8 @@ class NodeAuthorizer:
             return "can only get, create, update, patch, or delete a node lease"
         if info.namespace != LEASE_NAMESPACE:
             return f'can only access leases in the "{LEASE_NAMESPACE}" system namespace'
-        # The name of what is created stands in the body; NodeRestriction looks at that.
-        if info.verb != "create" and (info.name or info.selected_name) != node:
+        # In a create, the name is in the body; NodeRestriction checks it.
+        if info.verb != "create" and info.name != node:
             return "can only access node lease with the same name as the requesting node"
         return ""
 
@@ -120,6 +128,6 @@ class NodeAuthorizer:
             return "can only get, create, update, patch, or delete a CSINode"
         if info.subresource:
             return "cannot authorize CSINode subresources"
-        if info.verb != "create" and (info.name or info.selected_name) != node:
+        if info.verb != "create" and info.name != node:
             return "can only access CSINode with the same name as the requesting node"
         return ""

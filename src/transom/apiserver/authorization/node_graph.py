@@ -1,8 +1,9 @@
-"""Which node may see which object, because a pod on it uses it: the relations behind the Node authorizer.
+"""Which node may read which object because one of its pods uses it: the graph behind the Node
+authorizer.
 
-Pods name secrets, config maps, claims and their service account directly; a claim leads to its volume, and a volume to
-its secrets. Only pods and volumes are indexed; what is one lookup away (a volume attachment's node, a node's
-configuration source) is read when it is asked for.
+Pods refer to Secrets, ConfigMaps, claims and their service account directly; a claim refers to its
+volume, and a volume to its Secrets. Only pods and volumes are indexed; relations that need one
+lookup (a volume attachment's node, a node's configuration source) are read on demand.
 """
 
 from __future__ import annotations
@@ -12,23 +13,41 @@ from collections.abc import Iterator, Sequence
 
 import orjson
 
+from transom.apiserver.core.objectstore import Cached
 from transom.machinery.objects import Object
-from transom.store.api import Event, Record, Store
+from transom.store.api import Store, StoreEvent, StoreRecord
 
 MIRROR = "kubernetes.io/config.mirror"
 Vertex = tuple[str, str, str]  # resource, namespace, name
 _ALIKE = 1024
-_VOLUME_SECRETS = ("azureFile", "cephfs", "cinder", "flexVolume", "rbd", "scaleIO", "iscsi", "storageos")
+_VOLUME_SECRETS = (
+    "azureFile",
+    "cephfs",
+    "cinder",
+    "flexVolume",
+    "rbd",
+    "scaleIO",
+    "iscsi",
+    "storageos",
+)
 
 
 class NodeGraph:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._started = False
-        self._pods: dict[str, tuple[str, tuple[Vertex, ...]]] = {}  # key of a pod -> its node, what it uses
-        self._alike: dict[tuple[Vertex, ...], tuple[Vertex, ...]] = {}  # pods of one template use the same
-        self._nodes: dict[Vertex, Counter[str]] = {}  # what is used -> on which nodes, by how many pods
-        self._volumes: dict[str, tuple[Vertex, list[Vertex]]] = {}  # volume -> its claim, its secrets
+        self._pods: dict[
+            str, tuple[str, tuple[Vertex, ...]]
+        ] = {}  # key of a pod -> its node, the objects it uses
+        self._alike: dict[
+            tuple[Vertex, ...], tuple[Vertex, ...]
+        ] = {}  # pods of one template use the same objects
+        self._nodes: dict[
+            Vertex, Counter[str]
+        ] = {}  # used object -> nodes, with the number of pods
+        self._volumes: dict[
+            str, tuple[Vertex, list[Vertex]]
+        ] = {}  # volume -> its claim, its secrets
         self._by_secret: dict[Vertex, set[str]] = {}  # secret -> volumes
 
     def related(self, node: str, resource: str, namespace: str, name: str) -> bool:
@@ -38,7 +57,9 @@ class NodeGraph:
         if self._used_on(vertex, node):
             return True
         if resource == "secrets":
-            return any(self._used_on(self._volumes[v][0], node) for v in self._by_secret.get(vertex, ()))
+            return any(
+                self._used_on(self._volumes[v][0], node) for v in self._by_secret.get(vertex, ())
+            )
         if resource == "persistentvolumes":
             volume = self._volumes.get(name)
             return volume is not None and self._used_on(volume[0], node)
@@ -46,7 +67,9 @@ class NodeGraph:
             found = self._read(f"volumeattachments.storage.k8s.io/{name}")
             return found is not None and (found.get("spec") or {}).get("nodeName") == node
         if resource == "configmaps":
-            source = ((self._read(f"nodes/{node}") or {}).get("spec") or {}).get("configSource") or {}
+            source = ((self._read(f"nodes/{node}") or {}).get("spec") or {}).get(
+                "configSource"
+            ) or {}
             config = source.get("configMap") or {}
             return (config.get("namespace"), config.get("name")) == (namespace, name)
         return False
@@ -59,7 +82,8 @@ class NodeGraph:
         record = self._store.get(key)
         return None if record is None else _decoded(record)
 
-    # ---- keeping current -----------------------------------------------------------------------------------------
+    # ---- keeping current
+    # -----------------------------------------------------------------------------------------
 
     def _start(self) -> None:
         self._started = True
@@ -70,15 +94,15 @@ class NodeGraph:
         self._store.watch("pods/", since, self._pods_changed)
         self._store.watch("persistentvolumes/", since, self._volumes_changed)
 
-    def _pods_changed(self, events: Sequence[Event]) -> None:
+    def _pods_changed(self, events: Sequence[StoreEvent]) -> None:
         for event in events:
             self._pod(event.key, event.record)
 
-    def _volumes_changed(self, events: Sequence[Event]) -> None:
+    def _volumes_changed(self, events: Sequence[StoreEvent]) -> None:
         for event in events:
             self._volume(event.key, event.record)
 
-    def _pod(self, key: str, record: Record | None) -> None:
+    def _pod(self, key: str, record: StoreRecord | None) -> None:
         if record is None:
             node, used = self._pods.pop(key, ("", ()))
             for vertex in used:
@@ -89,7 +113,8 @@ class NodeGraph:
                     if not nodes:
                         del self._nodes[vertex]
             return
-        # Node and references of a pod never change once it is bound, so most updates need no look inside.
+        # The node and references of a bound pod are immutable, so most updates need not be
+        # examined.
         if key in self._pods or b'"nodeName"' not in record.value:
             return
         pod = _decoded(record)
@@ -104,7 +129,7 @@ class NodeGraph:
         for vertex in used:
             self._nodes.setdefault(vertex, Counter())[node] += 1
 
-    def _volume(self, key: str, record: Record | None) -> None:
+    def _volume(self, key: str, record: StoreRecord | None) -> None:
         name = key.partition("/")[2]
         for secret in self._volumes.pop(name, (None, []))[1]:
             self._by_secret[secret].discard(name)
@@ -116,19 +141,27 @@ class NodeGraph:
             return
         namespace = claim.get("namespace", "")
         secrets = [("secrets", ns, secret) for ns, secret in volume_secrets(spec, namespace)]
-        self._volumes[name] = (("persistentvolumeclaims", namespace, claim.get("name", "")), secrets)
+        self._volumes[name] = (
+            ("persistentvolumeclaims", namespace, claim.get("name", "")),
+            secrets,
+        )
         for vertex in secrets:
             self._by_secret.setdefault(vertex, set()).add(name)
 
 
-def _decoded(record: Record) -> Object:
-    """What was just written is still there in the form that it was written from."""
-    obj: Object | None = getattr(record.cache, "obj", None)
-    return obj if obj is not None else orjson.loads(record.value)
+def _decoded(record: StoreRecord) -> Object:
+    """An object that was just written is still cached in decoded form."""
+    cached: Cached | None = record.cache
+    if cached is not None and cached.obj is not None:
+        return cached.obj
+    obj: Object = orjson.loads(record.value)
+    return obj
 
 
 def references(pod: Object) -> Iterator[Vertex]:
-    """What a pod gives its node to see. Mirror pods give nothing: nodes make them."""
+    """The objects that a pod allows its node to read. Mirror pods allow none, because nodes create
+    them.
+    """
     meta, spec = pod["metadata"], pod["spec"]
     if MIRROR in (meta.get("annotations") or {}):
         return
@@ -141,7 +174,11 @@ def references(pod: Object) -> Iterator[Vertex]:
         yield "configmaps", namespace, name
     for volume in spec.get("volumes") or ():
         if "persistentVolumeClaim" in volume:
-            yield "persistentvolumeclaims", namespace, volume["persistentVolumeClaim"].get("claimName", "")
+            yield (
+                "persistentvolumeclaims",
+                namespace,
+                volume["persistentVolumeClaim"].get("claimName", ""),
+            )
         elif "ephemeral" in volume:
             yield "persistentvolumeclaims", namespace, f"{meta['name']}-{volume['name']}"
 
@@ -160,7 +197,7 @@ def _from_containers(spec: Object, whole: str, key: str) -> Iterator[str]:
 
 
 def secret_names(spec: Object) -> Iterator[str]:
-    """Every secret that a pod names itself."""
+    """Every Secret that a pod refers to directly."""
     return filter(None, _secret_names(spec))
 
 
@@ -175,14 +212,16 @@ def _secret_names(spec: Object) -> Iterator[str]:
             yield (source.get("secret") or {}).get("name", "")
         for kind in _VOLUME_SECRETS:
             if kind in volume:
-                yield volume[kind].get("secretName", "") if kind == "azureFile" else (
-                    (volume[kind].get("secretRef") or {}).get("name", "")
+                yield (
+                    volume[kind].get("secretName", "")
+                    if kind == "azureFile"
+                    else ((volume[kind].get("secretRef") or {}).get("name", ""))
                 )
         yield ((volume.get("csi") or {}).get("nodePublishSecretRef") or {}).get("name", "")
 
 
 def config_map_names(spec: Object) -> Iterator[str]:
-    """Every config map that a pod names itself."""
+    """Every ConfigMap that a pod refers to directly."""
     return filter(None, _config_map_names(spec))
 
 
@@ -195,16 +234,19 @@ def _config_map_names(spec: Object) -> Iterator[str]:
 
 
 def volume_secrets(spec: Object, claim_namespace: str) -> Iterator[tuple[str, str]]:
-    """Namespace and name of the secrets of a persistent volume that a kubelet needs."""
+    """Namespace and name of the Secrets of a persistent volume that a kubelet needs."""
     for kind in _VOLUME_SECRETS:
         source = spec.get(kind)
         if source is None:
             continue
         if kind == "azureFile":
-            reference = {"name": source.get("secretName", ""), "namespace": source.get("secretNamespace", "")}
+            reference = {
+                "name": source.get("secretName", ""),
+                "namespace": source.get("secretNamespace", ""),
+            }
         else:
             reference = source.get("secretRef") or {}
-        # Cinder and StorageOS never fell back to the namespace of the claim.
+        # Cinder and StorageOS do not default to the namespace of the claim.
         fallback = "" if kind in ("cinder", "storageos") else claim_namespace
         if reference.get("name"):
             yield reference.get("namespace") or fallback, reference["name"]

@@ -1,6 +1,7 @@
-"""Custom resources: definitions become served resources.
+"""Custom resources: serves the resources of CustomResourceDefinitions.
 
-`controller.py` watches the definitions and keeps their status, `definition.py` reads one, `types.py` is what a served
-version knows how to do, `conversion.py` moves objects between versions, `finalizer.py` clears the instances of a
-definition that is deleted. Pure rules on schemas live in `machinery.structural`.
+`controller.py` watches the definitions and updates their status, `definition.py` parses one,
+`types.py` has the operations of a served version, `conversion.py` converts objects between
+versions, `finalizer.py` deletes the instances of a deleted definition. Pure rules on schemas are in
+`machinery.structural`.
 """

@@ -1,28 +1,29 @@
-"""Conversion of custom objects by a webhook.
+"""Conversion of custom objects with a webhook.
 
-Whoever needs an object in another version before it goes on awaits `records`, `convert` or `convert_one`. Code that
-cannot wait (field ownership, deep inside) calls `converted`, which raises when the answer is not known yet; `settle`
-runs such code again after asking the webhook.
+Code that needs an object in another version awaits `records`, `convert` or `convert_one`. Code that
+cannot wait (field management) calls `converted`, which raises an error if the result is not known
+yet; `settle` runs such code again after calling the webhook.
 """
 
 from __future__ import annotations
 
 import random
-import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import orjson
 
 from transom.apiserver.webhooks.client import CallFailed
+from transom.kit.goquote import go_quote
+from transom.kit.uuids import random_uuid
 from transom.machinery import errors
-from transom.machinery.field import aggregate_text, go_quote
+from transom.machinery.field import aggregate_text
 from transom.machinery.objects import Object, copy_object
-from transom.machinery.validation.customobject import go_type
+from transom.machinery.validation.customobject import go_type_of_value
 from transom.machinery.validation.meta import validate_annotations, validate_labels
-from transom.store.api import Record
+from transom.store.api import StoreRecord
 
-# (client configuration, review, seconds) -> the review with the answer; CallFailed says why there is none.
+# (client configuration, review, seconds) -> the review with the response; raises CallFailed.
 CallWebhook = Callable[[Mapping[str, Any], Object, float], Awaitable[Object]]
 T = TypeVar("T")
 _REVIEW_VERSIONS = ("v1", "v1beta1")
@@ -44,7 +45,12 @@ class WebhookConverter:
     """The converter of one definition."""
 
     def __init__(
-        self, group: str, kind: str, webhook: Mapping[str, Any], call: CallWebhook, rng: random.Random
+        self,
+        group: str,
+        kind: str,
+        webhook: Mapping[str, Any],
+        call: CallWebhook,
+        rng: random.Random,
     ) -> None:
         self._group = group
         self._kind = kind
@@ -54,9 +60,10 @@ class WebhookConverter:
         self._rng = rng
         self._known: dict[tuple[bytes, str], Object] = {}
 
-    # ---- for code that can wait ----------------------------------------------------------------------------------
+    # ---- for code that can wait
+    # ----------------------------------------------------------------------------------
 
-    async def records(self, records: Sequence[Record], version: str) -> list[Record]:
+    async def records(self, records: Sequence[StoreRecord], version: str) -> list[StoreRecord]:
         """Stored records as if they were stored in this version."""
         head = f'{{"apiVersion":"{self._group}/{version}",'.encode()
         out = list(records)
@@ -65,15 +72,24 @@ class WebhookConverter:
             return out
         objs = [{"kind": self._kind, **orjson.loads(r.value)} for _, r in todo]
         for (i, record), obj in zip(todo, await self.convert(objs, version), strict=True):
-            body = {"apiVersion": obj["apiVersion"], **{k: v for k, v in obj.items() if k not in ("kind", "apiVersion")}}
-            out[i] = Record(record.key, orjson.dumps(body), record.create_revision, record.mod_revision, record.expires)
+            body = {
+                "apiVersion": obj["apiVersion"],
+                **{k: v for k, v in obj.items() if k not in ("kind", "apiVersion")},
+            }
+            out[i] = StoreRecord(
+                record.key,
+                orjson.dumps(body),
+                record.create_revision,
+                record.mod_revision,
+                record.expires,
+            )
         return out
 
     async def convert_one(self, obj: Object, version: str) -> Object:
         return (await self.convert([obj], version))[0]
 
     async def convert(self, objs: Sequence[Object], version: str) -> list[Object]:
-        """The objects in another version. Those that have it already are not sent."""
+        """The objects in another version. Those that already have it are not sent."""
         wanted = f"{self._group}/{version}"
         todo = [obj for obj in objs if obj["apiVersion"] != wanted]
         if not todo:
@@ -81,7 +97,8 @@ class WebhookConverter:
         answers = iter(await self._ask(todo, wanted))
         return [obj if obj["apiVersion"] == wanted else next(answers) for obj in objs]
 
-    # ---- for code that cannot ------------------------------------------------------------------------------------
+    # ---- for code that cannot
+    # ------------------------------------------------------------------------------------
 
     def converted(self, obj: Object, version: str) -> Object:
         key = (orjson.dumps(obj, option=orjson.OPT_SORT_KEYS), version)
@@ -90,11 +107,11 @@ class WebhookConverter:
             raise ConversionNeeded(obj, version)
         return copy_object(found)
 
-    async def settle(self, work: Callable[[], T]) -> T:
-        """Run code that calls `converted`, as often as it takes until everything it needs is known."""
+    async def settle(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Runs code that calls `converted`, repeatedly until all required conversions are known."""
         while True:
             try:
-                return work()
+                return await work()
             except ConversionNeeded as need:
                 key = (orjson.dumps(need.obj, option=orjson.OPT_SORT_KEYS), need.version)
                 answer = await self.convert_one(need.obj, need.version)
@@ -102,27 +119,36 @@ class WebhookConverter:
                     self._known.clear()
                 self._known[key] = answer
 
-    # ---- the webhook ---------------------------------------------------------------------------------------------
+    # ---- the webhook
+    # ---------------------------------------------------------------------------------------------
 
     async def _ask(self, objs: Sequence[Object], wanted: str) -> list[Object]:
         source = f"{objs[0]['apiVersion']}, Kind={self._kind}"
         review = next((v for v in self._reviews if v in _REVIEW_VERSIONS), None)
         if review is None:
             raise _failure("no supported conversion review versions")
-        uid = str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
+        uid = random_uuid(self._rng)
         request = {
-            "kind": "ConversionReview", "apiVersion": f"{_GROUP}/{review}",
+            "kind": "ConversionReview",
+            "apiVersion": f"{_GROUP}/{review}",
             "request": {"uid": uid, "desiredAPIVersion": wanted, "objects": list(objs)},
             "response": {"uid": "", "convertedObjects": None, "result": {"metadata": {}}},
         }
         try:
-            answers = _converted_objects(await self._call(self._client, request, _PATIENCE), review, uid)
+            answers = _converted_objects(
+                await self._call(self._client, request, _PATIENCE), review, uid
+            )
         except CallFailed as problem:
             raise _failure(f"conversion webhook for {source} failed: {problem}") from None
         if len(answers) != len(objs):
-            raise _failure(f"conversion webhook for {source} returned {len(answers)} objects, expected {len(objs)}")
+            raise _failure(
+                f"conversion webhook for {source} returned {len(answers)} objects, expected "
+                f"{len(objs)}"
+            )
         try:
-            return [_checked(obj, answer, wanted) for obj, answer in zip(objs, answers, strict=True)]
+            return [
+                _checked(obj, answer, wanted) for obj, answer in zip(objs, answers, strict=True)
+            ]
         except CallFailed as problem:
             raise _failure(f"conversion webhook for {source} returned invalid {problem}") from None
 
@@ -132,45 +158,59 @@ def _failure(text: str) -> errors.ApiError:
 
 
 def _converted_objects(answer: Object, review: str, uid: str) -> list[Any]:
-    """The objects in an answer. The old review is trusted without a look at its type and uid."""
+    """The objects in a response. The type and uid of a v1beta1 review are not checked."""
     if review == "v1":
         group, _, version = str(answer.get("apiVersion", "")).rpartition("/")
         if (group, version, answer.get("kind")) != (_GROUP, "v1", "ConversionReview"):
             got = f"{group}/{version}, Kind={answer.get('kind', '')}"
-            raise CallFailed(f"expected webhook response of {_GROUP}/v1, Kind=ConversionReview, got {got}")
+            raise CallFailed(
+                f"expected webhook response of {_GROUP}/v1, Kind=ConversionReview, got {got}"
+            )
     response = answer.get("response")
     if not isinstance(response, dict):
         raise CallFailed("no response provided")
     if review == "v1" and response.get("uid", "") != uid:
-        raise CallFailed(f"expected response.uid={go_quote(uid)}, got {go_quote(str(response.get('uid', '')))}")
+        raise CallFailed(
+            f"expected response.uid={go_quote(uid)}, got {go_quote(str(response.get('uid', '')))}"
+        )
     result = response.get("result") or {}
     if result.get("status") != "Success":
         raise CallFailed(
-            result.get("message") or f"response.result.status was '{result.get('status', '')}', not 'Success'"
+            result.get("message")
+            or f"response.result.status was '{result.get('status', '')}', not 'Success'"
         )
     return response.get("convertedObjects") or []
 
 
 def _checked(original: Object, answer: Any, wanted: str) -> Object:
-    """A converted object with the metadata of the original; only labels and annotations may be new."""
+    """A converted object with the metadata of the original; only labels and annotations may
+    change.
+    """
     given = answer if isinstance(answer, dict) else {}
     if given.get("apiVersion", "") != wanted:
         raise CallFailed(
-            f"object at index 0: invalid groupVersion (expected {wanted}, received {given.get('apiVersion', '')})"
+            f"object at index 0: invalid groupVersion (expected {wanted}, received "
+            f"{given.get('apiVersion', '')})"
         )
     if given.get("kind", "") != original["kind"]:
         raise CallFailed(
-            f"object at index 0: invalid kind (expected {original['kind']}, received {given.get('kind', '')})"
+            f"object at index 0: invalid kind (expected {original['kind']}, received "
+            f"{given.get('kind', '')})"
         )
     before, meta = original.get("metadata") or {}, given.get("metadata")
     after = meta if isinstance(meta, dict) else {}
     for name, label in (("name", "name"), ("namespace", "namespace"), ("uid", "UID")):
         if before.get(name, "") != after.get(name, ""):
-            raise CallFailed(f"object: must have the same {label}: {before.get(name, '')} != {after.get(name, '')}")
+            raise CallFailed(
+                f"object: must have the same {label}: {before.get(name, '')} != "
+                f"{after.get(name, '')}"
+            )
     if "metadata" not in given:
         raise CallFailed("metadata: missing metadata in converted object")
     if not isinstance(meta, dict):
-        raise CallFailed(f"metadata: invalid metadata of type {go_type(meta)} in converted object")
+        raise CallFailed(
+            f"metadata: invalid metadata of type {go_type_of_value(meta)} in converted object"
+        )
     kept = dict(before)
     for name in ("labels", "annotations"):
         _take(kept, meta.get(name), name)
@@ -182,15 +222,21 @@ def _take(kept: Object, value: Any, name: str) -> None:
         kept.pop(name, None)
         return
     if not isinstance(value, dict):
-        raise CallFailed(f"metadata: invalid metadata.{name} of type {go_type(value)} in converted object")
+        raise CallFailed(
+            f"metadata: invalid metadata.{name} of type {go_type_of_value(value)} in converted object"
+        )
     for key, text in value.items():
         if not isinstance(text, str):
             raise CallFailed(
-                f"metadata: metadata.{name}[{key}] must be a string, but is {go_type(text)} in converted object"
+                f"metadata: metadata.{name}[{key}] must be a string, but is {go_type_of_value(text)} "
+                "in converted object"
             )
     if value != (kept.get(name) or {}):
-        problems = validate_labels(value, "metadata.labels") if name == "labels" else validate_annotations(
-            value, "metadata.annotation")
+        problems = (
+            validate_labels(value, "metadata.labels")
+            if name == "labels"
+            else validate_annotations(value, "metadata.annotation")
+        )
         if problems:
             raise CallFailed(f"metadata: {aggregate_text(problems)}")
     kept[name] = value

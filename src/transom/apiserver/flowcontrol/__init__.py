@@ -1,6 +1,6 @@
-"""Priority and fairness: no flood of requests keeps the others waiting.
+"""API Priority and Fairness: a flood of requests does not starve others.
 
-`rules.py` finds the FlowSchema of a request, `levels.py` counts and queues what a priority level has in hand, `turns.py`
-lets heavy reads of the event loop go one after the other, `flows.py` keeps all that in step with the stored objects,
-`objects.py` has those every cluster is born with.
+`rules.py` finds the FlowSchema of a request, `levels.py` has the seats and queues of a priority
+level, `turns.py` serializes heavy reads on the event loop, `flows.py` follows the stored objects,
+`objects.py` has the default objects.
 """

@@ -1,6 +1,7 @@
-"""The FlowSchemas and PriorityLevelConfigurations every cluster is born with, as Kubernetes 1.20 has them.
+"""The default FlowSchemas and PriorityLevelConfigurations of Kubernetes 1.20.
 
-The mandatory ones come back when they are deleted; the suggested ones are made once and then belong to the administrator.
+Mandatory ones are recreated when deleted; suggested ones are created once and then belong to the
+administrator.
 """
 
 from __future__ import annotations
@@ -23,7 +24,15 @@ _LEVELS = {
     "global-default": (20, 128, 6, 50),
 }
 
-_EVERYTHING = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "clusterScope": True, "namespaces": ["*"]}]
+_EVERYTHING = [
+    {
+        "verbs": ["*"],
+        "apiGroups": ["*"],
+        "resources": ["*"],
+        "clusterScope": True,
+        "namespaces": ["*"],
+    }
+]
 _EVERY_PATH = [{"verbs": ["*"], "nonResourceURLs": ["*"]}]
 
 
@@ -35,48 +44,83 @@ def _user(*names: str) -> list[Object]:
     return [{"kind": "User", "user": {"name": name}} for name in names]
 
 
-_SYSTEM_ACCOUNTS = [{"kind": "ServiceAccount", "serviceAccount": {"namespace": "kube-system", "name": "*"}}]
+_SYSTEM_ACCOUNTS = [
+    {"kind": "ServiceAccount", "serviceAccount": {"namespace": "kube-system", "name": "*"}}
+]
 _EVERYBODY = _group("system:unauthenticated", "system:authenticated")
 
 
 def _election(core_namespace: str) -> list[Object]:
     verbs = ["get", "create", "update"]
     return [
-        {"verbs": verbs, "apiGroups": [""], "resources": ["endpoints", "configmaps"], "namespaces": [core_namespace]},
-        {"verbs": verbs, "apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "namespaces": ["*"]},
+        {
+            "verbs": verbs,
+            "apiGroups": [""],
+            "resources": ["endpoints", "configmaps"],
+            "namespaces": [core_namespace],
+        },
+        {
+            "verbs": verbs,
+            "apiGroups": ["coordination.k8s.io"],
+            "resources": ["leases"],
+            "namespaces": ["*"],
+        },
     ]
 
 
 def _schema(
-    name: str, level: str, precedence: int, distinguisher: str, subjects: list[Object],
-    resources: list[Object] | None = None, paths: list[Object] | None = None,
+    name: str,
+    level: str,
+    precedence: int,
+    distinguisher: str,
+    subjects: list[Object],
+    resources: list[Object] | None = None,
+    paths: list[Object] | None = None,
 ) -> Object:
     rule: Object = {"subjects": subjects}
     if resources:
         rule["resourceRules"] = resources
     if paths:
         rule["nonResourceRules"] = paths
-    spec: Object = {"priorityLevelConfiguration": {"name": level}, "matchingPrecedence": precedence, "rules": [rule]}
+    spec: Object = {
+        "priorityLevelConfiguration": {"name": level},
+        "matchingPrecedence": precedence,
+        "rules": [rule],
+    }
     if distinguisher:
         spec["distinguisherMethod"] = {"type": distinguisher}
-    return {"apiVersion": f"{GROUP}/{VERSION}", "kind": "FlowSchema", "metadata": {"name": name}, "spec": spec}
+    return {
+        "apiVersion": f"{GROUP}/{VERSION}",
+        "kind": "FlowSchema",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
 
 
-def _whole(name: str, level: str, precedence: int, distinguisher: str, subjects: list[Object]) -> Object:
-    """A schema for everything its subjects do."""
+def _whole(
+    name: str, level: str, precedence: int, distinguisher: str, subjects: list[Object]
+) -> Object:
+    """A schema for all requests of its subjects."""
     return _schema(name, level, precedence, distinguisher, subjects, _EVERYTHING, _EVERY_PATH)
 
 
 def _level(name: str, spec: Object) -> Object:
     return {
-        "apiVersion": f"{GROUP}/{VERSION}", "kind": "PriorityLevelConfiguration", "metadata": {"name": name}, "spec": spec,
+        "apiVersion": f"{GROUP}/{VERSION}",
+        "kind": "PriorityLevelConfiguration",
+        "metadata": {"name": name},
+        "spec": spec,
     }
 
 
 def mandatory_levels() -> Iterator[Object]:
-    yield _level(CATCH_ALL, {
-        "type": "Limited", "limited": {"assuredConcurrencyShares": 5, "limitResponse": {"type": "Reject"}},
-    })
+    yield _level(
+        CATCH_ALL,
+        {
+            "type": "Limited",
+            "limited": {"assuredConcurrencyShares": 5, "limitResponse": {"type": "Reject"}},
+        },
+    )
     yield _level(EXEMPT, {"type": "Exempt"})
 
 
@@ -88,23 +132,54 @@ def mandatory_schemas() -> Iterator[Object]:
 def suggested_levels() -> Iterator[Object]:
     for name, (shares, queues, hand, length) in _LEVELS.items():
         queuing = {"queues": queues, "handSize": hand, "queueLengthLimit": length}
-        yield _level(name, {
-            "type": "Limited",
-            "limited": {"assuredConcurrencyShares": shares, "limitResponse": {"type": "Queue", "queuing": queuing}},
-        })
+        yield _level(
+            name,
+            {
+                "type": "Limited",
+                "limited": {
+                    "assuredConcurrencyShares": shares,
+                    "limitResponse": {"type": "Queue", "queuing": queuing},
+                },
+            },
+        )
 
 
 def suggested_schemas() -> Iterator[Object]:
     manager, scheduler = "system:kube-controller-manager", "system:kube-scheduler"
     yield _whole("system-nodes", "system", 500, "ByUser", _group("system:nodes"))
-    yield _schema("probes", EXEMPT, 2, "", _EVERYBODY, None, [
-        {"verbs": ["get"], "nonResourceURLs": ["/healthz", "/readyz", "/livez"]},
-    ])
-    yield _schema("system-leader-election", "leader-election", 100, "ByUser",
-                  _user(manager, scheduler) + _SYSTEM_ACCOUNTS, _election("kube-system"))
-    yield _schema("workload-leader-election", "leader-election", 200, "ByUser", _SYSTEM_ACCOUNTS, _election("*"))
+    yield _schema(
+        "probes",
+        EXEMPT,
+        2,
+        "",
+        _EVERYBODY,
+        None,
+        [
+            {"verbs": ["get"], "nonResourceURLs": ["/healthz", "/readyz", "/livez"]},
+        ],
+    )
+    yield _schema(
+        "system-leader-election",
+        "leader-election",
+        100,
+        "ByUser",
+        _user(manager, scheduler) + _SYSTEM_ACCOUNTS,
+        _election("kube-system"),
+    )
+    yield _schema(
+        "workload-leader-election",
+        "leader-election",
+        200,
+        "ByUser",
+        _SYSTEM_ACCOUNTS,
+        _election("*"),
+    )
     yield _whole("kube-controller-manager", "workload-high", 800, "ByNamespace", _user(manager))
     yield _whole("kube-scheduler", "workload-high", 800, "ByNamespace", _user(scheduler))
-    yield _whole("kube-system-service-accounts", "workload-high", 900, "ByNamespace", _SYSTEM_ACCOUNTS)
-    yield _whole("service-accounts", "workload-low", 9000, "ByUser", _group("system:serviceaccounts"))
+    yield _whole(
+        "kube-system-service-accounts", "workload-high", 900, "ByNamespace", _SYSTEM_ACCOUNTS
+    )
+    yield _whole(
+        "service-accounts", "workload-low", 9000, "ByUser", _group("system:serviceaccounts")
+    )
     yield _whole("global-default", "global-default", 9900, "ByUser", _EVERYBODY)

@@ -1,8 +1,9 @@
-"""Heavy reads take turns: one at a time, and between two of them the event loop looks after everybody else.
+"""Serializes heavy reads: one at a time, with an iteration of the event loop for other work between
+two of them.
 
-A list of ten thousand objects is work of many milliseconds in the one thread that also renews leases and feeds watches.
-Turns go round among the groups that wait (the priority levels), so that the flood in one does not hold up the others.
-Nothing is refused here, and nobody without heavy work ever waits.
+A list of ten thousand objects takes many milliseconds in the thread that also renews leases and
+serves watches. Turns rotate among the waiting groups (the priority levels), so that a flood in one
+does not delay the others. No request is rejected here, and requests without heavy work never wait.
 """
 
 from __future__ import annotations
@@ -12,17 +13,20 @@ from collections import deque
 from collections.abc import Hashable
 
 
-class Turns:
+class HeavyReadTurns:
     def __init__(self) -> None:
-        self._groups: dict[Hashable, deque[asyncio.Future[None]]] = {}  # in the order of their next turn
+        self._groups: dict[
+            Hashable, deque[asyncio.Future[None]]
+        ] = {}  # in the order of their next turn
         self._busy = False
 
     async def take(self, group: Hashable) -> None:
-        """Returns when it is the caller's turn; `done` must follow."""
+        """Returns when it is the caller's turn; the caller must call `done` afterwards."""
         if not self._busy and not self._groups:
             self._busy = True
             try:
-                await asyncio.sleep(0)  # what came in together with this request goes first
+                # other requests that arrived together with this one run first
+                await asyncio.sleep(0)
             except BaseException:
                 self.done()
                 raise
@@ -37,7 +41,7 @@ class Turns:
             raise
 
     def done(self) -> None:
-        """The next one begins after the loop has been around once."""
+        """Starts the next one after one iteration of the event loop."""
         if self._groups:
             asyncio.get_running_loop().call_soon(self._next)
         else:
@@ -49,7 +53,7 @@ class Turns:
             waiting = self._groups.pop(group)
             mine = waiting.popleft()
             if waiting:
-                self._groups[group] = waiting  # at the end of the line
+                self._groups[group] = waiting  # at the end of the queue
             if not mine.done():
                 mine.set_result(None)
                 return

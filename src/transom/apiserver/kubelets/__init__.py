@@ -1,1 +1,3 @@
-"""The way from the API server to kubelets, and through it to pods and services: logs, streams and HTTP proxies."""
+"""Connections from the API server to kubelets, pods and services: logs, streams and HTTP
+proxies.
+"""

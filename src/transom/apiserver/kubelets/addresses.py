@@ -1,4 +1,4 @@
-"""Addresses as they look from outside: what a proxied answer says about itself, turned into paths of the API server.
+"""Rewrites addresses in proxied responses to paths of the API server.
 
 Pure functions; the rules are those of Kubernetes' proxy.
 """
@@ -8,20 +8,18 @@ from __future__ import annotations
 import posixpath
 import re
 from typing import NamedTuple
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
+
+from transom.http.relay import escape_path
 
 _ADDRESS = re.compile(
-    r"(?:(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):)?(?://(?P<host>[^/?#]*))?(?P<path>[^?#]*)(?P<rest>.*)", re.DOTALL
+    r"(?:(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):)?(?://(?P<host>[^/?#]*))?(?P<path>[^?#]*)(?P<rest>.*)",
+    re.DOTALL,
 )
-_PATH_SAFE = "$&+,/:;=@-_.~"
 
 
-def escape_path(path: str) -> str:
-    return quote(path, safe=_PATH_SAFE)
-
-
-def join(prefix: str, path: str) -> str:
-    """Go's path.Join: clean, without a slash at the end."""
+def join_path(prefix: str, path: str) -> str:
+    """Go's path.Join: clean, without a trailing slash."""
     parts = [part for part in (prefix, path) if part]
     if not parts:
         return ""
@@ -29,31 +27,27 @@ def join(prefix: str, path: str) -> str:
     return clean[1:] if clean.startswith("//") else clean
 
 
-def clean(path: str) -> str:
-    """The path without detours; a slash at its end stays."""
-    joined = join("", path)
+def clean_path(path: str) -> str:
+    """The cleaned path; keeps a trailing slash."""
+    joined = join_path("", path)
     return joined + "/" if path.endswith("/") and not joined.endswith("/") else joined
 
 
-def proxied_path(whole: str, rest: str) -> str:
-    """What follows `.../proxy` in a path, with its slashes: empty when nothing does. `rest` has none at its ends."""
-    path = f"/{rest}" if rest and not rest.startswith("/") else rest
-    return path + "/" if whole.endswith("/") and not path.endswith("/") else path
-
-
-class Outside(NamedTuple):
-    """How the place that answered looks from outside."""
+class ExternalLocation(NamedTuple):
+    """The target of a proxied request, as seen by the client."""
 
     prefix: str  # the path of the proxy
-    authority: str  # the host that was connected to
-    host: str  # the host the client asked for
+    authority: str  # the target host
+    host: str  # the host in the client's request
 
     def forwarded_uri(self, path: str) -> str:
-        uri = join(self.prefix, path)
+        uri = join_path(self.prefix, path)
         return uri + "/" if path.endswith("/") else uri
 
     def rewrite(self, address: str) -> str:
-        """An address in an answer, as the client has to ask for it. Those that lead elsewhere stay."""
+        """An address in a response, rewritten for the client. Addresses of other hosts are
+        unchanged.
+        """
         found = _ADDRESS.fullmatch(address)
         if found is None:
             return address
@@ -61,11 +55,17 @@ class Outside(NamedTuple):
         if (host and host not in (self.authority, self.host)) or not path.startswith("/"):
             return address
         keep = host == self.host and host
-        front = f"{found['scheme']}://{host}" if keep and found["scheme"] else f"//{host}" if keep else ""
+        front = (
+            f"{found['scheme']}://{host}"
+            if keep and found["scheme"]
+            else f"//{host}"
+            if keep
+            else ""
+        )
         decoded = unquote(path)
         if decoded.startswith(self.prefix):
             return front + path + found["rest"]
-        joined = join(self.prefix, decoded)
+        joined = join_path(self.prefix, decoded)
         if decoded.endswith("/"):
             joined += "/"
         return front + escape_path(joined) + found["rest"]

@@ -1,6 +1,6 @@
-"""Links in a page that comes from behind a proxy, made to lead back through it.
+"""Rewrites links in a proxied HTML page to paths of the proxy.
 
-Start tags are written anew, everything else stays as it is: what Kubernetes' proxy does to pages, byte for byte.
+Start tags are rewritten, everything else is unchanged: byte for byte like Kubernetes' proxy.
 """
 
 from __future__ import annotations
@@ -10,19 +10,49 @@ import re
 from collections.abc import Callable
 from html.entities import html5
 
-# Which attributes of which elements hold addresses.
+# The attributes of elements that contain URLs.
 _LINKS = {
-    "a": ("href",), "applet": ("codebase",), "area": ("href",), "audio": ("src",), "base": ("href",),
-    "blockquote": ("cite",), "body": ("background",), "button": ("formaction",), "command": ("icon",), "del": ("cite",),
-    "embed": ("src",), "form": ("action",), "frame": ("longdesc", "src"), "head": ("profile",), "html": ("manifest",),
-    "iframe": ("longdesc", "src"), "img": ("longdesc", "src", "usemap"), "input": ("src", "usemap", "formaction"),
-    "ins": ("cite",), "link": ("href",), "object": ("classid", "codebase", "data", "usemap"), "q": ("cite",),
-    "script": ("src",), "source": ("src",), "video": ("poster", "src"),
-}  # fmt: skip
-# Elements whose content is no markup.
+    "a": ("href",),
+    "applet": ("codebase",),
+    "area": ("href",),
+    "audio": ("src",),
+    "base": ("href",),
+    "blockquote": ("cite",),
+    "body": ("background",),
+    "button": ("formaction",),
+    "command": ("icon",),
+    "del": ("cite",),
+    "embed": ("src",),
+    "form": ("action",),
+    "frame": ("longdesc", "src"),
+    "head": ("profile",),
+    "html": ("manifest",),
+    "iframe": ("longdesc", "src"),
+    "img": ("longdesc", "src", "usemap"),
+    "input": ("src", "usemap", "formaction"),
+    "ins": ("cite",),
+    "link": ("href",),
+    "object": ("classid", "codebase", "data", "usemap"),
+    "q": ("cite",),
+    "script": ("src",),
+    "source": ("src",),
+    "video": ("poster", "src"),
+}
+# Elements whose content is not markup.
 _RAW = {
     name: re.compile(rf"</{name}[ \n\r\t\f/>]", re.IGNORECASE)
-    for name in ("iframe", "noembed", "noframes", "noscript", "plaintext", "script", "style", "textarea", "title", "xmp")
+    for name in (
+        "iframe",
+        "noembed",
+        "noframes",
+        "noscript",
+        "plaintext",
+        "script",
+        "style",
+        "textarea",
+        "title",
+        "xmp",
+    )
 }
 _SPACE = r"[ \n\r\t\f]"
 _MARKUP = re.compile(r"<(?:(?P<tag>[a-zA-Z])|(?P<comment>!--)|[!?/])")
@@ -30,14 +60,19 @@ _COMMENT_END = re.compile(r"--!?>")
 _NAME = re.compile(r"[^ \n\r\t\f/>]*")
 _BLANKS = re.compile(rf"{_SPACE}*")
 _KEY = re.compile(rf"([^ \n\r\t\f/=>]*)(?:{_SPACE}|/)?")
-_VALUE = re.compile(rf"{_SPACE}*={_SPACE}*(?:\"(?P<d>[^\"]*)\"|'(?P<s>[^']*)'|(?=>)|(?P<u>[^ \n\r\t\f>\"'][^ \n\r\t\f>]*))")
+_VALUE = re.compile(
+    rf"{_SPACE}*={_SPACE}*(?:\"(?P<d>[^\"]*)\"|'(?P<s>[^']*)'|(?=>)|(?P<u>[^ \n\r\t\f>\"'][^ "
+    r"\n\r\t\f>]*))"
+)
 _ENTITY = re.compile(r"&(?:#[xX][0-9a-fA-F]+;?|#[0-9]+;?|([A-Za-z][A-Za-z0-9]*;?))(=?)")
-_ESCAPES = str.maketrans({"&": "&amp;", "'": "&#39;", "<": "&lt;", ">": "&gt;", '"': "&#34;", "\r": "&#13;"})
+_ESCAPES = str.maketrans(
+    {"&": "&amp;", "'": "&#39;", "<": "&lt;", ">": "&gt;", '"': "&#34;", "\r": "&#13;"}
+)
 
 Rewrite = Callable[[str], str]
 
 
-def rewrite(page: str, address: Rewrite) -> str:
+def rewrite_html(page: str, address: Rewrite) -> str:
     out: list[str] = []
     at = 0
     while (found := _MARKUP.search(page, at)) is not None:
@@ -50,7 +85,7 @@ def rewrite(page: str, address: Rewrite) -> str:
         out.append(page[at:start])
         tag = _read_tag(page, start + 1)
         if tag is None:
-            return "".join(out)  # it breaks off inside a tag
+            return "".join(out)  # the page ends inside a tag
         name, attributes, at = tag
         out.append(_write_tag(name, attributes, page[at - 2] == "/", address))
         if name in _RAW:
@@ -62,7 +97,7 @@ def rewrite(page: str, address: Rewrite) -> str:
 
 
 def _end_of_markup(page: str, found: re.Match[str]) -> int:
-    """Where a comment, a declaration or an end tag ends."""
+    """The end of a comment, a declaration or an end tag."""
     if found["comment"] is None:
         closed = page.find(">", found.end())
         return closed + 1 if closed >= 0 else len(page)
@@ -82,7 +117,7 @@ def _end_of_raw(page: str, at: int, name: str) -> int:
 
 
 def _read_tag(page: str, at: int) -> tuple[str, list[tuple[str, str]], int] | None:
-    """The name, the attributes and where the tag ends; None when it does not."""
+    """The name, the attributes and the end of the tag; None if it is incomplete."""
     name = _NAME.match(page, at)
     assert name is not None
     attributes: list[tuple[str, str]] = []
@@ -102,9 +137,11 @@ def _read_tag(page: str, at: int) -> tuple[str, list[tuple[str, str]], int] | No
             at = value.end()
             text = next((v for v in (value["d"], value["s"], value["u"]) if v is not None), "")
         elif page.startswith("=", _after(_BLANKS, page, at)):
-            return None  # a value without an end
+            return None  # an unterminated value
         if key[1]:
-            attributes.append((key[1].lower(), _unescape(text.replace("\r\n", "\n").replace("\r", "\n"))))
+            attributes.append(
+                (key[1].lower(), _unescape(text.replace("\r\n", "\n").replace("\r", "\n")))
+            )
 
 
 def _after(pattern: re.Pattern[str], page: str, at: int) -> int:
@@ -115,7 +152,8 @@ def _after(pattern: re.Pattern[str], page: str, at: int) -> int:
 def _write_tag(name: str, attributes: list[tuple[str, str]], closed: bool, address: Rewrite) -> str:
     links = _LINKS.get(name, ())
     pairs = "".join(
-        f' {key}="{(address(value) if key in links else value).translate(_ESCAPES)}"' for key, value in attributes
+        f' {key}="{(address(value) if key in links else value).translate(_ESCAPES)}"'
+        for key, value in attributes
     )
     return f"<{name}{pairs}{'/>' if closed else '>'}"
 

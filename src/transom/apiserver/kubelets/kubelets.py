@@ -1,101 +1,162 @@
-"""Everything that goes to a kubelet, or through this server into the cluster's network, in one place.
+"""All connections to kubelets, and through this server into the cluster network.
 
-What speaks the protocols is imported when the first client asks: a start has no use for it.
+Protocol modules are imported with the first client, because start-up does not need them.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 import orjson
 
+from transom.apiserver.core.call import (
+    PodCommand,
+    PodLogs,
+    PodPortForward,
+    ProxyTarget,
+)
 from transom.apiserver.kubelets import locations
-from transom.apiserver.kubelets.locations import Find, Location
+from transom.apiserver.kubelets.locations import FindObject, ProxyLocation
 from transom.apiserver.kubelets.options import KubeletOptions
-from transom.apiserver.kubelets.way import Way
-from transom.http.messages import Answer, Request
+from transom.apiserver.kubelets.transport import KubeletTransport
+from transom.http.messages import Answer, HttpRequest
 from transom.kit.clock import Clock
+from transom.kit.lazy import lazy_import
 from transom.machinery.objects import Object
 
+# Protocol modules are imported with the first client that needs them.
 if TYPE_CHECKING:
-    from transom.kit.streaming.remotecommand import Streams
+    from transom.apiserver.kubelets import logs, proxying, requests, streams
+    from transom.kit.streaming import remotecommand
+else:
+    logs = lazy_import("transom.apiserver.kubelets.logs")
+    proxying = lazy_import("transom.apiserver.kubelets.proxying")
+    requests = lazy_import("transom.apiserver.kubelets.requests")
+    streams = lazy_import("transom.apiserver.kubelets.streams")
+    remotecommand = lazy_import("transom.kit.streaming.remotecommand")
 
 _LARGEST_SUMMARY = 64 * 1024 * 1024
 _SUMMARY = "/stats/summary?only_cpu_and_memory=true"
 
 
 class Kubelets:
-    def __init__(self, options: KubeletOptions, find: Find, clock: Clock, rng: random.Random) -> None:
+    def __init__(
+        self,
+        options: KubeletOptions,
+        find: FindObject,
+        clock: Clock,
+        rng: random.Random,
+        services: Sequence[str] = (),
+        own: str = "",
+    ) -> None:
         self._options = options
         self._find = find
         self._rng = rng
-        self._way = Way(options, clock)
+        self._transport = KubeletTransport(options, clock, services, own)
 
     def close(self) -> None:
-        self._way.pool.close()
+        self._transport.pool.close()
 
-    def _kubelet(self, node: str) -> Location:
-        return locations.of_kubelet(locations.required(self._find, "nodes", "", node), self._options)
+    def _kubelet(self, node: str) -> ProxyLocation:
+        return locations.kubelet_location(
+            locations.find_required_object(self._find, "nodes", "", node), self._options
+        )
 
-    async def log(self, request: Request, pod: Object, container: str, options: Object) -> Answer:
-        from transom.apiserver.kubelets import logs
+    async def connect(
+        self, request: HttpRequest, target: PodLogs | PodCommand | PodPortForward | ProxyTarget
+    ) -> Answer:
+        if isinstance(target, PodLogs):
+            return await self.log(request, target.pod, target.container, target.options)
+        if isinstance(target, PodPortForward):
+            return await self.port_forward(request, target.pod, target.ports)
+        if isinstance(target, ProxyTarget):
+            return await self.proxy(request, *target)
+        return await self.command(request, *target)
 
-        return await logs.serve(self._way, request, self._kubelet(pod["spec"]["nodeName"]), pod, container, options)
+    async def log(
+        self, request: HttpRequest, pod: Object, container: str, options: Mapping[str, Any]
+    ) -> Answer:
+        return await logs.serve_log(
+            self._transport,
+            request,
+            self._kubelet(pod["spec"]["nodeName"]),
+            pod,
+            container,
+            options,
+        )
 
-    async def command(self, request: Request, what: str, pod: Object, container: str, options: Mapping[str, Any]) -> Answer:
+    async def command(
+        self,
+        request: HttpRequest,
+        what: str,
+        pod: Object,
+        container: str,
+        options: Mapping[str, Any],
+    ) -> Answer:
         """exec and attach."""
-        from transom.kit.streaming.remotecommand import Streams
-
         wanted = [("command", word) for word in options.get("command") or ()]
         names = {"error": "stderr", "input": "stdin", "output": "stdout", "tty": "tty"}
         wanted += [(short, "1") for short, name in names.items() if options.get(name)]
         tty = bool(options.get("tty"))
-        asked = Streams(
-            bool(options.get("stdin")), bool(options.get("stdout")), bool(options.get("stderr")) and not tty, tty
+        asked = remotecommand.CommandStreams(
+            bool(options.get("stdin")),
+            bool(options.get("stdout")),
+            bool(options.get("stderr")) and not tty,
+            tty,
         )
         target = f"/{what}/{pod['metadata']['namespace']}/{pod['metadata']['name']}/{container}"
         return await self._stream(request, pod, target, wanted, asked)
 
-    async def port_forward(self, request: Request, pod: Object, ports: list[int]) -> Answer:
+    async def port_forward(self, request: HttpRequest, pod: Object, ports: Sequence[int]) -> Answer:
         target = f"/portForward/{pod['metadata']['namespace']}/{pod['metadata']['name']}"
         wanted = [("port", ",".join(map(str, ports)))] if ports else []
         return await self._stream(request, pod, target, wanted, None)
 
     async def _stream(
-        self, request: Request, pod: Object, target: str, query: list[tuple[str, str]], asked: Streams | None
+        self,
+        request: HttpRequest,
+        pod: Object,
+        target: str,
+        query: list[tuple[str, str]],
+        asked: remotecommand.CommandStreams | None,
     ) -> Answer:
-        from transom.apiserver.kubelets import streams
-
         kubelet = self._kubelet(pod["spec"]["nodeName"])
         if query:
             target += f"?{urlencode(query)}"
-        return await streams.serve(self._way, request, kubelet, target, asked)
+        return await streams.serve_stream(self._transport, request, kubelet, target, asked)
 
-    async def proxy(self, request: Request, resource: str, namespace: str, name: str, path: str) -> Answer:
+    async def proxy(
+        self, request: HttpRequest, resource: str, namespace: str, name: str, path: str
+    ) -> Answer:
         if resource == "pods":
-            location = locations.of_pod(self._find, namespace, name)
+            location = locations.pod_location(self._find, namespace, name)
         elif resource == "services":
-            location = locations.of_service(self._find, namespace, name, self._rng)
+            location = locations.service_location(self._find, namespace, name, self._rng)
         else:
-            location = locations.of_node(self._find, name, self._options)
-        from transom.apiserver.kubelets import proxying
-
-        return await proxying.serve(self._way, request, location, path)
+            location = locations.node_location(self._find, name, self._options)
+        return await proxying.serve_proxy(self._transport, request, location, path)
 
     async def summary(self, node: str) -> Object:
-        """What a node and its pods use, as its kubelet says; ApiError, CallError or ValueError when that fails."""
-        from transom.apiserver.kubelets import requests
-
+        """The resource usage of a node and its pods from its kubelet; raises ApiError, CallError or
+        ValueError.
+        """
         kubelet = self._kubelet(node)
-        raw = requests.encode("GET", _SUMMARY, kubelet.authority, [(b"Accept", b"application/json")])
-        connection, head = await self._way.pool.begin(self._way.target(kubelet), raw)
+        raw = requests.encode_kubelet_request(
+            "GET", _SUMMARY, kubelet.authority, [(b"Accept", b"application/json")]
+        )
+        connection, head = await self._transport.pool.begin(
+            await self._transport.target(kubelet), raw
+        )
         body = await connection.read_all(_LARGEST_SUMMARY)
-        self._way.pool.give_back(connection)
+        self._transport.pool.give_back(connection)
         if head.status != 200:
-            raise ValueError(f"the kubelet of {node} answered {head.status}: {body[:200].decode(errors='replace')}")
+            raise ValueError(
+                f"the kubelet of {node} answered {head.status}: "
+                f"{body[:200].decode(errors='replace')}"
+            )
         found = orjson.loads(body)
         if not isinstance(found, dict):
             raise ValueError(f"the kubelet of {node} gave no summary")

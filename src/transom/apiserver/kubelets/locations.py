@@ -1,34 +1,37 @@
-"""Where a pod, a service or a node is to be found: from its name in a path to a scheme, a host and a port.
+"""Resolves a pod, service or node name in a path to a scheme, a host and a port.
 
-Reads stored objects only. Refusals have Kubernetes' texts.
+Reads stored objects only. Errors have Kubernetes' texts. `way` decides whether the host may be
+dialed.
 """
 
 from __future__ import annotations
 
-import ipaddress
 import random
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from transom.apiserver.kubelets import dialing
 from transom.apiserver.kubelets.options import KubeletOptions
+from transom.kit.goquote import go_quote
 from transom.machinery import errors
 from transom.machinery.errors import ApiError, GroupResource
-from transom.machinery.field import go_quote
+from transom.machinery.integers import parse_int
 from transom.machinery.objects import Object
+from transom.machinery.validation.names import parse_ip
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
-class Find(Protocol):
+class FindObject(Protocol):
     def __call__(self, plural: str, namespace: str, name: str) -> Object | None:
         """An object of the core group."""
 
 
-class Location(NamedTuple):
+class ProxyLocation(NamedTuple):
     scheme: str
     host: str
-    port: str  # empty: the scheme's own
-    kubelet: bool = False  # it is one, and must be spoken to as such
+    port: str  # empty: the scheme's default
+    kubelet: bool = False  # the target is a kubelet, which requires the client certificate
 
     @property
     def authority(self) -> str:
@@ -38,25 +41,29 @@ class Location(NamedTuple):
 
     @property
     def number(self) -> int | None:
-        """The port to connect to; None when what was given is no port."""
+        """The port to connect to; None if the given port is invalid."""
         if not self.port:
-            return _DEFAULT_PORTS[self.scheme]
-        return int(self.port) if self.port.isascii() and self.port.isdigit() and int(self.port) < 65536 else None
+            return _DEFAULT_PORTS.get(self.scheme)
+        return (
+            int(self.port)
+            if self.port.isascii() and self.port.isdigit() and parse_int(self.port) < 65536
+            else None
+        )
 
 
-def plain_error(message: str) -> ApiError:
-    """What becomes of an error for which Kubernetes has no reason."""
+def plain_location_error(message: str) -> ApiError:
+    """An error for which Kubernetes returns a Status without a reason."""
     return ApiError(500, "", message)
 
 
-def required(find: Find, plural: str, namespace: str, name: str) -> Object:
+def find_required_object(find: FindObject, plural: str, namespace: str, name: str) -> Object:
     found = find(plural, namespace, name)
     if found is None:
         raise errors.not_found(GroupResource("", plural), name)
     return found
 
 
-def split(kind: str, text: str) -> tuple[str, str, str]:
+def split_proxy_name(kind: str, text: str) -> tuple[str, str, str]:
     """`name`, `name:port` or `scheme:name:port`."""
     parts = text.split(":")
     scheme, name, port = ("", *parts, "")[:3] if len(parts) < 3 else (*parts, "", "")[:3]
@@ -65,52 +72,65 @@ def split(kind: str, text: str) -> tuple[str, str, str]:
     return scheme, name, port
 
 
-def of_kubelet(node: Object, options: KubeletOptions) -> Location:
+def kubelet_location(node: Object, options: KubeletOptions) -> ProxyLocation:
     status = node.get("status") or {}
     addresses: Sequence[Object] = status.get("addresses") or ()
     for wanted in options.address_types:
         for address in addresses:
             if address.get("type") == wanted:
-                told = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port") or 0
-                return Location("https", address.get("address", ""), str(told if told > 0 else options.port), True)
+                port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get(
+                    "Port"
+                ) or 0
+                return ProxyLocation(
+                    "https",
+                    address.get("address", ""),
+                    str(port if port > 0 else options.port),
+                    True,
+                )
     known = " ".join(f"{{{a.get('type', '')} {a.get('address', '')}}}" for a in addresses)
-    raise plain_error(f"no preferred addresses found; known addresses: [{known}]")
+    raise plain_location_error(f"no preferred addresses found; known addresses: [{known}]")
 
 
-def of_node(find: Find, text: str, options: KubeletOptions) -> Location:
-    scheme, name, port = split("node", text)
-    kubelet = of_kubelet(required(find, "nodes", "", name), options)
+def node_location(find: FindObject, text: str, options: KubeletOptions) -> ProxyLocation:
+    scheme, name, port = split_proxy_name("node", text)
+    kubelet = kubelet_location(find_required_object(find, "nodes", "", name), options)
     if port in ("", kubelet.port):
         return kubelet
-    # A host name is not looked up here: whoever connects finds out where it leads.
-    if _is_address(kubelet.host):
-        _check_proxyable(kubelet.host)
-    return Location(scheme or "http", kubelet.host, port)
+    return ProxyLocation(scheme or "http", kubelet.host, port)
 
 
-def of_pod(find: Find, namespace: str, text: str) -> Location:
-    scheme, name, port = split("pod", text)
-    pod = required(find, "pods", namespace, name)
+def pod_location(find: FindObject, namespace: str, text: str) -> ProxyLocation:
+    scheme, name, port = split_proxy_name("pod", text)
+    pod = find_required_object(find, "pods", namespace, name)
     if not port:
         containers = (pod.get("spec") or {}).get("containers") or ()
         declared = next((c["ports"][0] for c in containers if c.get("ports")), None)
         port = str(declared["containerPort"]) if declared is not None else ""
     addresses = _addresses(pod)
-    _check_proxyable(addresses[0] if addresses else "")
-    return Location(scheme or "http", addresses[0], port)
+    try:
+        address = dialing.check_dial_address(parse_ip(addresses[0] if addresses else ""))
+    except dialing.AddressNotAllowed as problem:
+        raise errors.bad_request(str(problem)) from problem
+    return ProxyLocation(scheme or "http", str(address), port)
 
 
-def of_service(find: Find, namespace: str, text: str, rng: random.Random) -> Location:
+def service_location(
+    find: FindObject, namespace: str, text: str, rng: random.Random
+) -> ProxyLocation:
     """One of its endpoints that belongs to a pod."""
-    scheme, name, port = split("service", text)
+    scheme, name, port = split_proxy_name("service", text)
     unavailable = errors.service_unavailable(f"no endpoints available for service {go_quote(name)}")
     if port.removeprefix("-").isdigit():
-        ports = (required(find, "services", namespace, name).get("spec") or {}).get("ports") or ()
-        declared = next((p for p in ports if p.get("port") == int(port)), None)
+        ports = (find_required_object(find, "services", namespace, name).get("spec") or {}).get(
+            "ports"
+        ) or ()
+        declared = next((p for p in ports if p.get("port") == parse_int(port)), None)
         if declared is None:
-            raise errors.service_unavailable(f"no service port {int(port)} found for service {go_quote(name)}")
+            raise errors.service_unavailable(
+                f"no service port {parse_int(port)} found for service {go_quote(name)}"
+            )
         port = declared.get("name", "")
-    subsets = required(find, "endpoints", namespace, name).get("subsets") or []
+    subsets = find_required_object(find, "endpoints", namespace, name).get("subsets") or []
     if not subsets:
         raise unavailable
     for subset in _from_anywhere(subsets, rng):
@@ -118,7 +138,9 @@ def of_service(find: Find, namespace: str, text: str, rng: random.Random) -> Loc
             if candidate.get("name", "") == port:
                 for address in _from_anywhere(subset.get("addresses") or (), rng):
                     if _is_pods(find, namespace, address):
-                        return Location(scheme or "http", address["ip"], str(candidate["port"]))
+                        return ProxyLocation(
+                            scheme or "http", address["ip"], str(candidate["port"])
+                        )
     raise errors.service_unavailable(f"no endpoints available for service {go_quote(text)}")
 
 
@@ -127,7 +149,7 @@ def _from_anywhere(items: Sequence[Object], rng: random.Random) -> Sequence[Obje
     return [*items[start:], *items[:start]]
 
 
-def _is_pods(find: Find, namespace: str, address: Object) -> bool:
+def _is_pods(find: FindObject, namespace: str, address: Object) -> bool:
     reference = address.get("targetRef") or {}
     if reference.get("namespace", "") != namespace:
         return False
@@ -139,32 +161,5 @@ def _addresses(pod: Object) -> list[str]:
     return [one["ip"] for one in (pod.get("status") or {}).get("podIPs") or () if one.get("ip")]
 
 
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
-
-
-def _check_proxyable(host: str) -> None:
-    """The server's own surroundings are not for others."""
-    address = ipaddress.ip_address(host) if _is_address(host) else None
-    if address is None or address.is_loopback or address.is_link_local or _is_near_multicast(address):
-        raise errors.bad_request("address not allowed")
-
-
-def _is_near_multicast(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    """Multicast that does not leave the link or the interface."""
-    if isinstance(address, ipaddress.IPv4Address):
-        return address in _LOCAL_MULTICAST
-    return address.is_multicast and address.packed[1] & 0x0F in (1, 2)
-
-
-_LOCAL_MULTICAST = ipaddress.ip_network("224.0.0.0/24")
-
-
-def url(location: Location, path: str, query: str) -> str:
+def location_url(location: ProxyLocation, path: str, query: str) -> str:
     return f"{location.scheme}://{location.authority}{path}" + (f"?{query}" if query else "")
-
-

@@ -1,4 +1,4 @@
-"""How this server reaches kubelets, and as whom."""
+"""The connection settings and credentials for kubelets."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from transom.apiserver.kubelets.dialing import Resolve
 from transom.http.outgoing import ClientPair, Connect
 
 KUBELET_PORT = 10250
@@ -15,16 +16,18 @@ KUBELET_PORT = 10250
 
 @dataclass(frozen=True, slots=True)
 class KubeletOptions:
-    """`connect` opens connections to nodes and pods; plain TCP when there is none."""
+    """`connect` opens connections to nodes and pods; None for plain TCP."""
 
     connect: Connect | None = None
-    # What the server shows itself with, and the authority that signs kubelets: without one nobody is checked.
+    # The server's client certificate, and the CA of kubelets: without one, their certificates are
+    # not verified.
     pair: ClientPair | None = None
     ca: bytes = b""
     address_types: Sequence[str] = ("InternalIP", "ExternalIP", "Hostname")
-    port: int = KUBELET_PORT  # of kubelets whose node does not say
+    port: int = KUBELET_PORT  # for nodes that do not report a port
+    resolve: Resolve | None = None  # resolves host names of nodes; None for this machine's resolver
 
 
-async def nobody(_host: str, _port: int) -> socket.socket:
-    """The way out of a control plane that stands alone."""
+async def refuse_connections(_host: str, _port: int) -> socket.socket:
+    """For a control plane without nodes."""
     raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))

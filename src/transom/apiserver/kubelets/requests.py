@@ -1,23 +1,31 @@
-"""Requests as they leave this server: what of a client's request goes on, and what is added.
+"""Forwarded requests: which parts of a client's request are kept, and what is added.
 
-Who asks was settled here: credentials and impersonation stay behind.
+This server has authenticated the user, so credentials and impersonation headers are removed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from transom.apiserver import passing
-from transom.http.messages import Request
+from transom.http import relay as passing
+from transom.http.messages import HttpRequest
 from transom.kit.streaming.channels import PROTOCOL_HEADER
 
 _KEPT_BACK = frozenset((b"authorization", b"content-length", b"expect", b"host"))
-_APART = PROTOCOL_HEADER.lower().encode()  # each value is a header of its own: old kubelets do not look for commas
+_APART = (
+    PROTOCOL_HEADER.lower().encode()
+)  # each value in a separate header: old kubelets do not split at commas
 
 Lines = list[tuple[bytes, bytes]]
 
 
-def encode(method: str, target: str, host: str, lines: Iterable[tuple[bytes, bytes]] = (), body: bytes = b"") -> bytes:
+def encode_kubelet_request(
+    method: str,
+    target: str,
+    host: str,
+    lines: Iterable[tuple[bytes, bytes]] = (),
+    body: bytes = b"",
+) -> bytes:
     rows = [f"{method} {target} HTTP/1.1".encode(), b"Host: " + host.encode("latin-1", "replace")]
     rows += [name + b": " + value for name, value in lines]
     if body or (method in ("POST", "PUT", "PATCH") and not _is_framed(rows)):
@@ -29,12 +37,14 @@ def _is_framed(rows: list[bytes]) -> bool:
     return any(row.lower().startswith((b"transfer-encoding:", b"content-length:")) for row in rows)
 
 
-def forwarded(request: Request, *, upgrade: bool) -> Lines:
-    """The client's headers with the names as Go writes them, and where the request came from."""
+def forwarded_headers(request: HttpRequest, *, upgrade: bool) -> Lines:
+    """The client's headers with Go's canonical names, and the X-Forwarded headers."""
     dropped: set[bytes] = set(_KEPT_BACK)
     if not upgrade:
         dropped |= passing.HOP_BY_HOP
-        dropped.update(word.strip().lower() for word in request.headers.get(b"connection", b"").split(b","))
+        dropped.update(
+            word.strip().lower() for word in request.headers.get(b"connection", b"").split(b",")
+        )
     before = request.headers.get(b"x-forwarded-for", b"")
     lines: Lines = []
     for name, value in request.headers.items():

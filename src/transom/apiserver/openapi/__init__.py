@@ -1,1 +1,1 @@
-"""OpenAPI: what kubectl explains, validates and merges with."""
+"""OpenAPI documents, which kubectl uses to explain, validate and merge."""

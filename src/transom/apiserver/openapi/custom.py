@@ -1,4 +1,4 @@
-"""Definitions of custom resources, made from the schemas of their definitions."""
+"""OpenAPI definitions of custom resources, built from their schemas."""
 
 from __future__ import annotations
 
@@ -6,26 +6,36 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from transom.apiserver.openapi.definitions import LIST_META, OBJECT_META, Reference, gvk_extension, gvk_name
+from transom.apiserver.openapi.definitions import (
+    LIST_META,
+    OBJECT_META,
+    Reference,
+    gvk_extension,
+    gvk_name,
+)
 from transom.machinery.kinds import GVK, Kind
 
 _JUNCTORS = ("allOf", "oneOf", "anyOf", "not")
 _NESTED = ("properties", "items", "additionalProperties")
 _DOCS = "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md"
 _API_VERSION = (
-    "APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized "
-    f"schemas to the latest internal value, and may reject unrecognized values. More info: {_DOCS}#resources"
+    "APIVersion defines the versioned schema of this representation of an object. Servers "
+    "should convert recognized "
+    "schemas to the latest internal value, and may reject unrecognized values. More info: "
+    f"{_DOCS}#resources"
 )
 _KIND = (
-    "Kind is a string value representing the REST resource this object represents. Servers may infer this from the "
-    f"endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: {_DOCS}#types-kinds"
+    "Kind is a string value representing the REST resource this object represents. Servers "
+    "may infer this from the "
+    "endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: "
+    f"{_DOCS}#types-kinds"
 )
 _LIST_METADATA = f"Standard list metadata. More info: {_DOCS}#types-kinds"
 _METADATA = f"Standard object's metadata. More info: {_DOCS}#metadata"
 
 
 class CustomSchema(NamedTuple):
-    """One served version of a custom resource; `schema` is its openAPIV3Schema, None when it has none."""
+    """One served version of a custom resource; `schema` is its openAPIV3Schema, or None."""
 
     kind: Kind
     version: str
@@ -36,19 +46,26 @@ class CustomSchema(NamedTuple):
         return GVK(self.kind.group, self.version, self.kind.kind)
 
     def row(self) -> Kind:
-        """The kind as if this version were its only one."""
+        """The kind with this version only."""
         return replace(
-            self.kind, versions=(self.version,), subresources=self.kind.subresources_of(self.version),
+            self.kind,
+            versions=(self.version,),
+            subresources=self.kind.subresources_of(self.version),
             version_subresources=(),
         )
 
 
-def definitions(custom: CustomSchema, reference: Reference, *, v2: bool) -> dict[str, dict[str, Any]]:
+def custom_definitions(
+    custom: CustomSchema, reference: Reference, *, v2: bool
+) -> dict[str, dict[str, Any]]:
     """The definitions of the kind and of its list."""
     gvk = custom.gvk
     list_gvk = GVK(gvk.group, gvk.version, custom.kind.list_name)
     name, list_name = gvk_name(gvk), gvk_name(list_gvk)
-    item = {**_object(custom.schema, reference, v2), "x-kubernetes-group-version-kind": [gvk_extension(gvk)]}
+    item = {
+        **_object(custom.schema, reference, v2),
+        "x-kubernetes-group-version-kind": [gvk_extension(gvk)],
+    }
     listing = {
         "description": f"{list_gvk.kind} is a list of {gvk.kind}",
         "type": "object",
@@ -75,7 +92,7 @@ def _type_meta() -> dict[str, Any]:
 
 
 def _object(schema: Mapping[str, Any] | None, reference: Reference, v2: bool) -> dict[str, Any]:
-    # kubectl takes every property that is not listed for an error, so an open schema lists none.
+    # kubectl treats every unlisted property as an error, so an open schema lists none.
     if not schema or (v2 and schema.get("x-kubernetes-preserve-unknown-fields")):
         return {"type": "object"}
     content = _embedded(_for_v2(schema) if v2 else dict(schema), reference, v2)
@@ -98,15 +115,26 @@ def _map_nested(schema: dict[str, Any], change: Any) -> dict[str, Any]:
 
 
 def _for_v2(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Without what OpenAPI v2, or kubectl's reading of it, does not know."""
+    """Removes what OpenAPI v2, or kubectl's implementation of it, does not support."""
     out = {k: v for k, v in schema.items() if k not in _JUNCTORS and k != "nullable"}
-    nullable, open_ended = schema.get("nullable"), schema.get("x-kubernetes-preserve-unknown-fields")
+    nullable, open_ended = (
+        schema.get("nullable"),
+        schema.get("x-kubernetes-preserve-unknown-fields"),
+    )
     if nullable or open_ended:
         out.pop("items", None)
         out.pop("properties", None)
-    if nullable or (open_ended and out.get("type") == "object") or (out.get("type") == "array" and "items" not in out):
+    if (
+        nullable
+        or (open_ended and out.get("type") == "object")
+        or (out.get("type") == "array" and "items" not in out)
+    ):
         out.pop("type", None)
-    required = [f for f in out.get("required") or () if not (schema.get("properties") or {}).get(f, {}).get("nullable")]
+    required = [
+        f
+        for f in out.get("required") or ()
+        if not (schema.get("properties") or {}).get(f, {}).get("nullable")
+    ]
     extra = schema.get("additionalProperties")
     out.pop("required", None)
     if required and not (isinstance(extra, Mapping) and extra.get("nullable")):
@@ -115,12 +143,16 @@ def _for_v2(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _embedded(schema: dict[str, Any], reference: Reference, v2: bool) -> dict[str, Any]:
-    """Objects that hold a whole Kubernetes object have its type and metadata."""
+    """Embedded Kubernetes objects get the type and metadata fields."""
     out = _map_nested(dict(schema), lambda inner: _embedded(dict(inner), reference, v2))
-    if not out.get("x-kubernetes-embedded-resource") or (v2 and out.get("x-kubernetes-preserve-unknown-fields")):
+    if not out.get("x-kubernetes-embedded-resource") or (
+        v2 and out.get("x-kubernetes-preserve-unknown-fields")
+    ):
         return out
     out["properties"] = {
-        **out.get("properties", {}), **_type_meta(), "metadata": reference(OBJECT_META, {"description": _METADATA})
+        **out.get("properties", {}),
+        **_type_meta(),
+        "metadata": reference(OBJECT_META, {"description": _METADATA}),
     }
     out["required"] = list(dict.fromkeys([*out.get("required", ()), "kind", "apiVersion"]))
     return out

@@ -1,7 +1,9 @@
-"""OpenAPI definitions of types: the fields the server decodes, with descriptions from a published schema.
+"""OpenAPI definitions of types: the fields the server decodes, with descriptions from a published
+schema.
 
-The fields, their types and merge rules come from `machinery.schema`, so that the documents describe what this server
-accepts; the descriptions come from the data files of the `kubernetes-validate` package, which is read and not imported.
+The fields, their types and merge rules come from `machinery.schema`, so that the documents describe
+what this server accepts; the descriptions come from the data files of the `kubernetes-validate`
+package, which is read and not imported.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from transom.machinery import schema
 from transom.machinery.kinds import GVK, Kind
 
 Definition = dict[str, Any]
-# Makes the property that refers to another definition; the two OpenAPI versions write it differently.
+# Builds a property that refers to another definition; its form depends on the OpenAPI version.
 Reference = Callable[[str, Mapping[str, Any]], Definition]
 
 _DESCRIBED_RELEASE = "v1.32.0-local"
@@ -45,14 +47,21 @@ _INLINE: dict[str, Definition] = {
     "any": {"type": "object"},
 }
 _APIEXTENSIONS = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1"
-# Values with a JSON form of their own -> (definition, its content)
+# Types with their own JSON form -> (definition, its content)
 _NAMED: dict[str, tuple[str, Definition]] = {
-    "time": ("io.k8s.apimachinery.pkg.apis.meta.v1.Time", {"type": "string", "format": "date-time"}),
-    "microtime": ("io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime", {"type": "string", "format": "date-time"}),
+    "time": (
+        "io.k8s.apimachinery.pkg.apis.meta.v1.Time",
+        {"type": "string", "format": "date-time"},
+    ),
+    "microtime": (
+        "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime",
+        {"type": "string", "format": "date-time"},
+    ),
     "duration": ("io.k8s.apimachinery.pkg.apis.meta.v1.Duration", {"type": "string"}),
     "quantity": ("io.k8s.apimachinery.pkg.api.resource.Quantity", {"type": "string"}),
     "int-or-string": (
-        "io.k8s.apimachinery.pkg.util.intstr.IntOrString", {"type": "string", "format": "int-or-string"},
+        "io.k8s.apimachinery.pkg.util.intstr.IntOrString",
+        {"type": "string", "format": "int-or-string"},
     ),
     "raw": (_RAW, {"type": "object"}),
     "fields": ("io.k8s.apimachinery.pkg.apis.meta.v1.FieldsV1", {"type": "object"}),
@@ -64,18 +73,20 @@ _NAMED: dict[str, tuple[str, Definition]] = {
 NAMED_VALUES = dict(_NAMED.values())
 
 
-def published() -> dict[str, Definition]:
-    """The published schema; a few megabytes, so nobody keeps it."""
+def published_definitions() -> dict[str, Definition]:
+    """The published schema; it is not cached, because it takes several megabytes."""
     spec = find_spec("kubernetes_validate")
     if spec is None or not spec.submodule_search_locations:
         raise RuntimeError("the package kubernetes-validate is not installed")
     root = Path(spec.submodule_search_locations[0])
-    data = orjson.loads((root / "kubernetes-json-schema" / _DESCRIBED_RELEASE / "_definitions.json").read_bytes())
+    data = orjson.loads(
+        (root / "kubernetes-json-schema" / _DESCRIBED_RELEASE / "_definitions.json").read_bytes()
+    )
     found: dict[str, Definition] = data["$defs"]
     return found
 
 
-def type_name(type_id: str) -> str:
+def openapi_type_name(type_id: str) -> str:
     """`core/v1.Pod` -> `io.k8s.api.core.v1.Pod`"""
     package, _, rest = type_id.partition("/")
     return f"{_PREFIXES.get(package) or 'io.k8s.api.' + package}.{rest}"
@@ -83,9 +94,9 @@ def type_name(type_id: str) -> str:
 
 def gvk_name(gvk: GVK) -> str:
     """The definition of a built-in kind, or the name under which a custom one is published."""
-    found = schema.lookup(gvk)
+    found = schema.lookup_schema_type(gvk)
     if found is not None:
-        return type_name(found.id)
+        return openapi_type_name(found.id)
     return f"{'.'.join(reversed(gvk.group.split('.')))}.{gvk.version}.{gvk.kind}"
 
 
@@ -94,7 +105,7 @@ def gvk_extension(gvk: GVK) -> dict[str, str]:
 
 
 def served_gvks(kinds: Iterable[Kind]) -> list[GVK]:
-    """Every kind in every version, and what its sub-resources carry."""
+    """Every kind in every version, and the kinds of its subresources."""
     gvks: dict[GVK, None] = {}
     for kind in kinds:
         places = [(kind.group, v) for v in kind.versions]
@@ -103,23 +114,28 @@ def served_gvks(kinds: Iterable[Kind]) -> list[GVK]:
             gvks[GVK(group, version, kind.kind)] = None
             if "list" in kind.verbs:
                 gvks[GVK(group, version, kind.list_name)] = None
-            for sub in kind.subresources_of(version):
+            for sub in kind.subresources_of(version, group):
                 if sub.kind:
                     gvks[GVK(sub.group or group, sub.version or version, sub.kind)] = None
-    return [gvk for gvk in gvks if schema.lookup(gvk) is not None]
+    return [gvk for gvk in gvks if schema.lookup_schema_type(gvk) is not None]
 
 
-class Builder:
-    """Collects definitions: a type that is asked for brings those it refers to."""
+class DefinitionBuilder:
+    """Collects definitions: each type also adds those it refers to."""
 
-    def __init__(self, described: Mapping[str, Definition], reference: Reference, named: Mapping[str, Definition]):
+    def __init__(
+        self,
+        described: Mapping[str, Definition],
+        reference: Reference,
+        named: Mapping[str, Definition],
+    ):
         self.definitions: dict[str, Definition] = {}
         self._described = described
         self._reference = reference
         self._named = named
 
     def add_kind(self, gvk: GVK) -> str:
-        found = schema.lookup(gvk)
+        found = schema.lookup_schema_type(gvk)
         if found is None:
             raise KeyError(gvk)
         name = self.add(found.id)
@@ -131,20 +147,21 @@ class Builder:
         known += [entry for entry in map(gvk_extension, gvks) if entry not in known]
 
     def add(self, type_id: str) -> str:
-        name = type_name(type_id)
+        name = openapi_type_name(type_id)
         if name in self.definitions:
             return name
-        of = schema.get(type_id)
-        told = self._told(name)
+        of = schema.get_schema_type(type_id)
+        published = self._published(name)
         definition: Definition = {}
-        self.definitions[name] = definition  # before its fields: types refer to themselves
-        if "description" in told:
-            definition["description"] = told["description"]
-        properties = told.get("properties") or {}
+        self.definitions[name] = definition  # before its fields: types can be recursive
+        if "description" in published:
+            definition["description"] = published["description"]
+        properties = published.get("properties") or {}
         definition["type"] = "object"
         if of.properties:
             definition["properties"] = {
-                f.name: self._property(f, properties.get(f.name) or {}) for f in of.properties.values()
+                f.name: self._property(f, properties.get(f.name) or {})
+                for f in of.properties.values()
             }
         if of.required:
             definition["required"] = list(of.required)
@@ -152,42 +169,52 @@ class Builder:
 
     def add_named(self, name: str) -> str:
         if name not in self.definitions:
-            told = self._described.get(name) or {}
-            text = {"description": told["description"]} if "description" in told else {}
+            published = self._described.get(name) or {}
+            text = {"description": published["description"]} if "description" in published else {}
             self.definitions[name] = {**text, **self._named[name]}
         return name
 
     def add_meta(self) -> None:
-        """What every group version answers with beside its own kinds."""
+        """The common response types of every group version."""
         for type_id in ("meta/v1.Status", "meta/v1.DeleteOptions", "meta/v1.APIResourceList"):
             self.add(type_id)
         self.definitions[PATCH] = {
-            "description": "Patch is provided to give a concrete name and type to the Kubernetes PATCH request body.",
+            "description": (
+                "Patch is provided to give a concrete name and type to the Kubernetes PATCH "
+                "request body."
+            ),
             "type": "object",
         }
         self.definitions[WATCH_EVENT] = {
             "description": "Event represents a single event to a watched resource.",
             "type": "object",
-            "properties": {"object": self._reference(self.add_named(_RAW), {}), "type": {"type": "string"}},
+            "properties": {
+                "object": self._reference(self.add_named(_RAW), {}),
+                "type": {"type": "string"},
+            },
             "required": ["type", "object"],
         }
 
-    def _told(self, name: str) -> Definition:
-        """What is published of a type; of a version that is no longer published, what is said of its successor."""
+    def _published(self, name: str) -> Definition:
+        """The published definition of a type; for a removed version, that of its successor."""
         if name in self._described:
             return self._described[name]
         prefix, _, short = name.rpartition(".")
         package, _, version = prefix.rpartition(".")
         package = _MOVED.get(package, package)
         successors = ("v2", "v1") if version.startswith("v2") else ("v1",)
-        return next((d for v in successors if (d := self._described.get(f"{package}.{v}.{short}"))), {})
+        return next(
+            (d for v in successors if (d := self._described.get(f"{package}.{v}.{short}"))), {}
+        )
 
-    def _property(self, field: schema.Field, told: Mapping[str, Any]) -> Definition:
+    def _property(self, field: schema.SchemaField, published: Mapping[str, Any]) -> Definition:
         extras: Definition = {}
-        if "description" in told:
-            extras["description"] = told["description"]
+        if "description" in published:
+            extras["description"] = published["description"]
         if field.kind == "list":
-            explicit = "x-kubernetes-list-type" in told or (field.list_type != "atomic" and not field.patch_strategy)
+            explicit = "x-kubernetes-list-type" in published or (
+                field.list_type != "atomic" and not field.patch_strategy
+            )
             if explicit:
                 extras["x-kubernetes-list-type"] = field.list_type
                 if field.list_map_keys:
@@ -200,7 +227,7 @@ class Builder:
             extras["x-kubernetes-patch-merge-key"] = field.patch_merge_key
         return self._value(field.value, extras)
 
-    def _value(self, value: schema.Value, extras: Mapping[str, Any]) -> Definition:
+    def _value(self, value: schema.SchemaValue, extras: Mapping[str, Any]) -> Definition:
         if value.kind == "struct":
             return self._reference(self.add(value.ref), extras)
         if value.kind in _NAMED:

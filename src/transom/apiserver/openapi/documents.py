@@ -1,7 +1,8 @@
-"""The OpenAPI documents as bytes, and which of their forms a client wants.
+"""The OpenAPI documents as bytes, and content negotiation for them.
 
-Pure functions from `Kind` rows and schemas of custom resources to documents. They take a fraction of a second and some
-megabytes: call them in a thread, keep the bytes (`discovery.DocumentCache`), not the documents.
+Pure functions from `Kind` rows and schemas of custom resources to documents. They take a fraction
+of a second and several megabytes: call them in a thread and cache the bytes
+(`discovery.DocumentCache`), not the documents.
 """
 
 from __future__ import annotations
@@ -15,7 +16,16 @@ from transom.apiserver.openapi.custom import CustomSchema
 from transom.machinery.kinds import Kind
 
 __all__ = [
-    "V2_OFFERS", "V2_PROTOBUF", "CustomSchema", "accepted", "v2", "v2_json", "v2_protobuf", "v3", "v3_index", "v3_json",
+    "V2_OFFERS",
+    "V2_PROTOBUF",
+    "CustomSchema",
+    "accepted",
+    "v2",
+    "v2_json",
+    "v2_protobuf",
+    "v3",
+    "v3_index",
+    "v3_json",
 ]
 
 V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
@@ -23,19 +33,31 @@ V2_OFFERS = ("application/json", V2_PROTOBUF)
 
 
 def v2_json(
-    kinds: Iterable[Kind], customs: Iterable[CustomSchema] = (), *, version: str, field_validation: bool = True
+    kinds: Iterable[Kind],
+    customs: Iterable[CustomSchema] = (),
+    *,
+    version: str,
+    field_validation: bool = True,
 ) -> bytes:
-    return orjson.dumps(v2.build(kinds, customs, version=version, field_validation=field_validation))
+    return orjson.dumps(
+        v2.build_openapi_v2(kinds, customs, version=version, field_validation=field_validation)
+    )
 
 
 def v2_protobuf(
-    kinds: Iterable[Kind], customs: Iterable[CustomSchema] = (), *, version: str, field_validation: bool = True
+    kinds: Iterable[Kind],
+    customs: Iterable[CustomSchema] = (),
+    *,
+    version: str,
+    field_validation: bool = True,
 ) -> bytes:
-    return protobuf.document(v2.build(kinds, customs, version=version, field_validation=field_validation))
+    return protobuf.encode_openapi_document(
+        v2.build_openapi_v2(kinds, customs, version=version, field_validation=field_validation)
+    )
 
 
 def v3_index(kinds: Iterable[Kind], customs: Iterable[CustomSchema] = (), *, version: str) -> bytes:
-    return orjson.dumps(v3.index(v3.group_versions(kinds, customs, version=version)))
+    return orjson.dumps(v3.openapi_v3_index(v3.group_versions(kinds, customs, version=version)))
 
 
 def v3_json(
@@ -47,15 +69,19 @@ def v3_json(
     version: str,
     field_validation: bool = True,
 ) -> bytes:
-    document = v3.build(group, group_version, kinds, customs, version=version, field_validation=field_validation)
+    document = v3.build_openapi_v3(
+        group, group_version, kinds, customs, version=version, field_validation=field_validation
+    )
     return orjson.dumps(document)
 
 
 def accepted(accept: str, offers: Iterable[str]) -> str | None:
-    """The first offer that the client's best clause allows; None is answered with 406 and an empty body.
+    """The first offer that matches the client's best clause; None results in 406 with an empty
+    body.
 
-    `/openapi/v2` has `V2_OFFERS`. Its answers carry no media type of their own: Kubernetes lets the content
-    speak, so clients see `text/plain; charset=utf-8` for JSON and `application/octet-stream` for protobuf.
+    `/openapi/v2` has `V2_OFFERS`. Its responses have no explicit media type: as in Kubernetes the
+    content determines it, so clients see `text/plain; charset=utf-8` for JSON and
+    `application/octet-stream` for protobuf.
     """
     offers = list(offers)
     for kind, subtype in _clauses(accept or "*/*"):

@@ -1,4 +1,4 @@
-"""The operations of every served resource, in a form from which both OpenAPI versions are written."""
+"""The operations of every served resource, independent of the OpenAPI version."""
 
 from __future__ import annotations
 
@@ -10,68 +10,86 @@ from transom.machinery.kinds import GVK, Kind, Subresource
 
 MEDIA_TYPES = ["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"]
 PATCH_TYPES = [
-    "application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json",
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
     "application/apply-patch+yaml",
 ]
 CODES = {200: "OK", 201: "Created", 202: "Accepted", 401: "Unauthorized"}
 
 
-class Parameter(NamedTuple):
+class OpenApiParameter(NamedTuple):
     name: str
     type: str
     description: str
 
 
-class Operation(NamedTuple):
+class OpenApiOperation(NamedTuple):
     method: str
     action: str
     id: str
     tag: str
     description: str
     gvk: GVK | None
-    query: Sequence[Parameter]
-    body: str  # definition of what is sent
-    answer: str  # definition of what comes back; "" for plain text
+    query: Sequence[OpenApiParameter]
+    body: str  # definition of the request body
+    answer: str  # definition of the response; "" for plain text
     codes: Sequence[int]
     consumes: Sequence[str] = ("*/*",)
 
 
 class PathItem(NamedTuple):
     path: str
-    variables: Sequence[Parameter]
-    operations: Sequence[Operation]
+    variables: Sequence[OpenApiParameter]
+    operations: Sequence[OpenApiOperation]
 
 
-_NAME = Parameter("name", "string", "name of the object")
-_NAMESPACE = Parameter("namespace", "string", "namespace of the object")
-_PATH = Parameter("path", "string", "path of the proxied request")
-PRETTY = Parameter("pretty", "string", "If 'true', then the output is pretty printed.")
-_DRY_RUN = Parameter("dryRun", "string", "'All': every stage of the request is run, but nothing is stored.")
-_MANAGER = Parameter("fieldManager", "string", "The name of the actor that makes the change.")
-_VALIDATION = Parameter(
-    "fieldValidation", "string", "What happens to unknown and duplicate fields: 'Ignore', 'Warn' or 'Strict'."
+_NAME = OpenApiParameter("name", "string", "name of the object")
+_NAMESPACE = OpenApiParameter("namespace", "string", "namespace of the object")
+_PATH = OpenApiParameter("path", "string", "path of the proxied request")
+PRETTY = OpenApiParameter("pretty", "string", "If 'true', then the output is pretty printed.")
+_DRY_RUN = OpenApiParameter(
+    "dryRun", "string", "'All': every stage of the request is run, but nothing is stored."
+)
+_MANAGER = OpenApiParameter(
+    "fieldManager", "string", "The name of the actor that makes the change."
+)
+_VALIDATION = OpenApiParameter(
+    "fieldValidation",
+    "string",
+    "What happens to unknown and duplicate fields: 'Ignore', 'Warn' or 'Strict'.",
 )
 _LIST = (
-    Parameter("allowWatchBookmarks", "boolean", "Asks a watch for bookmark events."),
-    Parameter("continue", "string", "The token of the previous chunk of a list."),
-    Parameter("fieldSelector", "string", "Restricts the list by fields."),
-    Parameter("labelSelector", "string", "Restricts the list by labels."),
-    Parameter("limit", "integer", "The most items an answer may have."),
-    Parameter("resourceVersion", "string", "The version the answer may be served from."),
-    Parameter("resourceVersionMatch", "string", "How resourceVersion is applied to a list."),
-    Parameter("timeoutSeconds", "integer", "The time after which the call ends."),
-    Parameter("watch", "boolean", "Streams changes instead of answering with a list."),
+    OpenApiParameter("allowWatchBookmarks", "boolean", "Asks a watch for bookmark events."),
+    OpenApiParameter("continue", "string", "The token of the previous chunk of a list."),
+    OpenApiParameter("fieldSelector", "string", "Restricts the list by fields."),
+    OpenApiParameter("labelSelector", "string", "Restricts the list by labels."),
+    OpenApiParameter("limit", "integer", "The most items an answer may have."),
+    OpenApiParameter("resourceVersion", "string", "The version the answer may be served from."),
+    OpenApiParameter("resourceVersionMatch", "string", "How resourceVersion is applied to a list."),
+    OpenApiParameter("timeoutSeconds", "integer", "The time after which the call ends."),
+    OpenApiParameter("watch", "boolean", "Streams changes instead of answering with a list."),
 )
 _WRITE = (_DRY_RUN, _MANAGER)
 _DELETE = (
     _DRY_RUN,
-    Parameter("gracePeriodSeconds", "integer", "The seconds before the object is deleted; zero is at once."),
-    Parameter("orphanDependents", "boolean", "Deprecated, use propagationPolicy."),
-    Parameter("propagationPolicy", "string", "What happens to dependents: 'Orphan', 'Background' or 'Foreground'."),
+    OpenApiParameter(
+        "gracePeriodSeconds",
+        "integer",
+        "The seconds before the object is deleted; zero is at once.",
+    ),
+    OpenApiParameter("orphanDependents", "boolean", "Deprecated, use propagationPolicy."),
+    OpenApiParameter(
+        "propagationPolicy",
+        "string",
+        "What happens to dependents: 'Orphan', 'Background' or 'Foreground'.",
+    ),
 )
-_FORCE = Parameter("force", "boolean", "Takes over fields that another manager owns; for apply patches.")
+_FORCE = OpenApiParameter(
+    "force", "boolean", "Takes over fields that another manager owns; for apply patches."
+)
 
-# verb -> (method, action, word in the operation id, what it does)
+# verb -> (method, action, word in the operation id, description)
 _VERBS = {
     "get": ("get", "get", "read", "read the specified"),
     "list": ("get", "list", "list", "list or watch objects of kind"),
@@ -92,11 +110,17 @@ def _camel(group: str) -> str:
 
 
 def subresource_gvk(parent: GVK, sub: Subresource) -> GVK:
-    """What a sub-resource carries: its own kind, or its parent's."""
-    return GVK(sub.group, sub.version, sub.kind) if sub.group else parent._replace(kind=sub.kind or parent.kind)
+    """The kind of a subresource: its own, or its parent's."""
+    return (
+        GVK(sub.group, sub.version, sub.kind)
+        if sub.group
+        else parent._replace(kind=sub.kind or parent.kind)
+    )
 
 
-def of_kinds(kinds: Iterable[Kind], *, field_validation: bool = True) -> Iterator[tuple[tuple[str, str], PathItem]]:
+def paths_of_kinds(
+    kinds: Iterable[Kind], *, field_validation: bool = True
+) -> Iterator[tuple[tuple[str, str], PathItem]]:
     """Paths by group version."""
     for kind in kinds:
         places = [(kind.group, v) for v in kind.versions]
@@ -109,18 +133,24 @@ def of_kinds(kinds: Iterable[Kind], *, field_validation: bool = True) -> Iterato
 def _of_kind(kind: Kind, group: str, version: str, field_validation: bool) -> Iterator[PathItem]:
     gvk = GVK(group, version, kind.kind)
     root = f"/apis/{group}/{version}" if group else f"/api/{version}"
-    base = f"{root}/namespaces/{{namespace}}/{kind.plural}" if kind.namespaced else f"{root}/{kind.plural}"
+    base = (
+        f"{root}/namespaces/{{namespace}}/{kind.plural}"
+        if kind.namespaced
+        else f"{root}/{kind.plural}"
+    )
     scope = (_NAMESPACE,) if kind.namespaced else ()
     make = _Maker(gvk, kind, field_validation)
     if kind.namespaced and "list" in kind.verbs:
-        yield PathItem(f"{root}/{kind.plural}", (PRETTY,), [make.operation("list", suffix="ForAllNamespaces")])
+        yield PathItem(
+            f"{root}/{kind.plural}", (PRETTY,), [make.operation("list", suffix="ForAllNamespaces")]
+        )
     collection = [make.operation(verb) for verb in _COLLECTION if verb in kind.verbs]
     if collection:
         yield PathItem(base, (*scope, PRETTY), collection)
     single = [make.operation(verb) for verb in _ITEM if verb in kind.verbs]
     if single:
         yield PathItem(f"{base}/{{name}}", (_NAME, *scope, PRETTY), single)
-    for sub in kind.subresources_of(version):
+    for sub in kind.subresources_of(version, group):
         path = f"{base}/{{name}}/{sub.name}"
         operations = [make.sub_operation(verb, sub) for verb in sub.verbs if verb in _VERBS]
         yield PathItem(path, (_NAME, *scope, PRETTY), operations)
@@ -139,25 +169,33 @@ class _Maker:
         self._list = gvk_name(GVK(gvk.group, gvk.version, kind.list_name))
         self._camel = f"{_camel(gvk.group)}{gvk.version[:1].upper()}{gvk.version[1:]}"
         self._tag = f"{_camel(gvk.group)[:1].lower()}{_camel(gvk.group)[1:]}_{gvk.version}"
-        # kubectl asks here whether it may send a strategic merge patch; custom objects do not take one.
+        # kubectl looks here to see if it may send a strategic merge patch; custom objects do not
+        # support it.
         self._patches = [t for t in PATCH_TYPES if not (kind.custom and "strategic" in t)]
         self._write = (*_WRITE, _VALIDATION) if field_validation else _WRITE
 
-    def operation(self, verb: str, suffix: str = "") -> Operation:
+    def operation(self, verb: str, suffix: str = "") -> OpenApiOperation:
         method, action, word, text = _VERBS[verb]
         scope = "Namespaced" if self._kind.namespaced and not suffix else ""
         prefix, collection, _ = word.partition("Collection")
-        return Operation(
-            method, action, f"{prefix}{self._camel}{collection}{scope}{self._gvk.kind}{suffix}", self._tag,
-            f"{text} {'an ' if verb == 'create' else ''}{self._gvk.kind}", self._gvk,
-            *self._exchange(verb, self._name), self._consumes(verb),
+        return OpenApiOperation(
+            method,
+            action,
+            f"{prefix}{self._camel}{collection}{scope}{self._gvk.kind}{suffix}",
+            self._tag,
+            f"{text} {'an ' if verb == 'create' else ''}{self._gvk.kind}",
+            self._gvk,
+            *self._exchange(verb, self._name),
+            self._consumes(verb),
         )
 
     def _consumes(self, verb: str) -> Sequence[str]:
         return self._patches if verb == "patch" else ("*/*",)
 
-    def _exchange(self, verb: str, name: str) -> tuple[Sequence[Parameter], str, str, Sequence[int]]:
-        """Query parameters, what is sent, what comes back and with which codes."""
+    def _exchange(
+        self, verb: str, name: str
+    ) -> tuple[Sequence[OpenApiParameter], str, str, Sequence[int]]:
+        """Query parameters, request body, response and status codes."""
         if verb == "list":
             return _LIST, "", self._list, (200,)
         if verb == "deletecollection":
@@ -172,7 +210,7 @@ class _Maker:
             return (*self._write, _FORCE), PATCH, name, (200, 201)
         return (), "", name, (200,)
 
-    def sub_operation(self, verb: str, sub: Subresource) -> Operation:
+    def sub_operation(self, verb: str, sub: Subresource) -> OpenApiOperation:
         method, action, word, text = _VERBS[verb]
         gvk = subresource_gvk(self._gvk, sub)
         scope = "Namespaced" if self._kind.namespaced else ""
@@ -180,11 +218,23 @@ class _Maker:
         about = f"{sub.name} of the specified {self._gvk.kind}"
         if sub.name in _CONNECT:
             name = f"connect{self._camel}{method.capitalize()}{scope}{self._gvk.kind}{title}"
-            return Operation(method, "connect", name, self._tag, f"connect {method.upper()} requests to {about}", gvk,
-                             (), "", "", (200,))
+            return OpenApiOperation(
+                method,
+                "connect",
+                name,
+                self._tag,
+                f"connect {method.upper()} requests to {about}",
+                gvk,
+                (),
+                "",
+                "",
+                (200,),
+            )
         name = f"{word}{self._camel}{scope}{self._gvk.kind}{title}"
         exchange = self._exchange(verb, gvk_name(gvk))
         if sub.name == "log":
             exchange = ((), "", "", (200,))
         what = f"{text.removesuffix(' the specified')} {about}"
-        return Operation(method, action, name, self._tag, what, gvk, *exchange, self._consumes(verb))
+        return OpenApiOperation(
+            method, action, name, self._tag, what, gvk, *exchange, self._consumes(verb)
+        )

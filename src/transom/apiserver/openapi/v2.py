@@ -7,32 +7,42 @@ from typing import Any
 
 from transom.apiserver.openapi import custom, paths
 from transom.apiserver.openapi.custom import CustomSchema
-from transom.apiserver.openapi.definitions import NAMED_VALUES, Builder, gvk_extension, published, served_gvks
+from transom.apiserver.openapi.definitions import (
+    NAMED_VALUES,
+    DefinitionBuilder,
+    gvk_extension,
+    published_definitions,
+    served_gvks,
+)
 from transom.machinery.kinds import GVK, Kind
 
 _STREAMS = ["application/json;stream=watch", "application/vnd.kubernetes.protobuf;stream=watch"]
 
 
-def reference(name: str, extras: Mapping[str, Any]) -> dict[str, Any]:
+def openapi_v2_reference(name: str, extras: Mapping[str, Any]) -> dict[str, Any]:
     return {**extras, "$ref": f"#/definitions/{name}"}
 
 
-def build(
-    kinds: Iterable[Kind], customs: Iterable[CustomSchema] = (), *, version: str, field_validation: bool = True
+def build_openapi_v2(
+    kinds: Iterable[Kind],
+    customs: Iterable[CustomSchema] = (),
+    *,
+    version: str,
+    field_validation: bool = True,
 ) -> dict[str, Any]:
-    """`version` is the server's, as `/version` says it: `v1.20.15`."""
+    """`version` is the server's, as in `/version`: `v1.20.15`."""
     built_in = [kind for kind in kinds if not kind.custom]
     customs = list(customs)
-    builder = Builder(published(), reference, NAMED_VALUES)
+    builder = DefinitionBuilder(published_definitions(), openapi_v2_reference, NAMED_VALUES)
     for gvk in served_gvks(built_in):
         builder.add_kind(gvk)
     builder.add_meta()
     _mark_meta(builder, built_in)
     for one in customs:
-        builder.definitions.update(custom.definitions(one, reference, v2=True))
-    items = dict(_writer(paths.of_kinds(built_in, field_validation=field_validation)))
+        builder.definitions.update(custom.custom_definitions(one, openapi_v2_reference, v2=True))
+    items = dict(_writer(paths.paths_of_kinds(built_in, field_validation=field_validation)))
     for one in customs:
-        items |= _writer(paths.of_kinds([one.row()], field_validation=field_validation))
+        items |= _writer(paths.paths_of_kinds([one.row()], field_validation=field_validation))
     return {
         "swagger": "2.0",
         "info": {"title": "Kubernetes", "version": version},
@@ -41,10 +51,11 @@ def build(
     }
 
 
-def _mark_meta(builder: Builder, kinds: Iterable[Kind]) -> None:
-    """Options and watch events belong to every group version."""
+def _mark_meta(builder: DefinitionBuilder, kinds: Iterable[Kind]) -> None:
+    """Options and watch events are in every group version."""
     places = dict.fromkeys(
-        [(k.group, v) for k in kinds for v in k.versions] + [(g, v) for k in kinds for g, vs in k.also for v in vs]
+        [(k.group, v) for k in kinds for v in k.versions]
+        + [(g, v) for k in kinds for g, vs in k.also for v in vs]
     )
     for kind in ("DeleteOptions", "WatchEvent"):
         name = f"io.k8s.apimachinery.pkg.apis.meta.v1.{kind}"
@@ -58,20 +69,37 @@ def _writer(items: Iterable[tuple[tuple[str, str], paths.PathItem]]) -> dict[str
 
 
 def _parameters(
-    of: Iterable[paths.Parameter], body: str, where: str, shared: dict[Any, list[dict[str, Any]]]
+    of: Iterable[paths.OpenApiParameter],
+    body: str,
+    where: str,
+    shared: dict[Any, list[dict[str, Any]]],
 ) -> list[dict[str, Any]]:
-    """Equal lists are one object, which the protobuf writer relies on to be quick."""
+    """Equal lists become one object, which makes the protobuf encoder fast."""
     key = (tuple(of), body, where)
     if key not in shared:
         made: list[dict[str, Any]] = []
         if body:
             optional = body.endswith(".DeleteOptions")
-            made.append({"name": "body", "in": "body", **({} if optional else {"required": True}),
-                         "schema": reference(body, {})})
+            made.append(
+                {
+                    "name": "body",
+                    "in": "body",
+                    **({} if optional else {"required": True}),
+                    "schema": openapi_v2_reference(body, {}),
+                }
+            )
         for p in key[0]:
             place = "query" if p.name == "pretty" else where
-            made.append({"uniqueItems": True, "type": p.type, "description": p.description, "name": p.name, "in": place,
-                         **({"required": True} if place == "path" else {})})
+            made.append(
+                {
+                    "uniqueItems": True,
+                    "type": p.type,
+                    "description": p.description,
+                    "name": p.name,
+                    "in": place,
+                    **({"required": True} if place == "path" else {}),
+                }
+            )
         shared[key] = made
     return shared[key]
 
@@ -82,8 +110,14 @@ def _path_item(item: paths.PathItem, shared: dict[Any, list[dict[str, Any]]]) ->
     return out
 
 
-def _operation(o: paths.Operation, shared: dict[Any, list[dict[str, Any]]]) -> dict[str, Any]:
-    answer = {"schema": reference(o.answer, {})} if o.answer else {"schema": {"type": "string"}}
+def _operation(
+    o: paths.OpenApiOperation, shared: dict[Any, list[dict[str, Any]]]
+) -> dict[str, Any]:
+    answer = (
+        {"schema": openapi_v2_reference(o.answer, {})}
+        if o.answer
+        else {"schema": {"type": "string"}}
+    )
     produces = paths.MEDIA_TYPES + _STREAMS if o.action == "list" else paths.MEDIA_TYPES
     out: dict[str, Any] = {
         "description": o.description,

@@ -1,1 +1,1 @@
-"""Calling webhooks: how to reach them, what to send, what their answers mean."""
+"""Calling webhooks: connections, requests and responses."""

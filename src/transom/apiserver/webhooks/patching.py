@@ -1,32 +1,35 @@
-"""A webhook's JSON patch on an object, and why it does not apply: unlike clients, webhooks are told."""
+"""Applies a webhook's JSON patch to an object. Unlike for clients, errors state why a patch does
+not apply.
+"""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
+from transom.kit.goquote import go_quote
 from transom.machinery.errors import ApiError
-from transom.machinery.field import go_quote
-from transom.machinery.jsonpatch import json_patch
+from transom.machinery.jsonpatch import first_failure, json_patch
 from transom.machinery.objects import Object
 
 _MISSING = "missing value"
 _INDEX = re.compile(r"[+-]?[0-9]+")
 
 
-def patched(obj: Object, operations: list[Any]) -> Object:
-    """The object after the patch; ValueError with the reason when it does not apply."""
+def apply_webhook_patch(obj: Object, operations: list[Any]) -> Object:
+    """The patched object; raises ValueError with the reason if the patch does not apply."""
     try:
         return json_patch(obj, operations)
     except ApiError as problem:
         if problem.code != 422:
             raise ValueError(problem.message) from None
-    for operation in operations:
-        try:
-            obj = json_patch(obj, [operation])
-        except ApiError:
-            raise ValueError(_why_not(obj, operation or {})) from None
-    raise AssertionError("the patch applies after all")
+    failure = first_failure(obj, operations)
+    if failure is None:
+        raise AssertionError("the patch applies after all")
+    index, cause = failure
+    raise ValueError(
+        str(cause) or _why_not(json_patch(obj, operations[:index]), operations[index] or {})
+    )
 
 
 def _why_not(obj: Object, operation: Object) -> str:
@@ -40,8 +43,15 @@ def _why_not(obj: Object, operation: Object) -> str:
         return f"{kind} operation failed to decode path: {_MISSING}"
     container, key = _holder(obj, path)
     if container is None:
-        quoted = f'doc is missing path: "{path}"' if kind in ("add", "remove") else f"doc is missing path: {path}"
-        return f"{kind} operation does not apply: {'is missing path: ' + path if kind == 'test' else quoted}: {_MISSING}"
+        quoted = (
+            f'doc is missing path: "{path}"'
+            if kind in ("add", "remove")
+            else f"doc is missing path: {path}"
+        )
+        return (
+            f"{kind} operation does not apply: "
+            f"{'is missing path: ' + path if kind == 'test' else quoted}: {_MISSING}"
+        )
     if kind == "test":
         return f"testing value {path} failed: test failed"
     if kind == "replace":
@@ -62,7 +72,9 @@ def _why_not_moved(obj: Object, kind: str, source: Any, path: Any) -> str:
         return f"error in {kind} for {where}: {_misplaced(container, key, 'remove')}"
     target, last = _holder(obj, path)
     if target is None:
-        return f"{kind} operation does not apply: doc is missing destination path: {path}: {_MISSING}"
+        return (
+            f"{kind} operation does not apply: doc is missing destination path: {path}: {_MISSING}"
+        )
     if kind == "copy":
         return f"error while adding value during copy: {_misplaced(target, last, 'add')}"
     return f"error in move for path: '{path}': {_misplaced(target, last, 'add')}"
@@ -78,7 +90,7 @@ def _misplaced(container: Any, key: str, kind: str) -> str:
 
 
 def _holder(obj: Object, path: str) -> tuple[Any, str]:
-    """The container of a path's last part, None when there is none."""
+    """The parent of a path's last segment, None if it does not exist."""
     _, *parts = path.split("/")
     at: Any = obj
     for part in parts[:-1]:

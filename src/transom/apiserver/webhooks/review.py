@@ -1,6 +1,6 @@
-"""AdmissionReview, v1 and v1beta1: the question to a webhook, and what its answer comes to.
+"""AdmissionReview v1 and v1beta1: builds the request to a webhook and evaluates its response.
 
-Pure: objects in, objects out. Texts are those of Kubernetes.
+Pure functions. Messages are those of Kubernetes.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from transom.apiserver.admission.attributes import Attributes
-from transom.apiserver.resources import Resource
+from transom.apiserver.core.attributes import Attributes
+from transom.apiserver.core.resources import Resource
 from transom.apiserver.webhooks.client import CallFailed, media_of
+from transom.kit.goquote import go_quote
 from transom.machinery import codec, gojson
 from transom.machinery.errors import ApiError
-from transom.machinery.field import go_quote
 from transom.machinery.kinds import GVK
 from transom.machinery.objects import Object
 
@@ -24,11 +24,12 @@ GROUP = "admission.k8s.io"
 VERSIONS = ("v1", "v1beta1")
 _KIND = "AdmissionReview"
 _OPTIONS = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}
-_SCHEME = "k8s.io/apiserver/pkg/util/webhook/client.go:71"  # the place in Kubernetes' source stands in its texts
+# Kubernetes' messages contain this source location
+_SCHEME = "k8s.io/apiserver/pkg/util/webhook/client.go:71"
 
 
-class Answer(NamedTuple):
-    """What both versions have to say."""
+class AdmissionResponse(NamedTuple):
+    """The common content of both versions."""
 
     allowed: bool
     status: Object | None
@@ -39,18 +40,26 @@ class Answer(NamedTuple):
 
 
 def version_for(accepted: Sequence[str]) -> str:
-    """The first version a webhook takes that is known here."""
+    """The first version that the webhook accepts and this server supports."""
     for version in accepted:
         if version in VERSIONS:
             return version
     raise CallFailed("webhook does not accept known AdmissionReview versions (v1, v1beta1)")
 
 
-def request(
-    version: str, uid: str, attributes: Attributes, kind: GVK, asked_kind: GVK, target: Resource, obj: Object | None,
+def admission_review(
+    version: str,
+    uid: str,
+    attributes: Attributes,
+    kind: GVK,
+    asked_kind: GVK,
+    target: Resource,
+    obj: Object | None,
     old: Object | None,
 ) -> Object:
-    """The review to send. `kind` and `target` are what the webhook's rule is about, `asked_kind` is the request's own."""
+    """The review to send. `kind` and `target` match the webhook's rule, `asked_kind` is the
+    request's own.
+    """
     source, sub = attributes.resource, attributes.subresource
     asked: Object = {"uid": uid, "kind": _kind(kind), "resource": _resource(target)}
     if sub:
@@ -58,7 +67,8 @@ def request(
     asked["requestKind"], asked["requestResource"] = _kind(asked_kind), _resource(source)
     if sub:
         asked["requestSubResource"] = sub
-    if attributes.name and attributes.ctx.verb != "deletecollection":  # a collection has no name
+    # deletecollection has no name
+    if attributes.name and attributes.ctx.verb != "deletecollection":
         asked["name"] = attributes.name
     namespace = namespace_of(attributes)
     if namespace:
@@ -72,7 +82,7 @@ def request(
 
 
 def namespace_of(attributes: Attributes) -> str:
-    """A namespace is in itself."""
+    """The namespace of a Namespace is its own name."""
     if attributes.namespace or attributes.resource.kind.key != "/Namespace":
         return attributes.namespace
     return attributes.name
@@ -101,14 +111,21 @@ def _options(attributes: Attributes) -> Object | None:
     return options
 
 
-def answer(raw: bytes, version: str, uid: str, *, mutating: bool) -> Answer:
-    """The answer to the review `uid`; CallFailed when it is none."""
+def parse_admission_response(
+    raw: bytes, version: str, uid: str, *, mutating: bool
+) -> AdmissionResponse:
+    """The response to the review `uid`; raises CallFailed if it is invalid."""
     given = _object(raw)
     named = _named(given)
-    if named.kind not in ("", _KIND) or (named.group, named.version) not in (("", ""), (GROUP, version)):
+    if named.kind not in ("", _KIND) or (named.group, named.version) not in (
+        ("", ""),
+        (GROUP, version),
+    ):
         raise CallFailed(_other_kind(named, version))
     try:
-        review = codec.normalise(GVK(GROUP, "v1", _KIND), given)  # the fields of both versions are the same
+        review = codec.normalise_object(
+            GVK(GROUP, "v1", _KIND), given
+        )  # both versions have the same fields
     except codec.DecodeError as problem:
         raise CallFailed(problem.base) from None
     response = review.get("response")
@@ -118,42 +135,55 @@ def answer(raw: bytes, version: str, uid: str, *, mutating: bool) -> Answer:
     if version == "v1":
         _verify(response, uid, named, patch, kind, mutating)
     elif patch:
-        kind = "JSONPatch"  # never looked at in the beta
-    return Answer(
-        bool(response.get("allowed")), response.get("status"), patch if mutating else b"", kind or "",
-        response.get("auditAnnotations") or {}, response.get("warnings") or [],
+        kind = "JSONPatch"  # not checked in v1beta1
+    return AdmissionResponse(
+        bool(response.get("allowed")),
+        response.get("status"),
+        patch if mutating else b"",
+        kind or "",
+        response.get("auditAnnotations") or {},
+        response.get("warnings") or [],
     )
 
 
 def _object(raw: bytes) -> Object:
     media = media_of(raw)
     try:
-        given = orjson.loads(raw) if media == codec.JSON else codec.from_yaml(raw)
+        given = gojson.loads(raw) if media == codec.JSON else codec.from_yaml(raw)
     except ValueError:
         given = None
     if isinstance(given, dict):
         return given
     try:
-        return codec.decode(raw, media, GVK(GROUP, "v1", _KIND)).obj
+        return codec.decode_object(raw, media, GVK(GROUP, "v1", _KIND)).obj
     except codec.DecodeError as problem:
         raise CallFailed(problem.base) from None
 
 
 def _named(given: Object) -> GVK:
-    """The kind the answer itself says it is."""
+    """The kind that the response declares."""
     group, _, version = str(given.get("apiVersion") or "").rpartition("/")
     return GVK(group, version, str(given.get("kind") or ""))
 
 
 def _other_kind(named: GVK, version: str) -> str:
     if named in (GVK("", "v1", "Status"), *(GVK(GROUP, known, _KIND) for known in VERSIONS)):
-        return f"converting ({named.version}.{named.kind}) to ({version}.{_KIND}): unknown conversion"
-    return f'no kind "{named.kind}" is registered for version "{named.api_version}" in scheme "{_SCHEME}"'
+        return (
+            f"converting ({named.version}.{named.kind}) to ({version}.{_KIND}): unknown conversion"
+        )
+    return (
+        f'no kind "{named.kind}" is registered for version "{named.api_version}" in scheme '
+        f'"{_SCHEME}"'
+    )
 
 
-def _verify(response: Object, uid: str, named: GVK, patch: bytes, kind: Any, mutating: bool) -> None:
+def _verify(
+    response: Object, uid: str, named: GVK, patch: bytes, kind: Any, mutating: bool
+) -> None:
     if response.get("uid", "") != uid:
-        raise CallFailed(f"expected response.uid={go_quote(uid)}, got {go_quote(response.get('uid', ''))}")
+        raise CallFailed(
+            f"expected response.uid={go_quote(uid)}, got {go_quote(response.get('uid', ''))}"
+        )
     if named != GVK(GROUP, "v1", _KIND):
         got = f"{named.group}/{named.version}, Kind={named.kind}"
         raise CallFailed(f"expected webhook response of {GROUP}/v1, Kind={_KIND}, got {got}")
@@ -171,30 +201,35 @@ def _verify(response: Object, uid: str, named: GVK, patch: bytes, kind: Any, mut
         raise CallFailed('webhook returned invalid response.patchType of ""')
 
 
-def denial(webhook: str, status: Object | None) -> ApiError:
-    """The refusal the client sees: the webhook's own Status, with its name put in front of the message."""
+def webhook_denial(webhook: str, status: Object | None) -> ApiError:
+    """The error for the client: the webhook's own Status, with the webhook's name before the
+    message.
+    """
     status = status or {}
     code = status.get("code") or 0
     why = status.get("message") or status.get("reason")
     denied = f"admission webhook {go_quote(webhook)} denied the request"
     return ApiError(
-        code if code >= 400 else 400, status.get("reason") or "",
-        f"{denied}: {why}" if why else f"{denied} without explanation", status.get("details"),
+        code if code >= 400 else 400,
+        status.get("reason") or "",
+        f"{denied}: {why}" if why else f"{denied} without explanation",
+        status.get("details"),
     )
 
 
-def operations(patch: bytes) -> list[Any]:
-    """A JSON patch, decoded; ValueError with Go's text when it is none."""
-    mistake = gojson.syntax_error(patch)
-    if mistake is not None:
-        raise ValueError(mistake)
-    found = orjson.loads(patch)
+def patch_operations(patch: bytes) -> list[Any]:
+    """A decoded JSON patch; raises ValueError with Go's message if it is invalid."""
+    found = gojson.loads(patch)
     if found is None:
         return []
     if not isinstance(found, list):
-        raise ValueError(f"json: cannot unmarshal {gojson.kind_of(patch)} into Go value of type jsonpatch.Patch")
+        raise ValueError(
+            f"json: cannot unmarshal {gojson.kind_of(patch)} into Go value of type jsonpatch.Patch"
+        )
     for op in found:
         if op is not None and not isinstance(op, dict):
-            raise ValueError(f"json: cannot unmarshal {gojson.kind_of(orjson.dumps(op))} into Go value of type "
-                             "jsonpatch.Operation")
+            raise ValueError(
+                f"json: cannot unmarshal {gojson.kind_of(orjson.dumps(op))} into Go value of type "
+                "jsonpatch.Operation"
+            )
     return found

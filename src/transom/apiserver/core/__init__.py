@@ -1,0 +1,3 @@
+"""The API as calls and results: verbs, storage, strategies, lists and watches. Independent of
+HTTP.
+"""

@@ -1,0 +1,115 @@
+"""The attributes of a request for admission plugins, the rejection error, and the admission
+interface for storage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from transom.apiserver.core.call import ApiCall
+from transom.apiserver.core.context import RequestContext
+from transom.apiserver.core.resources import Resource
+from transom.machinery import errors
+from transom.machinery.objects import Object
+
+
+class ReinvocationContext(Protocol):
+    """If a webhook changes the object, all mutating plugins run again in a second round."""
+
+    second: bool
+    wanted: bool
+
+
+class Attributes:
+    """One write. Mutating plugins change `obj` in place or replace it; `old` is shared and
+    read-only.
+
+    A validating plugin sets `on_accept` to run code together with the write: storage calls it once,
+    in the same iteration of the event loop in which the store accepted the write, and not at all if
+    the write failed or is a dry run. `confirm` is a check that must run in that same iteration,
+    just before the write; it raises an error to reject the request.
+    """
+
+    __slots__ = (
+        "confirm",
+        "ctx",
+        "name",
+        "namespace",
+        "obj",
+        "old",
+        "on_accept",
+        "operation",
+        "options",
+        "resource",
+        "rounds",
+        "subresource",
+    )
+
+    def __init__(
+        self,
+        operation: str,
+        resource: Resource,
+        subresource: str,
+        namespace: str,
+        name: str,
+        obj: Any,
+        old: Object | None,
+        ctx: RequestContext,
+        options: Object | None = None,
+    ) -> None:
+        self.operation = operation  # CREATE, UPDATE, DELETE, CONNECT
+        self.resource = resource
+        self.subresource = subresource
+        self.namespace = namespace
+        self.name = name
+        self.obj = obj
+        self.old = old
+        self.ctx = ctx
+        self.options = options
+        self.confirm: Callable[[], object] | None = None
+        self.on_accept: Callable[[], object] | None = None
+        self.rounds: ReinvocationContext | None = None  # set once a webhook was called
+
+    @property
+    def kind_key(self) -> str:
+        return self.resource.kind.key
+
+    def forbidden(self, why: str) -> errors.ApiError:
+        """The rejection error; an object without a generated name yet is identified by its
+        prefix.
+        """
+        name = self.name
+        if not name:
+            meta = self.obj["metadata"] if self.obj else {}
+            name = meta.get("name") or meta.get("generateName") or "Unknown"
+        return errors.forbidden(self.resource.gr, name, why)
+
+
+class AdmissionInterface(Protocol):
+    """The admission chain as storage uses it."""
+
+    async def admit(self, attributes: Attributes) -> None: ...
+    async def validate(self, attributes: Attributes) -> None: ...
+
+
+class AllowAll:
+    """Admits everything: for tests of the layers below admission."""
+
+    async def admit(self, attributes: Attributes) -> None:
+        return None
+
+    async def validate(self, attributes: Attributes) -> None:
+        return None
+
+
+async def admit_subresource(
+    admission: AdmissionInterface, call: ApiCall, obj: Object, operation: str = "CREATE"
+) -> None:
+    """Admission of the object of a subresource: a binding, an eviction, the options of an exec."""
+    info = call.info
+    attributes = Attributes(
+        operation, call.res, info.subresource, info.namespace, info.name, obj, None, call.ctx
+    )
+    await admission.admit(attributes)
+    await admission.validate(attributes)

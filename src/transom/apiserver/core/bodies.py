@@ -1,0 +1,170 @@
+"""Request bodies: decoding, defaulting, field ownership and the checks that all writes share."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from transom.apiserver.core.call import ApiCall
+from transom.apiserver.core.context import RequestContext
+from transom.apiserver.core.offload import is_large
+from transom.apiserver.core.options import parse_delete_options, parse_write_options
+from transom.apiserver.core.requestinfo import Authorized
+from transom.apiserver.core.resources import Resource
+from transom.apiserver.core.storage import Storage
+from transom.kit.clock import rfc3339
+from transom.machinery import apply, codec, errors, managedfields
+from transom.machinery.kinds import GVK
+from transom.machinery.objects import Object
+
+JSON = "application/json"
+YAML = "application/yaml"
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+MEDIA_TYPES = f"{JSON}, {YAML}, {PROTOBUF}"
+
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_PATCH = "application/strategic-merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
+
+_UNKNOWN_FORMAT = (
+    "the body of the request was in an unknown format - accepted media types include: "
+)
+
+
+def body_media(content_type: str) -> str:
+    """The media type of a request body; absent means JSON."""
+    media = content_type.partition(";")[0].strip().lower()
+    if not media:
+        return JSON
+    if media in (JSON, YAML, PROTOBUF):
+        return media
+    raise errors.unsupported_media_type(_UNKNOWN_FORMAT + MEDIA_TYPES)
+
+
+def patch_media(content_type: str, *, strategic: bool) -> str:
+    """The type of a patch; `strategic`: the resource supports strategic merge patches."""
+    media = content_type.partition(";")[0].strip().lower()
+    offered = (JSON_PATCH, MERGE_PATCH, APPLY_PATCH, *((STRATEGIC_PATCH,) if strategic else ()))
+    if media in offered:
+        return media
+    if media == STRATEGIC_PATCH:
+        raise errors.unsupported_media_type(_UNKNOWN_FORMAT + ", ".join(offered))
+    raise errors.unsupported_media_type("415: Unsupported Media Type", {})
+
+
+_DELETE_OPTIONS = GVK("", "v1", "DeleteOptions")
+
+
+def begin_write(call: ApiCall, kind: str, patch_type: str = "") -> Object:
+    """Parses the options of a write into the context of the call."""
+    options = parse_write_options(call.query, kind, patch_type)
+    call.ctx.dry_run = bool(options.get("dryRun"))
+    call.ctx.field_manager = options.get("fieldManager", "")
+    return options
+
+
+def read_media(call: ApiCall) -> str:
+    """The media type of the body. Marks the call as large if processing its body takes long."""
+    media = body_media(call.content_type)
+    call.ctx.large = is_large(call.body, media, call.res.ops.weight)
+    return media
+
+
+def decode_body(
+    ctx: RequestContext, res: Resource, raw: bytes, media: str, options: Object
+) -> Object:
+    """Decodes the body of a create or update; `fieldValidation` controls the handling of unknown
+    fields.
+    """
+    level = options.get("fieldValidation", "Ignore")
+    decoded = res.ops.decode(raw, media, strict=level != "Ignore")
+    report_field_problems(ctx, level, decoded, res)
+    return decoded.obj
+
+
+def report_field_problems(
+    ctx: RequestContext, level: str, decoded: codec.Decoded, res: Resource
+) -> None:
+    """Unknown and duplicate fields: an error (Strict), a warning (Warn) or nothing (Ignore)."""
+    if not decoded.problems or level == "Ignore":
+        return
+    problem = codec.strict_error(decoded, res.gvk)
+    if level == "Strict" and problem is not None:
+        raise problem
+    for text in decoded.problems:
+        ctx.warn(text)
+
+
+def own_fields(
+    ctx: RequestContext, res: Resource, new: Object, live: Object | None, subresource: str = ""
+) -> None:
+    """Updates the managed fields for this write. Both objects are in the request's version."""
+    entries = managedfields.on_update(
+        live,
+        new,
+        res.ops.schema,
+        ctx.manager,
+        res.api_version,
+        rfc3339(ctx.now),
+        res.ops.in_version,
+        ignore_request=bool(subresource),
+    )
+    if entries:
+        new["metadata"]["managedFields"] = entries
+    else:
+        new["metadata"].pop("managedFields", None)
+
+
+def check_namespace(res: Resource, obj: Object, namespace: str) -> None:
+    given = obj["metadata"].get("namespace", "")
+    if res.kind.namespaced and given and given != namespace:
+        raise errors.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+
+
+def check_object_name(obj: Object, info: Authorized) -> None:
+    meta = obj.get("metadata") or {}
+    name, namespace = meta.get("name", ""), meta.get("namespace", "")
+    if not name:
+        raise errors.bad_request(
+            f"the name of the object ({info.name} based on URL) was undeterminable: "
+            "name must be provided"
+        )
+    if name != info.name:
+        raise errors.bad_request(
+            f"the name of the object ({name}) does not match the name on the URL ({info.name})"
+        )
+    if info.namespace and namespace and namespace != info.namespace:
+        raise errors.bad_request(
+            f"the namespace of the object ({namespace}) does not match the namespace on the "
+            f"request ({info.namespace})"
+        )
+
+
+async def read_apply_config(storage: Storage, call: ApiCall) -> Object:
+    """The body of an apply request. Most clients send JSON, which is much faster than other
+    YAML.
+    """
+    config = apply.parse_json_config(call.body)
+    if config is not None:
+        return config
+    if not is_large(call.body, APPLY_PATCH):
+        return apply.parse_config(call.body)
+    call.ctx.large = True
+    return await storage.compute(call.ctx, partial(apply.parse_config, call.body))
+
+
+async def read_delete_options(storage: Storage, call: ApiCall) -> Object:
+    body = None
+    if call.body:
+        media = read_media(call)
+        read = partial(_decode_delete_options, call.body, media)
+        body = await storage.compute(call.ctx, read) if call.ctx.large else read()
+    return parse_delete_options(call.query, body)
+
+
+def _decode_delete_options(raw: bytes, media: str) -> Object:
+    """DeleteOptions in a body. For an invalid body Kubernetes returns a plain 500."""
+    options = codec.decode_options(raw, media, _DELETE_OPTIONS)
+    return {k: v for k, v in options.items() if k not in ("kind", "apiVersion")}

@@ -1,0 +1,411 @@
+"""Discovery: the documents that list the served groups, versions and resources.
+
+Pure functions from `Kind` rows (built-in and custom) and aggregated group versions to documents.
+The classic documents are those of Kubernetes 1.20; the aggregated ones (`apidiscovery.k8s.io`) are
+for newer clients. Independent of HTTP.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import orjson
+
+from transom.machinery.kinds import Kind
+from transom.machinery.served_since import ALL_SINCE
+
+AGGREGATED_VERSIONS = ("v2", "v2beta1")
+AGGREGATED_GROUP = "apidiscovery.k8s.io"
+REGISTRATION_GROUP = "apiregistration.k8s.io"
+
+# group -> (priority of the group, {version: priority}). Larger comes first, and the first version
+# is preferred. Versions that 1.20 did not have come after its preferred one.
+PRIORITIES: dict[str, tuple[int, dict[str, int]]] = {
+    "": (18000, {"v1": 1}),
+    "apps": (17800, {"v1": 15, "v1beta2": 9, "v1beta1": 1}),
+    "events.k8s.io": (17750, {"v1": 15, "v1beta1": 5}),
+    "authentication.k8s.io": (17700, {"v1": 15, "v1beta1": 9}),
+    "authorization.k8s.io": (17600, {"v1": 15, "v1beta1": 9}),
+    "autoscaling": (17500, {"v1": 15, "v2beta1": 9, "v2": 8, "v2beta2": 1}),
+    "batch": (17400, {"v1": 15, "v1beta1": 9}),
+    "certificates.k8s.io": (17300, {"v1": 15}),
+    "networking.k8s.io": (17200, {"v1": 15, "v1beta1": 9}),
+    "extensions": (17150, {"v1beta1": 1}),
+    "policy": (17100, {"v1beta1": 9, "v1": 8}),
+    "rbac.authorization.k8s.io": (17000, {"v1": 15, "v1beta1": 12}),
+    "storage.k8s.io": (16800, {"v1": 15, "v1beta1": 9}),
+    "apiextensions.k8s.io": (16700, {"v1": 15, "v1beta1": 9}),
+    "admissionregistration.k8s.io": (16700, {"v1": 15, "v1beta1": 12}),
+    "scheduling.k8s.io": (16600, {"v1": 15, "v1beta1": 12}),
+    "coordination.k8s.io": (16500, {"v1": 15, "v1beta1": 9}),
+    "node.k8s.io": (16300, {"v1": 15, "v1beta1": 9}),
+    "discovery.k8s.io": (16200, {"v1beta1": 12, "v1": 11}),
+    "flowcontrol.apiserver.k8s.io": (16100, {"v1beta1": 12, "v1": 11}),
+}
+CUSTOM_PRIORITY = (1000, 100)
+# Before 1.20 the group came right after the core group, although other groups had the newer
+# versions of its kinds.
+_EXTENSIONS_BEFORE_1_20 = 17900
+
+# The storage version in 1.20, where ours differs. Clients see it as a hash.
+_STORED_BY_1_20 = {
+    "admissionregistration.k8s.io/MutatingWebhookConfiguration": "v1beta1",
+    "admissionregistration.k8s.io/ValidatingWebhookConfiguration": "v1beta1",
+    "apiextensions.k8s.io/CustomResourceDefinition": "v1beta1",
+    "apiregistration.k8s.io/APIService": "v1beta1",
+    "autoscaling/HorizontalPodAutoscaler": "v1",
+    "batch/CronJob": "v1beta1",
+    "certificates.k8s.io/CertificateSigningRequest": "v1beta1",
+    "coordination.k8s.io/Lease": "v1beta1",
+    "discovery.k8s.io/EndpointSlice": "v1beta1",
+    "flowcontrol.apiserver.k8s.io/FlowSchema": "v1beta1",
+    "flowcontrol.apiserver.k8s.io/PriorityLevelConfiguration": "v1beta1",
+    "networking.k8s.io/Ingress": "v1beta1",
+    "networking.k8s.io/IngressClass": "v1beta1",
+    "node.k8s.io/RuntimeClass": "v1beta1",
+    "policy/PodDisruptionBudget": "v1beta1",
+    "storage.k8s.io/CSIDriver": "v1beta1",
+}
+# Served but not in 1.20's documents; clients use them without discovery.
+_UNLISTED = {"pods/ephemeralcontainers", "selfsubjectreviews"}
+_CUSTOM_VERBS = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
+
+
+@dataclass(frozen=True, slots=True)
+class ServedVersion:
+    """One group version: its priority and its resources in the classic form."""
+
+    group: str
+    version: str
+    group_priority: int
+    version_priority: int
+    resources: Sequence[Mapping[str, Any]] = field(default=())
+    # False if an aggregated server did not respond; newer clients see it.
+    fresh: bool = True
+
+    @property
+    def group_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+_VERSION = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?\Z")
+_STABILITY = {None: 2, "beta": 1, "alpha": 0}
+
+
+def version_key(version: str) -> tuple[Any, ...]:
+    """Sorts versions as Kubernetes does: v2, v1, v1beta2, v1beta1, v1alpha1, then others by
+    name.
+    """
+    match = _VERSION.match(version)
+    if match is None:
+        return (1, version)
+    return (0, -_STABILITY[match[2]], -int(match[1]), -int(match[3] or 0))
+
+
+def version_priorities(
+    group: str, version: str, release: tuple[int, int] = ALL_SINCE
+) -> tuple[int, int]:
+    """`groupPriorityMinimum` and `versionPriority` of a group version that this server serves
+    itself.
+    """
+    if group not in PRIORITIES:
+        return CUSTOM_PRIORITY
+    of_group, of_versions = PRIORITIES[group]
+    if group == "extensions" and release < (1, 20):
+        of_group = _EXTENSIONS_BEFORE_1_20
+    return of_group, of_versions.get(version, 1)
+
+
+def storage_version_hash(kind: Kind) -> str:
+    return _hashed(kind.group, _STORED_BY_1_20.get(kind.key, kind.storage), kind.kind)
+
+
+@lru_cache(maxsize=4096)
+def _hashed(group: str, version: str, kind: str) -> str:
+    digest = hashlib.sha256(f"{group}/{version}/{kind}".encode()).digest()
+    return base64.b64encode(digest[:8]).decode()
+
+
+def served_versions(
+    kinds: Iterable[Kind],
+    aggregated: Iterable[ServedVersion] = (),
+    release: tuple[int, int] = ALL_SINCE,
+) -> list[ServedVersion]:
+    """All group versions, ordered: groups by priority, the versions of a group by theirs."""
+    rows: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for kind in kinds:
+        places = [(kind.group, v) for v in kind.versions]
+        places += [(group, v) for group, versions in kind.also for v in versions]
+        for group, version in places:
+            rows.setdefault((group, version), []).extend(_resources(kind, group, version))
+    own = [
+        ServedVersion(g, v, *version_priorities(g, v, release), _sorted(g, resources))
+        for (g, v), resources in rows.items()
+    ]
+    everything = [s for s in aggregated if (s.group, s.version) not in rows] + own
+    # apiregistration.k8s.io is always first; a group is ordered by its highest version.
+    everything.sort(
+        key=lambda s: (s.group != REGISTRATION_GROUP, -s.group_priority, f"{s.version}.{s.group}")
+    )
+    order = {group: place for place, group in enumerate(dict.fromkeys(s.group for s in everything))}
+    everything.sort(key=lambda s: (order[s.group], -s.version_priority, version_key(s.version)))
+    return everything
+
+
+def _sorted(group: str, resources: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return resources if group not in PRIORITIES else sorted(resources, key=lambda r: str(r["name"]))
+
+
+def _resources(kind: Kind, group: str, version: str) -> Iterable[dict[str, Any]]:
+    main: dict[str, Any] = {
+        "name": kind.plural,
+        "singularName": (kind.singular or kind.kind.lower()) if kind.custom else "",
+        "namespaced": kind.namespaced,
+        "kind": kind.kind,
+        "verbs": [v for v in _CUSTOM_VERBS if v in kind.verbs] if kind.custom else list(kind.verbs),
+    }
+    if kind.short:
+        main["shortNames"] = list(kind.short)
+    if kind.categories:
+        main["categories"] = list(kind.categories)
+    if kind.storage in kind.versions if kind.custom else kind.stored:
+        main["storageVersionHash"] = storage_version_hash(kind)
+    yield main
+    for sub in kind.subresources_of(version, group):
+        resource: dict[str, Any] = {
+            "name": f"{kind.plural}/{sub.name}",
+            "singularName": "",
+            "namespaced": kind.namespaced,
+        }
+        if sub.group:
+            resource |= {"group": sub.group, "version": sub.version}
+        yield {**resource, "kind": sub.kind or kind.kind, "verbs": list(sub.verbs)}
+
+
+def api_versions(server_address: str) -> dict[str, Any]:
+    """`/api`, which has no apiVersion."""
+    return {
+        "kind": "APIVersions",
+        "versions": ["v1"],
+        "serverAddressByClientCIDRs": [
+            {"clientCIDR": "0.0.0.0/0", "serverAddress": server_address}
+        ],
+    }
+
+
+def _group(versions: Sequence[ServedVersion]) -> dict[str, Any]:
+    entries = [{"groupVersion": s.group_version, "version": s.version} for s in versions]
+    return {"name": versions[0].group, "versions": entries, "preferredVersion": entries[0]}
+
+
+def _by_group(all_served: Iterable[ServedVersion]) -> dict[str, list[ServedVersion]]:
+    groups: dict[str, list[ServedVersion]] = {}
+    for one in all_served:
+        groups.setdefault(one.group, []).append(one)
+    return groups
+
+
+def api_group_list(all_served: Iterable[ServedVersion]) -> dict[str, Any]:
+    """`/apis`."""
+    groups = [_group(versions) for group, versions in _by_group(all_served).items() if group]
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
+
+
+def api_group(all_served: Iterable[ServedVersion], name: str) -> dict[str, Any] | None:
+    """`/apis/GROUP`."""
+    versions = [s for s in all_served if s.group == name]
+    return (
+        {"kind": "APIGroup", "apiVersion": "v1", **_group(versions)} if versions and name else None
+    )
+
+
+def api_resource_list(
+    all_served: Iterable[ServedVersion], name: str, version: str
+) -> dict[str, Any] | None:
+    """`/api/v1` or `/apis/GROUP/VERSION`; the core group's document has no apiVersion."""
+    one = next((s for s in all_served if s.group == name and s.version == version), None)
+    if one is None:
+        return None
+    head = {"kind": "APIResourceList", "apiVersion": "v1"} if name else {"kind": "APIResourceList"}
+    resources = [r for r in one.resources if r["name"] not in _UNLISTED]
+    return {**head, "groupVersion": one.group_version, "resources": resources}
+
+
+def aggregated_list(
+    all_served: Iterable[ServedVersion], *, core: bool, version: str = "v2"
+) -> dict[str, Any]:
+    """All resources of all groups in one document: `core` for `/api`, otherwise `/apis`."""
+    groups = _by_group(s for s in all_served if (s.group == "") is core)
+    return {
+        "kind": "APIGroupDiscoveryList",
+        "apiVersion": f"{AGGREGATED_GROUP}/{version}",
+        "metadata": {},
+        "items": [_discovered_group(name, versions) for name, versions in groups.items()],
+    }
+
+
+def _discovered_group(name: str, versions: Iterable[ServedVersion]) -> dict[str, Any]:
+    metadata: dict[str, Any] = {"name": name} if name else {}
+    return {
+        "metadata": {**metadata, "creationTimestamp": None},
+        "versions": [
+            {
+                "version": s.version,
+                "resources": _discovered_resources(s),
+                "freshness": "Current" if s.fresh else "Stale",
+            }
+            for s in versions
+        ],
+    }
+
+
+def _discovered_resources(one: ServedVersion) -> list[dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for resource in one.resources:
+        name, _, sub = str(resource["name"]).partition("/")
+        kind = {
+            "group": resource.get("group") or one.group,
+            "version": resource.get("version") or one.version,
+            "kind": resource["kind"],
+        }
+        if sub:
+            entry = {"subresource": sub, "responseKind": kind, "verbs": resource["verbs"]}
+            found.setdefault(name, _bare(name, resource)).setdefault("subresources", []).append(
+                entry
+            )
+            continue
+        found[name] = {
+            **_bare(name, resource),
+            "responseKind": kind,
+            "singularResource": resource["singularName"] or resource["kind"].lower(),
+            "verbs": resource["verbs"],
+            **{key: resource[key] for key in ("shortNames", "categories") if resource.get(key)},
+        }
+    return list(found.values())
+
+
+def _bare(name: str, resource: Mapping[str, Any]) -> dict[str, Any]:
+    """A resource with only subresources has no kind and no verbs."""
+    scope = "Namespaced" if resource["namespaced"] else "Cluster"
+    return {"resource": name, "scope": scope, "singularResource": "", "verbs": []}
+
+
+_FIXED_PATHS = (
+    "/.well-known/openid-configuration",
+    "/api",
+    "/api/v1",
+    "/apis",
+    "/apis/",
+    "/healthz",
+    "/livez",
+    "/metrics",
+    "/openapi/v2",
+    "/openapi/v3",
+    "/openid/v1/jwks",
+    "/readyz",
+    "/version",
+)
+
+
+def root_paths(
+    all_served: Iterable[ServedVersion], checks: Iterable[str] = (), *, openapi_v3: bool = True
+) -> dict[str, Any]:
+    """`/`: all paths; `checks` are the names below `/healthz`, `/livez` and `/readyz`."""
+    paths = set(_FIXED_PATHS) if openapi_v3 else set(_FIXED_PATHS) - {"/openapi/v3"}
+    for one in all_served:
+        if one.group:
+            paths |= {f"/apis/{one.group}", f"/apis/{one.group}/{one.version}"}
+    for check in checks:
+        paths |= {f"/healthz/{check}", f"/livez/{check}", f"/readyz/{check}"}
+    return {"paths": sorted(paths)}
+
+
+class _Build(NamedTuple):
+    git_version: str
+    commit: str
+    date: str
+    go: str
+
+
+_BUILDS = {
+    "1.14": _Build(
+        "v1.14.10", "575467a0eaf3ca1f20eb86215b3bde40a5ae617a", "2019-12-11T12:32:32Z", "go1.12.12"
+    ),
+    "1.15": _Build(
+        "v1.15.12", "e2a822d9f3c2fdb5c9bfbe64313cf9f657f0a725", "2020-05-06T05:09:48Z", "go1.12.17"
+    ),
+    "1.16": _Build(
+        "v1.16.15", "2adc8d7091e89b6e3ca8d048140618ec89b39369", "2020-09-02T11:31:21Z", "go1.13.15"
+    ),
+    "1.17": _Build(
+        "v1.17.17", "f3abc15296f3a3f54e4ee42e830c61047b13895f", "2021-01-13T13:13:00Z", "go1.13.15"
+    ),
+    "1.18": _Build(
+        "v1.18.20", "1f3e19b7beb1cc0110255668c4238ed63dadb7ad", "2021-06-16T12:51:17Z", "go1.13.15"
+    ),
+    "1.19": _Build(
+        "v1.19.16", "e37e4ab4cc8dcda84f1344dda47a97bb1927d074", "2021-10-27T16:20:18Z", "go1.15.15"
+    ),
+    "1.20": _Build(
+        "v1.20.15", "8f1e5bf0b9729a899b8df86249b56e2c74aebc55", "2022-01-19T17:23:01Z", "go1.15.15"
+    ),
+}
+RELEASES = tuple(_BUILDS)
+
+
+def version_info(release: str = "1.20") -> dict[str, str]:
+    """`/version`: the last patch of a release."""
+    build = _BUILDS[release]
+    major, minor = release.split(".")
+    return {
+        "major": major,
+        "minor": minor,
+        "gitVersion": build.git_version,
+        "gitCommit": build.commit,
+        "gitTreeState": "clean",
+        "buildDate": build.date,
+        "goVersion": build.go,
+        "compiler": "gc",
+        "platform": "linux/amd64",
+    }
+
+
+class DiscoveryDocument(NamedTuple):
+    body: bytes
+    etag: str  # quoted, as the header requires
+
+
+class DocumentCache:
+    """Serialized documents; all are dropped when the set of served resources changes."""
+
+    def __init__(self) -> None:
+        self._generation: Hashable = None
+        self._documents: dict[Hashable, DiscoveryDocument] = {}
+
+    def get(
+        self, generation: Hashable, key: Hashable, build: Callable[[], Any]
+    ) -> DiscoveryDocument | None:
+        """`build` creates the document (or its bytes); None, for a resource that is not served, is
+        not cached.
+        """
+        if generation != self._generation:
+            self._documents.clear()
+            self._generation = generation
+        found = self._documents.get(key)
+        if found is None:
+            made = build()
+            if made is None:
+                return None
+            found = self._documents[key] = make_discovery_document(made)
+        return found
+
+
+def make_discovery_document(made: Any) -> DiscoveryDocument:
+    body = made if isinstance(made, bytes) else orjson.dumps(made) + b"\n"
+    return DiscoveryDocument(body, f'"{hashlib.sha512(body).hexdigest().upper()}"')

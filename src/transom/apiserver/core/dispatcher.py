@@ -1,0 +1,89 @@
+"""Calls the function for the verb of an authorized call, from tables (`serving/verbs.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+from enum import Enum
+from typing import NamedTuple
+
+from transom.apiserver.core.call import ApiCall, Result, VerbHandler
+from transom.machinery import errors
+
+_UPDATES = ("update", "patch")
+
+
+class Scope(Enum):
+    """What a verb operates on."""
+
+    ANY = "any"
+    OBJECT = "object"  # needs a name
+    COLLECTION = "collection"  # has no name, but needs the namespace of a namespaced resource
+
+
+class Verb(NamedTuple):
+    handler: VerbHandler
+    scope: Scope = Scope.ANY
+
+
+class VerbTable(NamedTuple):
+    stored: Mapping[str, Verb]  # by verb
+    subresources: Mapping[tuple[str, str], Mapping[str, VerbHandler]]  # by kind and subresource
+    unstored: Mapping[str, Mapping[str, VerbHandler]]  # by kind
+
+
+class Dispatcher:
+    def __init__(self, table: VerbTable) -> None:
+        self._stored = table.stored
+        self._subresources = table.subresources
+        self._unstored = table.unstored
+
+    def __call__(self, call: ApiCall) -> Result | Awaitable[Result]:
+        """The result of a call whose resource is known; raises ApiError."""
+        if call.info.subresource:
+            return self._subresource(call)
+        if not call.res.stored:
+            return self._unstored_resource(call)
+        verb = self._stored.get(call.info.verb)
+        if verb is None:
+            raise errors.generic_method_not_allowed()
+        if call.info.verb != "get":
+            _check_scope(verb.scope, call)
+        return verb.handler(call)
+
+    def _subresource(self, call: ApiCall) -> Result | Awaitable[Result]:
+        info, res = call.info, call.res
+        if info.subresource not in res.subresources:
+            if res.custom:
+                raise errors.not_found(res.gr, info.name)
+            raise errors.generic_not_found()
+        handlers = self._subresources.get((res.kind.key, info.subresource))
+        if handlers is None:
+            handlers = self._subresources.get(("*", info.subresource), {})
+        handler = handlers.get(info.verb)
+        if handler is not None:
+            return handler(call)
+        if res.custom:
+            raise errors.method_not_supported(res.gr, info.verb)
+        if info.verb == "get" and "get" in res.subresources[info.subresource].verbs:
+            return self._stored["get"].handler(call)
+        raise errors.generic_method_not_allowed()
+
+    def _unstored_resource(self, call: ApiCall) -> Result | Awaitable[Result]:
+        handler = self._unstored.get(call.res.kind.key, {}).get(call.info.verb)
+        if handler is None or (call.info.verb == "create" and call.info.name):
+            raise errors.generic_method_not_allowed()
+        return handler(call)
+
+
+def _check_scope(scope: Scope, call: ApiCall) -> None:
+    """Raises 405 for a verb that the resource, or this form of the path, does not support."""
+    info, res = call.info, call.res
+    if res.custom and info.verb in _UPDATES and not info.name:
+        raise errors.internal("name must be provided")
+    fits = info.verb in res.verbs
+    if scope is Scope.OBJECT:
+        fits = fits and bool(info.name)
+    elif scope is Scope.COLLECTION:
+        fits = fits and not info.name and bool(info.namespace or not res.kind.namespaced)
+    if not fits:
+        raise errors.generic_method_not_allowed()

@@ -1,0 +1,244 @@
+"""Stored objects: records of the store, decoded once for all readers and encoded for writes.
+
+Contains no API rules: `storage.py` does admission, strategies and validation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol, TypeVar
+
+import orjson
+
+from transom.apiserver.core.context import RequestContext
+from transom.apiserver.core.offload import compute_in_worker
+from transom.apiserver.core.requestinfo import is_path_segment
+from transom.apiserver.core.resources import Resource, ResourceRegistry
+from transom.apiserver.core.sharing import share
+from transom.apiserver.core.strategies import strategy_for
+from transom.kit.goquote import go_quote
+from transom.kit.workers import WorkRunner
+from transom.machinery import errors, selectors
+from transom.machinery.objects import Object, encode_bounded
+from transom.store.api import Store, StoreRecord
+
+T = TypeVar("T")
+
+_DECODED_KEPT = 4096  # cached decoded objects, most recently read first
+_EXPIRING_KEPT = 256  # of expiring objects (events): there are many, and few readers
+_WRITES_KEPT = 256  # from this number on, completed writes are removed
+_NO_LABELS: dict[str, str] = {}  # labels of stored objects are immutable
+
+
+class Cached:
+    """Data derived from a record's bytes."""
+
+    __slots__ = ("fields", "labels", "lean", "obj", "protobuf_size", "reader")
+
+    def __init__(self, labels: dict[str, str] | None = None) -> None:
+        self.obj: Object | None = None
+        # Without managedFields, which are half of many objects.
+        self.lean: Object | None = None
+        # The resource that `obj` was decoded for: a custom object differs by version.
+        self.reader: Resource | None = None
+        self.labels = labels
+        self.fields: dict[str, str] | None = None
+        self.protobuf_size: tuple[object, int] | None = None  # in a list of one kind
+
+
+class FindCore(Protocol):
+    def __call__(self, plural: str, namespace: str, name: str) -> Object | None:
+        """A stored object of the core group. Shared: read-only."""
+
+
+class ObjectStore:
+    def __init__(self, store: Store, workers: WorkRunner) -> None:
+        self.store = store
+        self.workers = workers
+        self._decoded: deque[Cached] = deque()
+        self._expiring: deque[Cached] = deque()
+        self._writes: dict[str, asyncio.Future[StoreRecord]] = {}  # pending writes by key
+
+    async def compute(self, ctx: RequestContext, work: Callable[[], T]) -> T:
+        """The result of a pure function, computed in the worker thread if the request is large."""
+        return await compute_in_worker(self.workers, ctx, work) if ctx.large else work()
+
+    def cached(self, record: StoreRecord) -> Cached:
+        entry = record.cache
+        if entry is None:
+            entry = record.cache = Cached()
+        return entry
+
+    def superseded(self, record: StoreRecord) -> None:
+        """All watchers have a newer record, so later readers decode the bytes of this one again."""
+        entry: Cached | None = record.cache
+        if entry is not None:
+            entry.obj = entry.lean = entry.fields = entry.labels = record.cache = None
+
+    def decode(self, res: Resource, record: StoreRecord) -> Object:
+        """The stored object as a dict in the storage version; a custom one in the version of the
+        resource. Shared: read-only.
+        """
+        entry = self.cached(record)
+        obj = entry.obj  # read once: admission of large objects calls this from the worker thread
+        if obj is None or (res.custom and entry.reader is not res):
+            obj = res.ops.load(record.value)
+            share(res.kind.key, obj)
+            self.keep_decoded(entry, res, obj)
+        return obj
+
+    async def decode_large(self, ctx: RequestContext, res: Resource, record: StoreRecord) -> Object:
+        """Like `decode`, for a record that takes long to decode."""
+        entry = self.cached(record)
+        if entry.obj is None or (res.custom and entry.reader is not res):
+            obj = await self.compute(ctx, partial(res.ops.load, record.value))
+            share(res.kind.key, obj)
+            self.keep_decoded(entry, res, obj)
+            return obj
+        return entry.obj
+
+    def keep_decoded(
+        self, entry: Cached, res: Resource, obj: Object, expiring: bool = False
+    ) -> None:
+        entry.obj = obj
+        entry.lean = None
+        entry.reader = res
+        kept, most = (
+            (self._expiring, _EXPIRING_KEPT) if expiring else (self._decoded, _DECODED_KEPT)
+        )
+        kept.append(entry)
+        if len(kept) > most:
+            oldest = kept.popleft()
+            oldest.obj = oldest.lean = None
+
+    def decode_lean(self, res: Resource, record: StoreRecord) -> Object:
+        """Like `decode`, without managedFields: for readers that keep many objects and do not need
+        them.
+        """
+        obj = self.decode(res, record)
+        if "managedFields" not in obj["metadata"]:
+            return obj
+        entry = self.cached(record)
+        if entry.lean is None:
+            entry.lean = {
+                **obj,
+                "metadata": {k: v for k, v in obj["metadata"].items() if k != "managedFields"},
+            }
+        return entry.lean
+
+    def labels(self, res: Resource, record: StoreRecord) -> dict[str, str]:
+        entry = self.cached(record)
+        if entry.labels is None:
+            entry.labels = self.as_stored(res, record)["metadata"].get("labels") or {}
+        return entry.labels
+
+    def fields(self, res: Resource, record: StoreRecord) -> dict[str, str]:
+        entry = self.cached(record)
+        if entry.fields is None:
+            entry.fields = selectors.field_values(res.kind, self.as_stored(res, record))
+        return entry.fields
+
+    def as_stored(self, res: Resource, record: StoreRecord) -> Object:
+        """The object for reading its metadata, which does not depend on the version."""
+        return orjson.loads(record.value) if res.custom else self.decode(res, record)
+
+    async def readable(self, res: Resource, record: StoreRecord) -> StoreRecord:
+        """The record converted to this version; waits only for a conversion webhook."""
+        if res.ops.converter is None:
+            return record
+        return (await res.ops.converter.records([record], res.version))[0]
+
+    def get(self, res: Resource, namespace: str, name: str) -> StoreRecord:
+        record = self.store.get(res.key(namespace, name))
+        if record is None:
+            raise missing_error(res, name)
+        return record
+
+    def find(self, res: Resource, namespace: str, name: str) -> Object | None:
+        record = self.store.get(res.key(namespace, name))
+        return None if record is None else self.decode(res, record)
+
+    def objects(self, res: Resource, namespace: str = "", limit: int = 0) -> list[Object]:
+        """All records, or the first `limit` ones."""
+        return [
+            self.decode(res, r)
+            for r in self.store.list(res.key_prefix(namespace), limit=limit).records
+        ]
+
+    def put(
+        self, res: Resource, key: str, obj: Object, expected: int, ttl: float | None
+    ) -> asyncio.Future[StoreRecord]:
+        meta = obj["metadata"]
+        body = (
+            obj if res.custom else {k: v for k, v in obj.items() if k not in ("apiVersion", "kind")}
+        )
+        cached = Cached(meta.get("labels") or _NO_LABELS)
+
+        def encode(revision: int) -> bytes:
+            meta["resourceVersion"] = str(revision)
+            # orjson's bytes keep their whole buffer, four times the content; this makes a copy of
+            # the right size.
+            return encode_bounded(body)
+
+        pending = self.store.put(key, encode, expected=expected, ttl=ttl, cache=cached)
+        self._writes[key] = pending
+        if len(self._writes) > _WRITES_KEPT:
+            self._writes = {key: write for key, write in self._writes.items() if not write.done()}
+        if not res.custom:  # watchers need not decode what was just encoded
+            whole = {"kind": res.kind.kind, "apiVersion": res.kind.gvk().api_version, **body}
+            self.keep_decoded(cached, res, whole, ttl is not None)
+        return pending
+
+    async def durable(self, key: str) -> None:
+        """Waits until the newest write of a key is on disk; raises an error if it fails."""
+        pending = self._writes.get(key)
+        if pending is not None and not pending.done():
+            await asyncio.shield(pending)
+
+    def replace_now(
+        self, res: Resource, new: Object, current: StoreRecord
+    ) -> asyncio.Future[StoreRecord]:
+        """Writes a change by the server itself, without admission or validation. It is accepted (or
+        PreconditionFailed raised) before this returns; the future is done when it is durable.
+        """
+        return self.put(res, current.key, new, current.mod_revision, strategy_for(res.kind).ttl)
+
+
+def core_finder(objects: ObjectStore, resources: ResourceRegistry) -> FindCore:
+    def find_core(plural: str, namespace: str, name: str) -> Object | None:
+        return objects.find(resources.require("", "v1", plural), namespace, name)
+
+    return find_core
+
+
+def missing_error(res: Resource, name: str) -> errors.ApiError:
+    """The error for a missing object: the name is invalid, or not found."""
+    if is_path_segment(name):
+        return errors.not_found(res.gr, name)
+    why = (
+        f"may not be '{name}'"
+        if name in (".", "..")
+        else "may not contain '/'"
+        if "/" in name
+        else "may not contain '%'"
+    )
+    return errors.bad_request(f"Name parameter invalid: {go_quote(name)}: {why}")
+
+
+def decode_value(res: Resource, value: bytes) -> Object:
+    return res.ops.load(value)
+
+
+def served_object(res: Resource, record: StoreRecord) -> Object:
+    """The object of a record in the version of the resource; owned by the caller."""
+    obj = decode_value(res, record.value)
+    return obj if res.identity else res.ops.from_storage(obj)
+
+
+def encode_value(obj: Object, *, custom: bool = False) -> bytes:
+    """An object in stored form: without kind, and without apiVersion unless it is a custom one."""
+    body = {k: v for k, v in obj.items() if k not in ("apiVersion", "kind")}
+    return encode_bounded({"apiVersion": obj["apiVersion"], **body} if custom else body)

@@ -1,0 +1,201 @@
+"""The served resources: maps URL segments to kinds and versions.
+
+Built-in rows come from `machinery.kinds`; custom resources and aggregated groups are added and
+removed at run time. Code that caches data derived from the set of resources (discovery, OpenAPI)
+compares `generation`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from transom.apiserver.core import deprecation
+from transom.apiserver.core.typed import BuiltinType, TypeOps
+from transom.machinery.errors import GroupResource
+from transom.machinery.kinds import ALL_VERBS, GVK, Kind
+from transom.machinery.served_since import ALL_SINCE, is_served, kinds_of, served_kinds
+
+_WARNINGS_SINCE = (1, 19)
+
+
+class Resource:
+    """One kind in one served group version. Precomputes what the hot path would otherwise compute
+    for each request.
+    """
+
+    __slots__ = (
+        "api_version",
+        "bucket",
+        "custom",
+        "gr",
+        "group",
+        "gvk",
+        "identity",
+        "kind",
+        "ops",
+        "prefix",
+        "served",
+        "stored",
+        "subresources",
+        "verbs",
+        "version",
+        "warning",
+    )
+
+    def __init__(
+        self,
+        kind: Kind,
+        version: str,
+        group: str | None = None,
+        make_ops: Callable[[Kind, GVK], TypeOps] = BuiltinType,
+        *,
+        served: bool = True,
+        warns: bool = True,
+    ) -> None:
+        """`served`: whether clients may use it. The cluster's own components also use versions that
+        its release does not serve. `warns`: whether the release warns about deprecated versions.
+        """
+        self.served = served
+        self.kind = kind
+        self.version = version
+        self.group = kind.group if group is None else group
+        self.gvk = GVK(self.group, version, kind.kind)
+        self.api_version = self.gvk.api_version
+        self.gr = GroupResource(self.group, kind.plural)  # errors name the group of the request
+        self.bucket = f"{kind.plural}.{kind.group}" if kind.group else kind.plural
+        self.stored = kind.stored
+        self.custom = kind.custom
+        # While a definition is being deleted, its kind supports no writes; requests get an
+        # explanatory error.
+        self.verbs = ALL_VERBS if kind.custom else kind.verbs
+        self.subresources = {s.name: s for s in kind.subresources_of(version, self.group)}
+        # Stored bytes have no kind and apiVersion; they are prepended when an object is sent alone.
+        self.prefix = f'{{"kind":"{kind.kind}","apiVersion":"{self.api_version}"'.encode()
+        # True if the stored form equals the served form, so that stored bytes can be sent
+        # unchanged.
+        self.identity = version == kind.storage and self.group == kind.group and not kind.custom
+        self.ops = make_ops(kind, self.gvk)
+        self.warning = (
+            ""
+            if not warns
+            else self.ops.deprecation
+            if kind.custom
+            else deprecation.deprecation_warning(self.gvk)
+        )
+
+    def key(self, namespace: str, name: str) -> str:
+        return (
+            f"{self.bucket}/{namespace}/{name}" if self.kind.namespaced else f"{self.bucket}/{name}"
+        )
+
+    def key_prefix(self, namespace: str) -> str:
+        return (
+            f"{self.bucket}/{namespace}/"
+            if namespace and self.kind.namespaced
+            else f"{self.bucket}/"
+        )
+
+    def __repr__(self) -> str:
+        return f"Resource({self.api_version} {self.kind.plural})"
+
+
+class ResourceRegistry:
+    """Group version -> plural -> Resource."""
+
+    def __init__(
+        self, kinds: Iterable[Kind] | None = None, release: tuple[int, int] = ALL_SINCE
+    ) -> None:
+        self.generation = 1
+        self.release = release
+        self._by_gv: dict[tuple[str, str], dict[str, Resource]] = {}
+        self._kinds: dict[str, Kind] = {}
+        for kind in kinds_of(release) if kinds is None else kinds:
+            self.add(kind)
+
+    def add(self, kind: Kind, make_ops: Callable[[Kind, GVK], TypeOps] = BuiltinType) -> None:
+        """Adds a kind, or replaces it (a custom resource whose definition changed)."""
+        self.remove(kind.group, kind.plural)
+        self._kinds[f"{kind.group}/{kind.plural}"] = kind
+        for version in kind.versions:
+            self._by_gv.setdefault((kind.group, version), {})[kind.plural] = Resource(
+                kind,
+                version,
+                None,
+                make_ops,
+                served=kind.custom or is_served(self.release, kind.group, version, kind.kind),
+                warns=self.release >= _WARNINGS_SINCE,
+            )
+        for group, versions in kind.also:
+            for version in versions:
+                self._by_gv.setdefault((group, version), {})[kind.plural] = Resource(
+                    kind,
+                    version,
+                    group,
+                    served=is_served(self.release, group, version, kind.kind),
+                    warns=self.release >= _WARNINGS_SINCE,
+                )
+        self.generation += 1
+
+    def remove(self, group: str, plural: str) -> None:
+        kind = self._kinds.pop(f"{group}/{plural}", None)
+        if kind is None:
+            return
+        for gv in [
+            gv for gv, rows in self._by_gv.items() if plural in rows and rows[plural].kind is kind
+        ]:
+            del self._by_gv[gv][plural]
+            if not self._by_gv[gv]:
+                del self._by_gv[gv]
+        self.generation += 1
+
+    def touch(self) -> None:
+        """Invalidates everything derived from the resources."""
+        self.generation += 1
+
+    def find(self, group: str, version: str, plural: str) -> Resource | None:
+        rows = self._by_gv.get((group, version))
+        return rows.get(plural) if rows is not None else None
+
+    def require(self, group: str, version: str, plural: str) -> Resource:
+        """A resource that every server has; raises LookupError."""
+        found = self.find(group, version, plural)
+        if found is None:
+            raise LookupError(f"{group}/{version} {plural} is not served")
+        return found
+
+    def find_served(self, group: str, version: str, plural: str) -> Resource | None:
+        """Like `find`, but only what the release serves to clients."""
+        rows = self._by_gv.get((group, version))
+        found = rows.get(plural) if rows is not None else None
+        return found if found is None or found.served else None
+
+    def is_served(self, group: str, version: str, plural: str, subresource: str) -> bool:
+        found = self.find_served(group, version, plural)
+        return found is not None and (not subresource or subresource in found.subresources)
+
+    def has_version(self, group: str, version: str) -> bool:
+        return any(r.served for r in self._by_gv.get((group, version), {}).values())
+
+    def has_builtin(self, group: str, version: str) -> bool:
+        return any(
+            r.served and not r.custom for r in self._by_gv.get((group, version), {}).values()
+        )
+
+    def by_kind(self, api_version: str, kind: str) -> Resource | None:
+        group, _, version = api_version.rpartition("/")
+        rows = self._by_gv.get((group, version), {})
+        return next((r for r in rows.values() if r.kind.kind == kind), None)
+
+    def storage(self, group: str, plural: str) -> Resource | None:
+        """The resource in its storage version, or in a served version if that is not served."""
+        kind = self._kinds.get(f"{group}/{plural}")
+        if kind is None:
+            return None
+        return self.find(group, kind.storage, plural) or self.find(group, kind.versions[0], plural)
+
+    def served_kinds(self) -> Iterator[Kind]:
+        """Kinds and versions that clients see."""
+        return served_kinds(self.release, self.kinds())
+
+    def kinds(self) -> Iterator[Kind]:
+        return iter(list(self._kinds.values()))

@@ -1,0 +1,674 @@
+"""The rules of create, update and delete for all kinds.
+
+Callers pass objects in the storage version and get stored records back. Strategies define the rules
+of a kind, admission the cluster's policy. This module is independent of HTTP and of request
+versions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+import orjson
+
+from transom.apiserver.core.allocators import ServiceAllocators
+from transom.apiserver.core.attributes import AdmissionInterface, Attributes
+from transom.apiserver.core.context import RequestContext
+from transom.apiserver.core.deletion import can_be_removed, check_preconditions, mark_for_deletion
+from transom.apiserver.core.names import NameGenerator
+from transom.apiserver.core.objectstore import ObjectStore, encode_value, missing_error
+from transom.apiserver.core.offload import compute_in_worker, is_costly
+from transom.apiserver.core.requestinfo import is_path_segment
+from transom.apiserver.core.resources import Resource
+from transom.apiserver.core.sharing import share
+from transom.apiserver.core.strategies import Strategy, base, services, strategy_for
+from transom.apiserver.core.strategies.base import StorageRules
+from transom.kit.clock import Clock, rfc3339
+from transom.kit.goquote import go_quote
+from transom.kit.lazy import lazy_import
+from transom.kit.uuids import random_uuid
+from transom.machinery import errors, field
+from transom.machinery.field import FieldError
+from transom.machinery.integers import parse_int
+from transom.machinery.objects import Object, same_json
+from transom.machinery.structural.cel import SlowRules, has_rules
+from transom.machinery.structural.weight import has_patterns
+from transom.store.api import PreconditionFailed, StoreRecord
+
+# Few objects are large enough for their protobuf size to matter.
+if TYPE_CHECKING:
+    from transom.machinery import protobuf
+else:
+    protobuf = lazy_import("transom.machinery.protobuf")
+
+T = TypeVar("T")
+Transform = Callable[[Object | None], Object]
+# Prepares the update of a subresource: (storage, ctx, new, old).
+Prepare = Callable[[StorageRules, RequestContext, Object, Object], None]
+_MODIFIED = (
+    "the object has been modified; please apply your changes to the latest version and try again"
+)
+MAX_REQUEST_BYTES = 1536 * 1024  # etcd's --max-request-bytes
+MAX_SEND_BYTES = 2 * 1024 * 1024  # the limit of etcd's client
+_STORED_AS_JSON = ("apiextensions.k8s.io", "apiregistration.k8s.io")
+_DEFINITIONS = "apiextensions.k8s.io/CustomResourceDefinition"
+
+
+def _needs_compiling(definition: Object) -> bool:
+    """Whether a CustomResourceDefinition has validation rules or patterns, which take long to
+    compile.
+    """
+    spec = definition.get("spec") or {}
+    holders = [
+        spec.get("validation"),
+        *((version or {}).get("schema") for version in spec.get("versions") or ()),
+    ]
+    schemas = [holder.get("openAPIV3Schema") for holder in holders if isinstance(holder, dict)]
+    return any(map(has_rules, schemas)) or any(map(has_patterns, schemas))
+
+
+class Storage:
+    def __init__(
+        self,
+        objects: ObjectStore,
+        admission: AdmissionInterface,
+        allocators: ServiceAllocators,
+        clock: Clock,
+        names: NameGenerator,
+        rng: random.Random,
+        release: tuple[int, int] = (1, 20),
+        feature_gates: Mapping[str, bool] | None = None,
+    ) -> None:
+        self.store = objects.store
+        self.workers = objects.workers
+        self.admission = admission
+        self.services = allocators
+        self.clock = clock
+        self.release = release
+        self._feature_gates = dict(feature_gates or {})
+        self._names = names
+        self._rng = rng
+        # Reads are those of the object store.
+        self.compute = objects.compute
+        self.decode = objects.decode
+        self.decode_large = objects.decode_large
+        self.decode_lean = objects.decode_lean
+        self.find = objects.find
+        self.get = objects.get
+        self.labels = objects.labels
+        self.fields = objects.fields
+        self.objects = objects.objects
+        self.readable = objects.readable
+        self.superseded = objects.superseded
+        self.replace_now = objects.replace_now
+        self._put = objects.put
+        self._durable = objects.durable
+        self._as_stored = objects.as_stored
+
+    def feature(self, gate: str, since: tuple[int, int]) -> bool:
+        """Whether a feature is enabled: by the feature gates, otherwise by the release's
+        default.
+        """
+        return self._feature_gates.get(gate, self.release >= since)
+
+    # ---- creating ------------------------------------------------------------------------------------------------
+
+    async def create(
+        self,
+        ctx: RequestContext,
+        res: Resource,
+        namespace: str,
+        obj: Object,
+        authorize: Callable[[], None] | None = None,
+    ) -> StoreRecord:
+        """Stores a new object. Takes ownership of `obj`.
+
+        `authorize` raises an error if the user of an update may not create; as in Kubernetes, it is
+        called once the object is valid.
+        """
+        meta = obj["metadata"]
+        given_name = meta.get("name", "")
+        attributes = Attributes("CREATE", res, "", namespace, given_name, obj, None, ctx)
+        await self.admission.admit(attributes)
+        obj = attributes.obj
+        meta = obj["metadata"]
+        for attempt in range(8 if meta.get("generateName") and not meta.get("name") else 1):
+            if attempt:
+                meta["name"] = ""
+            strategy = strategy_for(res.kind, res.version)
+            if ctx.large and strategy.pure:
+                await self.compute(
+                    ctx, partial(self._before_create, ctx, res, strategy, namespace, obj)
+                )
+            else:
+                self._before_create(ctx, res, strategy, namespace, obj)
+            await self._validated(ctx, res, obj, partial(res.ops.validate_create, obj))
+            if authorize is not None:
+                authorize()
+            attributes.name = meta.get("name", "")
+            await self.admission.validate(attributes)
+            try:
+                record = await self._insert(ctx, res, strategy, namespace, obj, attributes)
+                return await self.readable(res, record)
+            except errors.ApiError as problem:
+                if problem.reason != "AlreadyExists" or not meta.get("generateName") or given_name:
+                    raise
+        raise errors.ApiError(
+            409,
+            "AlreadyExists",
+            (
+                f'{res.gr} "{meta["name"]}" already exists, the server was not able to generate '
+                "a unique name for the object"
+            ),
+            {
+                "name": meta["name"],
+                "group": res.gr.group,
+                "kind": res.gr.resource,
+                "retryAfterSeconds": 1,
+            },
+        )
+
+    def _before_create(
+        self, ctx: RequestContext, res: Resource, strategy: Strategy, namespace: str, obj: Object
+    ) -> None:
+        meta = obj["metadata"]
+        if res.kind.namespaced:
+            if meta.setdefault("namespace", namespace) != namespace:
+                raise errors.bad_request(
+                    "the namespace of the provided object does not match the namespace sent "
+                    "on the request"
+                )
+        else:
+            meta.pop("namespace", None)
+        for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
+            meta.pop(name, None)
+        meta["uid"] = random_uuid(self._rng)
+        meta["creationTimestamp"] = rfc3339(ctx.now)
+        if meta.get("generateName") and not meta.get("name"):
+            meta["name"] = self._names.generate(meta["generateName"])
+        base.prepare_create(strategy, res.kind, self, ctx, obj)
+
+    async def _validated(
+        self,
+        ctx: RequestContext,
+        res: Resource,
+        obj: Object,
+        find_problems: Callable[[], list[FieldError]],
+    ) -> None:
+        """Validates an object: in the worker thread if it is large, or has slow rules."""
+        try:
+            if ctx.large or (res.kind.key == _DEFINITIONS and _needs_compiling(obj)):
+                await compute_in_worker(
+                    self.workers, ctx, partial(_validate, res, obj, find_problems)
+                )
+            else:
+                _validate(res, obj, find_problems)
+        except SlowRules as slow:
+            await compute_in_worker(self.workers, ctx, partial(_validate, res, obj, slow.work))
+
+    async def _insert(
+        self,
+        ctx: RequestContext,
+        res: Resource,
+        strategy: Strategy,
+        namespace: str,
+        obj: Object,
+        attributes: Attributes,
+    ) -> StoreRecord:
+        meta = obj["metadata"]
+        if _is_version(meta.get("resourceVersion") or "") and not ctx.dry_run:
+            raise errors.ApiError(
+                500, "", "resourceVersion should not be set on objects to be created"
+            )
+        key = res.key(namespace, meta["name"])
+        undo = strategy.reserve(self, ctx, obj, None) if strategy.reserve is not None else None
+        try:
+            if ctx.dry_run:
+                if attributes.confirm is not None:
+                    attributes.confirm()
+                existing = self.store.latest(key)
+                if existing is not None:
+                    raise self._exists(res, meta["name"], existing)
+                return StoreRecord(key, encode_value(obj, custom=res.custom), 0, 0)
+            stored = await res.ops.stored(obj, partial(self.compute, ctx) if ctx.large else None)
+            if ctx.large:
+                await self.compute(ctx, partial(fit_request, res, key, stored, ctx.applying))
+            share(res.kind.key, stored)
+            if attributes.confirm is not None:
+                attributes.confirm()
+            try:
+                pending = self._put(res, key, stored, 0, strategy.ttl)
+            except PreconditionFailed as problem:
+                raise self._exists(res, meta["name"], problem.current) from None
+            if attributes.on_accept is not None:
+                attributes.on_accept()
+            return await pending  # a cancelled request does not cancel the write
+        except BaseException:
+            if undo is not None:
+                undo()
+            raise
+
+    def _exists(self, res: Resource, name: str, current: StoreRecord | None) -> errors.ApiError:
+        problem = errors.already_exists(res.gr, name)
+        if current is not None and self._as_stored(res, current)["metadata"].get(
+            "deletionTimestamp"
+        ):
+            problem.message = f"object is being deleted: {problem.message}"
+        return problem
+
+    # ---- updating ------------------------------------------------------------------------------------------------
+
+    async def update(
+        self,
+        ctx: RequestContext,
+        res: Resource,
+        namespace: str,
+        name: str,
+        transform: Transform,
+        *,
+        subresource: str = "",
+        prepare: Prepare | None = None,
+        reread: bool = False,
+        force_create: bool = False,
+        admit_as: str = "",
+        checked: bool = True,
+    ) -> tuple[StoreRecord, bool]:
+        """Reads, changes, checks and writes; retries after a conflict if the caller set no
+        resourceVersion.
+
+        `transform` builds the new object from the current one (None if there is none); `reread`
+        marks a patch, which may be applied again to a newer version. Admission sees the subresource
+        `admit_as`; `checked=False` skips admission and validation, for changes by the server
+        itself. Returns the record and whether it was created.
+        """
+        gr = res.gr
+        retries = 5
+        key = res.key(namespace, name)
+        strategy = strategy_for(res.kind, res.version)
+        converter = res.ops.converter
+        while True:
+            current = self.store.latest(key)
+            if current is None:
+                if (
+                    not (strategy.create_on_update or force_create)
+                    or subresource
+                    or not is_path_segment(name)
+                ):
+                    raise missing_error(res, name)
+                make = partial(transform, None)
+                obj = await self.compute(ctx, make) if ctx.large else make()
+                uid = obj["metadata"].get("uid")
+                if uid and force_create:
+                    raise errors.conflict(
+                        gr,
+                        name,
+                        f"uid mismatch: the provided object specified uid {uid}, and no existing "
+                        "object was found",
+                    )
+                if uid:
+                    raise _uid_mismatch(res, key, name, uid, "")
+                if ctx.authorize_create is None:
+                    raise errors.internal(
+                        "no authorizer provided, unable to authorize a create on update"
+                    )
+                _forget_version(obj["metadata"], ctx.dry_run)
+                return await self.create(ctx, res, namespace, obj, ctx.authorize_create), True
+            if not ctx.large and is_costly(len(current.value), res.ops.weight):
+                ctx.large = True
+            readable = await self.readable(res, current)
+            if ctx.large:
+                old = await self.decode_large(ctx, res, readable)
+                work = partial(self.compute, ctx, partial(transform, old))
+                new = await work() if converter is None else await converter.settle(work)
+            elif converter is None:
+                old = self.decode(res, readable)
+                new = transform(old)
+            else:
+                old = self.decode(res, readable)
+                new = await converter.settle(partial(_result_of, partial(transform, old)))
+            unconditional = self._check_version(res, strategy, key, name, new, old, current, reread)
+            attributes = Attributes(
+                "UPDATE", res, subresource or admit_as, namespace, name, new, old, ctx
+            )
+            if checked:
+                await self.admission.admit(attributes)
+                new = attributes.obj
+            self._before_update(ctx, res, strategy, new, old, subresource, prepare)
+            validate: Callable[[], list[FieldError]] = list
+            if checked:
+                validate = partial(res.ops.validate_update, new, old, subresource)
+            await self._validated(ctx, res, new, validate)
+            if checked:
+                await self.admission.validate(attributes)
+            try:
+                record = await self._replace(ctx, res, strategy, key, new, old, current, attributes)
+                return await self.readable(res, record), False
+            except PreconditionFailed:
+                retries -= 1
+                if not (unconditional or reread) or retries < 0:
+                    raise errors.conflict(res.gr, name, _MODIFIED) from None
+
+    def _check_version(
+        self,
+        res: Resource,
+        strategy: Strategy,
+        key: str,
+        name: str,
+        new: Object,
+        old: Object,
+        current: StoreRecord,
+        patched: bool,
+    ) -> bool:
+        """Rejects an update of another version or another object. True if the caller did not
+        require a version.
+        """
+        meta = new["metadata"]
+        uid = meta.get("uid")
+        if (
+            uid and uid != old["metadata"]["uid"] and not patched
+        ):  # validation rejects a patch of the uid
+            raise _uid_mismatch(res, key, name, uid, old["metadata"]["uid"])
+        version = meta.get("resourceVersion") or ""
+        if version in ("", "0"):
+            if not strategy.unconditional_update:
+                raise errors.invalid(
+                    res.gr,
+                    name,
+                    [
+                        field.invalid(
+                            "metadata.resourceVersion",
+                            field.GoText("0x0"),
+                            "must be specified for an update",
+                        )
+                    ],
+                )
+            if not strategy.checks_before_store or version == "0":
+                meta["resourceVersion"] = old["metadata"]["resourceVersion"]
+            return True
+        if parse_version(version) != current.mod_revision:
+            raise errors.conflict(res.gr, name, _MODIFIED)
+        return False
+
+    def _before_update(
+        self,
+        ctx: RequestContext,
+        res: Resource,
+        strategy: Strategy,
+        new: Object,
+        old: Object,
+        subresource: str,
+        prepare: Prepare | None,
+    ) -> None:
+        meta, old_meta = new["metadata"], old["metadata"]
+        if res.kind.namespaced:
+            meta.setdefault("namespace", old_meta.get("namespace", ""))
+        else:
+            meta.pop("namespace", None)
+        for name in ("generation", "selfLink", "creationTimestamp"):
+            _keep(meta, old_meta, name)
+        if old_meta.get("deletionTimestamp"):
+            meta["deletionTimestamp"] = old_meta["deletionTimestamp"]
+        for name in ("uid", "deletionGracePeriodSeconds"):
+            if meta.get(name) is None:
+                _keep(meta, old_meta, name)
+        if prepare is not None:
+            prepare(self, ctx, new, old)
+        elif subresource == "status":
+            base.prepare_status_update(strategy, self, ctx, new, old)
+            _keep(meta, old_meta, "deletionTimestamp")
+        else:
+            base.prepare_update(strategy, self, ctx, new, old)
+
+    async def _replace(
+        self,
+        ctx: RequestContext,
+        res: Resource,
+        strategy: Strategy,
+        key: str,
+        new: Object,
+        old: Object,
+        current: StoreRecord,
+        attributes: Attributes,
+    ) -> StoreRecord:
+        undo = strategy.reserve(self, ctx, new, old) if strategy.reserve is not None else None
+        try:
+            meta = new["metadata"]
+            meta["resourceVersion"] = old["metadata"]["resourceVersion"]
+            if can_be_removed(res, new) and old["metadata"].get("deletionTimestamp"):
+                if not ctx.dry_run:
+                    await self.store.delete(key, expected=current.mod_revision)
+                    await self._deleted(strategy, new)
+                return StoreRecord(
+                    key,
+                    encode_value(new, custom=res.custom),
+                    current.create_revision,
+                    current.mod_revision,
+                )
+            stored = await res.ops.stored(new, partial(self.compute, ctx) if ctx.large else None)
+            # A custom object that looks unchanged is written if its stored form differs: that is
+            # how objects migrate to a new storage version.
+            if (
+                same_json(stored, orjson.loads(current.value))
+                if res.custom
+                else same_object(new, old)
+            ):
+                if self.store.get(key) is not current:  # not on disk yet
+                    await self._durable(key)
+                return current
+            if ctx.large and not ctx.dry_run:
+                await self.compute(ctx, partial(fit_request, res, key, stored, ctx.applying))
+            if attributes.confirm is not None:
+                attributes.confirm()
+            if ctx.dry_run:
+                return StoreRecord(
+                    key,
+                    encode_value(new, custom=res.custom),
+                    current.create_revision,
+                    current.mod_revision,
+                )
+            pending = self._put(res, key, stored, current.mod_revision, strategy.ttl)
+            if attributes.on_accept is not None:
+                attributes.on_accept()
+            record = await pending
+        except BaseException:
+            if undo is not None:
+                undo()
+            raise
+        if strategy.reserve is not None:
+            services.release_allocations(self, old, new)
+        return record
+
+    async def _deleted(self, strategy: Strategy, obj: Object) -> None:
+        if strategy.after_delete is not None:
+            along = strategy.after_delete(self, obj)
+            if along is not None:
+                await asyncio.shield(along)
+
+    # ---- deleting
+    # ----------------------------------------------------------------------------------------------
+
+    async def delete(
+        self,
+        ctx: RequestContext,
+        res: Resource,
+        namespace: str,
+        name: str,
+        options: Object,
+        admitted: bool = False,
+    ) -> tuple[Object, bool]:
+        """Deletes the object, or marks it for deletion while finalizers or a grace period hold it.
+
+        Returns the last state of the object, and whether it is deleted.
+        """
+        key = res.key(namespace, name)
+        strategy = strategy_for(res.kind, res.version)
+        while True:
+            current = self.store.latest(key)
+            if current is None:
+                raise missing_error(res, name)
+            ctx.large = ctx.large or is_costly(len(current.value), res.ops.weight)
+            readable = await self.readable(res, current)
+            old = (
+                await self.decode_large(ctx, res, readable)
+                if ctx.large
+                else self.decode(res, readable)
+            )
+            if not admitted:
+                attributes = Attributes("DELETE", res, "", namespace, name, None, old, ctx, options)
+                await self.admission.admit(attributes)
+                await self.admission.validate(attributes)
+                if self.store.latest(key) is not current:
+                    continue
+            check_preconditions(res, name, options, old)
+            try:
+                return await self._delete_once(ctx, res, strategy, key, old, current, options)
+            except PreconditionFailed:
+                continue
+
+    async def _delete_once(
+        self,
+        ctx: RequestContext,
+        res: Resource,
+        strategy: Strategy,
+        key: str,
+        old: Object,
+        current: StoreRecord,
+        options: Object,
+    ) -> tuple[Object, bool]:
+        marked, changed, gone = mark_for_deletion(res, strategy, old, options, ctx.now)
+        if ctx.dry_run:
+            return marked, gone
+        if not gone:
+            if not changed:
+                return marked, False
+            stored = await res.ops.stored(marked, partial(self.compute, ctx) if ctx.large else None)
+            record = await self._put(res, key, stored, current.mod_revision, strategy.ttl)
+            return res.ops.load((await self.readable(res, record)).value), False
+        # a grace period of zero: watchers see the deletion timestamp, then the deletion
+        if changed:
+            marking = self._put(res, key, marked, current.mod_revision, strategy.ttl)
+            accepted = self.store.latest(key)
+            assert accepted is not None
+            removal = self.store.delete(key, expected=accepted.mod_revision)
+            await asyncio.shield(asyncio.gather(marking, removal))
+        else:
+            await self.store.delete(key, expected=current.mod_revision)
+        await self._deleted(strategy, old)
+        return marked, True
+
+
+def fit_request(res: Resource, key: str, obj: Object, keep_managed_fields: bool = False) -> None:
+    """Raises Kubernetes' error if etcd would reject the object. Like Kubernetes, first drops the
+    managed fields of an object that is too large. Slow.
+    """
+    body = encode_value(obj, custom=res.custom)
+    if (
+        len(body) < MAX_REQUEST_BYTES // 4
+    ):  # empty messages take more space in protobuf, but not four times as much
+        return
+    problem = _too_large(res, key, obj, body)
+    if (
+        problem is not None
+        and not keep_managed_fields
+        and obj["metadata"].pop("managedFields", None)
+    ):
+        problem = _too_large(res, key, obj, encode_value(obj, custom=res.custom))
+    if problem is not None:
+        raise problem
+
+
+def _too_large(res: Resource, key: str, obj: Object, body: bytes) -> errors.ApiError | None:
+    """Kubernetes stores built-in kinds as protobuf and custom ones as JSON. A transaction contains
+    the key three times.
+    """
+    gvk = res.kind.gvk()
+    as_json = res.custom or gvk.group in _STORED_AS_JSON or not protobuf.is_protobuf_encodable(gvk)
+    size = len(body) if as_json else len(protobuf.encode_protobuf(obj, gvk))
+    size += 3 * len(f"/registry/{registry_path(res, key)}") + 40
+    if size > MAX_SEND_BYTES:
+        return errors.ApiError(
+            500,
+            "",
+            "rpc error: code = ResourceExhausted desc = trying to send message larger than max "
+            f"({size} vs. {MAX_SEND_BYTES})",
+        )
+    return (
+        errors.ApiError(500, "", "etcdserver: request is too large")
+        if size > MAX_REQUEST_BYTES
+        else None
+    )
+
+
+def _validate(res: Resource, obj: Object, find_problems: Callable[[], list[FieldError]]) -> None:
+    problems = find_problems()
+    if problems:
+        raise errors.invalid(res.ops.error_kind(obj), obj["metadata"].get("name", ""), problems)
+    res.ops.default_stored(obj)
+
+
+async def _result_of(work: Callable[[], T]) -> T:
+    return work()
+
+
+def _keep(meta: Object, old: Object, name: str) -> None:
+    if name in old:
+        meta[name] = old[name]
+    else:
+        meta.pop(name, None)
+
+
+def same_object(new: Object, old: Object) -> bool:
+    return all(
+        new.get(k) == old.get(k) for k in new.keys() | old.keys() if k not in ("kind", "apiVersion")
+    )
+
+
+def parse_version(text: str) -> int:
+    """The resourceVersion of an object to write; anything but a number is an error 500, as in
+    Kubernetes.
+    """
+    if not (text.isascii() and text.isdigit()):
+        raise errors.ApiError(
+            500, "", f"strconv.ParseUint: parsing {go_quote(text)}: invalid syntax"
+        )
+    number = parse_int(text)
+    if number >= 1 << 64:
+        raise errors.ApiError(
+            500, "", f"strconv.ParseUint: parsing {go_quote(text)}: value out of range"
+        )
+    return number
+
+
+def _is_version(text: str) -> bool:
+    return text.isascii() and text.isdigit() and parse_int(text) > 0
+
+
+def _forget_version(meta: Object, dry_run: bool) -> None:
+    """An update that creates an object may have any version, because there is none to compare it
+    with. Only a dry run returns it.
+    """
+    if parse_version(meta.get("resourceVersion") or "0") and not dry_run:
+        del meta["resourceVersion"]
+
+
+def _uid_mismatch(res: Resource, key: str, name: str, given: str, actual: str) -> errors.ApiError:
+    return errors.conflict(
+        res.gr,
+        name,
+        f"StorageError: invalid object, Code: 4, Key: /registry/{registry_path(res, key)}, "
+        "ResourceVersion: 0, "
+        f"AdditionalErrorMsg: Precondition failed: UID in precondition: {given}, UID in "
+        f"object meta: {actual}",
+    )
+
+
+def registry_path(res: Resource, key: str) -> str:
+    """The key in Kubernetes' etcd, for error messages."""
+    rest = key.split("/", 1)[1]
+    return (
+        f"{res.kind.group}/{res.kind.plural}/{rest}" if res.custom else f"{res.kind.plural}/{rest}"
+    )

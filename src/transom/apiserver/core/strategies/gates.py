@@ -1,0 +1,100 @@
+"""Fields behind feature gates that a release disables: a new object loses them, an existing one
+keeps them.
+
+Each gate has the first release in which it is enabled. Pods and services have their own rules, in
+their strategies.
+"""
+
+from __future__ import annotations
+
+from transom.apiserver.core.context import RequestContext
+from transom.apiserver.core.strategies.base import StorageRules
+from transom.machinery.objects import Object
+
+_DUAL_STACK = (1, 21)
+# Field -> the gate, and the release that enabled it.
+_CSI_DRIVER_FIELDS = {
+    "storageCapacity": ("CSIStorageCapacity", (1, 21)),
+    "tokenRequests": ("CSIServiceAccountToken", (1, 21)),
+    "requiresRepublish": ("CSIServiceAccountToken", (1, 21)),
+}
+_ANY_DATA_SOURCE = (1, 24)
+# The data sources of a volume while the gate is disabled: kind and API group.
+_DATA_SOURCES = (("PersistentVolumeClaim", ""), ("VolumeSnapshot", "snapshot.storage.k8s.io"))
+_CONTAINER_METRICS = (1, 27)
+_TERMINATING_CONDITIONS = ("serving", "terminating")
+
+
+def _spec(obj: Object | None) -> Object:
+    return (obj or {}).get("spec") or {}
+
+
+def drop_disabled_csi_driver_fields(
+    storage: StorageRules, _ctx: RequestContext, new: Object, old: Object | None = None
+) -> None:
+    before = _spec(old)
+    for name, (gate, release) in _CSI_DRIVER_FIELDS.items():
+        if before.get(name) is None and not storage.feature(gate, release):
+            new["spec"].pop(name, None)
+
+
+def drop_disabled_data_source(storage: StorageRules, spec: Object, before: Object) -> None:
+    source = spec.get("dataSource")
+    if (
+        source is None
+        or storage.feature("AnyVolumeDataSource", _ANY_DATA_SOURCE)
+        or before.get("dataSource") is not None
+    ):
+        return
+    if (source.get("kind", ""), source.get("apiGroup") or "") not in _DATA_SOURCES:
+        del spec["dataSource"]
+
+
+def drop_disabled_claim_fields(
+    storage: StorageRules, _ctx: RequestContext, new: Object, old: Object | None = None
+) -> None:
+    drop_disabled_data_source(storage, new["spec"], _spec(old))
+
+
+def drop_disabled_node_fields(
+    storage: StorageRules, _ctx: RequestContext, new: Object, old: Object | None = None
+) -> None:
+    ranges = _spec(new).get("podCIDRs") or ()
+    if (
+        len(ranges) > 1
+        and not storage.feature("IPv6DualStack", _DUAL_STACK)
+        and len(_spec(old).get("podCIDRs") or ()) < 2
+    ):
+        new["spec"]["podCIDRs"] = ranges[:1]
+
+
+def drop_disabled_autoscaler_fields(
+    storage: StorageRules, _ctx: RequestContext, new: Object, old: Object | None = None
+) -> None:
+    if storage.feature("HPAContainerMetrics", _CONTAINER_METRICS):
+        return
+    if any(
+        metric.get("containerResource") is not None for metric in _spec(old).get("metrics") or ()
+    ):
+        return
+    for metric in _spec(new).get("metrics") or ():
+        metric.pop("containerResource", None)
+
+
+def drop_disabled_endpoint_slice_fields(
+    _storage: StorageRules, _ctx: RequestContext, new: Object, old: Object | None = None
+) -> None:
+    """For v1beta1 only, which has the node name in the topology; v1 has both fields."""
+    before = (old or {}).get("endpoints") or ()
+    names = any(endpoint.get("nodeName") is not None for endpoint in before)
+    states = any(
+        (endpoint.get("conditions") or {}).get(name) is not None
+        for endpoint in before
+        for name in _TERMINATING_CONDITIONS
+    )
+    for endpoint in new.get("endpoints") or ():
+        if not names:
+            endpoint.pop("nodeName", None)
+        if not states:
+            for name in _TERMINATING_CONDITIONS:
+                (endpoint.get("conditions") or {}).pop(name, None)

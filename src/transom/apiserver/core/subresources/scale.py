@@ -1,0 +1,225 @@
+"""The scale subresource: the replicas of any workload."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from transom.apiserver.core.bodies import (
+    APPLY_PATCH,
+    begin_write,
+    check_object_name,
+    patch_media,
+    read_apply_config,
+    read_media,
+)
+from transom.apiserver.core.call import ApiCall, DocumentResult
+from transom.apiserver.core.offload import is_large
+from transom.apiserver.core.resources import Resource
+from transom.apiserver.core.storage import Storage
+from transom.kit.clock import rfc3339
+from transom.machinery import apply, codec, errors, patch, schema, selectors
+from transom.machinery.errors import GroupResource
+from transom.machinery.kinds import GVK
+from transom.machinery.objects import Object, copy_object
+from transom.machinery.validation.scale import validate_scale
+
+SCALE = GVK("autoscaling", "v1", "Scale")
+
+
+def _served(call: ApiCall) -> GVK:
+    """The Scale version of a workload version: the betas of apps and extensions have their own."""
+    sub = call.res.subresources["scale"]
+    return GVK(sub.group or SCALE.group, sub.version or SCALE.version, "Scale")
+
+
+def _type(gvk: GVK) -> schema.SchemaType:
+    found = schema.lookup_schema_type(gvk)
+    assert found is not None
+    return found
+
+
+def _in_version(scale: Object, gvk: GVK) -> Object:
+    """An autoscaling/v1 Scale in another version: with the selector as a map if possible."""
+    if gvk == SCALE:
+        return scale
+    status = {k: v for k, v in scale["status"].items() if k != "selector"}
+    text = scale["status"].get("selector", "")
+    if text:
+        pairs = [part.partition("=") for part in text.split(",")]
+        if all(
+            equals and value and not value.startswith(("=", "!")) and "(" not in value
+            for _, equals, value in pairs
+        ):
+            status["selector"] = {key: value for key, _, value in pairs}
+        status["targetSelector"] = text
+    return {**scale, "apiVersion": gvk.api_version, "status": status}
+
+
+# The kind in the error for a read of a missing workload's Scale; other kinds, and all writes, name
+# the workload.
+_MISSING = {
+    "/ReplicationController": GroupResource("autoscaling", "replicationcontrollers/scale"),
+    "apps/Deployment": GroupResource("apps", "deployments/scale"),
+    "apps/ReplicaSet": GroupResource("apps", "replicasets/scale"),
+}
+
+
+def scale_of(obj: Object, selector: str, replicas: int, current: int) -> Object:
+    meta = obj["metadata"]
+    out: Object = {"kind": "Scale", "apiVersion": "autoscaling/v1"}
+    out["metadata"] = {
+        k: meta[k]
+        for k in ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+        if k in meta
+    }
+    out["spec"] = {"replicas": replicas} if replicas else {}
+    out["status"] = {"replicas": current}
+    if selector:
+        out["status"]["selector"] = selector
+    return out
+
+
+def _selector_text(res: Resource, obj: Object) -> str:
+    selector = (obj.get("spec") or {}).get("selector")
+    if res.kind.key == "/ReplicationController":
+        return str(selectors.from_map(selector))
+    return str(selectors.from_object(selector)) if selector is not None else ""
+
+
+def read_scale(res: Resource, obj: Object, *, writing: bool = False) -> Object:
+    """The Scale of a stored workload or custom object, for reads and updates."""
+    paths = res.ops.scale_paths
+    if paths is not None:
+        return scale_of(obj, *paths.read(obj, writing=writing))
+    return scale_of(
+        obj,
+        _selector_text(res, obj),
+        (obj.get("spec") or {}).get("replicas", 0),
+        (obj.get("status") or {}).get("replicas", 0),
+    )
+
+
+def write_scale(res: Resource, obj: Object, replicas: int) -> None:
+    paths = res.ops.scale_paths
+    if paths is not None:
+        paths.write(obj, replicas)
+    else:
+        obj["spec"] = {**(obj.get("spec") or {}), "replicas": replicas}
+
+
+def _result(call: ApiCall, scale: Object) -> DocumentResult:
+    return DocumentResult(_in_version(scale, _served(call)), has_metadata=True)
+
+
+class ScaleSubresource:
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+
+    async def get(self, call: ApiCall) -> DocumentResult:
+        storage, res = self._storage, call.res
+        record = storage.store.get(res.key(call.info.namespace, call.info.name))
+        if record is None:
+            raise errors.not_found(_MISSING.get(res.kind.key, res.gr), call.info.name)
+        stored = storage.decode(res, await storage.readable(res, record))
+        return _result(call, read_scale(res, stored))
+
+    async def update(self, call: ApiCall) -> DocumentResult:
+        begin_write(call, "UpdateOptions")
+        raw, media, wanted = call.body, read_media(call), _served(call)
+        given = await self._storage.compute(
+            call.ctx, lambda: codec.decode_object(raw, media, wanted, strict=False).obj
+        )
+        check_object_name(given, call.info)
+        return await self._store(call, lambda _current: copy_object(given), reread=False)
+
+    async def patch(self, call: ApiCall) -> DocumentResult:
+        media = patch_media(call.content_type, strategic=call.res.ops.strategic)
+        options = begin_write(call, "PatchOptions", media)
+        raw = call.body
+        applying = media == APPLY_PATCH
+        config = await read_apply_config(self._storage, call) if applying else None
+        call.ctx.large = is_large(raw, media)
+
+        def change(current: Object) -> Object:
+            current = _in_version(current, _served(call))
+            if config is None:
+                new = _patched(media, raw, current, _served(call))
+            else:
+                new = _applied(call, config, current, bool(options.get("force")))
+            check_object_name(new, call.info)
+            return new
+
+        return await self._store(call, change, reread=True)
+
+    async def _store(
+        self, call: ApiCall, change: Callable[[Object], Object], *, reread: bool
+    ) -> DocumentResult:
+        res = call.res
+
+        def transform(old: Object | None) -> Object:
+            assert old is not None
+            scale = change(read_scale(res, old, writing=True))
+            if not res.custom:
+                _check(call, scale, old)
+            new = copy_object(old)
+            write_scale(res, new, (scale.get("spec") or {}).get("replicas", 0))
+            version = scale["metadata"].get("resourceVersion")
+            if version:
+                new["metadata"]["resourceVersion"] = version
+            elif not res.custom:
+                new["metadata"].pop("resourceVersion", None)
+            return new
+
+        record, _ = await self._storage.update(
+            call.ctx,
+            res,
+            call.info.namespace,
+            call.info.name,
+            transform,
+            reread=reread,
+            admit_as="scale",
+        )
+        stored = self._storage.decode(res, record)
+        return _result(call, read_scale(res, stored, writing=True))
+
+
+def _patched(media: str, raw: bytes, current: Object, gvk: GVK) -> Object:
+    patched = patch.apply_patch(media, raw, current, _type(gvk))
+    try:
+        return codec.normalise_object(gvk, patched)
+    except codec.DecodeError as problem:
+        raise patch.undecodable(media, raw, patched, problem.base, _type(gvk)) from None
+
+
+def _applied(call: ApiCall, config: Object, current: Object, force: bool) -> Object:
+    """A Scale has no managed fields, so an apply conflicts with all existing values."""
+    gvk = _served(call)
+    new = apply.server_side_apply(
+        current,
+        config,
+        _type(gvk),
+        call.ctx.manager,
+        gvk.api_version,
+        force,
+        rfc3339(call.ctx.now),
+        normalise=lambda obj: codec.normalise_object(gvk, obj),
+        kind=gvk.kind,
+    )
+    new["metadata"].pop("managedFields", None)
+    return new
+
+
+def _check(call: ApiCall, scale: Object, old: Object) -> None:
+    """A custom object is validated itself when it is written."""
+    problems = validate_scale(scale)
+    if problems:
+        raise errors.invalid(
+            GroupResource("autoscaling", "Scale"), old["metadata"]["name"], problems
+        )
+    uid, actual = scale["metadata"].get("uid"), old["metadata"]["uid"]
+    if uid and uid != actual:
+        raise errors.conflict(
+            GroupResource(call.res.kind.group, f"{call.res.kind.plural}/scale"),
+            old["metadata"]["name"],
+            f"Precondition failed: UID in precondition: {uid}, UID in object meta: {actual}",
+        )

@@ -1,0 +1,165 @@
+"""The operations of a served type: decode, default, convert, validate.
+
+Built-in kinds use the pure functions of `machinery`; custom resources have their own implementation
+(`apiserver/crd`). Storage and handlers use only this interface.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import orjson
+
+from transom.apiserver.core.offload import RunInWorker
+from transom.kit.lazy import lazy_import
+from transom.machinery import codec, defaults, schema, validation
+from transom.machinery.codec import Decoded
+from transom.machinery.errors import GroupResource
+from transom.machinery.field import FieldError
+from transom.machinery.kinds import GVK, Kind
+from transom.machinery.objects import Object
+from transom.store.api import StoreRecord
+
+# Only requests for other versions than the stored one need it.
+if TYPE_CHECKING:
+    from transom.machinery import conversion
+else:
+    conversion = lazy_import("transom.machinery.conversion")
+
+T = TypeVar("T")
+
+
+class Converter(Protocol):
+    """Converts custom objects between versions with a webhook, which takes time."""
+
+    async def records(self, records: Sequence[StoreRecord], version: str) -> list[StoreRecord]: ...
+    async def settle(self, work: Callable[[], Awaitable[T]]) -> T: ...
+    async def convert_one(self, obj: Object, version: str) -> Object: ...
+
+
+class ScaleAccess(Protocol):
+    """Reads and writes the replicas of a custom object."""
+
+    def read(self, obj: Object, *, writing: bool = False) -> tuple[str, int, int]: ...
+    def write(self, obj: Object, replicas: int) -> None: ...
+
+
+class TypeOps(Protocol):
+    """The operations of one served version of one kind."""
+
+    strategic: bool  # supports strategic merge patch
+    deprecation: str  # the warning for each request, if any
+    converter: Converter | None  # set if reads and writes need a webhook
+    scale_paths: ScaleAccess | None  # the paths of the scale subresource of a custom object
+
+    @property
+    def weight(self) -> float:
+        """The relative cost of processing a byte of an object; 1 for built-in kinds."""
+
+    @property
+    def table_columns(self) -> Any:
+        """The printer columns of a custom resource, None for built-in kinds."""
+
+    @property
+    def schema(self) -> Any:
+        """The type for strategic merge and server-side apply."""
+
+    def decode(self, raw: bytes, media_type: str, *, strict: bool) -> Decoded: ...
+    def normalise(self, obj: Object) -> Object: ...
+    def default(self, obj: Object) -> None: ...
+    def default_stored(
+        self, obj: Object
+    ) -> None: ...  # again in the storage version, after strategies
+    def load(self, value: bytes) -> Object: ...  # decodes a record
+    async def stored(
+        self, obj: Object, run: RunInWorker | None = None
+    ) -> Object: ...  # converts to the form of a record
+    def object_bytes(self, record: StoreRecord) -> bytes: ...  # a record as JSON in this version
+    def to_storage(self, obj: Object) -> Object: ...
+    def from_storage(self, obj: Object) -> Object: ...
+    def in_version(
+        self, obj: Object, api_version: str
+    ) -> Object | None: ...  # another served version of the object
+    def validate_create(self, obj: Object) -> list[FieldError]: ...
+    def validate_update(self, new: Object, old: Object, subresource: str) -> list[FieldError]: ...
+    def error_kind(self, obj: Object) -> GroupResource: ...  # the kind in error messages
+
+
+class BuiltinType:
+    """A built-in kind in one version."""
+
+    strategic: bool = True
+    weight: float = 1.0
+    table_columns: Any = None
+    deprecation: str = ""
+    converter: Converter | None = None
+    scale_paths: ScaleAccess | None = None
+    __slots__ = ("_error_kind", "_kind", "_stored", "gvk")
+
+    def __init__(self, kind: Kind, gvk: GVK) -> None:
+        self._kind = kind
+        self.gvk = gvk
+        self._stored = kind.gvk()
+        self._error_kind = GroupResource(
+            *validation.ERROR_KINDS.get(kind.key, (kind.group, kind.kind))
+        )
+
+    @property
+    def schema(self) -> Any:
+        return schema.lookup_schema_type(self.gvk)
+
+    def decode(self, raw: bytes, media_type: str, *, strict: bool) -> Decoded:
+        return codec.decode_object(raw, media_type, self.gvk, strict=strict)
+
+    def normalise(self, obj: Object) -> Object:
+        return codec.normalise_object(self.gvk, obj)
+
+    def default(self, obj: Object) -> None:
+        defaults.apply_defaults(self.gvk, obj)
+
+    def default_stored(self, obj: Object) -> None:
+        defaults.apply_defaults(self._stored, obj)
+        if self.gvk != self._stored:
+            conversion.apply_storage_changes(self._kind, obj, self.gvk)
+
+    def load(self, value: bytes) -> Object:
+        obj: Object = {"kind": self.gvk.kind, "apiVersion": self._stored.api_version}
+        obj.update(orjson.loads(value))
+        return obj
+
+    async def stored(self, obj: Object, run: RunInWorker | None = None) -> Object:
+        return obj
+
+    def object_bytes(self, record: StoreRecord) -> bytes:
+        return orjson.dumps(self.from_storage(self.load(record.value)))
+
+    def to_storage(self, obj: Object) -> Object:
+        if self.gvk == self._stored:
+            return obj
+        return conversion.to_storage(self._kind, obj, self.gvk)
+
+    def from_storage(self, obj: Object) -> Object:
+        if self.gvk == self._stored:
+            return obj
+        return conversion.from_storage(self._kind, obj, self.gvk)
+
+    def in_version(self, obj: Object, api_version: str) -> Object | None:
+        if api_version == self.gvk.api_version:
+            return obj
+        group, _, version = api_version.rpartition("/")
+        gvk = GVK(group, version, self.gvk.kind)
+        if schema.lookup_schema_type(gvk) is None:
+            return None
+        return conversion.from_storage(
+            self._kind, conversion.to_storage(self._kind, obj, self.gvk), gvk
+        )
+
+    def validate_create(self, obj: Object) -> list[FieldError]:
+        return validation.validate_create(self._kind, obj, self.gvk.api_version)
+
+    def validate_update(self, new: Object, old: Object, subresource: str) -> list[FieldError]:
+        return validation.validate_update(self._kind, new, old, subresource, self.gvk.api_version)
+
+    def error_kind(self, obj: Object) -> GroupResource:
+        return self._error_kind

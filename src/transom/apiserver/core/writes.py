@@ -1,0 +1,276 @@
+"""The verbs create, update, patch, delete and deletecollection: translate bodies to storage calls
+and back.
+
+A body is decoded, defaulted and gets its managed fields in the request's version, then is converted
+to the storage version.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import orjson
+
+from transom.apiserver.core import lists
+from transom.apiserver.core.bodies import (
+    APPLY_PATCH,
+    JSON_PATCH,
+    STRATEGIC_PATCH,
+    begin_write,
+    check_namespace,
+    check_object_name,
+    decode_body,
+    own_fields,
+    patch_media,
+    read_apply_config,
+    read_delete_options,
+    read_media,
+    report_field_problems,
+)
+from transom.apiserver.core.call import ApiCall, DocumentResult, ListResult, ObjectResult
+from transom.apiserver.core.context import RequestContext
+from transom.apiserver.core.objectstore import encode_value
+from transom.apiserver.core.offload import is_large
+from transom.apiserver.core.options import parse_list_options
+from transom.apiserver.core.resources import Resource
+from transom.apiserver.core.storage import Prepare, Storage, Transform
+from transom.apiserver.core.strategies import strategy_for
+from transom.kit.clock import rfc3339
+from transom.machinery import apply, codec, errors, patch
+from transom.machinery.objects import Object, copy_object
+from transom.store.api import StoreRecord
+
+
+async def create_object(storage: Storage, call: ApiCall) -> ObjectResult:
+    ctx, res, namespace = call.ctx, call.res, call.info.namespace
+    if res.custom and "create" not in res.kind.verbs:
+        raise _definition_terminating(res)
+    options = begin_write(call, "CreateOptions")
+    media = read_media(call)
+    if ctx.large:
+        read = partial(_read_new, ctx, res, namespace, call.body, media, options)
+        obj = await storage.compute(ctx, read)
+    else:
+        obj = _read_new(ctx, res, namespace, call.body, media, options)
+    return ObjectResult(res, await storage.create(ctx, res, namespace, obj), 201)
+
+
+def _read_new(
+    ctx: RequestContext, res: Resource, namespace: str, raw: bytes, media: str, options: Object
+) -> Object:
+    """The body of a create request as an object in the storage version."""
+    obj = decode_body(ctx, res, raw, media, options)
+    obj.setdefault("metadata", {})
+    res.ops.default(obj)
+    if ctx.audit is not None:
+        ctx.audit.request_object(obj)
+    check_namespace(res, obj, namespace)
+    own_fields(ctx, res, obj, None)
+    return res.ops.to_storage(obj)
+
+
+def _definition_terminating(res: Resource) -> errors.ApiError:
+    problem = errors.method_not_supported(res.gr, "create")
+    problem.message = "create not allowed while custom resource definition is terminating"
+    return problem
+
+
+async def update_object(
+    storage: Storage, call: ApiCall, prepare: Prepare | None = None
+) -> ObjectResult:
+    """`prepare` replaces the strategy of the kind, for subresources."""
+    ctx, res, info = call.ctx, call.res, call.info
+    options = begin_write(call, "UpdateOptions")
+    media = read_media(call)
+    read = partial(_read_replacement, call, media, options)
+    given = await storage.compute(ctx, read) if ctx.large else read()
+    first_try = True
+
+    def transform(old: Object | None) -> Object:
+        nonlocal first_try
+        new = given if first_try else copy_object(pristine)
+        first_try = False
+        own_fields(ctx, res, new, None if old is None else _served(res, old), info.subresource)
+        return res.ops.to_storage(new)
+
+    # A retry needs the original body; only an update without a resourceVersion is retried.
+    pristine = given if given["metadata"].get("resourceVersion") else copy_object(given)
+    record, created = await storage.update(
+        ctx,
+        res,
+        info.namespace,
+        info.name,
+        transform,
+        subresource=info.subresource,
+        prepare=prepare,
+    )
+    return ObjectResult(res, record, 201 if created else 200)
+
+
+def _read_replacement(call: ApiCall, media: str, options: Object) -> Object:
+    """The body of an update request as an object in the request's version."""
+    ctx, res = call.ctx, call.res
+    given = decode_body(ctx, res, call.body, media, options)
+    given.setdefault("metadata", {})
+    check_object_name(given, call.info)
+    res.ops.default(given)
+    if ctx.audit is not None:
+        ctx.audit.request_object(given)
+    return given
+
+
+def _served(res: Resource, stored: Object) -> Object:
+    return stored if res.identity else res.ops.from_storage(stored)
+
+
+async def patch_object(
+    storage: Storage, call: ApiCall, prepare: Prepare | None = None
+) -> ObjectResult:
+    """`prepare` replaces the strategy of the kind, for subresources."""
+    ctx, res, info, raw = call.ctx, call.res, call.info, call.body
+    media = patch_media(call.content_type, strategic=res.ops.strategic)
+    options = begin_write(call, "PatchOptions", media)
+    applying = media == APPLY_PATCH
+    transform: Transform
+    if applying:
+        config = await read_apply_config(storage, call)
+        transform = partial(_apply, call, config, bool(options.get("force")))
+    else:
+        transform = partial(_patch, call, media, options.get("fieldValidation", "Ignore"))
+    # A short JSON patch can copy a value many times. An escape could hide the word.
+    copies = media == JSON_PATCH and (b"copy" in raw or b"\\" in raw)
+    ctx.large = ctx.large or copies or is_large(raw, media, res.ops.weight)
+    ctx.applying = applying
+    record, created = await storage.update(
+        ctx,
+        res,
+        info.namespace,
+        info.name,
+        transform,
+        subresource=info.subresource,
+        prepare=prepare,
+        reread=True,
+        force_create=applying,
+    )
+    return ObjectResult(res, record, 201 if created else 200)
+
+
+def _apply(call: ApiCall, config: Object, force: bool, old: Object | None) -> Object:
+    """The result of a server-side apply to the stored object."""
+    ctx, res = call.ctx, call.res
+    live = None if old is None else _served(res, old)
+    new = apply.server_side_apply(
+        live,
+        config,
+        res.ops.schema,
+        ctx.manager,
+        res.api_version,
+        force,
+        rfc3339(ctx.now),
+        res.ops.in_version,
+        normalise=lambda obj: _complete(ctx, res, obj, "Ignore"),
+        kind=res.kind.kind,
+    )
+    check_object_name(new, call.info)
+    return res.ops.to_storage(new)
+
+
+def _patch(call: ApiCall, media: str, level: str, old: Object | None) -> Object:
+    """The result of a patch of the stored object; `level` is its `fieldValidation`."""
+    ctx, res, info, raw = call.ctx, call.res, call.info, call.body
+    if old is None:  # only apply creates objects, even where an update would
+        raise errors.not_found(res.gr, info.name)
+    live = _served(res, old)
+    patched = patch.apply_patch(media, raw, live, res.ops.schema)
+    if media == STRATEGIC_PATCH:  # works on the typed object, which has no kind and apiVersion
+        patched = {**patched, "kind": res.gvk.kind, "apiVersion": res.api_version}
+    if res.custom and (
+        patched.get("kind") != res.gvk.kind or patched.get("apiVersion") != res.api_version
+    ):
+        why = (
+            f'no kind "{patched.get("kind")}" is registered for version '
+            f'"{patched.get("apiVersion")}"'
+        )
+        raise patch.undecodable(media, raw, patched, why, res.ops.schema)
+    # A status update always keeps the stored spec, so a patch that does not change it need not
+    # decode it again.
+    spec = live.get("spec") if info.subresource == "status" and res.identity else None
+    if patched.get("spec") is not spec:
+        spec = None
+    try:
+        new = _complete(ctx, res, patched, level, spec)
+    except codec.DecodeError as problem:
+        raise patch.undecodable(media, raw, patched, problem.base, res.ops.schema) from None
+    check_object_name(new, info)
+    own_fields(ctx, res, new, live, info.subresource)
+    return res.ops.to_storage(new)
+
+
+def _complete(
+    ctx: RequestContext, res: Resource, obj: Object, level: str, spec: Object | None = None
+) -> Object:
+    """A patched object, decoded and defaulted like a body; `spec` needs no decoding."""
+    if spec is not None:
+        obj = {**obj, "spec": None}
+    same_kind = obj.get("kind") == res.gvk.kind and obj.get("apiVersion") == res.api_version
+    if level == "Ignore" and same_kind:
+        new = res.ops.normalise(obj)
+    else:
+        decoded = res.ops.decode(
+            codec.encode_object(obj), "application/json", strict=level != "Ignore"
+        )
+        report_field_problems(ctx, level, decoded, res)
+        new = decoded.obj
+    new.setdefault("metadata", {})
+    if spec is not None:
+        new["spec"] = spec
+    res.ops.default(new)
+    return new
+
+
+async def delete_object(storage: Storage, call: ApiCall) -> ObjectResult | DocumentResult:
+    ctx, res, info = call.ctx, call.res, call.info
+    options = await read_delete_options(storage, call)
+    ctx.dry_run = bool(options.get("dryRun"))
+    obj, gone = await storage.delete(ctx, res, info.namespace, info.name, options)
+    strategy = strategy_for(res.kind, res.version)
+    gone = gone or strategy.deletion_in_words
+    # 202 if a cascading deletion was requested and is in progress.
+    code = 202 if not gone and options.get("orphanDependents") is False else 200
+    if gone and not strategy.return_deleted:
+        meta = obj["metadata"]
+        return DocumentResult(success_status(res, meta["name"], meta.get("uid", "")), code)
+    return ObjectResult(res, StoreRecord("", encode_value(obj, custom=res.custom), 0, 0), code)
+
+
+def success_status(res: Resource, name: str, uid: str) -> Object:
+    details: Object = {"name": name}
+    if res.gr.group:
+        details["group"] = res.gr.group
+    details["kind"] = res.gr.resource
+    if uid:
+        details["uid"] = uid
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "details": details,
+    }
+
+
+async def delete_collection(storage: Storage, call: ApiCall) -> ListResult:
+    ctx, res = call.ctx, call.res
+    chosen = parse_list_options(call.query, res, watch=False)
+    options = await read_delete_options(storage, call)
+    ctx.dry_run = bool(options.get("dryRun"))
+    listing = await lists.list_in_turns(storage, res, call.info.namespace, chosen)
+    for record in listing.records:
+        meta = orjson.loads(record.value)["metadata"]
+        try:
+            await storage.delete(ctx, res, meta.get("namespace", ""), meta["name"], options)
+        except errors.ApiError as problem:
+            if problem.code != 404:
+                raise
+    # The original list, with the continue token unless it was the last page.
+    return ListResult(res, await lists.readable_record(res, listing))

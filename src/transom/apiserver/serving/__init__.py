@@ -1,0 +1,1 @@
+"""The request chain, and its two adapters: HTTP and in-process."""

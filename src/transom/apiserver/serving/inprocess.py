@@ -1,0 +1,661 @@
+"""The in-process adapter of the request chain: `client.Client` without a socket.
+
+A call is authorized, admitted and validated like any other, but not encoded: lists and watches
+return the decoded objects that the storage shares among all readers, without managedFields, which
+no component uses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from types import CoroutineType
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import parse_qsl, urlencode
+
+import orjson
+
+from transom.apiserver.audit.event import RequestSource, ResponseBody
+from transom.apiserver.core.call import (
+    DocumentResult,
+    ListResult,
+    ObjectResult,
+    Result,
+    WatchResult,
+)
+from transom.apiserver.core.context import UserInfo
+from transom.apiserver.core.dispatcher import Dispatcher
+from transom.apiserver.core.objectstore import served_object
+from transom.apiserver.core.requestinfo import RequestInfo, selected_name
+from transom.apiserver.core.resources import Resource, ResourceRegistry
+from transom.apiserver.core.storage import Storage
+from transom.apiserver.core.watch import WatchHub
+from transom.apiserver.core.watch_types import EventCursor
+from transom.apiserver.serving.chain import RequestChain, as_api_error
+from transom.apiserver.serving.exchange import ApiExchange
+from transom.apiserver.serving.http import HttpHandler
+from transom.apiserver.serving.responses import list_metadata, list_object
+from transom.client.api import (
+    BOOKMARK,
+    MERGE_PATCH,
+    ApiUnreachable,
+    BatchedWatch,
+    ObjectList,
+    WatchEvent,
+    delete_options,
+    error_from_status,
+    list_query,
+    watch_query,
+)
+from transom.client.resources import GroupVersionResource
+from transom.http.gathering import gather_stream
+from transom.http.messages import Answer, HttpRequest, HttpResponse, StreamResponse, body_bytes
+from transom.http.outgoing import CallError
+from transom.kit.clock import Clock
+from transom.machinery import errors
+from transom.machinery.errors import ApiError
+from transom.machinery.objects import Object, is_recursion_error
+from transom.store.api import RevisionCompacted, StoreRecord
+
+log = logging.getLogger("transom.apiserver")
+
+_BATCH = 256  # objects decoded before other tasks run
+_QUEUED = 2048  # events queued for a watcher; later ones stay in the history of the store
+_READS_IN_A_ROW = 32
+_LOCAL_IP = ("127.0.0.1",)
+_JSON = b"application/json"
+_Queries = dict[str, list[str]]
+
+
+class InProcessServer(Protocol):
+    """The dependencies of in-process clients."""
+
+    @property
+    def chain(self) -> RequestChain: ...
+    @property
+    def handler(self) -> HttpHandler: ...
+    @property
+    def resources(self) -> ResourceRegistry: ...
+    @property
+    def storage(self) -> Storage: ...
+    @property
+    def hub(self) -> WatchHub: ...
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def read_turns(self) -> ReadTurns: ...
+
+
+class InProcessParts(NamedTuple):
+    """The same while the server is being built."""
+
+    chain: RequestChain
+    handler: HttpHandler
+    resources: ResourceRegistry
+    storage: Storage
+    hub: WatchHub
+    clock: Clock
+    read_turns: ReadTurns
+
+
+class ReadTurns:
+    """Yields to other tasks after some reads: an in-process reader never waits otherwise."""
+
+    def __init__(self) -> None:
+        self._reads = 0
+
+    async def take(self) -> None:
+        self._reads += 1
+        if self._reads % _READS_IN_A_ROW == 0:
+            await asyncio.sleep(0)
+
+
+class InProcessExchange(ApiExchange[Any]):
+    """Output: an object, a `ObjectList` or an `InProcessWatch`."""
+
+    __slots__ = ("_audited", "_code", "_server")
+
+    def __init__(
+        self,
+        server: InProcessServer,
+        user: UserInfo,
+        user_agent: str,
+        asked: RequestInfo,
+        query: _Queries,
+        body: bytes = b"",
+        content_type: str = "",
+    ) -> None:
+        super().__init__(server.clock, asked, query, body, content_type, user_agent, user=user)
+        self._server = server
+        self._code = 200
+        self._audited: ResponseBody | None = None  # a list, for the audit log
+
+    def execute(self, dispatch: Dispatcher) -> Awaitable[None] | None:
+        info = self.info
+        res = self._server.resources.find(info.group, info.version, info.resource)
+        if res is None:
+            raise errors.generic_not_found()
+        self.res = res
+        self.routed = True
+        result = dispatch(self)
+        if type(result) is ObjectResult:
+            self.output = self._object(result)
+            return None
+        if isinstance(result, tuple) and not isinstance(result, ListResult):
+            self.output = self._output(result)
+            return None
+        return self._wait_for(result)
+
+    async def _wait_for(self, result: Result | Awaitable[Result]) -> None:
+        if not isinstance(result, tuple):
+            result = await result
+        if isinstance(result, ListResult):
+            self.output = await self._decode_list(result)
+        else:
+            self.output = self._output(result)
+
+    def _output(self, result: Result) -> Object | InProcessWatch:
+        if isinstance(result, ObjectResult):
+            return self._object(result)
+        if isinstance(result, DocumentResult):
+            self._code = result.code
+            return result.obj
+        if isinstance(result, WatchResult):
+            return self._watch(result)
+        raise errors.internal("the answer is a stream")
+
+    def _object(self, result: ObjectResult) -> Object:
+        """Shared with other readers if it is stored in the requested version."""
+        res, record, self._code = result
+        if self.info.verb == "get":
+            if res.identity or res.custom:
+                return self._server.storage.decode(res, record)
+        elif record.cache is not None and res.identity:
+            written: Object | None = record.cache.obj
+            if written is not None:
+                return written
+        return served_object(res, record)
+
+    async def _decode_list(self, result: ListResult) -> ObjectList:
+        res, listing = result
+        items: list[Object] = []
+        for count, record in enumerate(listing.records, 1):
+            items.append(self._lean_object(res, record))
+            if count % _BATCH == 0:
+                await asyncio.sleep(0)
+        if self.event is not None and self.event.shows_responses:
+            size = sum(len(record.value) for record in listing.records)
+            meta = list_metadata(listing)
+            self._audited = ResponseBody(
+                _JSON, size, lambda: orjson.dumps(list_object(res, items, meta))
+            )
+        return ObjectList(items, str(listing.revision))
+
+    def _lean_object(self, res: Resource, record: StoreRecord) -> Object:
+        """For lists and watches, which fill caches: without managedFields."""
+        if res.identity or res.custom:
+            return self._server.storage.decode_lean(res, record)
+        return served_object(res, record)
+
+    def _watch(self, result: WatchResult) -> InProcessWatch:
+        res, namespace, options, since = result
+        server = self._server
+        watch = InProcessWatch(self._lean_object, res, self.audit_end)
+        if server.hub.is_future(since):
+            # As in Kubernetes, no event comes until the watch times out.
+            timer = server.clock.call_later(float(options.timeout or 3), watch.end)
+            watch.attach(timer.cancel)
+            return watch
+        try:
+            watcher = server.hub.watch(res, namespace, options, since, _RecordEvents(res), watch)
+            watch.attach(watcher.close)
+        except RevisionCompacted as gone:
+            watch.expire(errors.expired(f"too old resource version: {since} ({gone.revision})"))
+        return watch
+
+    # ---- the end -------------------------------------------------------------------------------
+
+    def fail(self, problem: Exception) -> Any:
+        error = as_api_error(problem)
+        if self.event is not None:
+            if error is None:
+                self.event.panicked = type(problem).__name__
+            self._audit(500 if error is None else error.code, error.status() if error else None)
+        raise problem if error is None else error from None
+
+    def complete(self, output: Any) -> Any:
+        if self.event is not None:
+            if isinstance(output, InProcessWatch):
+                self.audit_response(self.event, self._code, None, ongoing=True)
+            elif isinstance(output, ObjectList):
+                self.audit_response(self.event, self._code, self._audited)
+            else:
+                self._audit(self._code, output)
+        return output
+
+    def _audit(self, code: int, obj: Object | None) -> None:
+        assert self.event is not None
+        body = None
+        if obj is not None:
+            raw = orjson.dumps(obj)
+            body = ResponseBody(_JSON, len(raw), lambda: raw)
+        self.audit_response(self.event, code, body)
+
+    def source(self) -> RequestSource:
+        target = f"{self.asked.path}?{urlencode(self.query, doseq=True)}" if self.query else ""
+        return RequestSource(target or self.asked.path, self.body, self.ctx.user_agent, _LOCAL_IP)
+
+
+class InProcessClient:
+    """`user_agent` names the component; its first word becomes the field manager of its writes."""
+
+    def __init__(
+        self, server: InProcessServer, user: UserInfo, *, user_agent: str = "transom"
+    ) -> None:
+        self._server = server
+        self._user = user
+        self._user_agent = user_agent
+
+    # ---- reading
+    # ----------------------------------------------------------------------------------------------
+
+    async def get(
+        self, resource: GroupVersionResource, namespace: str, name: str, *, subresource: str = ""
+    ) -> Object:
+        if not subresource:
+            await self._server.read_turns.take()
+        return await self._call("get", resource, namespace, name, subresource=subresource)
+
+    async def list(
+        self,
+        resource: GroupVersionResource,
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 0,
+        resource_version: str = "",
+    ) -> ObjectList:
+        """One consistent state in one piece: pages would save nothing here, so `limit` is
+        ignored.
+        """
+        query = list_query(label_selector, field_selector, 0, resource_version)
+        return await self._call("list", resource, namespace, query=query)
+
+    async def watch(
+        self,
+        resource: GroupVersionResource,
+        namespace: str = "",
+        *,
+        resource_version: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        bookmarks: bool = False,
+        lifetime: float = 0,
+    ) -> InProcessWatch:
+        query = watch_query(resource_version, label_selector, field_selector, bookmarks, lifetime)
+        return await self._call("watch", resource, namespace, query=query)
+
+    async def get_json(self, path: str) -> Any:
+        """A document that is not a resource: a GET request to the HTTP handler, as this user."""
+        await self._server.read_turns.take()
+        path, _, query = path.partition("?")
+        target = f"{path}?{urlencode(dict(parse_qsl(query)))}" if query else path
+        headers = {b"user-agent": self._user_agent.encode()}
+        request = HttpRequest("GET", target.encode(), path, headers, remote=_LOCAL_IP[0])
+        answer = self._server.handler.call_as(self._user, request)
+        if isinstance(answer, Awaitable):
+            answer = await answer
+        return await _json_content(answer)
+
+    # ---- writing
+    # ----------------------------------------------------------------------------------------------
+
+    async def create(self, resource: GroupVersionResource, namespace: str, obj: Object) -> Object:
+        return await self._call("create", resource, namespace, body=obj)
+
+    async def update(
+        self, resource: GroupVersionResource, obj: Object, *, subresource: str = ""
+    ) -> Object:
+        meta = obj["metadata"]
+        return await self._call(
+            "update",
+            resource,
+            meta.get("namespace", ""),
+            meta["name"],
+            subresource=subresource,
+            body=obj,
+        )
+
+    async def update_status(self, resource: GroupVersionResource, obj: Object) -> Object:
+        return await self.update(resource, obj, subresource="status")
+
+    async def patch(
+        self,
+        resource: GroupVersionResource,
+        namespace: str,
+        name: str,
+        body: Any,
+        patch_type: str = MERGE_PATCH,
+        *,
+        subresource: str = "",
+        field_manager: str = "",
+        force: bool = False,
+    ) -> Object:
+        query = {"fieldManager": field_manager} if field_manager else {}
+        if force:
+            query["force"] = "true"
+        return await self._call(
+            "patch",
+            resource,
+            namespace,
+            name,
+            subresource=subresource,
+            body=body,
+            media=patch_type,
+            query=query,
+        )
+
+    async def delete(
+        self,
+        resource: GroupVersionResource,
+        namespace: str,
+        name: str,
+        *,
+        grace: int | None = None,
+        uid: str = "",
+        resource_version: str = "",
+        propagation: str = "",
+    ) -> None:
+        options = delete_options(grace, uid, resource_version, propagation)
+        await self._call("delete", resource, namespace, name, body=options)
+
+    async def delete_collection(
+        self,
+        resource: GroupVersionResource,
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        grace: int | None = None,
+        propagation: str = "",
+    ) -> None:
+        options = delete_options(grace, propagation=propagation)
+        query = list_query(label_selector, field_selector)
+        await self._call("deletecollection", resource, namespace, body=options, query=query)
+
+    async def create_subresource(
+        self,
+        resource: GroupVersionResource,
+        namespace: str,
+        name: str,
+        subresource: str,
+        obj: Object,
+    ) -> Object:
+        return await self._call(
+            "create", resource, namespace, name, subresource=subresource, body=obj
+        )
+
+    # ---- calls -----------------------------------------------------------------------------------
+
+    async def _call(
+        self,
+        verb: str,
+        resource: GroupVersionResource,
+        namespace: str,
+        name: str = "",
+        *,
+        subresource: str = "",
+        body: Any = None,
+        media: str = "application/json",
+        query: dict[str, str] | None = None,
+    ) -> Any:
+        queries = {key: [value] for key, value in query.items()} if query else {}
+        asked = _request_info(verb, resource, namespace, name, subresource, queries)
+        raw = b"" if body is None else _encode_body(body)
+        exchange = InProcessExchange(
+            self._server, self._user, self._user_agent, asked, queries, raw, media
+        )
+        output = self._server.chain.run(exchange)
+        return await output if isinstance(output, CoroutineType) else output
+
+
+def _request_info(
+    verb: str,
+    resource: GroupVersionResource,
+    namespace: str,
+    name: str,
+    subresource: str,
+    query: _Queries,
+) -> RequestInfo:
+    path = resource.path(namespace, name, subresource)
+    if not resource.namespaced:
+        # The path of a namespace has its name in place of the namespace.
+        namespace = name if resource.plural == "namespaces" and not resource.group else ""
+    if query and verb in ("list", "watch"):
+        name = selected_name(query)
+    return RequestInfo(
+        True,
+        path,
+        verb,
+        resource.group,
+        resource.version,
+        namespace,
+        resource.plural,
+        name,
+        subresource,
+    )
+
+
+def _encode_body(body: Any) -> bytes:
+    try:
+        return orjson.dumps(body)
+    except TypeError as problem:
+        if is_recursion_error(problem):
+            raise errors.nested_too_deeply() from None
+        raise
+
+
+async def _json_content(answer: Answer) -> Any:
+    """The document in a response; raises ApiError for an error."""
+    if isinstance(answer, StreamResponse):  # forwarded from an aggregated server
+        try:
+            body = await gather_stream(answer)
+        except CallError as problem:
+            raise ApiUnreachable(str(problem)) from problem
+    elif isinstance(answer, HttpResponse):
+        body = body_bytes(answer.body)
+    else:
+        raise errors.internal("the answer is a stream")
+    try:
+        content = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        content = None
+    if answer.status >= 300:
+        if isinstance(content, dict) and content.get("kind") == "Status":
+            raise error_from_status(content, answer.status)
+        reason = "NotFound" if answer.status == 404 else ""
+        raise ApiError(answer.status, reason, body.decode(errors="replace").strip())
+    return content
+
+
+class _RecordEvents:
+    """The form of events for in-process watchers: the record itself, decoded on first access."""
+
+    __slots__ = ("_res", "key")
+    headed = False
+    batch = _QUEUED
+
+    def __init__(self, res: Resource) -> None:
+        self._res = res
+        self.key: object = ("record", res.api_version)
+
+    def event(
+        self, kind: str, record: StoreRecord, first: bool = False
+    ) -> tuple[str, StoreRecord | Object]:
+        return kind, record
+
+    def large(self, kind: str, record: StoreRecord) -> None:
+        return None
+
+    def bookmark(self, revision: int, initial: bool) -> list[tuple[str, StoreRecord | Object]]:
+        res = self._res
+        obj = {
+            "kind": res.kind.kind,
+            "apiVersion": res.api_version,
+            "metadata": {"resourceVersion": str(revision)},
+        }
+        return [(BOOKMARK, obj)]
+
+    def error(self, status: Object) -> list[tuple[str, StoreRecord | Object]]:
+        return [("ERROR", status)]
+
+    def join(
+        self, parts: list[tuple[str, StoreRecord | Object]]
+    ) -> list[tuple[str, StoreRecord | Object]]:
+        return parts
+
+
+class InProcessWatch(BatchedWatch):
+    """A sink of the hub on one side, a client's watch on the other."""
+
+    def __init__(
+        self,
+        decode: Callable[[Resource, StoreRecord], Object],
+        res: Resource,
+        on_end: Callable[[], None],
+    ) -> None:
+        """`on_end` is called once, when the watch ends."""
+        self._decode = decode
+        self._res = res
+        self._batches: deque[list[tuple[str, StoreRecord | Object]]] = deque()
+        self._size = 0
+        self._cursor: EventCursor | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._room: asyncio.Future[None] | None = None
+        self._ended = False
+        self._cancel: Callable[[], None] | None = None
+        self._problem: ApiError | None = None
+        self._on_end: Callable[[], None] | None = on_end
+
+    def attach(self, cancel: Callable[[], None]) -> None:
+        """`cancel` stops the source of this watch."""
+        self._cancel = cancel
+
+    def expire(self, problem: ApiError) -> None:
+        """The history that the watch needs is compacted; the client must list again."""
+        self._problem = problem
+
+    async def next(self) -> list[WatchEvent]:
+        while not self._batches:
+            if self._problem is not None:
+                raise self._problem
+            if self._ended:
+                return []
+            if self._cursor is not None:
+                self._take(self._cursor)
+                if not self._batches:
+                    await asyncio.sleep(0)
+                continue
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+        batch = self._batches.popleft()
+        if len(batch) > _BATCH:  # a long history is delivered in pieces
+            self._batches.appendleft(batch[_BATCH:])
+            batch = batch[:_BATCH]
+            await asyncio.sleep(0)
+        self._size -= len(batch)
+        if self._size < _QUEUED:
+            self._make_room()
+        decode, res = self._decode, self._res
+        return [
+            WatchEvent(kind, decode(res, record) if isinstance(record, StoreRecord) else record)
+            for kind, record in batch
+        ]
+
+    def _take(self, cursor: EventCursor) -> None:
+        """Queues the next events of a watcher that has fallen behind."""
+        try:
+            batch = cursor.take(_BATCH)
+        except RevisionCompacted as gone:
+            # The client recovers with a new list.
+            self._problem = errors.expired(
+                f"too old resource version: {cursor.revision} ({gone.revision})"
+            )
+            if self._cancel is not None:
+                self._cancel()
+            self._finish()
+            return
+        if batch is None:
+            if self._cursor is cursor:
+                self._cursor = None
+        else:
+            bookmark = self._bookmark
+            self._push(
+                [(kind, bookmark(*item) if kind == BOOKMARK else item) for kind, item in batch]
+            )
+
+    def _bookmark(self, revision: int, initial: bool) -> Object:
+        ((_, obj),) = _RecordEvents(self._res).bookmark(revision, initial)
+        assert isinstance(obj, dict)
+        return obj
+
+    def close(self) -> None:
+        self._finish()
+        self._batches.clear()
+        self._cursor = None
+        if self._cancel is not None:
+            self._cancel()
+        self._wake()
+
+    # ---- watch.Sink
+    # ----------------------------------------------------------------------------------------------
+
+    def send(self, payload: list[tuple[str, StoreRecord | Object]]) -> bool:
+        if self._size >= _QUEUED or self._cursor is not None:
+            return False
+        self._push(payload)
+        return True
+
+    def follow(self, cursor: EventCursor) -> None:
+        self._cursor = cursor
+        self._wake()
+
+    async def drained(self) -> None:
+        """Waits until the client has consumed the pushed events."""
+        while self._size >= _QUEUED and not self._ended:
+            self._room = asyncio.get_running_loop().create_future()
+            await self._room
+
+    def push(self, payload: list[tuple[str, StoreRecord | Object]]) -> None:
+        self._push(payload)
+
+    def end(self) -> None:
+        self._finish()
+        self._wake()
+
+    def _make_room(self) -> None:
+        if self._room is not None and not self._room.done():
+            self._room.set_result(None)
+
+    def _finish(self) -> None:
+        self._ended = True
+        self._make_room()
+        on_end, self._on_end = self._on_end, None
+        if on_end is not None:
+            on_end()
+
+    def _push(self, batch: list[tuple[str, StoreRecord | Object]]) -> None:
+        if batch and not self._ended:
+            self._batches.append(batch)
+            self._size += len(batch)
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)

@@ -1,0 +1,94 @@
+"""Content negotiation: accepted response formats, and the encoding of bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from transom.apiserver.core.bodies import JSON, MEDIA_TYPES, PROTOBUF, YAML
+from transom.kit.caching import text_cache
+from transom.machinery import errors
+from transom.machinery.tables.partial import META_GROUP, META_VERSIONS
+
+_OFFERS = {JSON: JSON, YAML: YAML, PROTOBUF: PROTOBUF, "*/*": JSON, "*": JSON}
+STREAM_TYPES = f"{JSON};stream=watch, {PROTOBUF};stream=watch"
+_TRANSFORMS = ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
+
+
+class OutputForm(NamedTuple):
+    """The format of a response."""
+
+    media: str = JSON
+    transform: str = ""  # "", Table, PartialObjectMetadata, PartialObjectMetadataList
+    version: str = "v1"
+    pretty: bool = False
+
+
+class AcceptClause(NamedTuple):
+    media: str
+    params: dict[str, str]
+
+
+@text_cache(512)
+def accept_clauses(accept: str) -> tuple[AcceptClause, ...]:
+    """The clauses of an Accept header, best first."""
+    out: list[tuple[float, int, AcceptClause]] = []
+    for index, text in enumerate(accept.split(",")):
+        media, *params = (part.strip() for part in text.split(";"))
+        if not media:
+            continue
+        pairs = dict(p.partition("=")[::2] for p in params if p)
+        try:
+            quality = float(pairs.pop("q", "1") or 1)
+        except ValueError:
+            quality = 1.0
+        out.append((-quality, index, AcceptClause(media.lower(), pairs)))
+    return tuple(c for _, _, c in sorted(out, key=lambda row: row[:2]))
+
+
+@text_cache(512)
+def negotiate(
+    accept: str, transforms: bool = True, custom: bool = False, tables: bool = True
+) -> OutputForm:
+    """The response format for an Accept header; 406 if none is supported.
+
+    JSON is the stored form, so protobuf is used only for clients that accept nothing else. Custom
+    kinds (`custom`) have no protobuf form, but their metadata has. Subresources and calls have no
+    `tables`.
+    """
+    if not accept or accept == JSON or accept == "*/*":
+        return OutputForm()
+    known = custom  # as in Kubernetes, custom kinds have no media type check before this
+    binary: OutputForm | None = None
+    for clause in accept_clauses(accept):
+        known = known or clause.media in _OFFERS
+        media = _OFFERS.get(clause.media) or (
+            JSON if custom and clause.media == "application/*" else ""
+        )
+        if not media:
+            continue
+        form = OutputForm(media)
+        asked, group, version = (clause.params.get(k, "") for k in ("as", "g", "v"))
+        if asked:
+            if not transforms or (asked == "Table" and not tables):
+                continue
+            if asked not in _TRANSFORMS or group != META_GROUP or version not in META_VERSIONS:
+                continue
+            form = form._replace(transform=asked, version=version)
+        if media == PROTOBUF:
+            if form.transform != "Table" and (form.transform or not custom):
+                binary = binary or form
+        elif binary is None or (media == JSON and form[1:3] == binary[1:3]):
+            return form._replace(pretty=clause.params.get("pretty", "") in ("1", "true"))
+    if binary is not None:
+        return binary
+    # An unsupported form of a known media type has a different error than an unknown type.
+    raise errors.no_such_form(MEDIA_TYPES) if known else errors.not_acceptable()
+
+
+def wants_pretty(query: Mapping[str, list[str]], agent: str) -> bool:
+    """Requested, or a user with curl, wget or a browser."""
+    value = query.get("pretty")
+    if value is not None:
+        return value[0].lower() not in ("false", "0")
+    return agent.startswith(("curl", "Wget", "Mozilla/5.0"))

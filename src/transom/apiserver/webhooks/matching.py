@@ -1,0 +1,247 @@
+"""Which webhooks match a request: rules, selectors, and the version in which each expects the
+object.
+
+Configurations are compiled when they change. Rules depend only on the kind of request and are
+evaluated once for each kind; selectors are evaluated for each request. Without configurations this
+costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from transom.apiserver.core.attributes import Attributes
+from transom.apiserver.core.objectstore import ObjectStore
+from transom.apiserver.core.resources import Resource, ResourceRegistry
+from transom.apiserver.webhooks.review import namespace_of
+from transom.machinery import errors, selectors
+from transom.machinery.objects import Object
+from transom.machinery.selectors import LabelSelector, SelectorError
+from transom.store.api import StoreEvent, Subscription
+
+GROUP = "admissionregistration.k8s.io"
+CONFIGURATIONS = (
+    f"{GROUP}/MutatingWebhookConfiguration",
+    f"{GROUP}/ValidatingWebhookConfiguration",
+)
+_NAMESPACE = "/Namespace"
+_REMEMBERED = 4096
+
+
+class WebhookRule(NamedTuple):
+    operations: frozenset[str]
+    groups: frozenset[str]
+    versions: frozenset[str]
+    resources: tuple[tuple[str, str], ...]  # resource and subresource, "*" for any
+    scope: str
+
+    def matches(self, resource: Resource, operation: str, subresource: str) -> bool:
+        if (
+            self.scope not in ("", "*")
+            and (self.scope == "Namespaced") is not resource.kind.namespaced
+        ):
+            return False
+        return (
+            ("*" in self.operations or operation in self.operations)
+            and ("*" in self.groups or resource.group in self.groups)
+            and ("*" in self.versions or resource.version in self.versions)
+            and any(
+                r in ("*", resource.kind.plural) and s in ("*", subresource)
+                for r, s in self.resources
+            )
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredWebhook:
+    configuration: str
+    name: str
+    uid: str  # distinguishes hooks with the same name
+    index: int  # among all hooks of its type
+    client: Object
+    rules: tuple[WebhookRule, ...]
+    ignore_failure: bool
+    equivalent: bool
+    namespaces: LabelSelector | SelectorError
+    objects: LabelSelector | SelectorError
+    no_side_effects: bool
+    reinvocable: bool
+    seconds: float
+    review_versions: tuple[str, ...]
+
+
+class Invocation(NamedTuple):
+    hook: RegisteredWebhook
+    target: Resource  # the resource that matches the hook's rule
+
+
+def compile_hooks(configurations: Sequence[Object]) -> tuple[RegisteredWebhook, ...]:
+    """All hooks in call order: by the name of the configuration, then in their order there."""
+    hooks: list[RegisteredWebhook] = []
+    for configuration in sorted(configurations, key=lambda c: c["metadata"]["name"]):
+        name = configuration["metadata"]["name"]
+        seen: dict[str, int] = {}
+        for given in configuration.get("webhooks") or ():
+            number = seen[given["name"]] = seen.get(given["name"], -1) + 1
+            hooks.append(_hook(name, f"{name}/{given['name']}/{number}", len(hooks), given))
+    return tuple(hooks)
+
+
+def _hook(configuration: str, uid: str, index: int, given: Object) -> RegisteredWebhook:
+    return RegisteredWebhook(
+        configuration,
+        given["name"],
+        uid,
+        index,
+        given.get("clientConfig") or {},
+        tuple(_rule(r) for r in given.get("rules") or ()),
+        given.get("failurePolicy") == "Ignore",
+        given.get("matchPolicy") == "Equivalent",
+        _selector(given.get("namespaceSelector")),
+        _selector(given.get("objectSelector")),
+        given.get("sideEffects") in ("None", "NoneOnDryRun"),
+        given.get("reinvocationPolicy") == "IfNeeded",
+        float(given.get("timeoutSeconds") or 30),
+        tuple(given.get("admissionReviewVersions") or ()),
+    )
+
+
+def _rule(rule: Object) -> WebhookRule:
+    split = (text.partition("/") for text in rule.get("resources") or ())
+    return WebhookRule(
+        frozenset(rule.get("operations") or ()),
+        frozenset(rule.get("apiGroups") or ()),
+        frozenset(rule.get("apiVersions") or ()),
+        tuple((r, s) for r, _, s in split),
+        rule.get("scope") or "",
+    )
+
+
+def _selector(given: Object | None) -> LabelSelector | SelectorError:
+    try:
+        return selectors.from_object(given)
+    except SelectorError as problem:
+        return problem
+
+
+class WebhookConfigurations:
+    """The stored hooks of one type of configuration."""
+
+    def __init__(
+        self,
+        objects: ObjectStore,
+        resources: ResourceRegistry,
+        configurations: Resource,
+        namespaces: Resource,
+    ) -> None:
+        self._objects = objects
+        self._resources = resources
+        self._configurations = configurations
+        self._namespaces = namespaces
+        self._hooks: tuple[RegisteredWebhook, ...] = ()
+        self._plans: dict[tuple[Resource, str, str], tuple[Invocation, ...]] = {}
+        self._generation = 0
+        self._subscription: Subscription | None = None
+
+    def start(self) -> None:
+        store = self._objects.store
+        self._subscription = store.watch(
+            self._configurations.key_prefix(""), store.revision, self._changed
+        )
+        self._changed(())
+
+    def stop(self) -> None:
+        if self._subscription is not None:
+            self._subscription.cancel()
+        self._hooks = ()
+        self._plans.clear()
+
+    def _changed(self, _events: Sequence[StoreEvent]) -> None:
+        self._hooks = compile_hooks(self._objects.objects(self._configurations))
+        self._plans.clear()
+
+    @property
+    def any(self) -> bool:
+        return bool(self._hooks)
+
+    def has(self, name: str) -> bool:
+        """Whether a webhook of this name exists in any configuration."""
+        return any(hook.name == name for hook in self._hooks)
+
+    def plan(self, attributes: Attributes) -> tuple[Invocation, ...]:
+        """The hooks whose rules match this kind of request. Selectors are not evaluated yet."""
+        if self._generation != self._resources.generation or len(self._plans) >= _REMEMBERED:
+            self._plans.clear()
+            self._generation = self._resources.generation
+        key = (attributes.resource, attributes.operation, attributes.subresource)
+        found = self._plans.get(key)
+        if found is None:
+            found = self._plans[key] = tuple(self._invocations(*key))
+        return found
+
+    def _invocations(
+        self, resource: Resource, operation: str, subresource: str
+    ) -> Iterator[Invocation]:
+        others = [r for r in equivalents(self._resources, resource) if r is not resource]
+        for hook in self._hooks:
+            if any(rule.matches(resource, operation, subresource) for rule in hook.rules):
+                yield Invocation(hook, resource)
+            elif hook.equivalent:
+                pairs = ((rule, other) for rule in hook.rules for other in others)
+                target = next(
+                    (o for rule, o in pairs if rule.matches(o, operation, subresource)), None
+                )
+                if target is not None:
+                    yield Invocation(hook, target)
+
+    def selected(self, hook: RegisteredWebhook, attributes: Attributes) -> bool:
+        """Whether the selectors of a hook with matching rules match this request."""
+        wanted = _usable(hook.namespaces)
+        if not wanted.empty and not self._in_namespace(wanted, attributes):
+            return False
+        wanted = _usable(hook.objects)
+        return (
+            wanted.empty
+            or _has_labels(attributes.obj, wanted)
+            or _has_labels(attributes.old, wanted)
+        )
+
+    def _in_namespace(self, wanted: LabelSelector, attributes: Attributes) -> bool:
+        kind = attributes.resource.kind
+        if kind.key != _NAMESPACE and not kind.namespaced:
+            return True  # the namespace selector does not exempt cluster-scoped objects
+        if (
+            kind.key == _NAMESPACE
+            and not attributes.subresource
+            and attributes.operation in ("CREATE", "UPDATE")
+        ):
+            return wanted.matches(attributes.obj["metadata"].get("labels"))
+        name = namespace_of(attributes)
+        namespace = self._objects.find(self._namespaces, "", name)
+        if namespace is None:
+            raise errors.not_found(self._namespaces.gr, name)
+        return wanted.matches(namespace["metadata"].get("labels"))
+
+
+def _usable(selector: LabelSelector | SelectorError) -> LabelSelector:
+    if isinstance(selector, SelectorError):
+        raise errors.internal(str(selector))
+    return selector
+
+
+def _has_labels(obj: Any, wanted: LabelSelector) -> bool:
+    if not obj or "metadata" not in obj:
+        return False
+    return wanted.matches(obj["metadata"].get("labels"))
+
+
+def equivalents(resources: ResourceRegistry, resource: Resource) -> list[Resource]:
+    """All group versions that serve the same objects."""
+    kind = resource.kind
+    places = [(kind.group, v) for v in kind.versions] + [
+        (group, v) for group, vs in kind.also for v in vs
+    ]
+    found = (resources.find(group, version, kind.plural) for group, version in places)
+    return [r for r in found if r is not None and r.kind is kind]
