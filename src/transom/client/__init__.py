@@ -1,1 +1,3 @@
-"""One client interface for every component: in-process and HTTPS, informers, work queues, events, leader election."""
+"""One client interface for every component: in-process and HTTPS, informers, work queues, events,
+leader election.
+"""

@@ -1,8 +1,9 @@
-"""Events: what a component tells people about an object, without flooding the API.
+"""Events that a component records about an object, without flooding the API.
 
-An event that was told before is counted up by a patch instead of stored again; ten different texts of one reason within
-ten minutes are combined into one; and one object can have 25 events at once and then one in five minutes from the same
-component. All that is how Kubernetes' own recorder behaves. Recording never waits: a task of its own does the writing.
+A repeated event increments the count of the existing one with a patch; ten different messages of
+one reason within ten minutes are combined into one; and a component can record a burst of 25 events
+about an object and then one every five minutes. Kubernetes' own recorder behaves the same way.
+Recording never blocks: a separate task writes.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import random
 from collections.abc import Callable, Hashable
 from typing import Generic, NamedTuple, TypeVar
 
-from transom.client.api import STRATEGIC_PATCH, Client, is_already_exists, is_not_found
-from transom.client.lanes import Lanes
+from transom.client.api import STRATEGIC_PATCH, ApiClient, is_already_exists, is_not_found
+from transom.client.keyed_tasks import KeyedTasks
 from transom.client.ratelimit import TokenBucket
 from transom.client.resources import EVENTS
 from transom.kit.clock import Clock, rfc3339
@@ -33,9 +34,10 @@ _SIMILAR, _SIMILAR_SECONDS = 10, 600.0
 Value = TypeVar("Value")
 
 
-class Lru(Generic[Value]):
-    """The entries used last. A plain dict keeps its order too, in half the memory of an OrderedDict, and a process may have
-    thousands of these."""
+class LruCache(Generic[Value]):
+    """The most recently used entries. A plain dict is ordered too, takes half the memory of an
+    OrderedDict, and a process may have thousands of these.
+    """
 
     __slots__ = ("_entries", "_size")
 
@@ -65,7 +67,9 @@ class _Told(NamedTuple):
 
 
 class _Similar:
-    """Texts of one reason, the oldest first, and when the last came. Nearly always there is one."""
+    """Messages of one reason, the oldest first, and the time of the last. Nearly always there is
+    one.
+    """
 
     __slots__ = ("_texts", "last")
 
@@ -74,7 +78,7 @@ class _Similar:
         self.last = float("-inf")
 
     def add(self, text: str) -> int:
-        """How many different ones there are now."""
+        """Returns how many different ones there are now."""
         if text not in self._texts:
             self._texts += (text,)
         return len(self._texts)
@@ -86,16 +90,24 @@ class _Similar:
 REFERENCE = ("kind", "apiVersion", "fieldPath", "namespace", "name", "uid", "resourceVersion")
 
 
-def reference(obj: Object, field_path: str = "") -> Object:
-    """What an event is about. `field_path` points into the object: `spec.containers{app}`."""
+def object_reference(obj: Object, field_path: str = "") -> Object:
+    """A reference to the object of an event. `field_path` points into the object:
+    `spec.containers{app}`.
+    """
     meta = obj["metadata"]
-    out = {"kind": obj.get("kind", ""), "apiVersion": obj.get("apiVersion", ""), "fieldPath": field_path}
+    out = {
+        "kind": obj.get("kind", ""),
+        "apiVersion": obj.get("apiVersion", ""),
+        "fieldPath": field_path,
+    }
     out |= {k: meta.get(k, "") for k in ("namespace", "name", "uid", "resourceVersion")}
     return {k: v for k, v in out.items() if v}
 
 
-class Stamp:
-    """Names of events: `NAME.HEX`, where the hexadecimal digits are the time in nanoseconds, never the same twice."""
+class EventStamp:
+    """Names of events: `NAME.HEX`, where the hexadecimal digits are the time in nanoseconds, made
+    unique.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -106,23 +118,25 @@ class Stamp:
         return f"{about}.{self._last:x}"
 
 
-class Correlator:
-    """Turns an event into the one to be written: a new one, a count of an old one, or none."""
+class EventCorrelator:
+    """Turns an event into the one to write: a new one, an increment of an old one, or none."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._similar: Lru[_Similar] = Lru()
-        self._told: Lru[_Told] = Lru()
-        self._spam: Lru[tuple[tuple[str, ...], TokenBucket]] = Lru()
+        self._similar: LruCache[_Similar] = LruCache()
+        self._recorded: LruCache[_Told] = LruCache()
+        self._spam: LruCache[tuple[tuple[str, ...], TokenBucket]] = LruCache()
 
     def correlate(self, event: Object) -> tuple[Object, Object | None] | None:
-        """The event, and the patch of an earlier one when there is one; None when it is too much."""
+        """The event, and the patch of an earlier one if there is one; None if it exceeds the rate
+        limit.
+        """
         about = _about(event)
         known = self._spam.get(about)
         if known is None:
             known = about, TokenBucket(self._clock, _SPAM_QPS, _SPAM_BURST)
             self._spam.put(about, known)
-        about, bucket = known  # one tuple for all that is kept about an object
+        about, bucket = known  # one tuple for everything that is kept about an object
         event, key = self._combine(event, about)
         event, patch = self._count(event, key)
         return (event, patch) if bucket.allow() else None
@@ -144,71 +158,127 @@ class Correlator:
             **event,
             "metadata": {"name": meta["name"], "namespace": meta["namespace"]},
             "message": "(combined from similar events): " + message,
-            "firstTimestamp": rfc3339(now), "lastTimestamp": rfc3339(now), "count": 1,
+            "firstTimestamp": rfc3339(now),
+            "lastTimestamp": rfc3339(now),
+            "count": 1,
         }
         return combined, key
 
     def _count(self, event: Object, key: Hashable) -> tuple[Object, Object | None]:
         patch = None
-        told = self._told.get(key)
-        if told is not None:
-            event = {**event, "metadata": {**event["metadata"], "name": told.name}, "firstTimestamp": told.first,
-                     "count": told.times + 1}
-            patch = {"count": event["count"], "lastTimestamp": event["lastTimestamp"], "message": event["message"]}
+        recorded = self._recorded.get(key)
+        if recorded is not None:
+            event = {
+                **event,
+                "metadata": {**event["metadata"], "name": recorded.name},
+                "firstTimestamp": recorded.first,
+                "count": recorded.times + 1,
+            }
+            patch = {
+                "count": event["count"],
+                "lastTimestamp": event["lastTimestamp"],
+                "message": event["message"],
+            }
         self._remember(event, key)
         return event, patch
 
     def written(self, event: Object) -> None:
-        """The event as the server has it."""
+        """Records the event as the server stored it."""
         self._remember(event, _exactly(event, _about(event)))
 
     def _remember(self, event: Object, key: Hashable) -> None:
-        self._told.put(key, _Told(event.get("count", 0), event.get("firstTimestamp") or "", event["metadata"]["name"]))
+        self._recorded.put(
+            key,
+            _Told(
+                event.get("count", 0), event.get("firstTimestamp") or "", event["metadata"]["name"]
+            ),
+        )
 
 
 def _about(event: Object) -> tuple[str, ...]:
-    """Who speaks about which object."""
+    """The source and the object of an event."""
     source, about = event["source"].get, event["involvedObject"].get
-    return (source("component", ""), source("host", ""), about("kind", ""), about("namespace", ""), about("name", ""),
-            about("uid", ""), about("apiVersion", ""))
+    return (
+        source("component", ""),
+        source("host", ""),
+        about("kind", ""),
+        about("namespace", ""),
+        about("name", ""),
+        about("uid", ""),
+        about("apiVersion", ""),
+    )
 
 
 def _exactly(event: Object, about: tuple[str, ...]) -> Hashable:
-    return (about, event["involvedObject"].get("fieldPath", ""), event["type"], event["reason"], event.get("message", ""))
+    return (
+        about,
+        event["involvedObject"].get("fieldPath", ""),
+        event["type"],
+        event["reason"],
+        event.get("message", ""),
+    )
 
 
 class EventRecorder:
-    """`component` (and `host`, for what runs on a node) is the source that people see. Run `run` as a task."""
+    """`component` (and `host`, on a node) is the source that users see. Run `run` as a task.
+    `on_event` is called with each event before it is written.
+    """
 
     def __init__(
-        self, client: Client, component: str, clock: Clock, rng: random.Random, *, host: str = ""
+        self,
+        client: ApiClient,
+        component: str,
+        clock: Clock,
+        rng: random.Random,
+        *,
+        host: str = "",
+        on_event: Callable[[Object], None] | None = None,
     ) -> None:
         self._client = client
         self._source = {"component": component, "host": host} if host else {"component": component}
         self._clock = clock
         self._rng = rng
-        self._correlator = Correlator(clock)
-        self._lanes: Lanes[Object] = Lanes(self._record)
-        self._stamp = Stamp(clock)
-        self.told: Callable[[Object], None] | None = None  # hears of each event before it is written
+        self._correlator = EventCorrelator(clock)
+        self._lanes: KeyedTasks[Object] = KeyedTasks(self._record)
+        self._stamp = EventStamp(clock)
+        self._on_event = on_event
 
     def event(
-        self, about: Object, kind: str, reason: str, message: str, *, annotations: dict[str, str] | None = None,
+        self,
+        about: Object,
+        kind: str,
+        reason: str,
+        message: str,
+        *,
+        annotations: dict[str, str] | None = None,
         field_path: str = "",
     ) -> None:
-        """Tell something about an object (or a reference to one, as `reference` makes it)."""
-        ref = reference(about, field_path) if "metadata" in about else dict(about)
+        """Records an event about an object (or a reference to one, as `object_reference` makes
+        it).
+        """
+        ref = object_reference(about, field_path) if "metadata" in about else dict(about)
         now = self._clock.time()
-        meta: Object = {"name": self._stamp.name(ref["name"]), "namespace": ref.get("namespace") or "default"}
+        meta: Object = {
+            "name": self._stamp.name(ref["name"]),
+            "namespace": ref.get("namespace") or "default",
+        }
         if annotations:
             meta["annotations"] = annotations
         event = {
-            "kind": "Event", "apiVersion": "v1", "metadata": meta, "involvedObject": ref, "reason": reason,
-            "message": message, "source": self._source, "firstTimestamp": rfc3339(now), "lastTimestamp": rfc3339(now),
-            "count": 1, "type": kind,
+            "kind": "Event",
+            "apiVersion": "v1",
+            "metadata": meta,
+            "involvedObject": ref,
+            "reason": reason,
+            "message": message,
+            "source": self._source,
+            "firstTimestamp": rfc3339(now),
+            "lastTimestamp": rfc3339(now),
+            "count": 1,
+            "type": kind,
         }
-        if self.told is not None:
-            self.told(event)
+        if self._on_event is not None:
+            self._on_event(event)
         self._lanes.add(ref.get("uid") or ref["name"], event)
 
     async def run(self) -> None:
@@ -222,16 +292,21 @@ class EventRecorder:
         for attempt in range(TRIES):
             try:
                 written = await self._write(event, patch)
-                if patch is not None:  # a new one is as it was remembered when it was made
+                if patch is not None:  # a new one was cached when it was created
                     self._correlator.written(written)
                 return
             except ApiError as problem:
                 if not is_already_exists(problem):
-                    log.info("the server refused the event %s: %s", event["metadata"]["name"], problem)
+                    log.info(
+                        "the server refused the event %s: %s", event["metadata"]["name"], problem
+                    )
                 return
             except OSError as problem:
-                log.info("the event %s could not be written: %s", event["metadata"]["name"], problem)
-            # The first wait is random, so that not all components come back at once after an outage.
+                log.info(
+                    "the event %s could not be written: %s", event["metadata"]["name"], problem
+                )
+            # The first delay is random, so that components do not all retry at once after an
+            # outage.
             await self._clock.sleep(TRY_SECONDS * (self._rng.random() if attempt == 0 else 1.0))
         log.warning("the event %s is given up", event["metadata"]["name"])
 
@@ -239,7 +314,9 @@ class EventRecorder:
         meta = event["metadata"]
         if patch is not None:
             try:
-                return await self._client.patch(EVENTS, meta["namespace"], meta["name"], patch, STRATEGIC_PATCH)
+                return await self._client.patch(
+                    EVENTS, meta["namespace"], meta["name"], patch, STRATEGIC_PATCH
+                )
             except ApiError as problem:
                 if not is_not_found(problem):
                     raise

@@ -1,7 +1,7 @@
 """The client over HTTPS, for any Kubernetes API server.
 
-Connections are kept and used again; a watch has one of its own. Answers 429 and 5xx that say when to come back are
-followed, as every Kubernetes client does.
+Connections are reused; each watch has its own. Requests are retried after 429 and 5xx responses
+with Retry-After, as in every Kubernetes client.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import orjson
 
 from transom.client.api import (
     MERGE_PATCH,
+    ApiUnreachable,
+    ApiWatch,
     BatchedWatch,
-    Listing,
-    Unreachable,
-    Watch,
+    ObjectList,
     WatchEvent,
     delete_options,
     error_from_status,
@@ -24,8 +24,8 @@ from transom.client.api import (
     list_query,
     watch_query,
 )
-from transom.client.connection import Answer, Connection, connect
-from transom.client.kubeconfig import Target
+from transom.client.connection import ApiConnection, ApiResponse, open_api_connection
+from transom.client.kubeconfig import RestConfig
 from transom.client.resources import GroupVersionResource
 from transom.kit.clock import Clock
 from transom.machinery.errors import ApiError
@@ -33,30 +33,52 @@ from transom.machinery.objects import Object
 
 _IDLE_KEPT = 32
 _PAGE = 500
-_COME_BACK = 10  # how often an answer with Retry-After is followed
+_COME_BACK = 10  # how often a request is retried after Retry-After
 _REASONS = {
-    400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "NotFound", 405: "MethodNotAllowed",
-    406: "NotAcceptable", 409: "Conflict", 410: "Gone", 413: "RequestEntityTooLarge", 415: "UnsupportedMediaType",
-    422: "Invalid", 429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable", 504: "Timeout",
+    400: "BadRequest",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "NotFound",
+    405: "MethodNotAllowed",
+    406: "NotAcceptable",
+    409: "Conflict",
+    410: "Gone",
+    413: "RequestEntityTooLarge",
+    415: "UnsupportedMediaType",
+    422: "Invalid",
+    429: "TooManyRequests",
+    500: "InternalError",
+    503: "ServiceUnavailable",
+    504: "Timeout",
 }
 
 
 class HttpClient:
-    """`user_agent` names the component; its first word becomes the field manager of what it writes."""
+    """`user_agent` names the component; its first word becomes the field manager of what it
+    writes.
+    """
 
-    def __init__(self, target: Target, clock: Clock, *, user_agent: str = "transom", timeout: float = 60.0) -> None:
+    def __init__(
+        self,
+        target: RestConfig,
+        clock: Clock,
+        *,
+        user_agent: str = "transom",
+        timeout: float = 60.0,
+    ) -> None:
         self._target = target
         self._clock = clock
         self._user_agent = user_agent
         self._timeout = timeout
-        self._idle: list[Connection] = []
-        self._open: set[Connection] = set()
+        self._idle: list[ApiConnection] = []
+        self._open: set[ApiConnection] = set()
 
     async def close(self) -> None:
         for connection in list(self._open):
             connection.abort("the client was closed")
 
-    # ---- verbs ---------------------------------------------------------------------------------------------------
+    # ---- verbs
+    # ----------------------------------------------------------------------------------------------
 
     async def get(
         self, resource: GroupVersionResource, namespace: str, name: str, *, subresource: str = ""
@@ -64,11 +86,17 @@ class HttpClient:
         return await self._json("GET", _path(resource, namespace, name, subresource))
 
     async def list(
-        self, resource: GroupVersionResource, namespace: str = "", *, label_selector: str = "",
-        field_selector: str = "", limit: int = 0, resource_version: str = "",
-    ) -> Listing:
+        self,
+        resource: GroupVersionResource,
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 0,
+        resource_version: str = "",
+    ) -> ObjectList:
         path = _path(resource, namespace)
-        # A state "not older than" has to come in one piece; the newest one can be paged.
+        # A list with a minimum resource version must be complete; the newest state can be paged.
         size = limit or (0 if resource_version else _PAGE)
         query = list_query(label_selector, field_selector, size, resource_version)
         items: list[Object] = []
@@ -78,7 +106,8 @@ class HttpClient:
             except ApiError as problem:
                 if not items or not is_expired(problem):
                     raise
-                # The pages took too long: what was read belongs to a state that is forgotten. Read all at once.
+                # Paging took too long: the pages belong to a compacted revision. Read everything at
+                # once.
                 items, query = [], list_query(label_selector, field_selector)
                 continue
             items += page.get("items") or ()
@@ -87,15 +116,17 @@ class HttpClient:
                 break
             query = list_query(label_selector, field_selector, size, token=token)
         kind, api_version = resource.kind or page["kind"].removesuffix("List"), page["apiVersion"]
-        for item in items:  # items of built-in kinds do not say what they are
+        for item in items:  # items of built-in kinds do not have kind and apiVersion
             item.setdefault("kind", kind)
             item.setdefault("apiVersion", api_version)
-        return Listing(items, page["metadata"].get("resourceVersion", ""))
+        return ObjectList(items, page["metadata"].get("resourceVersion", ""))
 
     async def create(self, resource: GroupVersionResource, namespace: str, obj: Object) -> Object:
         return await self._json("POST", _path(resource, namespace), body=_named(resource, obj))
 
-    async def update(self, resource: GroupVersionResource, obj: Object, *, subresource: str = "") -> Object:
+    async def update(
+        self, resource: GroupVersionResource, obj: Object, *, subresource: str = ""
+    ) -> Object:
         meta = obj["metadata"]
         path = _path(resource, meta.get("namespace", ""), meta["name"], subresource)
         return await self._json("PUT", path, body=_named(resource, obj))
@@ -104,41 +135,83 @@ class HttpClient:
         return await self.update(resource, obj, subresource="status")
 
     async def patch(
-        self, resource: GroupVersionResource, namespace: str, name: str, body: Any, patch_type: str = MERGE_PATCH, *,
-        subresource: str = "", field_manager: str = "", force: bool = False,
+        self,
+        resource: GroupVersionResource,
+        namespace: str,
+        name: str,
+        body: Any,
+        patch_type: str = MERGE_PATCH,
+        *,
+        subresource: str = "",
+        field_manager: str = "",
+        force: bool = False,
     ) -> Object:
         query = {"fieldManager": field_manager} if field_manager else {}
         if force:
             query["force"] = "true"
-        return await self._json("PATCH", _path(resource, namespace, name, subresource), query, body, patch_type)
+        return await self._json(
+            "PATCH", _path(resource, namespace, name, subresource), query, body, patch_type
+        )
 
     async def delete(
-        self, resource: GroupVersionResource, namespace: str, name: str, *, grace: int | None = None, uid: str = "",
-        resource_version: str = "", propagation: str = "",
+        self,
+        resource: GroupVersionResource,
+        namespace: str,
+        name: str,
+        *,
+        grace: int | None = None,
+        uid: str = "",
+        resource_version: str = "",
+        propagation: str = "",
     ) -> None:
         options = delete_options(grace, uid, resource_version, propagation)
         await self._json("DELETE", _path(resource, namespace, name), body=options)
 
     async def delete_collection(
-        self, resource: GroupVersionResource, namespace: str = "", *, label_selector: str = "",
-        field_selector: str = "", grace: int | None = None, propagation: str = "",
+        self,
+        resource: GroupVersionResource,
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        grace: int | None = None,
+        propagation: str = "",
     ) -> None:
         query = list_query(label_selector, field_selector)
-        await self._json("DELETE", _path(resource, namespace), query, delete_options(grace, propagation=propagation))
+        await self._json(
+            "DELETE",
+            _path(resource, namespace),
+            query,
+            delete_options(grace, propagation=propagation),
+        )
 
     async def create_subresource(
-        self, resource: GroupVersionResource, namespace: str, name: str, subresource: str, obj: Object
+        self,
+        resource: GroupVersionResource,
+        namespace: str,
+        name: str,
+        subresource: str,
+        obj: Object,
     ) -> Object:
         return await self._json("POST", _path(resource, namespace, name, subresource), body=obj)
 
     async def watch(
-        self, resource: GroupVersionResource, namespace: str = "", *, resource_version: str = "",
-        label_selector: str = "", field_selector: str = "", bookmarks: bool = False, lifetime: float = 0,
-    ) -> Watch:
+        self,
+        resource: GroupVersionResource,
+        namespace: str = "",
+        *,
+        resource_version: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        bookmarks: bool = False,
+        lifetime: float = 0,
+    ) -> ApiWatch:
         query = watch_query(resource_version, label_selector, field_selector, bookmarks, lifetime)
         request = self._encode("GET", _path(resource, namespace), query, None, "")
         connection = await self._connect()
-        timer = self._clock.call_later(self._timeout, connection.abort, "the server did not answer in time")
+        timer = self._clock.call_later(
+            self._timeout, connection.abort, "the server did not answer in time"
+        )
         try:
             answer = await connection.open_stream(request)
         finally:
@@ -152,16 +225,21 @@ class HttpClient:
         return await self._json("GET", path)
 
     async def get_text(self, path: str) -> str:
-        """A document that is no JSON: a log, the state of health."""
+        """A document that is not JSON: a log, health status."""
         answer = await self._exchange(self._encode("GET", path, None, None, ""), again=True)
         if answer.status >= 300:
             raise _failure("GET", answer)
         return answer.body.decode(errors="replace")
 
-    # ---- requests ------------------------------------------------------------------------------------------------
+    # ---- requests
+    # ----------------------------------------------------------------------------------------------
 
     async def _json(
-        self, method: str, path: str, query: dict[str, str] | None = None, body: Any = None,
+        self,
+        method: str,
+        path: str,
+        query: dict[str, str] | None = None,
+        body: Any = None,
         media_type: str = "application/json",
     ) -> Any:
         request = self._encode(method, path, query, body, media_type)
@@ -176,17 +254,21 @@ class HttpClient:
         try:
             return orjson.loads(answer.body)
         except orjson.JSONDecodeError as problem:
-            raise Unreachable(f"{path} is not JSON: {problem}") from problem
+            raise ApiUnreachable(f"{path} is not JSON: {problem}") from problem
 
-    async def _exchange(self, request: bytes, again: bool) -> Answer:
-        """`again`: the request may be repeated on a new connection when a kept one turns out to be dead."""
+    async def _exchange(self, request: bytes, again: bool) -> ApiResponse:
+        """`again`: the request may be repeated on a new connection if a reused one turns out to be
+        dead.
+        """
         while True:
             kept = bool(self._idle)
             connection = self._idle.pop() if kept else await self._connect()
-            timer = self._clock.call_later(self._timeout, connection.abort, "the server did not answer in time")
+            timer = self._clock.call_later(
+                self._timeout, connection.abort, "the server did not answer in time"
+            )
             try:
                 answer = await connection.exchange(request)
-            except Unreachable:
+            except ApiUnreachable:
                 if kept and again and not connection.answered:
                     continue
                 raise
@@ -195,34 +277,41 @@ class HttpClient:
             self._release(connection)
             return answer
 
-    async def _connect(self) -> Connection:
-        connection = await connect(self._target, self._forget)
+    async def _connect(self) -> ApiConnection:
+        connection = await open_api_connection(self._target, self._forget)
         self._open.add(connection)
         return connection
 
-    def _forget(self, connection: Connection) -> None:
+    def _forget(self, connection: ApiConnection) -> None:
         self._open.discard(connection)
         if connection in self._idle:
             self._idle.remove(connection)
 
-    def _release(self, connection: Connection) -> None:
+    def _release(self, connection: ApiConnection) -> None:
         if connection.usable and len(self._idle) < _IDLE_KEPT:
             self._idle.append(connection)
         else:
             connection.abort()
 
-    def _encode(self, method: str, path: str, query: dict[str, str] | None, body: Any, media_type: str) -> bytes:
+    def _encode(
+        self, method: str, path: str, query: dict[str, str] | None, body: Any, media_type: str
+    ) -> bytes:
         target = self._target.prefix + path + ("?" + urlencode(query) if query else "")
-        head = (f"{method} {target} HTTP/1.1\r\n{self._target.head()}User-Agent: {self._user_agent}\r\n"
-                "Accept: application/json\r\n")
+        head = (
+            f"{method} {target} HTTP/1.1\r\n{self._target.head()}User-Agent: {self._user_agent}\r\n"
+            "Accept: application/json\r\n"
+        )
         if body is None:
             return f"{head}\r\n".encode()
         data = orjson.dumps(body)
-        return f"{head}Content-Type: {media_type}\r\nContent-Length: {len(data)}\r\n\r\n".encode() + data
+        return (
+            f"{head}Content-Type: {media_type}\r\nContent-Length: {len(data)}\r\n\r\n".encode()
+            + data
+        )
 
 
 class _HttpWatch(BatchedWatch):
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: ApiConnection) -> None:
         self._connection = connection
         self._problem: ApiError | None = None
 
@@ -238,7 +327,9 @@ class _HttpWatch(BatchedWatch):
                 kind, obj = event["type"], event["object"]
             except (orjson.JSONDecodeError, KeyError, TypeError) as problem:
                 self.close()
-                raise Unreachable(f"the server sent a watch event that cannot be read: {problem!r}") from problem
+                raise ApiUnreachable(
+                    f"the server sent a watch event that cannot be read: {problem!r}"
+                ) from problem
             if kind == "ERROR":
                 self._problem = error_from_status(obj)
                 break
@@ -253,18 +344,20 @@ class _HttpWatch(BatchedWatch):
         self._connection.abort("the watch was closed")
 
 
-def _path(resource: GroupVersionResource, namespace: str = "", name: str = "", subresource: str = "") -> str:
+def _path(
+    resource: GroupVersionResource, namespace: str = "", name: str = "", subresource: str = ""
+) -> str:
     return quote(resource.path(namespace, name, subresource), safe="/:@!$&'()*+,;=~")
 
 
 def _named(resource: GroupVersionResource, obj: Object) -> Object:
-    """The object with its kind, which its maker may leave out."""
+    """The object with its kind, which the caller may omit."""
     if not resource.kind or ("kind" in obj and "apiVersion" in obj):
         return obj
     return {"kind": resource.kind, "apiVersion": resource.api_version, **obj}
 
 
-def _failure(method: str, answer: Answer) -> ApiError:
+def _failure(method: str, answer: ApiResponse) -> ApiError:
     try:
         status = orjson.loads(answer.body)
     except orjson.JSONDecodeError:

@@ -1,8 +1,9 @@
-"""Informers: a local copy of a resource that is always on its way to the newest state, and calls for each change.
+"""Informers: a local cache of a resource that follows the newest state, and calls handlers for each
+change.
 
-An informer lists once, then watches; it goes on from where it was after a cut connection, lists again when the server
-has forgotten that point, and waits longer and longer while the server is away. A factory lets everybody in a process
-share one informer for each resource.
+An informer lists once, then watches; it resumes after a lost connection, lists again if the server
+has compacted that revision, and backs off while the server is unavailable. A factory lets all parts
+of a process share one informer for each resource.
 """
 
 from __future__ import annotations
@@ -13,9 +14,20 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from transom.client.api import ADDED, BOOKMARK, DELETED, MODIFIED, Client, Listing, WatchEvent, is_expired, is_too_large
+from transom.client.api import (
+    ADDED,
+    BOOKMARK,
+    DELETED,
+    MODIFIED,
+    ApiClient,
+    ObjectList,
+    WatchEvent,
+    is_expired,
+    is_too_large,
+)
 from transom.client.resources import GroupVersionResource
-from transom.client.store import Index, Store, key_of
+from transom.client.store import Index, Indexer, object_key
+from transom.kit.backoff import exponential_backoff
 from transom.kit.clock import Clock, Timer
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
@@ -23,27 +35,30 @@ from transom.machinery.selectors import LabelSelector
 
 log = logging.getLogger("transom.client")
 
-_WATCH_SECONDS = 300.0  # to twice that
+_WATCH_SECONDS = 300.0  # up to twice that
 _SHORT_WATCH = 1.0
 _BACKOFF_FIRST, _BACKOFF_LONGEST, _BACKOFF_RESET = 0.8, 30.0, 120.0
-_BUSY = (429, 503)  # the server has too much to do, or stops: what it knows of us is still good
-_TURN = 512  # objects handed to handlers before others get the loop
+_BUSY = (429, 503)  # the server is overloaded or stopping: our resource version is still valid
+_TURN = 512  # objects passed to handlers before other tasks run
 
 
 class LastKnownState(dict[str, Any]):
-    """An object whose deletion was missed: the last state that was seen of it, which may not be its last."""
+    """The last known state of an object whose deletion was missed; it may not be its final state."""
 
     __slots__ = ()
 
 
-class Handler:
-    """Who is called. Calls come in order, one at a time, after the store has the change; an exception of a handler is
-    logged and nothing else."""
+class ResourceEventHandler:
+    """The callbacks of a handler. Calls come in order, one at a time, after the store has the
+    change; exceptions of a handler are only logged.
+    """
 
     __slots__ = ("add", "delete", "timer", "update")
 
     def __init__(
-        self, add: Callable[[Object], None] | None, update: Callable[[Object, Object], None] | None,
+        self,
+        add: Callable[[Object], None] | None,
+        update: Callable[[Object, Object], None] | None,
         delete: Callable[[Object], None] | None,
     ) -> None:
         self.add = add
@@ -54,24 +69,32 @@ class Handler:
 
 class Informer:
     def __init__(
-        self, client: Client, resource: GroupVersionResource, clock: Clock, rng: random.Random, *, namespace: str = "",
-        label_selector: str = "", field_selector: str = "",
+        self,
+        client: ApiClient,
+        resource: GroupVersionResource,
+        clock: Clock,
+        rng: random.Random,
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
     ) -> None:
         self.resource = resource
-        self.store = Store()
+        self.store = Indexer()
         self._client = client
         self._clock = clock
         self._rng = rng
         self._namespace = namespace
         self._labels, self._fields = label_selector, field_selector
-        self._handlers: list[Handler] = []
+        self._handlers: list[ResourceEventHandler] = []
         self._synced = asyncio.Event()
         self._version = ""
         self._version_lost = False
         self._failures = 0
         self._failed_at = float("-inf")
 
-    # ---- what users see ------------------------------------------------------------------------------------------
+    # ---- what users see
+    # ------------------------------------------------------------------------------------------
 
     def get(self, namespace: str, name: str) -> Object | None:
         return self.store.get(namespace, name)
@@ -90,7 +113,7 @@ class Informer:
 
     @property
     def has_synced(self) -> bool:
-        """The store has had a whole list."""
+        """Whether the store has received a complete list."""
         return self._synced.is_set()
 
     async def synced(self) -> None:
@@ -101,19 +124,25 @@ class Informer:
         return self._version
 
     def add_handler(
-        self, *, add: Callable[[Object], None] | None = None, update: Callable[[Object, Object], None] | None = None,
-        delete: Callable[[Object], None] | None = None, resync: float = 0,
+        self,
+        *,
+        add: Callable[[Object], None] | None = None,
+        update: Callable[[Object, Object], None] | None = None,
+        delete: Callable[[Object], None] | None = None,
+        resync: float = 0,
     ) -> None:
-        """Call these on every change, beginning with an `add` of each object known already. `delete` may get a
-        `LastKnownState`. Every `resync` seconds `update` is called for all objects, as (same, same)."""
-        handler = Handler(add, update, delete)
+        """Calls these on every change, beginning with an `add` of each known object. `delete` may
+        get a `LastKnownState`. Every `resync` seconds `update` is called for all objects, as (same,
+        same).
+        """
+        handler = ResourceEventHandler(add, update, delete)
         self._handlers.append(handler)
         for obj in self.store.list():
             self._call(handler.add, obj)
         if resync > 0:
             self._schedule_resync(handler, resync)
 
-    def _schedule_resync(self, handler: Handler, seconds: float) -> None:
+    def _schedule_resync(self, handler: ResourceEventHandler, seconds: float) -> None:
         def again() -> None:
             for obj in self.store.list():
                 self._call(handler.update, obj, obj)
@@ -121,10 +150,11 @@ class Informer:
 
         handler.timer = self._clock.call_later(seconds, again)
 
-    # ---- the loop ------------------------------------------------------------------------------------------------
+    # ---- the loop
+    # ----------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Keep the store up to date until cancelled."""
+        """Keeps the store up to date until cancelled."""
         try:
             while True:
                 listed = self._clock.monotonic()
@@ -144,7 +174,8 @@ class Informer:
                     handler.timer.cancel()
 
     async def _list(self) -> None:
-        # The first list may come from any state; a later one must not go back in time, unless that state is gone.
+        # The first list may come from any state; a later one must not go back in time, unless that
+        # state is gone.
         wanted = "" if self._version_lost else self._version or "0"
         try:
             listing = await self._list_at(wanted)
@@ -158,17 +189,20 @@ class Informer:
         self._version = listing.resource_version
         self._synced.set()
 
-    async def _list_at(self, version: str) -> Listing:
+    async def _list_at(self, version: str) -> ObjectList:
         return await self._client.list(
-            self.resource, self._namespace, label_selector=self._labels, field_selector=self._fields,
+            self.resource,
+            self._namespace,
+            label_selector=self._labels,
+            field_selector=self._fields,
             resource_version=version,
         )
 
     async def _replace(self, items: Iterable[Object]) -> None:
-        fresh = {key_of(obj): obj for obj in items}
+        fresh = {object_key(obj): obj for obj in items}
         for obj in self.store.list():
-            if key_of(obj) not in fresh:
-                self.store.remove(key_of(obj))
+            if object_key(obj) not in fresh:
+                self.store.remove(object_key(obj))
                 self._tell_delete(LastKnownState(obj))
         for count, (key, obj) in enumerate(fresh.items(), 1):
             self._put(key, obj)
@@ -176,14 +210,18 @@ class Informer:
                 await asyncio.sleep(0)
 
     async def _follow(self) -> None:
-        """Watch again and again from the last version; returns when that is not known any more."""
+        """Watches repeatedly from the last version; returns when that version is expired."""
         while True:
             started = self._clock.monotonic()
             seen = 0
             try:
                 watch = await self._client.watch(
-                    self.resource, self._namespace, resource_version=self._version, bookmarks=True,
-                    lifetime=_WATCH_SECONDS * (1 + self._rng.random()), label_selector=self._labels,
+                    self.resource,
+                    self._namespace,
+                    resource_version=self._version,
+                    bookmarks=True,
+                    lifetime=_WATCH_SECONDS * (1 + self._rng.random()),
+                    label_selector=self._labels,
                     field_selector=self._fields,
                 )
                 try:
@@ -194,7 +232,9 @@ class Informer:
                     watch.close()
             except ApiError as problem:
                 if is_expired(problem):
-                    log.info("%s: version %s is forgotten, listing again", self.resource, self._version)
+                    log.info(
+                        "%s: version %s is forgotten, listing again", self.resource, self._version
+                    )
                     self._version_lost = True
                     return
                 if problem.code not in _BUSY:
@@ -205,13 +245,13 @@ class Informer:
                 continue
             except OSError as problem:
                 log.info("%s: watch lost: %s", self.resource, problem)
-                # A connection that carried something was good; the next one is tried at once.
+                # A connection that delivered something was good; reconnect immediately.
                 if not seen:
                     await self._back_off()
                 continue
             if not seen:
                 if self._clock.monotonic() - started > _SHORT_WATCH:
-                    # Not even a bookmark in minutes: perhaps the server's state is older than ours.
+                    # No bookmark for minutes: the server's state may be older than ours.
                     return
                 await self._back_off()
 
@@ -220,18 +260,19 @@ class Informer:
         if now - self._failed_at > _BACKOFF_RESET:
             self._failures = 0
         self._failed_at = now
-        wait = min(_BACKOFF_FIRST * 2.0 ** min(self._failures, 16), _BACKOFF_LONGEST)
+        wait = exponential_backoff(_BACKOFF_FIRST, _BACKOFF_LONGEST, self._failures)
         self._failures += 1
         await self._clock.sleep(wait * (1 + self._rng.random()))
 
-    # ---- changes -------------------------------------------------------------------------------------------------
+    # ---- changes
+    # ----------------------------------------------------------------------------------------------
 
     def _apply(self, batch: Iterable[WatchEvent]) -> None:
         for kind, obj in batch:
             if kind in (ADDED, MODIFIED):
-                self._put(key_of(obj), obj)
+                self._put(object_key(obj), obj)
             elif kind == DELETED:
-                if self.store.remove(key_of(obj)) is not None:
+                if self.store.remove(object_key(obj)) is not None:
                     self._tell_delete(obj)
             elif kind != BOOKMARK:
                 log.warning("%s: a watch event of the unknown type %s", self.resource, kind)
@@ -259,13 +300,13 @@ class Informer:
         try:
             function(*args)
         except Exception:
-            log.exception("%s: a handler failed on %s", self.resource, key_of(args[-1]))
+            log.exception("%s: a handler failed on %s", self.resource, object_key(args[-1]))
 
 
 class InformerFactory:
-    """Informers by resource and selector, each made once. Ask for all of them, then `start`."""
+    """Informers by resource and selector, each created once. Request all of them, then `start`."""
 
-    def __init__(self, client: Client, clock: Clock, rng: random.Random) -> None:
+    def __init__(self, client: ApiClient, clock: Clock, rng: random.Random) -> None:
         self._client = client
         self._clock = clock
         self._rng = rng
@@ -273,22 +314,34 @@ class InformerFactory:
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
     def __call__(
-        self, resource: GroupVersionResource, *, namespace: str = "", label_selector: str = "", field_selector: str = ""
+        self,
+        resource: GroupVersionResource,
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
     ) -> Informer:
         key = resource, namespace, label_selector, field_selector
         found = self._informers.get(key)
         if found is None:
             found = self._informers[key] = Informer(
-                self._client, resource, self._clock, self._rng, namespace=namespace, label_selector=label_selector,
+                self._client,
+                resource,
+                self._clock,
+                self._rng,
+                namespace=namespace,
+                label_selector=label_selector,
                 field_selector=field_selector,
             )
         return found
 
     def start(self) -> None:
-        """Run what is not running yet; may be called again after more informers were asked for."""
+        """Starts informers that are not running; may be called again after more were requested."""
         for informer in self._informers.values():
             if id(informer) not in self._tasks:
-                self._tasks[id(informer)] = asyncio.create_task(informer.run(), name=f"informer {informer.resource}")
+                self._tasks[id(informer)] = asyncio.create_task(
+                    informer.run(), name=f"informer {informer.resource}"
+                )
 
     async def synced(self) -> None:
         for informer in [*self._informers.values()]:

@@ -1,7 +1,8 @@
-"""Where the API server is and who we are, from a kubeconfig or from the service account of a pod.
+"""The address and credentials for the API server, from a kubeconfig or from the service account of
+a pod.
 
-Understood are client certificates, bearer tokens (also from a file that changes), basic credentials and impersonation.
-Plugins that have to be run are refused with a clear text.
+Supports client certificates, bearer tokens (also from a file that changes), basic authentication
+and impersonation. Exec plugins are rejected with a clear message.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 _ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _REREAD_SECONDS = 60.0
+
+_LARGEST: Final = 16 << 20  # bytes
 
 
 class KubeconfigError(Exception):
@@ -25,7 +28,7 @@ class KubeconfigError(Exception):
 
 
 class TokenFile:
-    """A bearer token that its owner renews by writing the file again."""
+    """A bearer token that is renewed by rewriting the file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -40,19 +43,19 @@ class TokenFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class RestConfig:
     host: str
     port: int
     tls: ssl.SSLContext | None = None
-    server_name: str = ""  # the name the certificate must have, when it is not the host
-    prefix: str = ""  # what stands before /api in the URL
+    server_name: str = ""  # the name the certificate must have, if it is not the host
+    prefix: str = ""  # the path before /api in the URL
     headers: dict[str, str] = field(default_factory=dict)
     token_file: TokenFile | None = None
     namespace: str = "default"
-    authority: str = ""  # the certificates (PEM) the server is known by, when the kubeconfig brings its own
+    authority: str = ""  # CA certificates (PEM), if the kubeconfig has its own
 
     def head(self) -> str:
-        """The headers that every request carries, as they go over the wire."""
+        """The headers of every request, as sent."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         lines = [f"Host: {host}:{self.port}", *(f"{k}: {v}" for k, v in self.headers.items())]
         if self.token_file is not None:
@@ -60,18 +63,20 @@ class Target:
         return "\r\n".join(lines) + "\r\n"
 
 
-def default_paths() -> list[Path]:
-    """The files kubectl would read."""
+def default_kubeconfig_paths() -> list[Path]:
+    """The files that kubectl would read."""
     listed = [Path(part) for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
     return listed or [Path.home() / ".kube" / "config"]
 
 
-def load(path: Path | str | None = None, context: str = "") -> Target:
-    """The target of a context: the named one or the current one. Without a path, of what kubectl would read."""
+def load_kubeconfig(path: Path | str | None = None, context: str = "") -> RestConfig:
+    """The target of a context: the named one or the current one. Without a path, reads the same
+    files as kubectl.
+    """
     found: dict[str, dict[str, tuple[Any, Path]]] = {"clusters": {}, "users": {}, "contexts": {}}
     current = context
     read = False
-    for file in [Path(path)] if path is not None else default_paths():
+    for file in [Path(path)] if path is not None else default_kubeconfig_paths():
         content = _read(file, missing_ok=path is None)
         if content is None:
             continue
@@ -79,25 +84,36 @@ def load(path: Path | str | None = None, context: str = "") -> Target:
         current = current or content.get("current-context") or ""
         for section, entries in found.items():
             for entry in content.get(section) or ():
-                # The first file that knows a name wins.
+                # The first file that defines a name wins.
                 entries.setdefault(entry["name"], (entry.get(section[:-1]) or {}, file.parent))
     if not read:
-        raise KubeconfigError(f"there is no kubeconfig at {', '.join(map(str, default_paths()))}")
+        raise KubeconfigError(
+            f"there is no kubeconfig at {', '.join(map(str, default_kubeconfig_paths()))}"
+        )
     chosen, _ = _entry(found, "contexts", current)
     cluster, cluster_folder = _entry(found, "clusters", chosen.get("cluster", ""))
-    user, user_folder = _entry(found, "users", chosen["user"]) if chosen.get("user") else ({}, Path())
+    user, user_folder = (
+        _entry(found, "users", chosen["user"]) if chosen.get("user") else ({}, Path())
+    )
     return _target(cluster, cluster_folder, user, user_folder, chosen.get("namespace") or "default")
 
 
-def in_cluster() -> Target:
-    """The target of a process in a pod, by its service account."""
-    host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT")
+def in_cluster_config() -> RestConfig:
+    """The target of a process in a pod, from its service account."""
+    host, port = (
+        os.environ.get("KUBERNETES_SERVICE_HOST"),
+        os.environ.get("KUBERNETES_SERVICE_PORT"),
+    )
     if not host or not port or not (_ACCOUNT / "token").exists():
         raise KubeconfigError("this process does not run in a pod with a service account")
     tls = ssl.create_default_context(cafile=_ACCOUNT / "ca.crt")
     namespace = (_ACCOUNT / "namespace").read_text().strip()
-    return Target(
-        host, int(port), tls, token_file=TokenFile(_ACCOUNT / "token"), namespace=namespace,
+    return RestConfig(
+        host,
+        int(port),
+        tls,
+        token_file=TokenFile(_ACCOUNT / "token"),
+        namespace=namespace,
         authority=(_ACCOUNT / "ca.crt").read_text(),
     )
 
@@ -106,7 +122,11 @@ def _read(file: Path, missing_ok: bool) -> dict[str, Any] | None:
     import yaml
 
     try:
-        content = yaml.safe_load(file.read_bytes())
+        with file.open("rb") as opened:  # perhaps a pipe; a device may never end
+            data = opened.read(_LARGEST + 1)
+        if len(data) > _LARGEST:
+            raise KubeconfigError(f"{file} is too large for a kubeconfig")
+        content = yaml.safe_load(data)
     except FileNotFoundError:
         if missing_ok:
             return None
@@ -118,20 +138,30 @@ def _read(file: Path, missing_ok: bool) -> dict[str, Any] | None:
     return content
 
 
-def _entry(found: dict[str, dict[str, tuple[Any, Path]]], section: str, name: str) -> tuple[Any, Path]:
+def _entry(
+    found: dict[str, dict[str, tuple[Any, Path]]], section: str, name: str
+) -> tuple[Any, Path]:
     try:
         return found[section][name]
     except KeyError:
         what = section[:-1]
-        raise KubeconfigError(f"the kubeconfig has no {what} {name!r}" if name else f"no {what} is chosen") from None
+        raise KubeconfigError(
+            f"the kubeconfig has no {what} {name!r}" if name else f"no {what} is chosen"
+        ) from None
 
 
 def _target(
-    cluster: dict[str, Any], cluster_folder: Path, user: dict[str, Any], user_folder: Path, namespace: str
-) -> Target:
+    cluster: dict[str, Any],
+    cluster_folder: Path,
+    user: dict[str, Any],
+    user_folder: Path,
+    namespace: str,
+) -> RestConfig:
     for plugin in ("exec", "auth-provider"):
         if user.get(plugin):
-            raise KubeconfigError(f"the user needs a credential plugin ({plugin}), which is not supported")
+            raise KubeconfigError(
+                f"the user needs a credential plugin ({plugin}), which is not supported"
+            )
     if cluster.get("proxy-url"):
         raise KubeconfigError("the cluster is behind a proxy (proxy-url), which is not supported")
     url = urlsplit(cluster.get("server") or "")
@@ -142,10 +172,17 @@ def _target(
     tls = _tls(cluster, authority, user, user_folder) if secure else None
     headers = _identity(user)
     token_file = user.get("tokenFile")
-    return Target(
-        url.hostname, url.port or (443 if secure else 80), tls, cluster.get("tls-server-name") or "",
-        url.path.rstrip("/"), headers,
-        TokenFile(user_folder / token_file) if token_file and "Authorization" not in headers else None, namespace,
+    return RestConfig(
+        url.hostname,
+        url.port or (443 if secure else 80),
+        tls,
+        cluster.get("tls-server-name") or "",
+        url.path.rstrip("/"),
+        headers,
+        TokenFile(user_folder / token_file)
+        if token_file and "Authorization" not in headers
+        else None,
+        namespace,
         authority.decode() if authority else "",
     )
 
@@ -173,17 +210,21 @@ def _tls(
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         if certificate and key:
-            with tempfile.NamedTemporaryFile(prefix="transom-") as pem:  # the library reads keys from files only
+            with tempfile.NamedTemporaryFile(
+                prefix="transom-"
+            ) as pem:  # the ssl module reads keys only from files
                 pem.write(certificate + b"\n" + key)
                 pem.flush()
                 context.load_cert_chain(pem.name)
     except (ssl.SSLError, UnicodeDecodeError) as problem:
-        raise KubeconfigError(f"the kubeconfig's certificates cannot be used: {problem}") from problem
+        raise KubeconfigError(
+            f"the kubeconfig's certificates cannot be used: {problem}"
+        ) from problem
     return context
 
 
 def _material(holder: dict[str, Any], folder: Path, name: str) -> bytes | None:
-    """A certificate or key, in the file itself or beside it."""
+    """A certificate or key, inline or from a file."""
     try:
         if holder.get(name + "-data"):
             return base64.b64decode(holder[name + "-data"], validate=True)

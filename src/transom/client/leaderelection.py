@@ -1,7 +1,8 @@
-"""One leader among several candidates, by a Lease that its holder renews.
+"""Leader election with a Lease that its holder renews.
 
-A candidate takes the lease when it is free or was not renewed for its duration, as measured by its own clock from
-the moment it saw the last renewal; clocks of different machines are never compared.
+A candidate acquires the lease if it is free or was not renewed for its duration, measured by the
+candidate's own clock since it saw the last renewal; clocks of different machines are never
+compared.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from transom.client.api import Client, is_not_found
+from transom.client.api import ApiClient, is_not_found
 from transom.client.events import NORMAL, EventRecorder
 from transom.client.resources import LEASES
 from transom.kit.clock import Clock, rfc3339_micro
@@ -26,8 +27,8 @@ _JITTER = 1.2
 
 @dataclass(frozen=True, slots=True)
 class LeaseTimes:
-    lease: float = 15.0  # others wait this long after the last renewal
-    renew: float = 10.0  # the leader gives up when it could not renew for so long
+    lease: float = 15.0  # candidates wait this long after the last renewal
+    renew: float = 10.0  # the leader gives up if it could not renew for this long
     retry: float = 2.0  # between attempts
 
     def __post_init__(self) -> None:
@@ -37,11 +38,22 @@ class LeaseTimes:
 
 class LeaderElector:
     def __init__(
-        self, client: Client, namespace: str, name: str, identity: str, clock: Clock, rng: random.Random, *,
-        times: LeaseTimes | None = None, recorder: EventRecorder | None = None, release: bool = True,
+        self,
+        client: ApiClient,
+        namespace: str,
+        name: str,
+        identity: str,
+        clock: Clock,
+        rng: random.Random,
+        *,
+        times: LeaseTimes | None = None,
+        recorder: EventRecorder | None = None,
+        release: bool = True,
         on_new_leader: Callable[[str], None] | None = None,
     ) -> None:
-        """`release`: hand the lease back at the end, so that the next leader need not wait for it to run out."""
+        """`release`: release the lease at the end, so that the next leader need not wait for its
+        expiry.
+        """
         self._client = client
         self._namespace, self._name, self._identity = namespace, name, identity
         self._clock = clock
@@ -64,7 +76,9 @@ class LeaderElector:
         return self.leader == self._identity
 
     async def run(self, lead: Callable[[], Awaitable[None]]) -> None:
-        """Wait to be the leader, then run `lead` until it ends or the lease is lost, which cancels it."""
+        """Waits to become the leader, then runs `lead` until it ends or the lease is lost, which
+        cancels it.
+        """
         await self._acquire()
         work = asyncio.ensure_future(lead())
         renewal = asyncio.ensure_future(self._renew())
@@ -89,7 +103,7 @@ class LeaderElector:
         self._tell("became leader")
 
     async def _renew(self) -> None:
-        """Renew for ever; returns when that failed for too long."""
+        """Keeps renewing; returns when that has failed for too long."""
         renewed = self._clock.monotonic()
         while True:
             await self._clock.sleep(self._times.retry)
@@ -101,7 +115,7 @@ class LeaderElector:
                 return
 
     async def _within(self, seconds: float, attempt: Coroutine[Any, Any, bool]) -> bool:
-        """An attempt that does not come back in time has failed: a leader must know when its time is over."""
+        """Runs an attempt with a time-out: a leader must know when its time is over."""
         task = asyncio.ensure_future(attempt)
         timer = self._clock.call_later(seconds, task.cancel)
         try:
@@ -112,7 +126,7 @@ class LeaderElector:
         return not task.cancelled() and task.result()
 
     async def _attempt(self) -> bool:
-        """Take the lease or renew it; whether it is ours afterwards."""
+        """Acquires or renews the lease; returns whether it is ours afterwards."""
         try:
             return await self._try()
         except (ApiError, OSError) as problem:
@@ -124,8 +138,11 @@ class LeaderElector:
     async def _try(self) -> bool:
         now = rfc3339_micro(self._clock.time())
         spec: Object = {
-            "holderIdentity": self._identity, "leaseDurationSeconds": int(self._times.lease), "acquireTime": now,
-            "renewTime": now, "leaseTransitions": 0,
+            "holderIdentity": self._identity,
+            "leaseDurationSeconds": int(self._times.lease),
+            "acquireTime": now,
+            "renewTime": now,
+            "leaseTransitions": 0,
         }
         try:
             self._lease = await self._client.get(LEASES, self._namespace, self._name)
@@ -133,7 +150,9 @@ class LeaderElector:
             if not is_not_found(problem):
                 raise
             meta = {"name": self._name, "namespace": self._namespace}
-            self._lease = await self._client.create(LEASES, self._namespace, {"metadata": meta, "spec": spec})
+            self._lease = await self._client.create(
+                LEASES, self._namespace, {"metadata": meta, "spec": spec}
+            )
             self._observe(spec)
             return True
         current = self._lease.get("spec") or {}
@@ -161,13 +180,18 @@ class LeaderElector:
     async def _hand_back(self) -> None:
         now = rfc3339_micro(self._clock.time())
         spec = {
-            "holderIdentity": "", "leaseDurationSeconds": 1, "acquireTime": now, "renewTime": now,
+            "holderIdentity": "",
+            "leaseDurationSeconds": 1,
+            "acquireTime": now,
+            "renewTime": now,
             "leaseTransitions": self._seen.get("leaseTransitions", 0),
         }
         try:
             await self._write(spec)
         except (ApiError, OSError) as problem:
-            log.info("the lease %s/%s could not be released: %s", self._namespace, self._name, problem)
+            log.info(
+                "the lease %s/%s could not be released: %s", self._namespace, self._name, problem
+            )
 
     def _report(self) -> None:
         if self.leader != self._reported:

@@ -1,7 +1,7 @@
-"""How long to wait before trying again: per item, over all, or the longer of both.
+"""Rate limiters for retries: per item, overall, or the longer of both.
 
-The default is the one of Kubernetes' controllers: each failure of an item doubles its wait, from 5 ms to 1000 s, and
-all retries together come at 10 a second after a burst of 100.
+The default is that of Kubernetes' controllers: each failure of an item doubles its delay, from 5 ms
+to 1000 s, and all retries together are limited to 10 per second after a burst of 100.
 """
 
 from __future__ import annotations
@@ -9,17 +9,21 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Protocol
 
+from transom.kit.backoff import exponential_backoff
 from transom.kit.clock import Clock
 
 
 class RateLimiter(Protocol):
     def when(self, item: Hashable) -> float:
-        """Seconds until the item may be tried again; counts as one failure."""
+        """Seconds until the item may be retried; counts as one failure."""
 
     def forget(self, item: Hashable) -> None:
-        """The item succeeded, or was given up."""
+        """The item succeeded, or is no longer retried."""
 
     def failures(self, item: Hashable) -> int: ...
+
+
+_ROUNDING = 1e-9
 
 
 class TokenBucket:
@@ -40,18 +44,23 @@ class TokenBucket:
         self._last = now
 
     def reserve(self) -> float:
-        """Take a token, also one that is not there yet: the seconds to wait for it."""
+        """Takes a token, possibly a future one; returns the seconds to wait for it."""
         self._fill()
         self._tokens -= 1
         return max(0.0, -self._tokens / self._qps)
 
     def allow(self) -> bool:
-        """Take a token if there is one."""
+        """Takes a token if there is one."""
         self._fill()
-        if self._tokens < 1:
+        if self._tokens < 1 - _ROUNDING:
             return False
-        self._tokens -= 1
+        self._tokens = max(0.0, self._tokens - 1)
         return True
+
+    def wait(self) -> float:
+        """Seconds until there is a token; does not take it."""
+        self._fill()
+        return max(0.0, (1 - self._tokens) / self._qps)
 
 
 class ItemBackoff:
@@ -67,7 +76,7 @@ class ItemBackoff:
     def when(self, item: Hashable) -> float:
         count = self._failures.get(item, 0)
         self._failures[item] = count + 1
-        return min(self._base * 2.0 ** min(count, 64), self._longest)
+        return exponential_backoff(self._base, self._longest, count)
 
     def forget(self, item: Hashable) -> None:
         self._failures.pop(item, None)

@@ -1,4 +1,4 @@
-"""Try again when somebody else changed the object first."""
+"""Retries when another client changed the object first."""
 
 from __future__ import annotations
 
@@ -21,13 +21,18 @@ class Backoff(NamedTuple):
 
 
 DEFAULT_RETRY = Backoff(5, 0.01)  # several writers of one object
-DEFAULT_BACKOFF = Backoff(4, 0.01, 5.0)  # an object that a controller is busy with
+DEFAULT_BACKOFF = Backoff(4, 0.01, 5.0)  # an object that a controller updates often
 
 
 async def retry_on_conflict(
-    attempt: Callable[[], Awaitable[Result]], clock: Clock, rng: random.Random, backoff: Backoff = DEFAULT_RETRY
+    attempt: Callable[[], Awaitable[Result]],
+    clock: Clock,
+    rng: random.Random,
+    backoff: Backoff = DEFAULT_RETRY,
 ) -> Result:
-    """Call `attempt`, which reads the object anew each time, until it raises no conflict; the last one is raised."""
+    """Calls `attempt`, which reads the object anew each time, until it raises no conflict; raises
+    the last one.
+    """
     duration = backoff.duration
     for _ in range(backoff.steps - 1):
         try:

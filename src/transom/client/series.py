@@ -1,7 +1,8 @@
-"""Events in the shape of their own API group, as the scheduler tells them: with an action, and repeats as a series.
+"""Events of the events.k8s.io group, as the scheduler records them: with an action, and repeats as
+a series.
 
-What was told before about the same state of the same object starts a series; the series is written when it begins,
-every half hour while it lasts, and when nothing came for six minutes.
+An event about the same state of the same object as before starts a series; the series is written
+when it begins, every half hour while it lasts, and after six minutes without a new event.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Hashable
 
-from transom.client.api import STRATEGIC_PATCH, Client, is_already_exists, is_not_found
-from transom.client.events import REFERENCE, TRIES, TRY_SECONDS, Stamp, reference
-from transom.client.lanes import Lanes
+from transom.client.api import STRATEGIC_PATCH, ApiClient, is_already_exists, is_not_found
+from transom.client.events import REFERENCE, TRIES, TRY_SECONDS, EventStamp, object_reference
+from transom.client.keyed_tasks import KeyedTasks
 from transom.client.resources import NEW_EVENTS
 from transom.kit.clock import Clock, parse_rfc3339, rfc3339_micro
 from transom.machinery.errors import ApiError
@@ -26,31 +27,47 @@ _REFRESH_SECONDS = 1800.0
 
 
 class SeriesRecorder:
-    """`controller` and `instance` are what people see as the reporter. Run `run` as a task."""
+    """`controller` and `instance` are the reporter that users see. Run `run` as a task."""
 
     def __init__(
-        self, client: Client, controller: str, instance: str, clock: Clock, rng: random.Random
+        self, client: ApiClient, controller: str, instance: str, clock: Clock, rng: random.Random
     ) -> None:
         self._client = client
         self._reporter = {"reportingController": controller, "reportingInstance": instance}
         self._clock = clock
         self._rng = rng
-        self._stamp = Stamp(clock)
-        self._lanes: Lanes[Object] = Lanes(self._record)
-        self._told: dict[Hashable, Object] = {}
+        self._stamp = EventStamp(clock)
+        self._lanes: KeyedTasks[Object] = KeyedTasks(self._record)
+        self._recorded: dict[Hashable, Object] = {}
 
     def event(
-        self, about: Object, kind: str, reason: str, action: str, note: str, *, related: Object | None = None
+        self,
+        about: Object,
+        kind: str,
+        reason: str,
+        action: str,
+        note: str,
+        *,
+        related: Object | None = None,
     ) -> None:
-        """Tell something about an object; `related` is another one that has to do with it. Both may be references."""
+        """Records an event about an object; `related` is another object that is involved. Both may
+        be references.
+        """
         regarding = _reference(about)
         event: Object = {
-            "kind": "Event", "apiVersion": "events.k8s.io/v1",
+            "kind": "Event",
+            "apiVersion": "events.k8s.io/v1",
             "metadata": {
-                "name": self._stamp.name(regarding["name"]), "namespace": regarding.get("namespace") or "default",
+                "name": self._stamp.name(regarding["name"]),
+                "namespace": regarding.get("namespace") or "default",
             },
-            "eventTime": rfc3339_micro(self._clock.time()), **self._reporter, "action": action, "reason": reason,
-            "regarding": regarding, "note": note, "type": kind,
+            "eventTime": rfc3339_micro(self._clock.time()),
+            **self._reporter,
+            "action": action,
+            "reason": reason,
+            "regarding": regarding,
+            "note": note,
+            "type": kind,
         }
         if related is not None:
             event["related"] = _reference(related)
@@ -69,14 +86,17 @@ class SeriesRecorder:
 
     async def _record(self, event: Object) -> None:
         key = _key(event)
-        told = self._told.get(key)
-        if told is not None:
+        recorded = self._recorded.get(key)
+        if recorded is not None:
             now = rfc3339_micro(self._clock.time())
-            if "series" in told:
-                told["series"] = {"count": told["series"]["count"] + 1, "lastObservedTime": now}
+            if "series" in recorded:
+                recorded["series"] = {
+                    "count": recorded["series"]["count"] + 1,
+                    "lastObservedTime": now,
+                }
                 return
-            event = {**told, "series": {"count": 1, "lastObservedTime": now}}
-        self._told[key] = event
+            event = {**recorded, "series": {"count": 1, "lastObservedTime": now}}
+        self._recorded[key] = event
         for _ in range(TRIES):
             if await self._write(event):
                 return
@@ -84,26 +104,28 @@ class SeriesRecorder:
         log.warning("the event %s is given up", event["metadata"]["name"])
 
     async def _refresh(self) -> None:
-        for event in [*self._told.values()]:
+        for event in [*self._recorded.values()]:
             if "series" in event:
                 await self._write(event)
 
     async def _finish(self) -> None:
         before = self._clock.time() - _FINISH_SECONDS
-        for key, event in [*self._told.items()]:
+        for key, event in [*self._recorded.items()]:
             series = event.get("series")
             last = series["lastObservedTime"] if series else event["eventTime"]
             if parse_rfc3339(last) < before and (series is None or await self._write(event)):
-                self._told.pop(key, None)
+                self._recorded.pop(key, None)
 
     async def _write(self, event: Object) -> bool:
-        """Whether there is nothing more to try."""
+        """Returns whether it is done, without a retry."""
         meta = event["metadata"]
         try:
             if "series" in event:
                 try:
                     patch = {"series": event["series"]}
-                    await self._client.patch(NEW_EVENTS, meta["namespace"], meta["name"], patch, STRATEGIC_PATCH)
+                    await self._client.patch(
+                        NEW_EVENTS, meta["namespace"], meta["name"], patch, STRATEGIC_PATCH
+                    )
                     return True
                 except ApiError as problem:
                     if not is_not_found(problem):
@@ -119,10 +141,10 @@ class SeriesRecorder:
 
 
 def _reference(about: Object) -> Object:
-    return reference(about) if "metadata" in about else about
+    return object_reference(about) if "metadata" in about else about
 
 
 def _key(event: Object) -> Hashable:
-    """Events that differ in their note only are the same."""
+    """Events that differ only in their note are the same."""
     regarding, related = event["regarding"].get, (event.get("related") or {}).get
     return (event["action"], event["reason"], *map(regarding, REFERENCE), *map(related, REFERENCE))

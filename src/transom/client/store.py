@@ -1,4 +1,4 @@
-"""The objects an informer knows, by key and by whatever index its users ask for. All of it is read-only to them."""
+"""The cache of an informer, by key and by the indexes that its users add. Read-only for them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from transom.machinery.selectors import LabelSelector
 Index = Callable[[Object], Iterable[str]]
 
 
-def key_of(obj: Object) -> str:
-    """`namespace/name`, or the name alone of an object without a namespace."""
+def object_key(obj: Object) -> str:
+    """`namespace/name`, or just the name of a cluster-scoped object."""
     meta = obj["metadata"]
     namespace = meta.get("namespace")
     return f"{namespace}/{meta['name']}" if namespace else meta["name"]
@@ -27,7 +27,7 @@ def split_key(key: str) -> tuple[str, str]:
     return (namespace, name) if slash else ("", key)
 
 
-class Store:
+class Indexer:
     __slots__ = ("_by_namespace", "_indexers", "_indices", "_objects")
 
     def __init__(self) -> None:
@@ -36,7 +36,8 @@ class Store:
         self._indexers: dict[str, Index] = {}
         self._indices: dict[str, dict[str, dict[str, Object]]] = {}
 
-    # ---- reading -------------------------------------------------------------------------------------------------
+    # ---- reading
+    # ----------------------------------------------------------------------------------------------
 
     def get(self, namespace: str, name: str) -> Object | None:
         return self._objects.get(f"{namespace}/{name}" if namespace else name)
@@ -45,11 +46,13 @@ class Store:
         return self._objects.get(key)
 
     def list(self, namespace: str = "", selector: LabelSelector | None = None) -> list[Object]:
-        """Objects of one namespace or of all, those that the selector takes."""
+        """Objects of one namespace or of all that match the selector."""
         objects = self._by_namespace.get(namespace, {}) if namespace else self._objects
         if selector is None:
             return [*objects.values()]
-        return [obj for obj in objects.values() if selector.matches(obj["metadata"].get("labels") or {})]
+        return [
+            obj for obj in objects.values() if selector.matches(obj["metadata"].get("labels") or {})
+        ]
 
     def by_index(self, index: str, value: str) -> Sequence[Object]:
         return [*self._indices[index].get(value, {}).values()]
@@ -60,10 +63,11 @@ class Store:
     def __len__(self) -> int:
         return len(self._objects)
 
-    # ---- changing, by the informer -------------------------------------------------------------------------------
+    # ---- changing, by the informer
+    # -------------------------------------------------------------------------------
 
     def add_index(self, name: str, values: Index) -> None:
-        """Find objects by what `values` says of each. Adding the same one twice is fine."""
+        """Indexes objects by the result of `values`. Adding the same index twice is fine."""
         if name in self._indexers:
             return
         self._indexers[name] = values
@@ -72,7 +76,7 @@ class Store:
             _insert(index, values(obj), key, obj)
 
     def put(self, key: str, obj: Object) -> Object | None:
-        """Store it; gives what was there before."""
+        """Stores the object; returns the previous one."""
         old = self._objects.get(key)
         self._objects[key] = obj
         namespace = obj["metadata"].get("namespace")
@@ -97,7 +101,9 @@ class Store:
         return old
 
 
-def _insert(index: dict[str, dict[str, Object]], values: Iterable[str], key: str, obj: Object) -> None:
+def _insert(
+    index: dict[str, dict[str, Object]], values: Iterable[str], key: str, obj: Object
+) -> None:
     for value in values:
         index.setdefault(value, {})[key] = obj
 

@@ -1,7 +1,8 @@
-"""The work queue of a controller: what is to be looked at, each thing once at a time.
+"""The work queue of a controller.
 
-An item that is added while it is being worked on is done again afterwards, never by two workers at once; an item added
-twice before anybody took it is done once. Waiting for a time and backing off after failures are part of it.
+An item that is added while it is being processed is processed again afterwards, never by two
+workers at once; an item added twice before it is taken is processed once. Supports delayed adds and
+back-off after failures.
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ from typing import Generic, TypeVar
 from transom.client.ratelimit import ControllerLimiter, RateLimiter
 from transom.kit.clock import Clock, Timer
 
+_TURN = 4  # items that a worker processes before other tasks run
+
 log = logging.getLogger("transom.client")
 Item = TypeVar("Item", bound=Hashable)
 _ASIDE_SECONDS = 1000.0  # as long as the longest back-off
 
 
 class ShutDown(Exception):
-    """The queue has ended; there is nothing more to get."""
+    """The queue is shut down; there is nothing more to get."""
 
 
 class WorkQueue(Generic[Item]):
@@ -30,7 +33,7 @@ class WorkQueue(Generic[Item]):
         self._limiter = limiter or ControllerLimiter(clock)
         self.name = name
         self._ready: deque[Item] = deque()
-        self._dirty: set[Item] = set()  # to be done, whether in `_ready` or in work
+        self._dirty: set[Item] = set()  # to be processed, whether in `_ready` or in progress
         self._working: set[Item] = set()
         self._waiting: dict[Item, tuple[float, Timer]] = {}
         self._getters: deque[asyncio.Future[None]] = deque()
@@ -41,10 +44,11 @@ class WorkQueue(Generic[Item]):
 
     @property
     def idle(self) -> bool:
-        """Nothing to do and nothing being done; what waits for its time does not count."""
+        """Whether nothing is queued or in progress; delayed items do not count."""
         return not self._ready and not self._working
 
-    # ---- adding --------------------------------------------------------------------------------------------------
+    # ---- adding
+    # ----------------------------------------------------------------------------------------------
 
     def add(self, item: Item) -> None:
         if self._closed or item in self._dirty:
@@ -55,7 +59,7 @@ class WorkQueue(Generic[Item]):
             self._wake_one()
 
     def add_after(self, item: Item, seconds: float) -> None:
-        """Add later. Of several times asked for, the earliest counts."""
+        """Adds later. If several times are requested, the earliest counts."""
         if self._closed:
             return
         if seconds <= 0:
@@ -74,22 +78,24 @@ class WorkQueue(Generic[Item]):
         self.add(item)
 
     def add_rate_limited(self, item: Item) -> None:
-        """Add again after a failure, when the rate limiter says so."""
+        """Adds again after a failure, with the rate limiter's delay."""
         self.add_after(item, self._limiter.when(item))
 
     def set_aside(self, item: Item) -> None:
-        """It failed too often: it is let alone for long, unless something changes. What stood in the way may go without a
-        change of anything that is watched, so it cannot be for ever."""
+        """The item failed too often: delays it for a long time, unless something changes. Its
+        obstacle may disappear without a change of any watched object, so it is not delayed forever.
+        """
         self.add_after(item, _ASIDE_SECONDS)
 
     def forget(self, item: Item) -> None:
-        """The item is fine, or given up: its next failure is its first."""
+        """The item succeeded or is given up: its next failure counts as the first."""
         self._limiter.forget(item)
 
     def failures(self, item: Item) -> int:
         return self._limiter.failures(item)
 
-    # ---- working -------------------------------------------------------------------------------------------------
+    # ---- working
+    # ----------------------------------------------------------------------------------------------
 
     async def get(self) -> Item:
         """The next item; `done` must follow. Raises ShutDown at the end."""
@@ -102,7 +108,7 @@ class WorkQueue(Generic[Item]):
                 await waiter
             except BaseException:
                 if waiter.done() and not waiter.cancelled():
-                    self._wake_one()  # woken and cancelled at once: somebody else must take it
+                    self._wake_one()  # woken and cancelled at once: let another worker take it
                 elif waiter in self._getters:
                     self._getters.remove(waiter)
                 raise
@@ -125,7 +131,7 @@ class WorkQueue(Generic[Item]):
                 return
 
     def shut_down(self) -> None:
-        """No more is taken in; workers finish what is there and end."""
+        """Accepts no more items; workers finish the queued ones and end."""
         self._closed = True
         for _, timer in self._waiting.values():
             timer.cancel()
@@ -136,13 +142,19 @@ class WorkQueue(Generic[Item]):
         self._getters.clear()
 
     async def run(self, sync: Callable[[Item], Awaitable[None]], workers: int = 1) -> None:
-        """Work until the queue is shut down. An item whose `sync` raises is tried again with back-off."""
+        """Works until the queue is shut down. An item whose `sync` raises is retried with back-off."""
         async with asyncio.TaskGroup() as group:
             for _ in range(workers):
                 group.create_task(self._work(sync))
 
     async def _work(self, sync: Callable[[Item], Awaitable[None]]) -> None:
+        handled = 0
         while True:
+            handled += 1
+            if handled % _TURN == 0:
+                await asyncio.sleep(
+                    0
+                )  # calls to an in-process API server do not yield, and the queue may be long
             try:
                 item = await self.get()
             except ShutDown:
@@ -152,7 +164,7 @@ class WorkQueue(Generic[Item]):
             except Exception as problem:
                 task = asyncio.current_task()
                 if task is not None and task.cancelling():
-                    # What failed was the cleaning up after the cancellation, which must not get lost over it.
+                    # The cleanup after the cancellation failed; the cancellation must not get lost.
                     raise asyncio.CancelledError from problem
                 self._failed(item, problem)
             else:
@@ -161,12 +173,18 @@ class WorkQueue(Generic[Item]):
                 self.done(item)
 
     def _failed(self, item: Item, problem: Exception) -> None:
-        # What an API server says, or that it says nothing, is part of life; anything else is a mistake of ours.
+        # API errors and an unreachable server are expected; anything else is a bug.
         ours = not isinstance(problem, (OSError, RetryLater)) and not hasattr(problem, "status")
-        log.log(logging.ERROR if ours else logging.INFO, "%s: %s failed: %s", self.name or "queue", item, problem,
-                exc_info=problem if ours else None)
+        log.log(
+            logging.ERROR if ours else logging.INFO,
+            "%s: %s failed: %s",
+            self.name or "queue",
+            item,
+            problem,
+            exc_info=problem if ours else None,
+        )
         self.add_rate_limited(item)
 
 
 class RetryLater(Exception):
-    """Raised by a sync that is not done yet and wants to be called again with back-off."""
+    """Raised by a sync that is not finished and must be called again with back-off."""

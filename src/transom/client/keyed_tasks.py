@@ -1,7 +1,7 @@
-"""Work in the background: things about one object one after the other, things about several at the same time.
+"""Background work: items of one object in sequence, items of different objects concurrently.
 
-Adding never waits; when a lane has too much to do, what comes is dropped. A lane without work has no task: a process may
-hold thousands of these.
+Adding never blocks; a full lane drops new items. An idle lane has no task: a process may have
+thousands of these.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LANES = 8
 _QUEUED = 1000
 
 
-class Lanes(Generic[Thing]):
+class KeyedTasks(Generic[Thing]):
     __slots__ = ("_handle", "_queues", "_running", "_tasks")
 
     def __init__(self, handle: Callable[[Thing], Awaitable[None]]) -> None:
@@ -30,7 +30,7 @@ class Lanes(Generic[Thing]):
         self._running = False
 
     def add(self, key: str, thing: Thing) -> None:
-        """Things with the same key keep their order."""
+        """Items with the same key keep their order."""
         lane = zlib.crc32(key.encode()) % _LANES
         queue = self._queues.get(lane)
         if queue is None:
@@ -41,7 +41,7 @@ class Lanes(Generic[Thing]):
                 self._start(lane)
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Works until cancelled."""
         self._running = True
         for lane in self._queues:
             self._start(lane)
@@ -64,7 +64,7 @@ class Lanes(Generic[Thing]):
                 try:
                     await self._handle(queue.popleft())
                 except Exception:
-                    # What one thing does must not stop the others, nor whoever runs beside this.
+                    # One item must not stop the others, nor the task that runs this.
                     log.exception("work in the background failed")
             del self._queues[lane]
         finally:
