@@ -1,4 +1,5 @@
-"""The scheduler: an ordinary client of the API server that gives each pod a node.
+"""The scheduler: an ordinary API client that assigns pods to nodes.
 
-NumPy is imported by most modules below, so nothing is imported here: whoever starts the scheduler decides when to pay.
+Most modules below import NumPy, so this one imports nothing: the caller decides when to pay for
+that.
 """

@@ -1,4 +1,4 @@
-"""The array types of the scheduler, and values per row that are kept until the row changes."""
+"""The array types of the scheduler, and a cache of computed columns that is updated row by row."""
 
 from __future__ import annotations
 
@@ -32,9 +32,11 @@ class _Entry:
 
 
 class RowCache:
-    """Columns computed from single rows. Whoever changes a row says so with `touch`; then only that row is computed anew.
+    """Columns computed row by row. After a row is invalidated with `touch`, only that row is
+    computed again.
 
-    A column handed out is overwritten by later calls: take what you need of it at once."""
+    Later calls overwrite the returned column: use it immediately.
+    """
 
     def __init__(self) -> None:
         self._entries: dict[Hashable, _Entry] = {}
@@ -44,7 +46,7 @@ class RowCache:
 
     @property
     def version(self) -> int:
-        """Moves on with every change of any row."""
+        """Increases with each change of a row."""
         return self._base + len(self._log)
 
     def touch(self, row: int) -> None:
@@ -61,10 +63,15 @@ class RowCache:
     @overload
     def get(self, key: Hashable, compute: Callable[[Rows], Values]) -> Values: ...
     @overload
-    def get(self, key: Hashable, compute: Callable[[Some], Values], *, slices: Literal[True]) -> Values: ...
-    def get(self, key: Hashable, compute: Callable[[Any], Values], *, slices: bool = False) -> Values:
-        """The column of `key`; `compute` gives its values at some rows. With `slices` one row may come as a slice, which
-        costs far less than an array."""
+    def get(
+        self, key: Hashable, compute: Callable[[Some], Values], *, slices: Literal[True]
+    ) -> Values: ...
+    def get(
+        self, key: Hashable, compute: Callable[[Any], Values], *, slices: bool = False
+    ) -> Values:
+        """The column of `key`; `compute` returns its values for some rows. With `slices` a single
+        row is passed as a slice, which is much faster than an array.
+        """
         entry = self._entries.get(key)
         now = self._base + len(self._log)
         if entry is None:
@@ -74,14 +81,14 @@ class RowCache:
             return entry.values
         behind = now - entry.at
         if behind:
-            if behind == 1:  # as it is after each pod that got its node
+            if behind == 1:  # the usual case, after a pod was scheduled
                 row = self._log[-1]
                 one: Some = slice(row, row + 1) if slices else np.array([row], np.intp)
                 entry.values[one] = compute(one)
             elif behind * 4 > self._capacity or entry.at < self._base:
                 entry.values = compute(np.arange(self._capacity))
             else:
-                rows = np.array(list(set(self._log[entry.at - self._base:])), np.intp)
+                rows = np.array(list(set(self._log[entry.at - self._base :])), np.intp)
                 entry.values[rows] = compute(rows)
             entry.at = now
         return entry.values

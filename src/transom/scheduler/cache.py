@@ -1,7 +1,7 @@
-"""Pods on nodes as far as the scheduler knows: those that the API shows there, and those it has decided on.
+"""The pods on nodes: those that the API shows there, and those that are assumed to run there.
 
-A decided pod is *assumed*: it counts on its node at once. It stays assumed until the API shows it there, or until that
-has not happened two minutes after the binding was written.
+A pod is assumed as soon as its node is selected, until the API shows it on its node. If that does
+not happen within two minutes of the binding, it expires.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import logging
 
 from transom.kit.clock import Clock
 from transom.machinery.objects import Object
-from transom.scheduler.framework import SchedulingError
+from transom.scheduler.errors import SchedulingError
 from transom.scheduler.pods import PodInfo
 from transom.scheduler.snapshot import Snapshot
 
@@ -19,54 +19,60 @@ log = logging.getLogger("transom.scheduler")
 ASSUMED_SECONDS = 120.0
 
 
-class PodCache:
+class SchedulerCache:
     def __init__(self, snapshot: Snapshot, clock: Clock) -> None:
         self._snapshot = snapshot
         self._clock = clock
         self._pods: dict[str, PodInfo] = {}
-        self._assumed: dict[str, float | None] = {}  # uid -> when it expires; None while the binding is being written
+        # UID -> when it expires; None until the binding is written.
+        self._assumed: dict[str, float | None] = {}
 
-    def assume(self, info: PodInfo, node: str) -> None:
+    def assume_pod(self, info: PodInfo, node: str) -> None:
         if info.uid in self._pods:
             raise SchedulingError(f"pod {info.uid} is in the cache, so can't be assumed")
         self._pods[info.uid] = info
         self._assumed[info.uid] = None
         self._snapshot.add_pod(info, node)
 
-    def bound(self, info: PodInfo) -> None:
-        """The binding is written, well or not."""
+    def finish_binding(self, info: PodInfo) -> None:
+        """The binding was written: the assumed pod expires if the API does not show it."""
         if info.uid in self._assumed:
             self._assumed[info.uid] = self._clock.monotonic() + ASSUMED_SECONDS
 
-    def forget(self, info: PodInfo) -> None:
-        """The pod does not go there after all."""
+    def forget_pod(self, info: PodInfo) -> None:
+        """The pod was not bound."""
         if info.uid in self._assumed:
             self._remove(self._pods[info.uid])
 
-    def is_assumed(self, uid: str) -> bool:
+    def is_assumed_pod(self, uid: str) -> bool:
         return uid in self._assumed
 
-    def get(self, uid: str) -> PodInfo | None:
+    def get_pod(self, uid: str) -> PodInfo | None:
         return self._pods.get(uid)
 
-    def expire(self) -> None:
+    def cleanup_assumed_pods(self) -> None:
         now = self._clock.monotonic()
         for uid, end in [*self._assumed.items()]:
             if end is not None and now > end:
                 log.warning("pod %s expired", self._pods[uid].key)
                 self._remove(self._pods[uid])
 
-    # ---- what the API shows --------------------------------------------------------------------------------------
+    # ---- what the API shows ----------------------------------------------------------------------
 
-    def set(self, pod: Object) -> PodInfo:
-        """A pod that has a node."""
+    def set_pod(self, pod: Object) -> PodInfo:
+        """Add or update a pod that has a node."""
         info = PodInfo(pod)
         node = info.node_name
         known = self._pods.get(info.uid)
         if known is None:
             self._snapshot.add_pod(info, node)
         elif self._snapshot.name(known.row) != node:
-            log.warning("pod %s was assumed to be on %s but runs on %s", info.key, self._snapshot.name(known.row), node)
+            log.warning(
+                "pod %s was assumed to be on %s but runs on %s",
+                info.key,
+                self._snapshot.name(known.row),
+                node,
+            )
             self._snapshot.remove_pod(known)
             self._snapshot.add_pod(info, node)
         else:
@@ -75,7 +81,7 @@ class PodCache:
         self._pods[info.uid] = info
         return info
 
-    def delete(self, uid: str) -> None:
+    def remove_pod(self, uid: str) -> None:
         known = self._pods.get(uid)
         if known is not None:
             self._remove(known)

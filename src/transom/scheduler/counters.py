@@ -1,7 +1,7 @@
-"""How many pods of some kind each node has: the numbers behind spreading and pod affinity.
+"""The number of pods on each node that match a selector, for topology spread and pod affinity.
 
-A counter is made when somebody first asks for it; later it only reads what has changed since. `Carriers` count the other
-way round: not pods that a term takes, but pods that have the term.
+A counter is created when it is first read and then updated from a log of changes. `TermCounters`
+count the opposite: the pods that have a term.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from transom.scheduler.arrays import Codes, Ints
-from transom.scheduler.pods import Identity, PodInfo, Predicate, Term
+from transom.scheduler.pods import AffinityTerm, PodIdentity, PodInfo, PodSelector
 
 _LOGGED = 16384
 _KEPT = 256
@@ -26,15 +26,16 @@ class _Counter:
 
 
 class PodCounters:
-    """Counts of pods by predicate and row. `terminating` says whether pods that are being deleted count."""
+    """Counts of pods by selector and row. `terminating` includes pods that are being deleted."""
 
     def __init__(self) -> None:
         self._capacity = 0
         self._pods: dict[str, dict[str, PodInfo]] = {}  # namespace -> uid -> pod
-        # +1 or -1, row, whose, whether it is being deleted. Not the pod itself, which would live as long as the log.
-        self._log: list[tuple[int, int, Identity, bool]] = []
+        # +1 or -1, row, identity, terminating. Not the pod, which would stay alive as long as the
+        # log.
+        self._log: list[tuple[int, int, PodIdentity, bool]] = []
         self._base = 0
-        self._counters: dict[tuple[Predicate, bool], _Counter] = {}
+        self._counters: dict[tuple[PodSelector, bool], _Counter] = {}
 
     def grow(self, capacity: int) -> None:
         self._capacity = capacity
@@ -52,7 +53,7 @@ class PodCounters:
         self._note(-1, pod)
 
     def replace(self, pod: PodInfo) -> None:
-        """The same pod, changed in nothing that is counted."""
+        """Replace a pod by a newer state that counts the same."""
         self._pods[pod.namespace][pod.uid] = pod
 
     def _note(self, delta: int, pod: PodInfo) -> None:
@@ -64,40 +65,40 @@ class PodCounters:
             del self._log[:cut]
             self._base += cut
 
-    def counts(self, predicate: Predicate, *, terminating: bool) -> Ints:
-        """Pods of the predicate in each row. The array is the counter's own: read it at once."""
-        key = predicate, terminating
+    def counts(self, pod_selector: PodSelector, *, terminating: bool) -> Ints:
+        """The number of matching pods in each row. Later calls change the array: use it at once."""
+        key = pod_selector, terminating
         counter = self._counters.get(key)
         now = self._base + len(self._log)
         if counter is None or counter.at < self._base:
             if counter is None and len(self._counters) >= _KEPT:
                 del self._counters[next(iter(self._counters))]
             counter = self._counters[key] = _Counter(np.zeros(self._capacity, np.int64), now)
-            for pod in self._within(predicate):
-                if (terminating or not pod.terminating) and predicate.holds(pod.identity):
+            for pod in self._within(pod_selector):
+                if (terminating or not pod.terminating) and pod_selector.matches(pod.identity):
                     counter.counts[pod.row] += 1
             return counter.counts
         if counter.at < now:
             counts = counter.counts
-            for delta, row, identity, ends in self._log[counter.at - self._base:]:
-                if (terminating or not ends) and predicate.holds(identity):
+            for delta, row, identity, ends in self._log[counter.at - self._base :]:
+                if (terminating or not ends) and pod_selector.matches(identity):
                     counts[row] += delta
             counter.at = now
         return counter.counts
 
-    def _within(self, predicate: Predicate) -> Iterator[PodInfo]:
-        """All pods that can be of the predicate."""
-        for namespace in predicate.pairs[0][0]:
+    def _within(self, pod_selector: PodSelector) -> Iterator[PodInfo]:
+        """All pods in the namespaces of the selector."""
+        for namespace in pod_selector.pairs[0][0]:
             yield from self._pods.get(namespace, {}).values()
 
 
-class Carriers:
-    """Rows of the pods that have a term."""
+class TermCounters:
+    """The number of pods in each row that have a term."""
 
     def __init__(self) -> None:
         self._capacity = 0
-        self._counts: dict[Term, Ints] = {}
-        self._totals: dict[Term, int] = {}
+        self._counts: dict[AffinityTerm, Ints] = {}
+        self._totals: dict[AffinityTerm, int] = {}
 
     def grow(self, capacity: int) -> None:
         more = capacity - self._capacity
@@ -105,7 +106,7 @@ class Carriers:
         for term, counts in self._counts.items():
             self._counts[term] = np.concatenate([counts, np.zeros(more, np.int64)])
 
-    def change(self, terms: Iterable[Term], row: int, delta: int) -> None:
+    def change(self, terms: Iterable[AffinityTerm], row: int, delta: int) -> None:
         for term in terms:
             counts = self._counts.get(term)
             if counts is None:
@@ -115,10 +116,10 @@ class Carriers:
             if not total:
                 del self._counts[term], self._totals[term]
 
-    def counts(self, term: Term) -> Ints:
+    def counts(self, term: AffinityTerm) -> Ints:
         return self._counts[term]
 
-    def items(self) -> Iterable[tuple[Term, Ints]]:
+    def items(self) -> Iterable[tuple[AffinityTerm, Ints]]:
         return self._counts.items()
 
     def __bool__(self) -> bool:
@@ -126,7 +127,7 @@ class Carriers:
 
 
 def by_domain(codes: Codes, counts: Ints) -> Ints:
-    """Sums over the rows of each domain; the entry at -1 is for rows that are in none, and always zero."""
+    """The sum of each topology domain. The entry at -1, for rows without the label, is zero."""
     sums = np.bincount(codes + 1, weights=counts, minlength=2)
     out = np.empty(len(sums), np.int64)
     out[:-1] = sums[1:]

@@ -1,4 +1,6 @@
-"""Why a pod goes where it goes: each plugin's verdict and score on each node, as things are now."""
+"""Explains a scheduling decision: the result of each filter and score plugin for each node, for the
+current state of the cluster.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +8,26 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from transom.client.api import Client
+from transom.client.api import ApiClient
 from transom.client.resources import PODS
 from transom.machinery.objects import Object
-from transom.scheduler import cycle as cycles
-from transom.scheduler.arrays import Rows
-from transom.scheduler.framework import Cycle, Failure, SchedulingError
+from transom.scheduler.cycle import (
+    NO_NODES_AVAILABLE,
+    filtered_nodes_statuses,
+    nodes_that_pass_filters,
+)
+from transom.scheduler.errors import SchedulingError
+from transom.scheduler.framework import CycleState, FitError
 from transom.scheduler.pods import PodInfo
-from transom.scheduler.profile import Profile
+from transom.scheduler.runtime import Framework
 from transom.scheduler.scheduler import Scheduler
 
 
 @dataclass(slots=True)
-class NodeView:
-    """`reasons`: what each filter that refuses the node says. `scores`: score and weight by plugin, if none does."""
+class NodeExplanation:
+    """`reasons`: why filter plugins reject the node. `scores`: score and weight by plugin, if none
+    rejects it.
+    """
 
     name: str
     reasons: dict[str, list[str]] = field(default_factory=dict)
@@ -31,8 +39,10 @@ class NodeView:
 
 
 @dataclass(slots=True)
-class Explanation:
-    """`message` is what an event would say if no node will do; `node` is where the pod runs already, if it does."""
+class SchedulingExplanation:
+    """`message` is that of the FailedScheduling event; `node` is the node that the pod is bound to,
+    if any.
+    """
 
     namespace: str
     pod: str
@@ -40,82 +50,84 @@ class Explanation:
     node: str = ""
     message: str = ""
     filters: list[str] = field(default_factory=list)
-    nodes: list[NodeView] = field(default_factory=list)
+    nodes: list[NodeExplanation] = field(default_factory=list)
 
-    def best(self) -> list[NodeView]:
-        """The nodes with the highest score: one of them is chosen, by lot."""
-        able = [node for node in self.nodes if not node.reasons]
-        highest = max((node.total for node in able), default=0)
-        return [node for node in able if node.total == highest]
+    def best(self) -> list[NodeExplanation]:
+        """The nodes with the highest score. The scheduler selects one of them at random."""
+        feasible = [node for node in self.nodes if not node.reasons]
+        highest = max((node.total for node in feasible), default=0)
+        return [node for node in feasible if node.total == highest]
 
 
-async def explain_pod(scheduler: Scheduler, client: Client, namespace: str, name: str) -> Explanation:
-    """Looks with the informers of a scheduler that does not run."""
+async def explain_pod(
+    scheduler: Scheduler, client: ApiClient, namespace: str, name: str
+) -> SchedulingExplanation:
+    """Uses the informers of a scheduler that is not running."""
     pod = await client.get(PODS, namespace, name)
     scheduler.informers.start()
     try:
         await scheduler.informers.synced()
-        return explain(scheduler, pod)
+        return explain_scheduling(scheduler, pod)
     finally:
         await scheduler.informers.stop()
 
 
-def explain(scheduler: Scheduler, pod: Object) -> Explanation:
-    wanted = pod["spec"].get("schedulerName", "")
+def explain_scheduling(scheduler: Scheduler, pod: Object) -> SchedulingExplanation:
+    profile_name = pod["spec"].get("schedulerName", "")
     meta = pod["metadata"]
-    out = Explanation(meta["namespace"], meta["name"], wanted, node=pod["spec"].get("nodeName", ""))
-    profile = scheduler.profiles.get(wanted)
-    if profile is None:
-        out.message = f'profile not found for scheduler name "{wanted}"'
+    out = SchedulingExplanation(
+        meta["namespace"], meta["name"], profile_name, node=pod["spec"].get("nodeName", "")
+    )
+    framework = scheduler.profiles.get(profile_name)
+    if framework is None:
+        out.message = f'profile not found for scheduler name "{profile_name}"'
         return out
-    out.filters = [plugin.name for plugin in profile.filters]
-    # As it was before the pod had a node.
-    scheduler.cache.delete(meta["uid"])
+    out.filters = [plugin.name for plugin in framework.filter_plugins]
+    # Restore the state before the pod was bound.
+    scheduler.cache.remove_pod(meta["uid"])
     spec = {k: v for k, v in pod["spec"].items() if k != "nodeName"}
-    cycle = Cycle(PodInfo({**pod, "spec": spec}), scheduler.snapshot, profile)
     try:
-        _look(scheduler, cycle, profile, out)
-    except SchedulingError as problem:
-        out.message = str(problem)
+        _evaluate(framework, PodInfo({**pod, "spec": spec}), out)
+    except SchedulingError as error:
+        out.message = str(error)
     return out
 
 
-def _look(scheduler: Scheduler, cycle: Cycle, profile: Profile, out: Explanation) -> None:
-    snapshot = scheduler.snapshot
+def _evaluate(framework: Framework, pod: PodInfo, out: SchedulingExplanation) -> None:
+    snapshot, state = framework.snapshot, CycleState()
     if not len(snapshot):
-        out.message = cycles.NO_NODES
+        out.message = NO_NODES_AVAILABLE
         return
     rows = snapshot.order
-    views = {row: NodeView(snapshot.name(row)) for row in rows.tolist()}
-    out.nodes = [*views.values()]
-    verdict = cycles.pre_filter(cycle)
-    if verdict is not None:
-        for view in views.values():
-            view.reasons["PreFilter"] = list(verdict.reasons)
-        out.message = Failure(len(snapshot), [(verdict, rows)]).message
+    nodes = {row: NodeExplanation(snapshot.name(row)) for row in rows.tolist()}
+    out.nodes = [*nodes.values()]
+    rejected = framework.run_pre_filter_plugins(state, pod)
+    if rejected is not None:
+        for node in nodes.values():
+            node.reasons["PreFilter"] = list(rejected.reasons)
+        out.message = str(FitError(len(snapshot), [(rejected, rows)]))
         return
-    refused: set[int] = set()
-    for plugin in profile.filters:
-        mask = plugin.filter(cycle, rows)
-        if mask is None or mask.all():
-            continue
-        for verdict, some in plugin.verdicts(cycle, rows[~mask]):
+    for plugin, statuses in framework.run_all_filter_plugins(state, pod, rows):
+        for status, some in statuses:
             for row in some.tolist():
-                views[row].reasons[plugin.name] = list(verdict.reasons)
-                refused.add(row)
-    able = cycles.passing(cycle, rows, scheduler.nominator)
-    for row in set(rows.tolist()) - refused - set(able.tolist()):
-        verdict = cycles.crowded_out(cycle, row, scheduler.nominator)
-        promised = [pod.key for pod in cycles.promised(cycle, row, scheduler.nominator)]
-        views[row].reasons["nominated pods"] = [*(verdict.reasons if verdict else ()), f"beside {', '.join(promised)}"]
-    if len(able):
-        _score(cycle, able, views)
-    else:
-        out.message = Failure(len(snapshot), cycles.verdicts(cycle, scheduler.nominator)).message
+                nodes[row].reasons[plugin] = list(status.reasons)
+    feasible = nodes_that_pass_filters(framework, state, pod, rows)
+    for row in [r for r in rows.tolist() if not nodes[r].reasons and r not in feasible]:
+        nodes[row].reasons["nominated pods"] = _nominated_pods_reasons(framework, state, pod, row)
+    if not len(feasible):
+        statuses = filtered_nodes_statuses(framework, state, pod)
+        out.message = str(FitError(len(snapshot), statuses))
+        return
+    framework.run_pre_score_plugins(state, pod, feasible)
+    for plugin, scores, weight in framework.run_score_plugins(state, pod, feasible):
+        values = np.broadcast_to(scores, len(feasible)).tolist()
+        for row, value in zip(feasible.tolist(), values, strict=True):
+            nodes[row].scores[plugin] = (value, weight)
 
 
-def _score(cycle: Cycle, rows: Rows, views: dict[int, NodeView]) -> None:
-    for name, scores, weight in cycles.scores_by_plugin(cycle, rows):
-        values = np.broadcast_to(scores, len(rows)).tolist()
-        for row, value in zip(rows.tolist(), values, strict=True):
-            views[row].scores[name] = (value, weight)
+def _nominated_pods_reasons(
+    framework: Framework, state: CycleState, pod: PodInfo, row: int
+) -> list[str]:
+    status = framework.filter_with_nominated_pods(state, pod, row)
+    nominated = ", ".join(p.key for p in framework.nominated_pods(pod, row))
+    return [*(status.reasons if status else ()), f"beside {nominated}"]

@@ -1,140 +1,493 @@
-"""What plugins are: small classes with some of the methods below, and the words they speak in.
+"""The scheduling framework: one small interface for each extension point of Kubernetes, and the
+types they share.
 
-A plugin has a `name` and implements the points it cares about; the profile calls what is there. Rows are those of the
-snapshot. Filters and scores work on all rows they are given at once.
+A plugin subclasses the interfaces of the extension points that it implements. A profile enables it
+at some or all of them (KubeSchedulerConfiguration), and `runtime.Framework` calls it there, in this
+order:
 
-| method | what it does |
-|---|---|
-| `pre_filter(cycle) -> Verdict or None` | looks at the pod once; a verdict means no node will do |
-| `filter(cycle, rows) -> mask or None` | True where the pod may run; None: everywhere |
-| `filter_row(cycle, row) -> bool` | the same of one row, where that can be had cheaper |
-| `verdicts(cycle, rows) -> [(Verdict, rows)]` | why the rows that its filter refused were refused |
-| `post_filter(cycle, failure) -> node name` | makes room when no node will do; "" if it cannot |
-| `pre_score(cycle, rows)` | looks at the nodes that will do, once |
-| `score(cycle, rows) -> numbers, or one for all` | how much it likes each row, 0 to 100 unless normalised |
-| `normalize(cycle, rows, scores) -> numbers` | brings its scores into 0 to 100 |
-| `reserve(cycle, node)`, `unreserve(cycle, node)` | notes what the pod will use on the chosen node, and takes that back |
-| `pre_bind(cycle, node)`, `bind(cycle, node)` | awaited before, and for, the binding |
+preEnqueue, queueSort | preFilter, filter, postFilter, preScore, score, normalizeScore, reserve,
+permit | preBind, bind, postBind. Points between the bars are the scheduling cycle, which must not
+wait; points after it are the binding cycle.
+
+Nodes are rows of the snapshot. `FilterPlugin` and `ScorePlugin` handle one node at a time, as in
+Kubernetes; `BatchFilterPlugin` and `BatchScorePlugin` handle all rows in one NumPy operation, as
+the plugins in this package do.
+
+`None` as a Status means Success. A plugin reports an error with `Code.ERROR` or by raising
+SchedulingError.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
 
 import numpy as np
 
-from transom.client.api import Client
+from transom.client.api import ApiClient
 from transom.client.informer import Informer, InformerFactory
 from transom.kit.clock import Clock
 from transom.machinery.objects import Object
 from transom.scheduler.arrays import Ints, Mask, Rows
+from transom.scheduler.errors import SchedulerConfigError, SchedulingError
+from transom.scheduler.event_recorder import SchedulerEventRecorder
+from transom.scheduler.nominator import PodNominator
+from transom.scheduler.owners import OwnerSelectors
 from transom.scheduler.pods import PodInfo
-from transom.scheduler.snapshot import Snapshot
+from transom.scheduler.snapshot import NodeInfo, Snapshot
+from transom.scheduler.volumes import VolumeCache
 
-if TYPE_CHECKING:
-    from transom.scheduler.events import Announcer
-    from transom.scheduler.nominator import Nominator
-    from transom.scheduler.profile import Profile
+MIN_NODE_SCORE, MAX_NODE_SCORE = 0, 100
 
-MAX_SCORE = 100
+Score = Ints | int  # one score for each row, or one for all of them
 
 
-class Verdict(NamedTuple):
-    """Why a node will not do. `final`: taking pods away from it would not help."""
-
-    reasons: tuple[str, ...]
-    final: bool = False
+# ---- status ------------------------------------------------------------------------------------
 
 
-Verdicts = list[tuple[Verdict, Rows]]
-Score = Ints | int
+class Code(Enum):
+    SUCCESS = "Success"
+    ERROR = "Error"
+    UNSCHEDULABLE = "Unschedulable"
+    UNSCHEDULABLE_AND_UNRESOLVABLE = "UnschedulableAndUnresolvable"  # preemption would not help
+    WAIT = "Wait"  # permit only
+    SKIP = "Skip"  # bind: not handled here; preFilter, preScore: do not call filter or score
 
 
-class SchedulingError(Exception):
-    """Something went wrong while a pod was looked at; not that it fits nowhere."""
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The result of a plugin call. The reasons explain every code but Success."""
 
-
-class Failure(NamedTuple):
-    """No node will do: the verdict on each."""
-
-    nodes: int
-    verdicts: Verdicts
+    code: Code = Code.SUCCESS
+    reasons: tuple[str, ...] = ()
 
     @property
     def message(self) -> str:
-        counts: dict[str, int] = {}
-        for verdict, rows in self.verdicts:
-            for reason in verdict.reasons:
-                counts[reason] = counts.get(reason, 0) + len(rows)
-        return f"0/{self.nodes} nodes are available: {', '.join(sorted(f'{n} {r}' for r, n in counts.items()))}."
+        return ", ".join(self.reasons)
 
-    def open_rows(self) -> Rows:
-        """Where taking pods away could help."""
-        rows = [rows for verdict, rows in self.verdicts if not verdict.final]
+    @property
+    def is_success(self) -> bool:
+        return self.code is Code.SUCCESS
+
+    @property
+    def is_unschedulable(self) -> bool:
+        return self.code in (Code.UNSCHEDULABLE, Code.UNSCHEDULABLE_AND_UNRESOLVABLE)
+
+
+def unschedulable(*reasons: str) -> Status:
+    return Status(Code.UNSCHEDULABLE, reasons)
+
+
+def unresolvable(*reasons: str) -> Status:
+    return Status(Code.UNSCHEDULABLE_AND_UNRESOLVABLE, reasons)
+
+
+def error_status(message: str) -> Status:
+    return Status(Code.ERROR, (message,))
+
+
+NodeStatuses = list[tuple[Status, Rows]]
+
+
+class NodeToStatusMap:
+    """Why each node was filtered out: the status of the first filter plugin that rejected it."""
+
+    def __init__(self, statuses: NodeStatuses) -> None:
+        self._statuses = statuses
+
+    def __iter__(self) -> Iterator[tuple[Status, Rows]]:
+        return iter(self._statuses)
+
+    def get(self, row: int) -> Status | None:
+        return next((status for status, rows in self._statuses if row in rows), None)
+
+    def nodes_where_preemption_might_help(self) -> Rows:
+        rows = [rows for status, rows in self._statuses if status.code is Code.UNSCHEDULABLE]
         return np.concatenate(rows) if rows else np.zeros(0, np.intp)
 
-    def verdict_on(self, row: int) -> Verdict | None:
-        return next((verdict for verdict, rows in self.verdicts if row in rows), None)
+
+class FitError(SchedulingError):
+    """The pod fits on no node. The text is the message of the FailedScheduling event."""
+
+    def __init__(self, num_all_nodes: int, statuses: NodeStatuses) -> None:
+        self.num_all_nodes = num_all_nodes
+        self.filtered_nodes_statuses = NodeToStatusMap(statuses)
+        counts: dict[str, int] = {}
+        for status, rows in statuses:
+            for reason in status.reasons:
+                counts[reason] = counts.get(reason, 0) + len(rows)
+        reasons = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
+        super().__init__(f"0/{num_all_nodes} nodes are available: {reasons}.")
 
 
-class Plugin(Protocol):
-    name: str
+# ---- cycle state -------------------------------------------------------------------------------
+
+T = TypeVar("T")
 
 
-@dataclass(slots=True)
-class Handle:
-    """What plugins are built with."""
+class StateKey(Generic[T]):
+    """A key of CycleState. A plugin creates one at module level for each value that it keeps."""
 
-    snapshot: Snapshot
-    client: Client
-    informers: InformerFactory
-    pods: Informer  # those that have not ended
-    clock: Clock
-    rng: random.Random
-    nominator: Nominator
-    announcer: Callable[[str], Announcer]  # by scheduler name
-    shared: dict[str, Any] = field(default_factory=dict)  # what plugins of all profiles have in common
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
 
 
-class Cycle:
-    """One attempt to find a node for one pod. `state` is where plugins leave things for their later points."""
+class StateData(ABC):
+    """A value in CycleState that add_pod and remove_pod change. Other values are shared by
+    clones.
+    """
 
-    __slots__ = ("pod", "profile", "snapshot", "state")
-
-    def __init__(self, pod: PodInfo, snapshot: Snapshot, profile: Profile) -> None:
-        self.pod = pod
-        self.snapshot = snapshot
-        self.profile = profile
-        self.state: dict[str, Any] = {}
+    @abstractmethod
+    def clone(self) -> StateData: ...
 
 
-def everywhere(verdict: Verdict, rows: Rows) -> Verdicts:
-    return [(verdict, rows)] if len(rows) else []
+class CycleState:
+    """What plugins keep from one extension point to the next, for one attempt to schedule one
+    pod.
+    """
+
+    __slots__ = ("_storage", "skip_filter_plugins", "skip_score_plugins")
+
+    def __init__(self) -> None:
+        self._storage: dict[StateKey[Any], Any] = {}
+        self.skip_filter_plugins: frozenset[str] = frozenset()
+        self.skip_score_plugins: frozenset[str] = frozenset()
+
+    def read(self, key: StateKey[T]) -> T:
+        """Raises SchedulingError if there is no value, as when a plugin is not enabled at all its
+        points.
+        """
+        try:
+            return cast(T, self._storage[key])
+        except KeyError:
+            raise SchedulingError(f'reading "{key.name}" from cycleState: not found') from None
+
+    def get(self, key: StateKey[T]) -> T | None:
+        return cast("T | None", self._storage.get(key))
+
+    def write(self, key: StateKey[T], value: T) -> None:
+        self._storage[key] = value
+
+    def delete(self, key: StateKey[Any]) -> None:
+        self._storage.pop(key, None)
+
+    def clone(self) -> CycleState:
+        out = CycleState()
+        out._storage = {
+            key: value.clone() if isinstance(value, StateData) else value
+            for key, value in self._storage.items()
+        }
+        out.skip_filter_plugins = self.skip_filter_plugins
+        out.skip_score_plugins = self.skip_score_plugins
+        return out
 
 
-def split(mask: Mask, rows: Rows) -> tuple[Rows, Rows]:
-    """The rows where the mask is True, and the others."""
-    return rows[mask], rows[~mask]
+# ---- extension points --------------------------------------------------------------------------
 
 
-def scaled(scores: Score, *, reverse: bool = False) -> Score:
-    """Scores in proportion to the largest, which becomes 100; or, reversed, the other way round."""
+class QueuedPodInfo:
+    """A pod in the scheduling queue. `timestamp` is when it was added to the queue that holds
+    it.
+    """
+
+    __slots__ = ("attempts", "gated", "pod_info", "timestamp")
+
+    def __init__(self, pod_info: PodInfo, timestamp: float, attempts: int = 0) -> None:
+        self.pod_info = pod_info
+        self.timestamp = timestamp
+        self.attempts = attempts
+        self.gated = False  # a preEnqueue plugin keeps it out of the active queue
+
+
+LessFunc = Callable[[QueuedPodInfo, QueuedPodInfo], bool]
+
+
+class Plugin(ABC):
+    name: ClassVar[str]
+
+
+class PreEnqueuePlugin(Plugin):
+    """Decides whether a pod may enter the active queue. It is called again when the pod or the
+    cluster changes.
+    """
+
+    @abstractmethod
+    def pre_enqueue(self, pod: PodInfo) -> Status | None: ...
+
+
+class QueueSortPlugin(Plugin):
+    """Orders the active queue. All profiles share one."""
+
+    @abstractmethod
+    def less(self, a: QueuedPodInfo, b: QueuedPodInfo) -> bool: ...
+
+
+class PreFilterPlugin(Plugin):
+    """Inspects the pod once. Unschedulable rejects all nodes; Skip leaves out the plugin's
+    filter.
+    """
+
+    @abstractmethod
+    def pre_filter(self, state: CycleState, pod: PodInfo) -> Status | None: ...
+
+
+class PreFilterExtensions(PreFilterPlugin):
+    """Updates the state of pre_filter when a nominated pod is assumed on a node, or a victim is
+    removed from it.
+
+    Only plugins that count pods in pre_filter need it: `node` and the snapshot already show the
+    change.
+    """
+
+    @abstractmethod
+    def add_pod(
+        self, state: CycleState, pod: PodInfo, to_add: PodInfo, node: NodeInfo
+    ) -> Status | None: ...
+
+    @abstractmethod
+    def remove_pod(
+        self, state: CycleState, pod: PodInfo, to_remove: PodInfo, node: NodeInfo
+    ) -> Status | None: ...
+
+
+class FilterPlugin(Plugin):
+    """Decides whether the pod can run on one node."""
+
+    @abstractmethod
+    def filter(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None: ...
+
+
+class BatchFilterPlugin(Plugin):
+    """Decides for many nodes at once."""
+
+    # The result depends only on the pod's Shape and the Node object: the framework caches it until
+    # a node changes.
+    static: ClassVar[bool] = False
+
+    @abstractmethod
+    def filter_nodes(self, state: CycleState, pod: PodInfo, rows: Rows) -> Mask | None:
+        """True where the pod can run; None: on all of them."""
+
+    @abstractmethod
+    def filter_statuses(self, state: CycleState, pod: PodInfo, rows: Rows) -> NodeStatuses:
+        """The statuses of rows that filter_nodes has just rejected."""
+
+    def filter_node(self, state: CycleState, pod: PodInfo, row: int) -> bool:
+        """filter_nodes for one row. Preemption calls it often; override it if that is faster."""
+        mask = self.filter_nodes(state, pod, np.array([row], np.intp))
+        return mask is None or bool(mask[0])
+
+
+class PostFilterPlugin(Plugin):
+    """Tries to make the pod schedulable after it did not fit on any node.
+
+    Success nominates the node for the pod. After Unschedulable the next postFilter plugin is
+    called.
+    """
+
+    @abstractmethod
+    async def post_filter(
+        self, state: CycleState, pod: PodInfo, filtered_nodes: NodeToStatusMap
+    ) -> tuple[PostFilterResult | None, Status | None]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PostFilterResult:
+    nominated_node_name: str
+
+
+class PreScorePlugin(Plugin):
+    """Inspects the feasible nodes once. Skip leaves out the plugin's score."""
+
+    @abstractmethod
+    def pre_score(self, state: CycleState, pod: PodInfo, rows: Rows) -> Status | None: ...
+
+
+class ScorePlugin(Plugin):
+    """Ranks one feasible node: 0 to 100, unless the plugin normalizes its scores."""
+
+    @abstractmethod
+    def score(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int: ...
+
+
+class BatchScorePlugin(Plugin):
+    """Ranks all feasible nodes at once."""
+
+    @abstractmethod
+    def score_nodes(self, state: CycleState, pod: PodInfo, rows: Rows) -> Score: ...
+
+
+class ScoreExtensions(Plugin):
+    """Converts the scores of the same plugin to 0 to 100."""
+
+    @abstractmethod
+    def normalize_score(
+        self, state: CycleState, pod: PodInfo, rows: Rows, scores: Score
+    ) -> Score: ...
+
+
+class ReservePlugin(Plugin):
+    """Reserves resources on the selected node. After any later failure, unreserve is called in
+    reverse order, also for plugins whose reserve was not called: it must be idempotent.
+    """
+
+    @abstractmethod
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None: ...
+
+    @abstractmethod
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None: ...
+
+
+class PermitPlugin(Plugin):
+    """Approves the binding, rejects the pod, or returns Wait and a timeout in seconds (at most 15
+    minutes).
+
+    A waiting pod keeps its place on the node until all plugins that asked to wait allow it
+    (Handle.get_waiting_pod).
+    """
+
+    @abstractmethod
+    def permit(
+        self, state: CycleState, pod: PodInfo, node_name: str
+    ) -> tuple[Status | None, float]: ...
+
+
+class PreBindPlugin(Plugin):
+    """Prepares the binding, for example by provisioning a volume."""
+
+    @abstractmethod
+    async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None: ...
+
+
+class BindPlugin(Plugin):
+    """Binds the pod, or returns Skip to leave it to the next bind plugin."""
+
+    @abstractmethod
+    async def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None: ...
+
+
+class PostBindPlugin(Plugin):
+    """Called after a successful binding."""
+
+    @abstractmethod
+    async def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None: ...
+
+
+# ---- handle ------------------------------------------------------------------------------------
+
+
+class WaitingPod(Protocol):
+    """A pod that permit plugins have asked to wait."""
+
+    @property
+    def pod(self) -> PodInfo: ...
+
+    def pending_plugins(self) -> list[str]: ...
+
+    def allow(self, plugin_name: str) -> None:
+        """The pod is bound as soon as no plugin is pending."""
+
+    def reject(self, message: str) -> None: ...
+
+
+class PluginsRunner(Protocol):
+    """What preemption needs to evaluate a node without some of its pods."""
+
+    def clone_state(self, state: CycleState) -> CycleState: ...
+
+    def add_pod(self, state: CycleState, pod: PodInfo, to_add: PodInfo, node_name: str) -> None:
+        """Add a pod to the snapshot and run the preFilter extensions."""
+
+    def remove_pod(
+        self, state: CycleState, pod: PodInfo, to_remove: PodInfo, node: NodeInfo
+    ) -> None: ...
+
+    def filters_depending_on_pods(
+        self, state: CycleState, pod: PodInfo, row: int
+    ) -> Sequence[BatchFilterPlugin]:
+        """The filters whose result for this node can change with the pods on it."""
+
+    def pod_passes_filters(
+        self, state: CycleState, pod: PodInfo, row: int, filters: Iterable[BatchFilterPlugin]
+    ) -> bool:
+        """Whether the pod fits on the node as the snapshot shows it, also beside the pods nominated
+        to run there.
+        """
+
+
+class Handle(PluginsRunner, Protocol):
+    """What the framework offers to plugins. A plugin is constructed with its arguments and a
+    Handle.
+    """
+
+    @property
+    def profile_name(self) -> str: ...
+    @property
+    def snapshot(self) -> Snapshot: ...
+    @property
+    def client(self) -> ApiClient: ...
+    @property
+    def informers(self) -> InformerFactory: ...
+    @property
+    def pods(self) -> Informer: ...  # without terminated pods
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def rng(self) -> random.Random: ...
+    @property
+    def nominator(self) -> PodNominator: ...
+    @property
+    def event_recorder(self) -> SchedulerEventRecorder: ...
+    @property
+    def volumes(self) -> VolumeCache: ...
+    @property
+    def owners(self) -> OwnerSelectors: ...
+
+    def waiting_pods(self) -> list[WaitingPod]: ...
+
+    def get_waiting_pod(self, uid: str) -> WaitingPod | None: ...
+
+    def reject_waiting_pod(self, uid: str) -> None: ...
+
+
+PluginFactory = Callable[[Object, Handle], Plugin]
+Registry = dict[str, PluginFactory]
+
+
+# ---- helpers -----------------------------------------------------------------------------------
+
+
+def all_rows(status: Status, rows: Rows) -> NodeStatuses:
+    """The same status for all rows."""
+    return [(status, rows)] if len(rows) else []
+
+
+def group_by_status(statuses: Iterable[tuple[int, Status]]) -> NodeStatuses:
+    groups: dict[Status, list[int]] = {}
+    for row, status in statuses:
+        groups.setdefault(status, []).append(row)
+    return [(status, np.array(rows, np.intp)) for status, rows in groups.items()]
+
+
+def default_normalize_score(scores: Score, *, reverse: bool = False) -> Score:
+    """Scale scores so that the highest becomes 100; reversed, the lowest score is the best."""
     highest = int(scores.max()) if isinstance(scores, np.ndarray) else scores
     if highest <= 0:
-        return MAX_SCORE if reverse else scores
-    out = MAX_SCORE * scores // highest
-    return MAX_SCORE - out if reverse else out
+        return MAX_NODE_SCORE if reverse else scores
+    out = MAX_NODE_SCORE * scores // highest
+    return MAX_NODE_SCORE - out if reverse else out
 
 
 def check_args(args: Object, known: Sequence[str], plugin: str) -> None:
-    """Arguments of a plugin with a field that it does not have are refused, as a strict decoder does."""
+    """Reject unknown fields in a plugin's arguments, as Kubernetes' strict decoder does."""
     for name in args:
         if name not in (*known, "apiVersion", "kind"):
-            raise ConfigError(f'decoding args for plugin {plugin}: strict decoder error: unknown field "{name}"')
-
-
-class ConfigError(ValueError):
-    """The configuration cannot be used; the text says why."""
+            raise SchedulerConfigError(
+                f'decoding args for plugin {plugin}: strict decoder error: unknown field "{name}"'
+            )

@@ -1,4 +1,4 @@
-"""Which images nodes have: for a score that likes nodes where a pod's images are already."""
+"""The images on each node, for ImageLocality."""
 
 from __future__ import annotations
 
@@ -8,22 +8,24 @@ from typing import NamedTuple
 from transom.machinery.objects import Object
 
 
-class Held(NamedTuple):
-    """An image on one node. `nodes` is how many had it when this node last said so; Kubernetes does not renew it."""
+class ImageState(NamedTuple):
+    """An image on one node. `nodes` is the number of nodes with the image at this node's last
+    update, as in Kubernetes.
+    """
 
     size: int
     nodes: int
 
 
-class Images:
+class ImageStates:
     def __init__(self) -> None:
         self._sizes: dict[str, int] = {}
         self._rows: dict[str, set[int]] = {}
-        self._held: dict[str, dict[int, Held]] = {}
+        self._held: dict[str, dict[int, ImageState]] = {}
         self._names: dict[int, set[str]] = {}
 
     def set(self, row: int, images: Iterable[Object]) -> bool:
-        """What the node in this row has now; whether that is news."""
+        """Set the images of a node; returns whether they changed."""
         before = {name: self._held[name].pop(row) for name in self._names.get(row, ())}
         for name in self._names.pop(row, ()):
             self._rows[name].discard(row)
@@ -37,11 +39,11 @@ class Images:
                 rows.add(row)
                 if name not in names:
                     names.add(name)
-                    self._held.setdefault(name, {})[row] = Held(self._sizes[name], len(rows))
+                    self._held.setdefault(name, {})[row] = ImageState(self._sizes[name], len(rows))
         if names:
             self._names[row] = names
         return before != {name: self._held[name][row] for name in names}
 
-    def holders(self, name: str) -> dict[int, Held]:
-        """The rows of nodes that have the image of this name."""
+    def holders(self, name: str) -> dict[int, ImageState]:
+        """The rows of nodes that have the image."""
         return self._held.get(name, {})

@@ -1,7 +1,7 @@
-"""Labels of nodes as columns of small integers, and node selectors evaluated on whole columns at once.
+"""Labels of nodes as columns of integers, and node selectors evaluated on whole columns.
 
-A column exists from the moment somebody asks for its key. The number in a row says which of the column's values the node
-has, -1 that it lacks the label.
+A column is created when its key is first used. The number in a row is the index of the node's
+value, or -1 if the node does not have the label.
 """
 
 from __future__ import annotations
@@ -25,11 +25,18 @@ from transom.machinery.selectors import (
 from transom.scheduler.arrays import Codes, Mask, Rows
 
 NAME_FIELD = "metadata.name"
-_FIELDS = "\0fields/"  # columns of fields live beside those of labels; no label can have such a key
-_OPERATORS = {"In": IN, "NotIn": NOT_IN, "Exists": EXISTS, "DoesNotExist": DOES_NOT_EXIST, "Gt": GREATER, "Lt": LESS}
+_FIELDS = "\0fields/"  # prefix of columns for fields; not a valid label key
+_OPERATORS = {
+    "In": IN,
+    "NotIn": NOT_IN,
+    "Exists": EXISTS,
+    "DoesNotExist": DOES_NOT_EXIST,
+    "Gt": GREATER,
+    "Lt": LESS,
+}
 
 
-class Column:
+class LabelColumn:
     __slots__ = ("codes", "index", "values")
 
     def __init__(self, capacity: int) -> None:
@@ -54,7 +61,7 @@ class Column:
 class LabelColumns:
     def __init__(self) -> None:
         self._capacity = 0
-        self._columns: dict[str, Column] = {}
+        self._columns: dict[str, LabelColumn] = {}
         self._labels: dict[int, dict[str, str]] = {}
 
     def grow(self, capacity: int) -> None:
@@ -63,7 +70,7 @@ class LabelColumns:
             column.grow(capacity)
 
     def set(self, row: int, name: str | None, labels: dict[str, str]) -> None:
-        """The labels of the node in this row; without a name there is no node."""
+        """Set the labels of a row; without a name, the row has no node."""
         known = dict(labels)
         if name is not None:
             known[_FIELDS + NAME_FIELD] = name
@@ -71,10 +78,10 @@ class LabelColumns:
         for key, column in self._columns.items():
             column.set(row, known.get(key))
 
-    def column(self, key: str) -> Column:
+    def column(self, key: str) -> LabelColumn:
         column = self._columns.get(key)
         if column is None:
-            column = self._columns[key] = Column(self._capacity)
+            column = self._columns[key] = LabelColumn(self._capacity)
             for row, labels in self._labels.items():
                 value = labels.get(key)
                 if value is not None:
@@ -84,8 +91,8 @@ class LabelColumns:
     def codes(self, key: str) -> Codes:
         return self.column(key).codes
 
-    def holds(self, requirement: Requirement, rows: Rows) -> Mask:
-        """Where a requirement on a label holds."""
+    def matches(self, requirement: Requirement, rows: Rows) -> Mask:
+        """The rows whose labels satisfy the requirement."""
         column = self.column(requirement.key)
         codes = column.codes[rows]
         operator = requirement.operator
@@ -95,14 +102,17 @@ class LabelColumns:
             wanted = [column.index[v] for v in requirement.values if v in column.index]
             found = codes == wanted[0] if len(wanted) == 1 else np.isin(codes, wanted)
             return ~found if operator == NOT_IN else found
-        # The last entry answers for -1, rows without the label.
+        # The last entry is for -1, rows without the label.
         key = requirement.key
-        table = np.array([*(requirement.matches({key: v}) for v in column.values), requirement.matches({})], np.bool_)
+        table = np.array(
+            [*(requirement.matches({key: v}) for v in column.values), requirement.matches({})],
+            np.bool_,
+        )
         return table[codes]
 
 
 class NodeTerm:
-    """A term of a node selector. One that cannot be read never matches."""
+    """A term of a node selector. An invalid term matches nothing."""
 
     def __init__(self, term: Object) -> None:
         self.problem = ""
@@ -120,7 +130,7 @@ class NodeTerm:
             return np.zeros(len(rows), np.bool_)
         out = np.ones(len(rows), np.bool_)
         for requirement in self.requirements:
-            out &= labels.holds(requirement, rows)
+            out &= labels.matches(requirement, rows)
         return out
 
 
@@ -147,17 +157,23 @@ def _field_requirement(expression: Object) -> Requirement:
     if operator not in ("In", "NotIn"):
         raise SelectorError(f'"{operator}" is not a valid node field selector operator')
     if len(values) != 1:
-        raise SelectorError(f'unexpected number of value ({len(values)}) for node field selector operator "{operator}"')
+        raise SelectorError(
+            f'unexpected number of value ({len(values)}) for node field selector operator "{operator}"'
+        )
     return Requirement(_FIELDS + expression.get("key", ""), _OPERATORS[operator], values)
 
 
 def node_terms(terms: Sequence[Object] | None) -> list[NodeTerm]:
-    """The terms of a node selector; empty ones match nothing and are left out."""
-    return [NodeTerm(term) for term in terms or () if term.get("matchExpressions") or term.get("matchFields")]
+    """The terms of a node selector; empty ones, which match nothing, are left out."""
+    return [
+        NodeTerm(term)
+        for term in terms or ()
+        if term.get("matchExpressions") or term.get("matchFields")
+    ]
 
 
 def any_term(terms: Sequence[NodeTerm], labels: LabelColumns, rows: Rows) -> Mask:
-    """Where at least one term matches."""
+    """The rows that match at least one term."""
     out = np.zeros(len(rows), np.bool_)
     for term in terms:
         out |= term.mask(labels, rows)
@@ -167,5 +183,5 @@ def any_term(terms: Sequence[NodeTerm], labels: LabelColumns, rows: Rows) -> Mas
 def has_labels(wanted: dict[str, str], labels: LabelColumns, rows: Rows) -> Mask:
     out = np.ones(len(rows), np.bool_)
     for key, value in wanted.items():
-        out &= labels.holds(Requirement(key, EQUALS, (value,)), rows)
+        out &= labels.matches(Requirement(key, EQUALS, (value,)), rows)
     return out

@@ -1,4 +1,6 @@
-"""What a pod's Services and owners select: pods that belong together and should not all run in one place."""
+"""The combined selector of the Services and controllers of a pod: the pods that should be
+spread.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +11,10 @@ from transom.client.resources import REPLICA_SETS, REPLICATION_CONTROLLERS, SERV
 from transom.machinery import selectors
 from transom.machinery.objects import Object
 from transom.machinery.selectors import LabelSelector, Requirement, SelectorError
-from transom.scheduler.framework import Handle
-from transom.scheduler.pods import Identity
+from transom.scheduler.pods import PodIdentity
 
 
-class Owners:
+class OwnerSelectors:
     def __init__(self, informers: InformerFactory) -> None:
         self._versions: dict[str, int] = {}  # of each namespace's selectors
         self._by_map = [informers(SERVICES), informers(REPLICATION_CONTROLLERS)]
@@ -29,15 +30,15 @@ class Owners:
         if (old.get("spec") or {}).get("selector") != (new.get("spec") or {}).get("selector"):
             self._changed(new)
 
-    def selector(self, identity: Identity) -> LabelSelector:
-        """All selectors that take the pod, as one; an empty one when none does."""
+    def selector(self, identity: PodIdentity) -> LabelSelector:
+        """All selectors that match the pod, combined into one; empty if none does."""
         version = self._versions.get(identity.namespace, 0)
         found: tuple[int, LabelSelector] | None = identity.memo.get(self)
         if found is None or found[0] != version:
             found = identity.memo[self] = version, self._combine(identity)
         return found[1]
 
-    def _combine(self, identity: Identity) -> LabelSelector:
+    def _combine(self, identity: PodIdentity) -> LabelSelector:
         merged: dict[str, str] = {}
         for informer in self._by_map:
             for obj in informer.list(identity.namespace):
@@ -52,15 +53,7 @@ class Owners:
         return LabelSelector(requirements) if requirements else selectors.everything()
 
 
-def owners(handle: Handle) -> Owners:
-    """The one that plugins share."""
-    if "owners" not in handle.shared:
-        handle.shared["owners"] = Owners(handle.informers)
-    found: Owners = handle.shared["owners"]
-    return found
-
-
-def _matching(informer: Informer, identity: Identity) -> Iterator[LabelSelector]:
+def _matching(informer: Informer, identity: PodIdentity) -> Iterator[LabelSelector]:
     for obj in informer.list(identity.namespace):
         try:
             selector = selectors.from_object((obj.get("spec") or {}).get("selector"))

@@ -1,7 +1,9 @@
-"""Pods as the scheduler sees them: facts read once, shared by all pods that look the same.
+"""Pods as the scheduler sees them: parsed once, and shared by all pods with the same specification
+or labels.
 
-A `Shape` is what the specification asks for, an `Identity` is who the pod is to selectors. Both are interned: thousands
-of pods of one Deployment share one of each, and whatever is worked out for the first of them holds for all.
+A `PodShape` has the requirements of a specification, a `PodIdentity` the namespace and the labels.
+Both are interned: all pods of a Deployment share them, and what plugins compute for one pod is
+valid for all.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import orjson
 from transom.machinery import selectors
 from transom.machinery.objects import Object
 from transom.machinery.selectors import LabelSelector, SelectorError
-from transom.scheduler.resources import Requests, counted_request, pod_requests
+from transom.scheduler.resources import ResourceRequests, counted_request, pod_requests
 
 ALL_ADDRESSES = "0.0.0.0"
 _DISKS = ("gcePersistentDisk", "awsElasticBlockStore", "rbd", "iscsi", "azureDisk", "cinder")
@@ -27,8 +29,8 @@ class HostPort(NamedTuple):
     port: int
 
 
-class Identity:
-    """Namespace and labels. `memo` keeps which predicates hold for it."""
+class PodIdentity:
+    """Namespace and labels. `memo` caches which selectors match."""
 
     __slots__ = ("__weakref__", "labels", "memo", "namespace")
 
@@ -38,15 +40,17 @@ class Identity:
         self.memo: dict[Hashable, Any] = {}
 
 
-class Predicate:
-    """Pods in one of these namespaces that one selector takes; with several pairs, all must hold. Interned by `predicate`."""
+class PodSelector:
+    """Matches pods by namespace and labels; with several pairs, all must match. Use
+    `intern_pod_selector`.
+    """
 
     __slots__ = ("__weakref__", "pairs")
 
     def __init__(self, pairs: tuple[tuple[frozenset[str], LabelSelector], ...]) -> None:
         self.pairs = pairs
 
-    def holds(self, identity: Identity) -> bool:
+    def matches(self, identity: PodIdentity) -> bool:
         found = identity.memo.get(self)
         if found is None:
             found = identity.memo[self] = all(
@@ -56,29 +60,29 @@ class Predicate:
         return bool(found)
 
 
-class Term(NamedTuple):
-    """A term of pod affinity: near (or far from) pods of the predicate, where near means the same value of the key."""
+class AffinityTerm(NamedTuple):
+    """A term of pod affinity or anti-affinity. `key` is the topology key."""
 
-    predicate: Predicate
+    pod_selector: PodSelector
     key: str
     weight: int = 0
 
 
-class Spread(NamedTuple):
+class SpreadConstraint(NamedTuple):
     max_skew: int
     key: str
     hard: bool
-    selector: LabelSelector | None  # None: what the pod's Services and owners select
-    problem: str = ""  # what is wrong with the selector
+    selector: LabelSelector | None  # None: that of the pod's Services and controllers
+    problem: str = ""  # why the selector is invalid
 
 
-class PodTerms(NamedTuple):
-    """Pod affinity and anti-affinity; `problem` is what is wrong with a selector."""
+class PodAffinityTerms(NamedTuple):
+    """Pod affinity and anti-affinity; `problem` says why a selector is invalid."""
 
-    affinity: tuple[Term, ...] = ()
-    anti_affinity: tuple[Term, ...] = ()
-    preferred: tuple[Term, ...] = ()
-    avoided: tuple[Term, ...] = ()
+    affinity: tuple[AffinityTerm, ...] = ()
+    anti_affinity: tuple[AffinityTerm, ...] = ()
+    preferred: tuple[AffinityTerm, ...] = ()
+    avoided: tuple[AffinityTerm, ...] = ()
     problem: str = ""
 
     @property
@@ -86,17 +90,31 @@ class PodTerms(NamedTuple):
         return bool(self.affinity or self.anti_affinity or self.preferred or self.avoided)
 
 
-class Shape:
-    """What a specification asks for. `memo` is for plugins: it lives as long as pods of this shape do."""
+class PodShape:
+    """The requirements of a pod specification. `memo` is a cache for plugins, with the lifetime of
+    the pods of this shape.
+    """
 
     __slots__ = (
-        "__weakref__", "counted_cpu", "counted_memory", "images", "memo", "node_affinity", "node_selector", "ports", "priority",
-        "requests", "spec", "spreads", "terms", "tolerations",
+        "__weakref__",
+        "counted_cpu",
+        "counted_memory",
+        "images",
+        "memo",
+        "node_affinity",
+        "node_selector",
+        "ports",
+        "priority",
+        "requests",
+        "spec",
+        "spreads",
+        "terms",
+        "tolerations",
     )
 
     def __init__(self, namespace: str, spec: Object) -> None:
         self.spec = spec
-        self.requests: Requests = pod_requests(spec)
+        self.requests: ResourceRequests = pod_requests(spec)
         self.counted_cpu = counted_request(spec, "cpu")
         self.counted_memory = counted_request(spec, "memory")
         self.priority: int = spec.get("priority") or 0
@@ -107,14 +125,27 @@ class Shape:
         self.images = tuple(c.get("image", "") for c in spec.get("containers") or ())
         self.ports = tuple(_host_ports(spec))
         self.terms = _pod_terms(namespace, affinity)
-        self.spreads: tuple[Spread, ...] = tuple(map(read_spread, spec.get("topologySpreadConstraints") or ()))
+        self.spreads: tuple[SpreadConstraint, ...] = tuple(
+            map(parse_spread_constraint, spec.get("topologySpreadConstraints") or ())
+        )
         self.memo: dict[Hashable, Any] = {}
 
 
 class PodInfo:
-    """A pod in one state. `row` is that of its node in the snapshot, -1 while it has none."""
+    """A pod in one state. `row` is the row of its node in the snapshot, -1 without a node."""
 
-    __slots__ = ("identity", "key", "name", "namespace", "pod", "priority", "row", "shape", "terminating", "uid")
+    __slots__ = (
+        "identity",
+        "key",
+        "name",
+        "namespace",
+        "pod",
+        "priority",
+        "row",
+        "shape",
+        "terminating",
+        "uid",
+    )
 
     def __init__(self, pod: Object) -> None:
         meta, spec = pod["metadata"], pod["spec"]
@@ -134,6 +165,14 @@ class PodInfo:
         return self.pod["spec"].get("nodeName", "")
 
     @property
+    def labels(self) -> dict[str, str]:
+        return self.identity.labels
+
+    @property
+    def scheduler_name(self) -> str:
+        return self.pod["spec"].get("schedulerName", "")
+
+    @property
     def volumes(self) -> list[Object]:
         return self.pod["spec"].get("volumes") or []
 
@@ -142,41 +181,50 @@ class PodInfo:
         return (self.pod.get("status") or {}).get("nominatedNodeName", "")
 
 
-_shapes: WeakValueDictionary[bytes, Shape] = WeakValueDictionary()
-_identities: WeakValueDictionary[Hashable, Identity] = WeakValueDictionary()
-_predicates: WeakValueDictionary[Hashable, Predicate] = WeakValueDictionary()
+_shapes: WeakValueDictionary[bytes, PodShape] = WeakValueDictionary()
+_identities: WeakValueDictionary[Hashable, PodIdentity] = WeakValueDictionary()
+_predicates: WeakValueDictionary[Hashable, PodSelector] = WeakValueDictionary()
 
 
-def _shape(namespace: str, spec: Object) -> Shape:
+def _shape(namespace: str, spec: Object) -> PodShape:
     get = spec.get
-    key = orjson.dumps((
-        namespace, [(c.get("resources"), c.get("ports"), c.get("image")) for c in get("containers") or ()],
-        [c.get("resources") for c in get("initContainers") or ()], get("overhead"), get("nodeSelector"), get("affinity"),
-        get("tolerations"), get("topologySpreadConstraints"), get("priority"), get("os"),
-    ))
+    key = orjson.dumps(
+        (
+            namespace,
+            [(c.get("resources"), c.get("ports"), c.get("image")) for c in get("containers") or ()],
+            [c.get("resources") for c in get("initContainers") or ()],
+            get("overhead"),
+            get("nodeSelector"),
+            get("affinity"),
+            get("tolerations"),
+            get("topologySpreadConstraints"),
+            get("priority"),
+            get("os"),
+        )
+    )
     shape = _shapes.get(key)
     if shape is None:
-        shape = _shapes[key] = Shape(namespace, spec)
+        shape = _shapes[key] = PodShape(namespace, spec)
     return shape
 
 
-def _identity(namespace: str, labels: dict[str, str]) -> Identity:
+def _identity(namespace: str, labels: dict[str, str]) -> PodIdentity:
     key = (namespace, frozenset(labels.items()))
     identity = _identities.get(key)
     if identity is None:
-        identity = _identities[key] = Identity(namespace, labels)
+        identity = _identities[key] = PodIdentity(namespace, labels)
     return identity
 
 
-def predicate(*pairs: tuple[frozenset[str], LabelSelector]) -> Predicate:
+def intern_pod_selector(*pairs: tuple[frozenset[str], LabelSelector]) -> PodSelector:
     found = _predicates.get(pairs)
     if found is None:
-        found = _predicates[pairs] = Predicate(pairs)
+        found = _predicates[pairs] = PodSelector(pairs)
     return found
 
 
 def has_disks(pod: Object) -> bool:
-    """Volumes of kinds that a node can hold only so many of, or only once."""
+    """Whether the pod has volumes whose number or sharing is limited on each node."""
     return any(disk in volume for volume in pod["spec"].get("volumes") or () for disk in _DISKS)
 
 
@@ -184,44 +232,59 @@ def has_claims(pod: Object) -> bool:
     return any("persistentVolumeClaim" in volume for volume in pod["spec"].get("volumes") or ())
 
 
-def read_spread(constraint: Object) -> Spread:
+def parse_spread_constraint(constraint: Object) -> SpreadConstraint:
     hard = constraint.get("whenUnsatisfiable") == "DoNotSchedule"
     what = constraint.get("maxSkew", 0), constraint.get("topologyKey", ""), hard
     try:
-        return Spread(*what, selectors.from_object(constraint.get("labelSelector")))
+        return SpreadConstraint(*what, selectors.from_object(constraint.get("labelSelector")))
     except SelectorError as wrong:
-        return Spread(*what, selectors.nothing(), str(wrong))
+        return SpreadConstraint(*what, selectors.nothing(), str(wrong))
 
 
 def _host_ports(spec: Object) -> Iterable[HostPort]:
     for container in spec.get("containers") or ():
         for port in container.get("ports") or ():
             if port.get("hostPort", 0) > 0:
-                yield HostPort(port.get("hostIP") or ALL_ADDRESSES, port.get("protocol") or "TCP", port["hostPort"])
+                yield HostPort(
+                    port.get("hostIP") or ALL_ADDRESSES,
+                    port.get("protocol") or "TCP",
+                    port["hostPort"],
+                )
 
 
-def _pod_terms(namespace: str, affinity: Object) -> PodTerms:
+def _pod_terms(namespace: str, affinity: Object) -> PodAffinityTerms:
     near, far = affinity.get("podAffinity") or {}, affinity.get("podAntiAffinity") or {}
     if not near and not far:
-        return PodTerms()
-    required, preferred = "requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution"
-    found: list[tuple[Term, ...]] = []
+        return PodAffinityTerms()
+    required, preferred = (
+        "requiredDuringSchedulingIgnoredDuringExecution",
+        "preferredDuringSchedulingIgnoredDuringExecution",
+    )
+    found: list[tuple[AffinityTerm, ...]] = []
     problem = ""
     for what, entries in (
         ("requiredAffinityTerms", [(t, 0) for t in near.get(required) or ()]),
         ("requiredAntiAffinityTerms", [(t, 0) for t in far.get(required) or ()]),
-        ("preferredAffinityTerms", [(t["podAffinityTerm"], t["weight"]) for t in near.get(preferred) or ()]),
-        ("preferredAntiAffinityTerms", [(t["podAffinityTerm"], t["weight"]) for t in far.get(preferred) or ()]),
+        (
+            "preferredAffinityTerms",
+            [(t["podAffinityTerm"], t["weight"]) for t in near.get(preferred) or ()],
+        ),
+        (
+            "preferredAntiAffinityTerms",
+            [(t["podAffinityTerm"], t["weight"]) for t in far.get(preferred) or ()],
+        ),
     ):
         try:
             found.append(tuple(_term(namespace, term, weight) for term, weight in entries))
         except SelectorError as wrong:
             found.append(())
             problem = f"{what}: {wrong}"
-    return PodTerms(found[0], found[1], found[2], found[3], problem)
+    return PodAffinityTerms(found[0], found[1], found[2], found[3], problem)
 
 
-def _term(namespace: str, term: Object, weight: int) -> Term:
+def _term(namespace: str, term: Object, weight: int) -> AffinityTerm:
     namespaces = frozenset(term.get("namespaces") or (namespace,))
     selector = selectors.from_object(term.get("labelSelector"))
-    return Term(predicate((namespaces, selector)), term.get("topologyKey", ""), weight)
+    return AffinityTerm(
+        intern_pod_selector((namespaces, selector)), term.get("topologyKey", ""), weight
+    )

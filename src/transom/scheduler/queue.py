@@ -1,7 +1,9 @@
-"""Pods that wait for a node: those to be looked at, those that must wait a little, those that no node would take.
+"""The scheduling queue: pods to schedule (active), pods that wait for their back-off, and
+unschedulable pods.
 
-A pod that fits nowhere is left alone until something happens that may change that, or a minute has passed. After each
-failure it waits longer, 1 s to 10 s, before it is looked at again. Order: highest priority first, then first come.
+An unschedulable pod is retried when something happens that may make it schedulable, or after a
+minute. Its back-off doubles with each attempt, from 1 s to 10 s. PreEnqueue plugins decide which
+pods enter the active queue, the QueueSort plugin orders it.
 """
 
 from __future__ import annotations
@@ -9,12 +11,14 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections.abc import Callable
+from functools import cmp_to_key
 from itertools import count
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from transom.kit.clock import Clock, Timer
 from transom.machinery.objects import Object
-from transom.scheduler.nominator import Nominator
+from transom.scheduler.framework import LessFunc, QueuedPodInfo
+from transom.scheduler.nominator import PodNominator
 from transom.scheduler.pods import PodInfo
 
 INITIAL_BACKOFF, MAX_BACKOFF = 1.0, 10.0
@@ -22,84 +26,90 @@ _UNSCHEDULABLE_SECONDS = 60.0
 _FLUSH_BACKOFF, _FLUSH_UNSCHEDULABLE = 1.0, 30.0
 
 
-class Waiting:
-    """A pod in the queue. `since` is when it came into the queue it is in."""
-
-    __slots__ = ("attempts", "entry", "info", "since")
-
-    def __init__(self, info: PodInfo, since: float) -> None:
-        self.info = info
-        self.since = since
-        self.attempts = 0
-        self.entry = 0  # which entry of the heap is this one; others are left-overs
-
-
 class _Entry(NamedTuple):
-    first: float
-    second: float
+    item: QueuedPodInfo
     number: int
-    key: str
+    backoff_ends: float = 0.0
 
 
 class _Heap:
-    """A heap by key. Removal only forgets; the entry is dropped when it comes up."""
+    """A heap by pod key. Entries that are equal stay in the order in which they were added. A
+    removed entry stays in the heap until it is the first one."""
 
-    def __init__(self) -> None:
-        self._entries: list[_Entry] = []
-        self._items: dict[str, Waiting] = {}
+    def __init__(self, less: Callable[[_Entry, _Entry], bool]) -> None:
+        self._heap: list[Any] = []
+        self._current: dict[str, _Entry] = {}
         self._count = count(1)
 
+        def compare(a: _Entry, b: _Entry) -> int:
+            return -1 if less(a, b) else 1 if less(b, a) else a.number - b.number
+
+        self._sort_key = cmp_to_key(compare)
+
     def __len__(self) -> int:
-        return len(self._items)
+        return len(self._current)
 
-    def get(self, key: str) -> Waiting | None:
-        return self._items.get(key)
+    def get(self, key: str) -> QueuedPodInfo | None:
+        entry = self._current.get(key)
+        return entry.item if entry is not None else None
 
-    def put(self, item: Waiting, first: float, second: float) -> None:
-        item.entry = next(self._count)
-        self._items[item.info.key] = item
-        heapq.heappush(self._entries, _Entry(first, second, item.entry, item.info.key))
+    def put(self, item: QueuedPodInfo, backoff_ends: float = 0.0) -> None:
+        entry = _Entry(item, next(self._count), backoff_ends)
+        self._current[item.pod_info.key] = entry
+        heapq.heappush(self._heap, self._sort_key(entry))
 
-    def remove(self, key: str) -> Waiting | None:
-        return self._items.pop(key, None)
+    def remove(self, key: str) -> QueuedPodInfo | None:
+        entry = self._current.pop(key, None)
+        return entry.item if entry is not None else None
 
-    def peek(self) -> tuple[Waiting, float] | None:
-        while self._entries:
-            entry = self._entries[0]
-            item = self._items.get(entry.key)
-            if item is not None and item.entry == entry.number:
-                return item, entry.first
-            heapq.heappop(self._entries)
+    def peek(self) -> _Entry | None:
+        while self._heap:
+            entry: _Entry = self._heap[0].obj
+            if self._current.get(entry.item.pod_info.key) is entry:
+                return entry
+            heapq.heappop(self._heap)
         return None
 
-    def pop(self) -> Waiting | None:
-        top = self.peek()
-        if top is None:
+    def pop(self) -> QueuedPodInfo | None:
+        entry = self.peek()
+        if entry is None:
             return None
-        heapq.heappop(self._entries)
-        del self._items[top[0].info.key]
-        return top[0]
+        heapq.heappop(self._heap)
+        del self._current[entry.item.pod_info.key]
+        return entry.item
 
 
 class SchedulingQueue:
+    """`less` is the QueueSort plugin's; `may_enqueue` runs the PreEnqueue plugins of the pod's
+    profile.
+    """
+
     def __init__(
-        self, clock: Clock, nominator: Nominator, *, initial_backoff: float = INITIAL_BACKOFF,
+        self,
+        clock: Clock,
+        nominator: PodNominator,
+        less: LessFunc,
+        may_enqueue: Callable[[PodInfo], bool],
+        *,
+        initial_backoff: float = INITIAL_BACKOFF,
         max_backoff: float = MAX_BACKOFF,
     ) -> None:
         self._clock = clock
         self.nominator = nominator
+        self._may_enqueue = may_enqueue
         self._initial, self._max = initial_backoff, max_backoff
-        self._active, self._backoff = _Heap(), _Heap()
-        self._unschedulable: dict[str, Waiting] = {}
-        self._with_affinity: dict[str, Waiting] = {}  # those of the unschedulable that want to be near other pods
+        self._active = _Heap(lambda a, b: less(a.item, b.item))
+        self._backoff = _Heap(lambda a, b: a.backoff_ends < b.backoff_ends)
+        self._unschedulable: dict[str, QueuedPodInfo] = {}
+        self._with_affinity: dict[str, QueuedPodInfo] = {}  # unschedulable, with pod affinity
         self._wake = asyncio.Event()
         self._timers: dict[str, Timer] = {}
-        self.cycle = 0
-        self._moved_at = -1  # the cycle in which pods were last moved
+        self.scheduling_cycle = 0
+        self._move_request_cycle = -1  # the cycle in which pods were last moved
 
-    # ---- taking out ----------------------------------------------------------------------------------------------
+    # ---- pop -----------------------------------------------------------------------------------
 
-    async def pop(self) -> Waiting:
+    async def pop(self) -> QueuedPodInfo:
         while True:
             item = self.try_pop()
             if item is not None:
@@ -107,11 +117,11 @@ class SchedulingQueue:
             self._wake.clear()
             await self._wake.wait()
 
-    def try_pop(self) -> Waiting | None:
+    def try_pop(self) -> QueuedPodInfo | None:
         item = self._active.pop()
         if item is not None:
             item.attempts += 1
-            self.cycle += 1
+            self.scheduling_cycle += 1
         return item
 
     @property
@@ -126,109 +136,128 @@ class SchedulingQueue:
     def backing_off(self) -> int:
         return len(self._backoff)
 
-    # ---- putting in ----------------------------------------------------------------------------------------------
+    # ---- add, update, delete -------------------------------------------------------------------
 
-    def add(self, info: PodInfo) -> None:
-        self._forget(info.key)
-        self._activate(Waiting(info, self._clock.monotonic()))
-        self.nominator.add(info)
+    def add(self, pod: PodInfo) -> None:
+        self._remove(pod.key)
+        self._move_to_active(QueuedPodInfo(pod, self._clock.monotonic()))
+        self.nominator.add_nominated_pod(pod)
 
-    def put_back(self, item: Waiting, cycle: int) -> None:
-        """After an attempt that failed in this cycle. When pods were moved since, the reason may be gone already."""
-        key = item.info.key
+    def add_unschedulable_if_not_present(self, item: QueuedPodInfo, scheduling_cycle: int) -> None:
+        """Add a pod after an attempt that failed in this cycle. If pods were moved since then, the
+        cause of the failure may no longer exist.
+        """
+        key = item.pod_info.key
         if key in self._unschedulable or self._active.get(key) or self._backoff.get(key):
             return
-        item.since = self._clock.monotonic()
-        if self._moved_at >= cycle:
-            self._back_off(item)
+        item.timestamp = self._clock.monotonic()
+        if self._move_request_cycle >= scheduling_cycle:
+            self._move_to_backoff(item)
         else:
-            self._set_aside(item)
-        self.nominator.add(item.info)
+            self._move_to_unschedulable(item)
+        self.nominator.add_nominated_pod(item.pod_info)
 
     def update(self, old: PodInfo, new: PodInfo) -> None:
         key = new.key
         item = self._active.get(key)
         if item is not None:
-            self.nominator.update(old, new)
-            item.info = new
-            self._activate(item)
+            self.nominator.update_nominated_pod(old, new)
+            # A new item: the old one is still an entry of the heap, whose order must not change.
+            self._put_active(QueuedPodInfo(new, item.timestamp, item.attempts))
             return
         item = self._backoff.remove(key)
         if item is not None:
-            self.nominator.update(old, new)
-            item.info = new
-            self._activate(item)
+            self.nominator.update_nominated_pod(old, new)
+            item.pod_info = new
+            self._move_to_active(item)
             return
         item = self._unschedulable.get(key)
         if item is not None:
-            self.nominator.update(old, new)
-            if _changed(old.pod, new.pod):
-                self._forget(key)
-                item.info = new
-                self._activate(item)
+            self.nominator.update_nominated_pod(old, new)
+            if _is_pod_updated(old.pod, new.pod):
+                self._remove(key)
+                item.pod_info = new
+                self._move_to_active(item)
             else:
-                item.info = new
+                item.pod_info = new
             return
-        self._activate(Waiting(new, self._clock.monotonic()))
-        self.nominator.add(new)
+        self._move_to_active(QueuedPodInfo(new, self._clock.monotonic()))
+        self.nominator.add_nominated_pod(new)
 
     def delete(self, key: str, uid: str) -> None:
-        self.nominator.delete(uid)
-        self._forget(key)
+        self.nominator.delete_nominated_pod(uid)
+        self._remove(key)
 
-    def _forget(self, key: str) -> None:
+    def _remove(self, key: str) -> None:
         self._active.remove(key)
         self._backoff.remove(key)
         self._unschedulable.pop(key, None)
         self._with_affinity.pop(key, None)
 
-    def _activate(self, item: Waiting) -> None:
-        self._active.put(item, -item.info.priority, item.since)
+    def _move_to_active(self, item: QueuedPodInfo) -> None:
+        """Add the pod to the active queue, or keep it as unschedulable if a PreEnqueue plugin
+        rejects it.
+        """
+        item.gated = not self._may_enqueue(item.pod_info)
+        if item.gated:
+            self._move_to_unschedulable(item)
+        else:
+            self._put_active(item)
+
+    def _put_active(self, item: QueuedPodInfo) -> None:
+        self._active.put(item)
         self._wake.set()
 
-    def _back_off(self, item: Waiting) -> None:
-        self._backoff.put(item, self._backoff_ends(item), 0.0)
+    def _move_to_backoff(self, item: QueuedPodInfo) -> None:
+        self._backoff.put(item, self._backoff_time(item))
 
-    def _set_aside(self, item: Waiting) -> None:
-        self._unschedulable[item.info.key] = item
-        if item.info.shape.terms.affinity:
-            self._with_affinity[item.info.key] = item
+    def _move_to_unschedulable(self, item: QueuedPodInfo) -> None:
+        self._unschedulable[item.pod_info.key] = item
+        if item.pod_info.shape.terms.affinity:
+            self._with_affinity[item.pod_info.key] = item
 
-    def _backoff_ends(self, item: Waiting) -> float:
-        wait = self._initial
+    def _backoff_time(self, item: QueuedPodInfo) -> float:
+        """When the back-off of the pod ends."""
+        duration = self._initial
         for _ in range(1, item.attempts):
-            wait *= 2
-            if wait > self._max:
-                wait = self._max
+            duration *= 2
+            if duration > self._max:
+                duration = self._max
                 break
-        return item.since + wait
+        return item.timestamp + duration
 
-    # ---- moves ---------------------------------------------------------------------------------------------------
+    # ---- move ----------------------------------------------------------------------------------
 
-    def move_all(self) -> None:
-        """Something happened that may help any pod."""
+    def move_all_to_active_or_backoff(self) -> None:
+        """An event that may make any pod schedulable."""
         self._move([*self._unschedulable.values()])
 
-    def assigned(self, info: PodInfo) -> None:
-        """A pod runs now (or has changed): those that want to be near it may fit."""
-        self._move([
-            item for item in self._with_affinity.values()
-            if any(term.predicate.holds(info.identity) for term in item.info.shape.terms.affinity)
-        ])
+    def assigned_pod_added(self, pod: PodInfo) -> None:
+        """A pod was bound or changed: pods with affinity to it may now be schedulable."""
+        self._move(
+            [
+                item
+                for item in self._with_affinity.values()
+                if any(
+                    term.pod_selector.matches(pod.identity)
+                    for term in item.pod_info.shape.terms.affinity
+                )
+            ]
+        )
 
-    def _move(self, items: list[Waiting]) -> None:
+    def _move(self, items: list[QueuedPodInfo]) -> None:
         now = self._clock.monotonic()
         for item in items:
-            key = item.info.key
+            key = item.pod_info.key
             self._unschedulable.pop(key, None)
             self._with_affinity.pop(key, None)
-            if self._backoff_ends(item) > now:
-                self._back_off(item)
+            if not item.gated and self._backoff_time(item) > now:
+                self._move_to_backoff(item)
             else:
-                self._activate(item)
-        self._moved_at = self.cycle
+                self._move_to_active(item)
+        self._move_request_cycle = self.scheduling_cycle
 
-    # ---- time ----------------------------------------------------------------------------------------------------
+    # ---- timers --------------------------------------------------------------------------------
 
     def start(self) -> None:
         self._every("backoff", _FLUSH_BACKOFF, self.flush_backoff)
@@ -248,20 +277,24 @@ class SchedulingQueue:
 
     def flush_backoff(self) -> None:
         now = self._clock.monotonic()
-        while (top := self._backoff.peek()) is not None and top[1] <= now:
+        while (first := self._backoff.peek()) is not None and first.backoff_ends <= now:
             item = self._backoff.pop()
             assert item is not None
-            self._activate(item)
+            self._move_to_active(item)
 
     def flush_unschedulable(self) -> None:
         now = self._clock.monotonic()
-        old = [item for item in self._unschedulable.values() if now - item.since > _UNSCHEDULABLE_SECONDS]
-        if old:
-            self._move(old)
+        expired = [
+            item
+            for item in self._unschedulable.values()
+            if now - item.timestamp > _UNSCHEDULABLE_SECONDS
+        ]
+        if expired:
+            self._move(expired)
 
 
-def _changed(old: Object, new: Object) -> bool:
-    """Whether more than the status and its version has."""
+def _is_pod_updated(old: Object, new: Object) -> bool:
+    """Whether more than the status and the resourceVersion has changed."""
     if old.get("spec") != new.get("spec"):
         return True
     before, after = dict(old["metadata"]), dict(new["metadata"])

@@ -1,7 +1,8 @@
-"""What a pod asks of a node, and what a node has, as integers: milli-CPUs, bytes, counts.
+"""Resource requests of pods and allocatable resources of nodes as integers: milli-CPUs, bytes,
+counts.
 
-The rules are the scheduler's own: containers add up, an init container counts when it alone asks for more, the overhead
-of a RuntimeClass comes on top. Pure functions on objects.
+The rules of the scheduler: requests of containers add up, a larger request of an init container
+replaces the sum, and the overhead of the RuntimeClass is added. Pure functions on objects.
 """
 
 from __future__ import annotations
@@ -11,14 +12,21 @@ from typing import NamedTuple
 
 from transom.machinery import quantity
 from transom.machinery.objects import Object
-from transom.machinery.resourcenames import CPU, EPHEMERAL, MEMORY, PODS, amount, is_scalar
+from transom.machinery.resourcenames import (
+    CPU,
+    EPHEMERAL,
+    MEMORY,
+    PODS,
+    is_scalar_resource,
+    resource_amount,
+)
 
-# What a container without a request counts as when nodes are scored: a pod without requests still costs something.
+# The requests that scores assume for containers without any (GetNonzeroRequests).
 DEFAULT_CPU, DEFAULT_MEMORY = 100, 200 * 1024 * 1024
 
 
-class Requests(NamedTuple):
-    """`scalars` is sorted; a scalar that is asked for with zero is in it too."""
+class ResourceRequests(NamedTuple):
+    """`scalars` is sorted and includes requests of zero."""
 
     cpu: int = 0
     memory: int = 0
@@ -31,11 +39,12 @@ class Requests(NamedTuple):
         return not (self.cpu or self.memory or self.ephemeral or self.scalars)
 
 
-def resource_list(resources: Mapping[str, str] | None) -> dict[str, int]:
+def resource_list_values(resources: Mapping[str, str] | None) -> dict[str, int]:
     """A ResourceList as integers, without resources that the scheduler does not know."""
     return {
-        name: amount(name, text) for name, text in (resources or {}).items()
-        if name in (CPU, MEMORY, EPHEMERAL, PODS) or is_scalar(name)
+        name: resource_amount(name, text)
+        for name, text in (resources or {}).items()
+        if name in (CPU, MEMORY, EPHEMERAL, PODS) or is_scalar_resource(name)
     }
 
 
@@ -43,49 +52,60 @@ def _requested(container: Object) -> Mapping[str, str]:
     return (container.get("resources") or {}).get("requests") or {}
 
 
-def totals(amounts: Mapping[str, int]) -> Requests:
-    scalars = tuple(sorted((k, v) for k, v in amounts.items() if k not in (CPU, MEMORY, EPHEMERAL, PODS)))
-    return Requests(amounts.get(CPU, 0), amounts.get(MEMORY, 0), amounts.get(EPHEMERAL, 0), scalars, amounts.get(PODS, 0))
+def resource_totals(amounts: Mapping[str, int]) -> ResourceRequests:
+    scalars = tuple(
+        sorted((k, v) for k, v in amounts.items() if k not in (CPU, MEMORY, EPHEMERAL, PODS))
+    )
+    return ResourceRequests(
+        amounts.get(CPU, 0),
+        amounts.get(MEMORY, 0),
+        amounts.get(EPHEMERAL, 0),
+        scalars,
+        amounts.get(PODS, 0),
+    )
 
 
-def pod_requests(spec: Object) -> Requests:
+def pod_requests(spec: Object) -> ResourceRequests:
     total: dict[str, int] = {}
     for container in spec.get("containers") or ():
-        for name, value in resource_list(_requested(container)).items():
+        for name, value in resource_list_values(_requested(container)).items():
             total[name] = total.get(name, 0) + value
     for container in spec.get("initContainers") or ():
-        for name, value in resource_list(_requested(container)).items():
+        for name, value in resource_list_values(_requested(container)).items():
             if name != PODS and value > total.get(name, 0):
                 total[name] = value
-    for name, value in resource_list(spec.get("overhead")).items():
+    for name, value in resource_list_values(spec.get("overhead")).items():
         total[name] = total.get(name, 0) + value
-    return totals(total)
+    return resource_totals(total)
 
 
 def _at_least_something(container: Object, name: str) -> int:
     text = _requested(container).get(name)
     if text is None:
         return DEFAULT_CPU if name == CPU else DEFAULT_MEMORY if name == MEMORY else 0
-    return amount(name, text)
+    return resource_amount(name, text)
 
 
 def counted_request(spec: Object, name: str) -> int:
-    """What the pod counts as on its node when nodes are scored, for CPU and memory."""
+    """The CPU or memory request of a scheduled pod for the scores of its node."""
     overhead = (spec.get("overhead") or {}).get(name)
-    return _without_overhead(spec, name) + (amount(name, overhead) if overhead is not None else 0)
+    return _without_overhead(spec, name) + (
+        resource_amount(name, overhead) if overhead is not None else 0
+    )
 
 
 def score_request(spec: Object, name: str) -> int:
-    """What the pod counts as while it is being scored. Kubernetes adds a CPU overhead in whole CPUs here, rounded up,
-    to a sum in thousandths; so do we."""
-    if name in (PODS,) or not (name in (CPU, MEMORY, EPHEMERAL) or is_scalar(name)):
+    """The request of the pod to schedule for scores. As in Kubernetes, a CPU overhead is added in
+    whole CPUs, rounded up, to a sum of milli-CPUs.
+    """
+    if name in (PODS,) or not (name in (CPU, MEMORY, EPHEMERAL) or is_scalar_resource(name)):
         return 0
     overhead = (spec.get("overhead") or {}).get(name)
-    return _without_overhead(spec, name) + (quantity.parse(overhead).value() if overhead is not None else 0)
+    return _without_overhead(spec, name) + (
+        quantity.parse_quantity(overhead).value() if overhead is not None else 0
+    )
 
 
 def _without_overhead(spec: Object, name: str) -> int:
     total = sum(_at_least_something(c, name) for c in spec.get("containers") or ())
     return max([total, *(_at_least_something(c, name) for c in spec.get("initContainers") or ())])
-
-

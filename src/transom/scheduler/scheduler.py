@@ -1,241 +1,341 @@
-"""The scheduler: takes pods from the queue, finds each a node, writes the binding; or says why there is none."""
+"""The scheduler: takes pods from the queue, runs the scheduling cycle and the binding cycle, and
+records the outcome.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import random
+from collections.abc import Coroutine
 from typing import Any
 
-from transom.client.api import STRATEGIC_PATCH, Client
+from transom.client.api import STRATEGIC_PATCH, ApiClient
 from transom.client.informer import InformerFactory
 from transom.client.resources import PODS
 from transom.kit.clock import Clock, rfc3339
 from transom.machinery import podutil
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
-from transom.scheduler.cache import PodCache
-from transom.scheduler.config import SchedulerConfig
-from transom.scheduler.cycle import Choice, Finder
-from transom.scheduler.events import Announcer, shortened
-from transom.scheduler.framework import Cycle, Failure, Handle, SchedulingError
-from transom.scheduler.handlers import Handlers
-from transom.scheduler.nominator import Nominator
+from transom.scheduler.cache import SchedulerCache
+from transom.scheduler.config import KubeSchedulerConfiguration
+from transom.scheduler.cycle import ScheduleAlgorithm, ScheduleResult
+from transom.scheduler.errors import SchedulingError
+from transom.scheduler.event_handlers import EventHandlers
+from transom.scheduler.event_recorder import SchedulerEventRecorder, truncate_message
+from transom.scheduler.framework import Code, CycleState, FitError, QueuedPodInfo, Registry, Status
+from transom.scheduler.nominator import PodNominator
+from transom.scheduler.owners import OwnerSelectors
+from transom.scheduler.plugins.registry import in_tree_registry
 from transom.scheduler.pods import PodInfo
-from transom.scheduler.profile import Profile
-from transom.scheduler.queue import SchedulingQueue, Waiting
+from transom.scheduler.queue import SchedulingQueue
+from transom.scheduler.runtime import Framework, FrameworkOptions
 from transom.scheduler.snapshot import Snapshot
+from transom.scheduler.volumes import VolumeCache
+from transom.scheduler.waiting_pods import WaitingPods
 
 log = logging.getLogger("transom.scheduler")
 
 USER = "system:kube-scheduler"
 USER_AGENT = "kube-scheduler"
-_NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
-_TURN_SECONDS = 0.003  # how long pods are placed before others get the loop
-_BINDINGS = 32  # how many are written at the same time; clients keep so many connections
-_EXPIRE_SECONDS = 1.0
+POD_REASON_UNSCHEDULABLE, POD_REASON_SCHEDULER_ERROR = "Unschedulable", "SchedulerError"
+_NON_TERMINATED = "status.phase!=Succeeded,status.phase!=Failed"
+_TURN_SECONDS = 0.003  # how long pods are scheduled before other tasks get the event loop
+_CONCURRENT_WRITES = 32  # the number of connections that clients keep
+_CLEANUP_SECONDS = 1.0
 _BUSY_SECONDS = 0.25
-_UNSCHEDULABLE, _SCHEDULER_ERROR = "Unschedulable", "SchedulerError"
 
 
 class Scheduler:
-    def __init__(self, client: Client, clock: Clock, rng: random.Random, config: SchedulerConfig | None = None) -> None:
-        config = config or SchedulerConfig()
+    """`out_of_tree_registry` adds plugins to those of this package."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        clock: Clock,
+        rng: random.Random,
+        config: KubeSchedulerConfiguration | None = None,
+        out_of_tree_registry: Registry | None = None,
+    ) -> None:
+        config = config or KubeSchedulerConfiguration()
+        registry = in_tree_registry(out_of_tree_registry or {})
         self._client = client
         self._clock = clock
         self.informers = InformerFactory(client, clock, rng)
-        self.pods = self.informers(PODS, field_selector=_NOT_ENDED)
+        self.pods = self.informers(PODS, field_selector=_NON_TERMINATED)
         self.snapshot = Snapshot()
-        self.cache = PodCache(self.snapshot, clock)
-        self.nominator = Nominator(lambda key: self.pods.by_key(key) is not None)
-        self.queue = SchedulingQueue(
-            clock, self.nominator, initial_backoff=config.initial_backoff, max_backoff=config.max_backoff
+        self.cache = SchedulerCache(self.snapshot, clock)
+        self.nominator = PodNominator(lambda key: self.pods.by_key(key) is not None)
+        options = FrameworkOptions(
+            snapshot=self.snapshot,
+            client=client,
+            informers=self.informers,
+            pods=self.pods,
+            clock=clock,
+            rng=rng,
+            nominator=self.nominator,
+            waiting_pods=WaitingPods(clock),
+            volumes=VolumeCache(self.informers),
+            owners=OwnerSelectors(self.informers),
         )
-        self._announcers = {
-            p.name: Announcer(client, p.name, clock, rng, self._busy) for p in config.profiles
+        self._event_recorders = [
+            SchedulerEventRecorder(client, p.scheduler_name, clock, rng, self._busy)
+            for p in config.profiles
+        ]
+        self.profiles: dict[str, Framework] = {
+            profile.scheduler_name: Framework(
+                profile.scheduler_name, registry, profile.plugins, profile.args, options, recorder
+            )
+            for profile, recorder in zip(config.profiles, self._event_recorders, strict=True)
         }
-        handle = Handle(
-            self.snapshot, client, self.informers, self.pods, clock, rng, self.nominator, self._announcers.__getitem__
+        self.queue = SchedulingQueue(
+            clock,
+            self.nominator,
+            next(iter(self.profiles.values())).queue_sort_func,
+            self._may_enqueue,
+            initial_backoff=config.initial_backoff,
+            max_backoff=config.max_backoff,
         )
-        self.profiles: dict[str, Profile] = {p.name: p.build(handle) for p in config.profiles}
-        self.finder = Finder(self.snapshot, self.nominator, rng, config.percentage_of_nodes_to_score)
-        self._placed_at = float("-inf")
-        self._bindings: set[asyncio.Task[None]] = set()
-        self._room = asyncio.Event()
-        Handlers(self.snapshot, self.cache, self.queue, lambda name: name in self.profiles).register(
+        self.algorithm = ScheduleAlgorithm(self.snapshot, rng, config.percentage_of_nodes_to_score)
+        self._scheduled_at = float("-inf")
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._writes = asyncio.Semaphore(_CONCURRENT_WRITES)
+        EventHandlers(self.snapshot, self.cache, self.queue, self.profiles).register(
             self.pods, self.informers
         )
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Schedule pods until cancelled."""
         self.informers.start()
         try:
             await self.informers.synced()
             log.info("scheduling for %s", ", ".join(self.profiles))
             self.queue.start()
             async with asyncio.TaskGroup() as group:
-                for announcer in self._announcers.values():
-                    group.create_task(announcer.run())
-                group.create_task(self._expire())
+                for recorder in self._event_recorders:
+                    group.create_task(recorder.run())
+                group.create_task(self._cleanup_assumed_pods())
                 group.create_task(self._schedule())
         finally:
             self.queue.stop()
-            for task in [*self._bindings]:
+            for task in [*self._tasks]:
                 task.cancel()
             await self.informers.stop()
 
     def _busy(self) -> bool:
-        """Pods are being placed, or were a moment ago: when many come one by one, there are always more."""
-        return self.queue.active > 0 or self._clock.monotonic() - self._placed_at < _BUSY_SECONDS
+        """Whether pods are being scheduled or were a moment ago, so more are likely to follow."""
+        if self.queue.active > 0:
+            return True
+        return self._clock.monotonic() - self._scheduled_at < _BUSY_SECONDS
 
-    async def _expire(self) -> None:
+    async def _cleanup_assumed_pods(self) -> None:
         while True:
-            await self._clock.sleep(_EXPIRE_SECONDS)
-            self.cache.expire()
+            await self._clock.sleep(_CLEANUP_SECONDS)
+            self.cache.cleanup_assumed_pods()
 
-    # ---- placing -------------------------------------------------------------------------------------------------
+    def _may_enqueue(self, pod: PodInfo) -> bool:
+        """Whether the PreEnqueue plugins of the pod's profile accept it."""
+        framework = self.profiles.get(pod.scheduler_name)
+        if framework is None or not framework.pre_enqueue_plugins:
+            return True
+        try:
+            status = framework.run_pre_enqueue_plugins(pod)
+        except Exception:
+            log.exception("PreEnqueue plugins failed for pod %s", pod.key)
+            return False
+        if status is not None:
+            log.debug("pod %s is not queued: %s", pod.key, status.message)
+        return status is None
+
+    # ---- scheduling cycle ----------------------------------------------------------------------
 
     async def _schedule(self) -> None:
         while True:
-            item: Waiting | None = await self.queue.pop()
+            item: QueuedPodInfo | None = await self.queue.pop()
             turn_ends = self._clock.monotonic() + _TURN_SECONDS
             while item is not None:
-                while len(self._bindings) >= _BINDINGS:
-                    self._room.clear()
-                    await self._room.wait()
+                # Do not schedule faster than bindings can be written.
+                async with self._writes:
+                    pass
                 await self._schedule_one(item)
                 if self._clock.monotonic() >= turn_ends:
                     break
                 item = self.queue.try_pop()
             await asyncio.sleep(0)
 
-    async def _schedule_one(self, item: Waiting) -> None:
-        info = item.info
-        profile = self.profiles.get(info.pod["spec"].get("schedulerName", ""))
-        if profile is None or self._skip(info, profile):
+    async def _schedule_one(self, item: QueuedPodInfo) -> None:
+        pod = item.pod_info
+        framework = self.profiles.get(pod.scheduler_name)
+        if framework is None or self._skip_pod_schedule(framework, pod):
             return
+        state = CycleState()
         try:
-            cycle, result = self.finder.find(info, profile)
-            if isinstance(result, Failure):
-                nominated = await self._post_filter(cycle, result)
-                self._failed(item, profile, result.message, _UNSCHEDULABLE, nominated)
-                return
-        except SchedulingError as problem:
-            self._failed(item, profile, str(problem), _UNSCHEDULABLE)
-            return
-        except Exception as problem:
-            # A bug in a plugin costs this pod an attempt, not the cluster its scheduler.
-            log.exception("scheduling %s failed", info.key)
-            self._failed(item, profile, f"{type(problem).__name__}: {problem}", _SCHEDULER_ERROR)
-            return
-        self._place(item, cycle, result)
+            result = self.algorithm.schedule(framework, state, pod)
+        except FitError as error:
+            nominated = await self._run_post_filter(framework, state, pod, error)
+            self._record_failure(item, framework, str(error), POD_REASON_UNSCHEDULABLE, nominated)
+        except SchedulingError as error:
+            self._record_failure(item, framework, str(error), POD_REASON_UNSCHEDULABLE)
+        except Exception as error:
+            # A bug in a plugin fails one attempt for one pod, not the whole scheduler.
+            log.exception("scheduling %s failed", pod.key)
+            text = f"{type(error).__name__}: {error}"
+            self._record_failure(item, framework, text, POD_REASON_SCHEDULER_ERROR)
+        else:
+            self._assume_and_bind(item, framework, state, result)
 
-    def _place(self, item: Waiting, cycle: Cycle, choice: Choice) -> None:
-        """Count the pod on its node from now on, and write that down."""
-        try:
-            self.cache.assume(item.info, choice.node)
-            self.nominator.delete(item.info.uid)
-        except SchedulingError as problem:
-            self._failed(item, cycle.profile, str(problem), _SCHEDULER_ERROR)
-            return
-        for plugin in cycle.profile.points["reserve"]:
-            try:
-                plugin.reserve(cycle, choice.node)
-            except SchedulingError as problem:
-                self._withdraw(item, cycle, choice, f'running Reserve plugin "{plugin.name}": {problem}')
-                return
-        self._placed_at = self._clock.monotonic()
-        task = asyncio.create_task(self._bind(item, cycle, choice))
-        self._bindings.add(task)
-        task.add_done_callback(self._bound)
-
-    def _bound(self, task: asyncio.Task[None]) -> None:
-        self._bindings.discard(task)
-        self._room.set()
-        if not task.cancelled() and task.exception() is not None:
-            log.error("binding ended badly", exc_info=task.exception())
-
-    def _skip(self, info: PodInfo, profile: Profile) -> bool:
-        if info.terminating:
-            note = f"skip schedule deleting pod: {info.key}"
-            self._announcers[profile.name].event(info.pod, "Warning", "FailedScheduling", "Scheduling", note)
+    def _skip_pod_schedule(self, framework: Framework, pod: PodInfo) -> bool:
+        if pod.terminating:
+            note = f"skip schedule deleting pod: {pod.key}"
+            framework.event_recorder.event(
+                pod.pod, "Warning", "FailedScheduling", "Scheduling", note
+            )
             return True
-        return self.cache.is_assumed(info.uid)
+        return self.cache.is_assumed_pod(pod.uid)
 
-    async def _post_filter(self, cycle: Cycle, failure: Failure) -> str:
-        for plugin in cycle.profile.points["postFilter"]:
-            try:
-                node: str = await plugin.post_filter(cycle, failure)
-            except SchedulingError as problem:
-                log.warning("making room for pod %s: %s", cycle.pod.key, problem)
-                return ""
-            if node:
-                return node
-        return ""
-
-    # ---- binding -------------------------------------------------------------------------------------------------
-
-    async def _bind(self, item: Waiting, cycle: Cycle, choice: Choice) -> None:
-        profile = cycle.profile
-        step = ""
+    async def _run_post_filter(
+        self, framework: Framework, state: CycleState, pod: PodInfo, error: FitError
+    ) -> str:
+        """The node that the pod is nominated for, or ""."""
         try:
-            for plugin in profile.points["preBind"]:
-                step = f'running PreBind plugin "{plugin.name}"'
-                await plugin.pre_bind(cycle, choice.node)
-            plugin = profile.points["bind"][0]
-            step = f'binding rejected: running Bind plugin "{plugin.name}"'
-            await plugin.bind(cycle, choice.node)
-        except (SchedulingError, ApiError, OSError) as problem:
-            self._withdraw(item, cycle, choice, f"{step}: {problem}")
+            result, status = await framework.run_post_filter_plugins(
+                state, pod, error.filtered_nodes_statuses
+            )
+        except Exception:
+            log.exception("PostFilter plugins failed for pod %s", pod.key)
+            return ""
+        if status is not None and status.code is Code.ERROR:
+            log.warning("PostFilter plugins failed for pod %s: %s", pod.key, status.message)
+        if result is None or (status is not None and not status.is_success):
+            return ""
+        return result.nominated_node_name
+
+    def _assume_and_bind(
+        self, item: QueuedPodInfo, framework: Framework, state: CycleState, result: ScheduleResult
+    ) -> None:
+        """Assume the pod on its node, run the Reserve and Permit plugins, and bind it in the
+        background.
+        """
+        pod, node_name = item.pod_info, result.suggested_host
+        try:
+            self.cache.assume_pod(pod, node_name)
+        except SchedulingError as error:
+            self._record_failure(item, framework, str(error), POD_REASON_SCHEDULER_ERROR)
             return
-        except Exception as problem:
-            # A bug in a plugin must not keep the pod's place taken for ever.
-            log.exception("binding %s failed", item.info.key)
-            self._withdraw(item, cycle, choice, f"{step}: {type(problem).__name__}: {problem}")
+        self.nominator.delete_nominated_pod(pod.uid)
+        status = framework.run_reserve_plugins_reserve(state, pod, node_name)
+        if status is None:
+            status = framework.run_permit_plugins(state, pod, node_name)
+        if status is not None and status.code is not Code.WAIT:
+            self._reject(item, framework, state, node_name, status)
             return
-        self.cache.bound(item.info)
-        note = f"Successfully assigned {item.info.key} to {choice.node}"
-        self._announcers[profile.name].event(item.info.pod, "Normal", "Scheduled", "Binding", note)
+        self._scheduled_at = self._clock.monotonic()
+        self._start(self._binding_cycle(item, framework, state, node_name))
 
-    def _withdraw(self, item: Waiting, cycle: Cycle, choice: Choice, why: str) -> None:
-        for plugin in reversed(cycle.profile.points["reserve"]):
-            plugin.unreserve(cycle, choice.node)
-        self.cache.forget(item.info)
-        self._failed(item, cycle.profile, why, _SCHEDULER_ERROR)
+    # ---- binding cycle -------------------------------------------------------------------------
 
-    # ---- failure -------------------------------------------------------------------------------------------------
+    async def _binding_cycle(
+        self, item: QueuedPodInfo, framework: Framework, state: CycleState, node_name: str
+    ) -> None:
+        pod = item.pod_info
+        status = await framework.wait_on_permit(pod)
+        if status is None:
+            async with self._writes:
+                status = await self._bind(framework, state, pod, node_name)
+        if status is not None:
+            self._reject(item, framework, state, node_name, status)
+            return
+        self.cache.finish_binding(pod)
+        note = f"Successfully assigned {pod.key} to {node_name}"
+        framework.event_recorder.event(pod.pod, "Normal", "Scheduled", "Binding", note)
+        await framework.run_post_bind_plugins(state, pod, node_name)
 
-    def _failed(self, item: Waiting, profile: Profile, message: str, reason: str, nominated: str = "") -> None:
-        tried = item.info
+    async def _bind(
+        self, framework: Framework, state: CycleState, pod: PodInfo, node_name: str
+    ) -> Status | None:
+        status = await framework.run_pre_bind_plugins(state, pod, node_name)
+        if status is not None:
+            return status
+        status = await framework.run_bind_plugins(state, pod, node_name)
+        if status is None:
+            return None
+        text = status.message
+        if status.code is not Code.ERROR:
+            text = f"bind status: {status.code.value}, {text}"
+        return Status(Code.ERROR, (f"binding rejected: {text}",))
+
+    def _reject(
+        self,
+        item: QueuedPodInfo,
+        framework: Framework,
+        state: CycleState,
+        node_name: str,
+        status: Status,
+    ) -> None:
+        """Undo the reservation of an assumed pod that is not bound."""
+        framework.run_reserve_plugins_unreserve(state, item.pod_info, node_name)
+        self.cache.forget_pod(item.pod_info)
+        unschedulable = status.is_unschedulable
+        reason = POD_REASON_UNSCHEDULABLE if unschedulable else POD_REASON_SCHEDULER_ERROR
+        self._record_failure(item, framework, status.message, reason)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("binding cycle failed", exc_info=task.exception())
+
+    # ---- failure -------------------------------------------------------------------------------
+
+    def _record_failure(
+        self,
+        item: QueuedPodInfo,
+        framework: Framework,
+        message: str,
+        reason: str,
+        nominated: str = "",
+    ) -> None:
+        tried = item.pod_info
         log.debug("cannot schedule %s: %s", tried.key, message)
-        now = self.pods.by_key(tried.key)
-        if now is not None and not now["spec"].get("nodeName"):
-            item.info = PodInfo(now)
-            self.queue.put_back(item, self.queue.cycle)
-        self.nominator.add(tried, nominated)
-        self._announcers[profile.name].event(
-            tried.pod, "Warning", "FailedScheduling", "Scheduling", shortened(message)
+        current = self.pods.by_key(tried.key)
+        if current is not None and not current["spec"].get("nodeName"):
+            item.pod_info = PodInfo(current)
+            self.queue.add_unschedulable_if_not_present(item, self.queue.scheduling_cycle)
+        self.nominator.add_nominated_pod(tried, nominated)
+        framework.event_recorder.event(
+            tried.pod, "Warning", "FailedScheduling", "Scheduling", truncate_message(message)
         )
-        patch = status_patch(tried.pod, message, reason, nominated, rfc3339(self._clock.time()))
+        patch = pod_status_patch(tried.pod, message, reason, nominated, rfc3339(self._clock.time()))
         if patch is not None:
-            task = asyncio.create_task(self._write_status(tried, patch))
-            self._bindings.add(task)
-            task.add_done_callback(self._bound)
+            self._start(self._patch_pod_status(tried, patch))
 
-    async def _write_status(self, info: PodInfo, patch: Object) -> None:
-        try:
-            await self._client.patch(PODS, info.namespace, info.name, patch, STRATEGIC_PATCH, subresource="status")
-        except (ApiError, OSError) as problem:
-            log.info("the status of pod %s could not be written: %s", info.key, problem)
+    async def _patch_pod_status(self, pod: PodInfo, patch: Object) -> None:
+        async with self._writes:
+            try:
+                await self._client.patch(
+                    PODS, pod.namespace, pod.name, patch, STRATEGIC_PATCH, subresource="status"
+                )
+            except (ApiError, OSError) as error:
+                log.info("cannot update the status of pod %s: %s", pod.key, error)
 
 
-def status_patch(pod: Object, message: str, reason: str, nominated: str, now: str) -> Object | None:
-    """What to change in a pod's status after a failure; None when it says so already."""
+def pod_status_patch(
+    pod: Object, message: str, reason: str, nominated: str, now: str
+) -> Object | None:
+    """The change of a pod's status after a failure; None when the status is up to date."""
     condition: dict[str, Any] = {
-        "type": "PodScheduled", "status": "False", "lastProbeTime": None, "lastTransitionTime": now, "reason": reason,
+        "type": "PodScheduled",
+        "status": "False",
+        "lastProbeTime": None,
+        "lastTransitionTime": now,
+        "reason": reason,
         "message": message,
     }
-    before = podutil.condition(pod, "PodScheduled")
+    before = podutil.find_condition(pod, "PodScheduled")
     changed = before is None
     if before is not None:
         if before.get("status") == "False":

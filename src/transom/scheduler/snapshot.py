@@ -1,8 +1,7 @@
-"""The nodes and what runs on them, as columns: one row for each node, one array for each fact.
+"""The nodes and their pods as columns: one row for each node, one array for each property.
 
-Nothing is copied for a scheduling cycle. A cycle does not wait for anything between its first look and its decision, so
-what it sees is one state; changes arrive between cycles and touch only the rows they concern. To find out what would be
-if a pod were gone, take it out, look, and put it back.
+The snapshot is live and not copied for a cycle: a cycle does not wait, so nothing changes while it
+runs. To evaluate a node without a pod, remove the pod, run the filters, and add it again.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ import numpy as np
 
 from transom.machinery.objects import Object
 from transom.scheduler.arrays import Codes, Ints, Mask, RowCache, Rows, no_rows
-from transom.scheduler.counters import Carriers, PodCounters
-from transom.scheduler.images import Images
+from transom.scheduler.counters import PodCounters, TermCounters
+from transom.scheduler.images import ImageStates
 from transom.scheduler.labels import LabelColumns
 from transom.scheduler.pods import ALL_ADDRESSES, HostPort, PodInfo, has_claims, has_disks
-from transom.scheduler.resources import Requests, resource_list, totals
-from transom.scheduler.zones import ZoneTree, zone_of
+from transom.scheduler.resources import ResourceRequests, resource_list_values, resource_totals
+from transom.scheduler.zones import ZoneTree, zone_key
 
 _FIRST_CAPACITY = 64
 AVOID_PODS = "scheduler.alpha.kubernetes.io/preferAvoidPods"
@@ -28,7 +27,7 @@ Taint = tuple[str, str, str]  # key, value, effect
 
 
 class NodeInfo:
-    """A row. `node` is None while pods are bound to a node that does not exist (any more)."""
+    """A node and its pods. `node` is None if pods are bound to a node that does not exist."""
 
     __slots__ = ("allocatable", "claims", "disks", "name", "node", "pods", "row")
 
@@ -36,10 +35,10 @@ class NodeInfo:
         self.name = name
         self.row = row
         self.node: Object | None = None
-        self.allocatable: Requests = Requests()
+        self.allocatable: ResourceRequests = ResourceRequests()
         self.pods: dict[str, PodInfo] = {}
         self.claims: dict[str, PodInfo] = {}  # pods with persistent volume claims
-        self.disks: dict[str, PodInfo] = {}  # pods with disks of a cloud
+        self.disks: dict[str, PodInfo] = {}  # pods with cloud disks
 
     @property
     def labels(self) -> dict[str, str]:
@@ -52,19 +51,20 @@ class Snapshot:
         self.rows: list[NodeInfo | None] = []
         self.labels = LabelColumns()
         self.counters = PodCounters()
-        self.images = Images()
-        # Pods that have a term, by what the term is.
-        self.anti_affinity, self.affinity = Carriers(), Carriers()
-        self.preferred, self.avoided = Carriers(), Carriers()
-        self.static = RowCache()  # columns that follow from the Node object
-        self.usage = RowCache()  # columns that follow from what is allocatable and what is used
+        self.images = ImageStates()
+        # Pods with affinity and anti-affinity terms.
+        self.anti_affinity, self.affinity = TermCounters(), TermCounters()
+        self.preferred, self.avoided = TermCounters(), TermCounters()
+        self.static = RowCache()  # columns that depend on the Node object
+        self.usage = RowCache()  # columns that depend on allocatable and requested resources
         self._zones = ZoneTree()
         self._order: Rows | None = None
         self._free: list[int] = []
         self._ports: dict[tuple[str, int], dict[str, dict[int, int]]] = {}
         self._taint_codes: dict[tuple[Taint, ...], int] = {(): 0}
         self.taint_sets: list[tuple[Taint, ...]] = [()]
-        self.avoiders: dict[int, str] = {}  # rows whose node says which controllers' pods it would rather not have
+        # Row -> annotation with the controllers whose pods should avoid the node.
+        self.avoiders: dict[int, str] = {}
         self.capacity = 0
         empty = np.zeros(0, np.int64)
         self.alloc_cpu = self.alloc_memory = self.alloc_ephemeral = self.alloc_pods = empty
@@ -76,7 +76,7 @@ class Snapshot:
         self.scalars: dict[str, tuple[Ints, Ints]] = {}  # name -> allocatable, used
         self._grow(_FIRST_CAPACITY)
 
-    # ---- rows ----------------------------------------------------------------------------------------------------
+    # ---- rows ------------------------------------------------------------------------------------
 
     def _grow(self, capacity: int) -> None:
         more = capacity - self.capacity
@@ -85,15 +85,32 @@ class Snapshot:
             return np.concatenate([column, np.zeros(more, column.dtype)])
 
         for name in (
-            "alloc_cpu", "alloc_memory", "alloc_ephemeral", "alloc_pods", "used_cpu", "used_memory", "used_ephemeral",
-            "used_pods", "counted_cpu", "counted_memory", "unschedulable", "taints",
+            "alloc_cpu",
+            "alloc_memory",
+            "alloc_ephemeral",
+            "alloc_pods",
+            "used_cpu",
+            "used_memory",
+            "used_ephemeral",
+            "used_pods",
+            "counted_cpu",
+            "counted_memory",
+            "unschedulable",
+            "taints",
         ):
             setattr(self, name, longer(getattr(self, name)))
         self.scalars = {name: (longer(a), longer(u)) for name, (a, u) in self.scalars.items()}
         self._free += range(capacity - 1, self.capacity - 1, -1)
         self.rows += [None] * more
         self.capacity = capacity
-        for part in (self.labels, self.counters, self.anti_affinity, self.affinity, self.preferred, self.avoided):
+        for part in (
+            self.labels,
+            self.counters,
+            self.anti_affinity,
+            self.affinity,
+            self.preferred,
+            self.avoided,
+        ):
             part.grow(capacity)
         self.static.resize(capacity)
         self.usage.resize(capacity)
@@ -124,7 +141,7 @@ class Snapshot:
 
     @property
     def order(self) -> Rows:
-        """The rows of all nodes, in the order they are looked at."""
+        """The rows of all nodes in the order of evaluation."""
         if self._order is None:
             self._order = np.array(self._zones.order(), np.intp)
             self._position = np.zeros(self.capacity, np.intp)
@@ -132,22 +149,22 @@ class Snapshot:
         return self._order
 
     def position(self, row: int) -> int:
-        """Where a row stands in the order."""
+        """The position of a row in the order."""
         return int(self._position[row])
 
     def __len__(self) -> int:
         return len(self._zones)
 
-    # ---- nodes ---------------------------------------------------------------------------------------------------
+    # ---- nodes -----------------------------------------------------------------------------------
 
     def set_node(self, node: Object) -> None:
-        """A node as it is now."""
+        """Add or update a node."""
         info = self._row(node["metadata"]["name"])
         old, info.node = info.node, node
         row = info.row
         meta, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
         labels = meta.get("labels") or {}
-        if self._zones.add(row, zone_of(labels)):
+        if self._zones.add(row, zone_key(labels)):
             self._order = None
         if old is None or _static(old) != _static(node):
             self.labels.set(row, info.name, labels)
@@ -162,7 +179,9 @@ class Snapshot:
         if self.images.set(row, status.get("images") or ()):
             self.static.touch(row)
         if old is None or (old.get("status") or {}).get("allocatable") != status.get("allocatable"):
-            self._set_allocatable(info, totals(resource_list(status.get("allocatable"))))
+            self._set_allocatable(
+                info, resource_totals(resource_list_values(status.get("allocatable")))
+            )
 
     def remove_node(self, name: str) -> None:
         info = self.nodes.get(name)
@@ -174,11 +193,11 @@ class Snapshot:
         self.labels.set(info.row, None, {})
         self.images.set(info.row, ())
         self.avoiders.pop(info.row, None)
-        self._set_allocatable(info, Requests())
+        self._set_allocatable(info, ResourceRequests())
         self.static.touch(info.row)
         self._drop_if_empty(info)
 
-    def _set_allocatable(self, info: NodeInfo, has: Requests) -> None:
+    def _set_allocatable(self, info: NodeInfo, has: ResourceRequests) -> None:
         row = info.row
         self.alloc_cpu[row], self.alloc_memory[row] = has.cpu, has.memory
         self.alloc_ephemeral[row], self.alloc_pods[row] = has.ephemeral, has.pods
@@ -190,10 +209,13 @@ class Snapshot:
         self.usage.touch(row)
 
     def scalar(self, name: str) -> tuple[Ints, Ints]:
-        """What is allocatable and what is used of an extended resource."""
+        """The allocatable and requested amounts of a scalar resource."""
         columns = self.scalars.get(name)
         if columns is None:
-            columns = self.scalars[name] = np.zeros(self.capacity, np.int64), np.zeros(self.capacity, np.int64)
+            columns = self.scalars[name] = (
+                np.zeros(self.capacity, np.int64),
+                np.zeros(self.capacity, np.int64),
+            )
         return columns
 
     def _taint_code(self, taints: Iterable[Object]) -> int:
@@ -204,7 +226,7 @@ class Snapshot:
             self.taint_sets.append(key)
         return code
 
-    # ---- pods ----------------------------------------------------------------------------------------------------
+    # ---- pods ------------------------------------------------------------------------------------
 
     def add_pod(self, pod: PodInfo, node_name: str) -> None:
         info = self._row(node_name)
@@ -228,9 +250,13 @@ class Snapshot:
         self._drop_if_empty(info)
 
     def replace_pod(self, old: PodInfo, new: PodInfo) -> None:
-        """The same pod on the same node in another state."""
-        if old.shape is new.shape and old.identity is new.identity and old.terminating == new.terminating:
-            # Nothing the columns show has changed; that is the case for almost all updates of a running pod.
+        """Replace a pod by a newer state on the same node."""
+        if (
+            old.shape is new.shape
+            and old.identity is new.identity
+            and old.terminating == new.terminating
+        ):
+            # No column changes. This is the case for almost all updates of a running pod.
             new.row = old.row
             info = self.at(old.row)
             info.pods[new.uid] = new
@@ -272,25 +298,25 @@ class Snapshot:
             del rows[row]
 
     def port_users(self, port: HostPort) -> set[int]:
-        """The rows where this port is taken: by the same address, or by one that means all."""
+        """The rows where the port is in use on the same address or on all addresses."""
         users = self._ports.get((port.protocol, port.port), {})
         addresses = users if port.ip == ALL_ADDRESSES else (ALL_ADDRESSES, port.ip)
         return {row for address in addresses for row in users.get(address, ())}
 
-    # ---- what would be -------------------------------------------------------------------------------------------
+    # ---- simulation ------------------------------------------------------------------------------
 
     @contextmanager
-    def with_pods(self, pods: Iterable[PodInfo], node_name: str) -> Iterator[None]:
-        """As if these pods ran on the node too."""
-        added = []
+    def with_pods(self, pods: Iterable[PodInfo], node_name: str) -> Iterator[list[PodInfo]]:
+        """Adds these pods to the node temporarily; returns the added pods."""
+        added: list[PodInfo] = []
         try:
             for pod in pods:
                 guest = PodInfo(pod.pod)
-                # A pod can be nominated here while it is assumed elsewhere: it must not be mistaken for itself.
+                # Another UID: the pod may be nominated here while it is assumed elsewhere.
                 guest.uid = f"{pod.uid}/nominated"
                 self.add_pod(guest, node_name)
                 added.append(guest)
-            yield
+            yield added
         finally:
             for guest in reversed(added):
                 self.remove_pod(guest)
@@ -299,6 +325,9 @@ class Snapshot:
 def _static(node: Object) -> tuple[object, ...]:
     meta, spec = node["metadata"], node.get("spec") or {}
     return (
-        meta.get("labels"), (meta.get("annotations") or {}).get(AVOID_PODS), spec.get("taints"),
-        bool(spec.get("unschedulable")), ((node.get("status") or {}).get("nodeInfo") or {}).get("operatingSystem"),
+        meta.get("labels"),
+        (meta.get("annotations") or {}).get(AVOID_PODS),
+        spec.get("taints"),
+        bool(spec.get("unschedulable")),
+        ((node.get("status") or {}).get("nodeInfo") or {}).get("operatingSystem"),
     )

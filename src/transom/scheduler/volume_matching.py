@@ -1,37 +1,47 @@
-"""Volumes for claims that wait for a consumer: for all nodes at once, the smallest volume that each could use."""
+"""Finds volumes for claims with delayed binding: the smallest suitable volume, for all nodes at
+once.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from transom.client.store import key_of
+from transom.client.store import object_key
 from transom.machinery import quantity, selectors
 from transom.machinery.objects import Object
 from transom.scheduler.arrays import Mask, Rows
-from transom.scheduler.framework import SchedulingError
+from transom.scheduler.errors import SchedulingError
 from transom.scheduler.labels import any_term, node_terms
 from transom.scheduler.snapshot import Snapshot
-from transom.scheduler.volumes import SELECTED_NODE, Volumes, claimed_by, class_of, storage_size
+from transom.scheduler.volumes import (
+    SELECTED_NODE,
+    VolumeCache,
+    is_volume_bound_to_claim,
+    requested_storage,
+    storage_class_name,
+)
 
 _NO_PROVISIONER = ("", "kubernetes.io/no-provisioner")
 
 
-def volume_nodes(volume: Object, snapshot: Snapshot, rows: Rows) -> Mask:
-    """Where a volume can be reached from. Only labels count: fields in its terms are passed over."""
+def nodes_of_volume(volume: Object, snapshot: Snapshot, rows: Rows) -> Mask:
+    """The nodes with access to a volume. As in Kubernetes, fields in its node affinity are ignored."""
     required = (volume["spec"].get("nodeAffinity") or {}).get("required")
     if required is None:
         return np.ones(len(rows), np.bool_)
     out = np.zeros(len(rows), np.bool_)
     for term in required.get("nodeSelectorTerms") or ():
         if term.get("matchExpressions"):
-            out |= any_term(node_terms([{"matchExpressions": term["matchExpressions"]}]), snapshot.labels, rows)
+            out |= any_term(
+                node_terms([{"matchExpressions": term["matchExpressions"]}]), snapshot.labels, rows
+            )
         elif term.get("matchFields"):
             return np.ones(len(rows), np.bool_)
     return out
 
 
-class Found:
-    """For each row, whether all claims can have a volume, and which."""
+class MatchedVolumes:
+    """For each row, whether all claims have a volume there, and which."""
 
     def __init__(self, rows: int) -> None:
         self.satisfied: Mask = np.ones(rows, np.bool_)
@@ -41,19 +51,19 @@ class Found:
         self._picks.append((claim, picks))
 
     def chosen(self, at: int) -> list[tuple[Object, Object | None]]:
-        """Claims of the row at this place with their volumes; None: one is to be made."""
+        """The claims and their volumes at a position; None: a volume is to be provisioned."""
         return [(claim, picks[at]) for claim, picks in self._picks]
 
 
-class Matching:
-    def __init__(self, volumes: Volumes, snapshot: Snapshot) -> None:
+class VolumeMatcher:
+    def __init__(self, volumes: VolumeCache, snapshot: Snapshot) -> None:
         self._volumes = volumes
         self._snapshot = snapshot
 
-    def find(self, claims: list[Object], rows: Rows) -> Found:
-        found = Found(len(rows))
+    def find(self, claims: list[Object], rows: Rows) -> MatchedVolumes:
+        found = MatchedVolumes(len(rows))
         taken: dict[str, Mask] = {}
-        for claim in sorted(claims, key=storage_size):
+        for claim in sorted(claims, key=requested_storage):
             selected = (claim["metadata"].get("annotations") or {}).get(SELECTED_NODE)
             picks: list[Object | None] = [None] * len(rows)
             open_ = np.ones(len(rows), np.bool_)
@@ -68,14 +78,19 @@ class Matching:
         return found
 
     def _pick(
-        self, claim: Object, rows: Rows, picks: list[Object | None], open_: Mask, taken: dict[str, Mask]
+        self,
+        claim: Object,
+        rows: Rows,
+        picks: list[Object | None],
+        open_: Mask,
+        taken: dict[str, Mask],
     ) -> None:
-        """Choose volumes; `open_` says where none was found."""
+        """Choose volumes; `open_` marks the rows without one."""
         for volume in self._candidates(claim):
             if not open_.any():
                 return
-            name = key_of(volume)
-            here = open_ & volume_nodes(volume, self._snapshot, rows)
+            name = object_key(volume)
+            here = open_ & nodes_of_volume(volume, self._snapshot, rows)
             if name in taken:
                 here &= ~taken[name]
             if not here.any():
@@ -86,17 +101,26 @@ class Matching:
             open_ &= ~here
 
     def _candidates(self, claim: Object) -> list[Object]:
-        """Volumes that suit the claim, smallest first; only the one that is kept for it, if there is one."""
-        wanted, size = claim["spec"], storage_size(claim)
-        selector = selectors.from_object(wanted["selector"]) if wanted.get("selector") is not None else None
+        """Suitable volumes, smallest first; only the volume that is bound to the claim, if there is
+        one.
+        """
+        wanted, size = claim["spec"], requested_storage(claim)
+        selector = (
+            selectors.from_object(wanted["selector"])
+            if wanted.get("selector") is not None
+            else None
+        )
         out: list[tuple[quantity.Quantity, Object]] = []
-        for volume in sorted(self._volumes.volumes.all(), key=key_of):
+        for volume in sorted(self._volumes.volumes.all(), key=object_key):
             spec = volume["spec"]
-            kept = claimed_by(volume, claim)
-            capacity = quantity.parse((spec.get("capacity") or {}).get("storage", "0"))
+            kept = is_volume_bound_to_claim(volume, claim)
+            capacity = quantity.parse_quantity((spec.get("capacity") or {}).get("storage", "0"))
             if (
-                (spec.get("claimRef") is not None and not kept) or class_of(volume) != class_of(claim) or capacity < size
-                or (spec.get("volumeMode") or "Filesystem") != (wanted.get("volumeMode") or "Filesystem")
+                (spec.get("claimRef") is not None and not kept)
+                or storage_class_name(volume) != storage_class_name(claim)
+                or capacity < size
+                or (spec.get("volumeMode") or "Filesystem")
+                != (wanted.get("volumeMode") or "Filesystem")
                 or volume["metadata"].get("deletionTimestamp")
             ):
                 continue
@@ -104,7 +128,9 @@ class Matching:
                 return [volume]
             if (volume.get("status") or {}).get("phase") != "Available":
                 continue
-            if selector is not None and not selector.matches(volume["metadata"].get("labels") or {}):
+            if selector is not None and not selector.matches(
+                volume["metadata"].get("labels") or {}
+            ):
                 continue
             if not set(wanted.get("accessModes") or ()) <= set(spec.get("accessModes") or ()):
                 continue
@@ -112,10 +138,10 @@ class Matching:
         return [volume for _, volume in sorted(out, key=lambda pair: pair[0])]
 
     def _provisionable(self, claim: Object, rows: Rows) -> Mask:
-        """Where a volume for the claim can be made."""
-        name = class_of(claim)
+        """The rows where a volume for the claim can be provisioned."""
+        name = storage_class_name(claim)
         if not name:
-            raise SchedulingError(f'no class for claim "{key_of(claim)}"')
+            raise SchedulingError(f'no class for claim "{object_key(claim)}"')
         storage_class = self._volumes.storage_class(name)
         if storage_class is None:
             raise SchedulingError(f'failed to find storage class "{name}"')
@@ -127,5 +153,7 @@ class Matching:
         out = np.zeros(len(rows), np.bool_)
         for term in topologies:
             expressions = [{**e, "operator": "In"} for e in term.get("matchLabelExpressions") or ()]
-            out |= any_term(node_terms([{"matchExpressions": expressions}]), self._snapshot.labels, rows)
+            out |= any_term(
+                node_terms([{"matchExpressions": expressions}]), self._snapshot.labels, rows
+            )
         return out

@@ -1,15 +1,20 @@
-"""The order in which nodes are looked at: one of each zone in turn, so that the first nodes are not all of one zone."""
+"""The order in which nodes are evaluated: one of each zone in turn."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
-OLD_ZONE, OLD_REGION = "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"
+OLD_ZONE, OLD_REGION = (
+    "failure-domain.beta.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region",
+)
 
 
-def zone_of(labels: Mapping[str, str]) -> str:
-    """Region and zone as one text, "" for a node that names neither. The old labels come first, as in Kubernetes 1.20."""
+def zone_key(labels: Mapping[str, str]) -> str:
+    """The region and zone of a node, "" without labels. As in Kubernetes 1.20, the deprecated
+    labels have precedence.
+    """
     zone = labels.get(OLD_ZONE, labels.get(ZONE, ""))
     region = labels.get(OLD_REGION, labels.get(REGION, ""))
     return f"{region}:\0:{zone}" if zone or region else ""
@@ -17,11 +22,11 @@ def zone_of(labels: Mapping[str, str]) -> str:
 
 class ZoneTree:
     def __init__(self) -> None:
-        self._zones: dict[str, dict[int, None]] = {}  # zone -> rows, both in the order they came
+        self._zones: dict[str, dict[int, None]] = {}  # zone -> rows, in insertion order
         self._zone_of: dict[int, str] = {}
 
     def add(self, row: int, zone: str) -> bool:
-        """Whether that changed anything."""
+        """Returns whether the zone of the row changed."""
         if self._zone_of.get(row) == zone:
             return False
         self.remove(row)

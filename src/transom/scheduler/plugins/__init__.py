@@ -1,1 +1,1 @@
-"""One file for each plugin; `table.py` says which there are and in which order they act."""
+"""One file for each plugin; `registry.py` lists them, `default_plugins.py` the default profile."""

@@ -1,4 +1,4 @@
-"""ImageLocality: prefer nodes that have the pod's images already, the more the larger they are."""
+"""ImageLocality: prefers nodes that already have the pod's images, weighted by their size."""
 
 from __future__ import annotations
 
@@ -8,32 +8,35 @@ import numpy as np
 
 from transom.machinery.objects import Object
 from transom.scheduler.arrays import Ints, Rows, Some
-from transom.scheduler.framework import MAX_SCORE, Cycle, Handle, Score
+from transom.scheduler.framework import MAX_NODE_SCORE, BatchScorePlugin, CycleState, Handle, Score
+from transom.scheduler.pods import PodInfo
 from transom.scheduler.snapshot import Snapshot
 
 _MB = 1024 * 1024
 _LEAST, _MOST = 23 * _MB, 1000 * _MB
 
 
-def full_name(image: str) -> str:
-    """An image without a tag is the latest."""
+def normalized_image_name(image: str) -> str:
+    """The image with its tag, which defaults to latest."""
     return image if image.rfind(":") > image.rfind("/") else image + ":latest"
 
 
-class ImageLocality:
+class ImageLocality(BatchScorePlugin):
     name = "ImageLocality"
 
     def __init__(self, args: Object, handle: Handle) -> None:
-        pass
+        self._snapshot = handle.snapshot
 
-    def score(self, cycle: Cycle, rows: Rows) -> Score:
-        snapshot, images = cycle.snapshot, cycle.pod.shape.images
-        names = [full_name(image) for image in images]
+    def score_nodes(self, state: CycleState, pod: PodInfo, rows: Rows) -> Score:
+        snapshot, images = self._snapshot, pod.shape.images
+        names = [normalized_image_name(image) for image in images]
         if not any(map(snapshot.images.holders, names)):
             return 0
         # How far an image is spread depends on how many nodes there are.
         key = self.name, images, len(snapshot)
-        return cast(Ints, snapshot.static.get(key, lambda some: _scores(snapshot, names, some), slices=True))[rows]
+        return cast(
+            Ints, snapshot.static.get(key, lambda some: _scores(snapshot, names, some), slices=True)
+        )[rows]
 
 
 def _scores(snapshot: Snapshot, names: list[str], rows: Some) -> Ints:
@@ -42,4 +45,4 @@ def _scores(snapshot: Snapshot, names: list[str], rows: Some) -> Ints:
         for row, held in snapshot.images.holders(name).items():
             sums[row] += int(held.size * (held.nodes / len(snapshot)))
     most = _MOST * len(names)
-    return MAX_SCORE * (np.clip(sums[rows], _LEAST, most) - _LEAST) // (most - _LEAST)
+    return MAX_NODE_SCORE * (np.clip(sums[rows], _LEAST, most) - _LEAST) // (most - _LEAST)

@@ -1,6 +1,7 @@
-"""InterPodAffinity: near some pods and away from others, as the pod wishes and as those that run already wish.
+"""InterPodAffinity: pod affinity and anti-affinity of the pod, and of the pods that run already.
 
-All of it is counting: pods a term takes (or pods that have the term), summed over the domains of the term's key.
+The pods that match a term, and the pods that have a term, are counted in each domain of its
+topology key.
 """
 
 from __future__ import annotations
@@ -11,151 +12,208 @@ import numpy as np
 
 from transom.machinery.objects import Object
 from transom.scheduler.arrays import Ints, Mask, Rows
-from transom.scheduler.counters import Carriers, by_domain
+from transom.scheduler.counters import TermCounters, by_domain
+from transom.scheduler.errors import SchedulerConfigError, SchedulingError
 from transom.scheduler.framework import (
-    MAX_SCORE,
-    ConfigError,
-    Cycle,
+    MAX_NODE_SCORE,
+    BatchFilterPlugin,
+    BatchScorePlugin,
+    CycleState,
     Handle,
-    SchedulingError,
+    NodeStatuses,
+    PreFilterPlugin,
+    PreScorePlugin,
     Score,
-    Verdict,
-    Verdicts,
+    ScoreExtensions,
+    StateKey,
+    Status,
     check_args,
+    unresolvable,
+    unschedulable,
 )
-from transom.scheduler.pods import Identity, Predicate, Term, predicate
+from transom.scheduler.pods import (
+    AffinityTerm,
+    PodIdentity,
+    PodInfo,
+    PodSelector,
+    intern_pod_selector,
+)
 
-_EITHER = "node(s) didn't match pod affinity/anti-affinity"
-_AFFINITY = Verdict((_EITHER, "node(s) didn't match pod affinity rules"), final=True)
-_ANTI_AFFINITY = Verdict((_EITHER, "node(s) didn't match pod anti-affinity rules"))
-_EXISTING = Verdict((_EITHER, "node(s) didn't satisfy existing pods anti-affinity rules"))
+ERR_REASON_AFFINITY_NOT_MATCH = "node(s) didn't match pod affinity/anti-affinity"
+ERR_REASON_AFFINITY_RULES = "node(s) didn't match pod affinity rules"
+ERR_REASON_ANTI_AFFINITY_RULES = "node(s) didn't match pod anti-affinity rules"
+ERR_REASON_EXISTING_ANTI_AFFINITY = "node(s) didn't satisfy existing pods anti-affinity rules"
+_AFFINITY = unresolvable(ERR_REASON_AFFINITY_NOT_MATCH, ERR_REASON_AFFINITY_RULES)
+_ANTI_AFFINITY = unschedulable(ERR_REASON_AFFINITY_NOT_MATCH, ERR_REASON_ANTI_AFFINITY_RULES)
+_EXISTING = unschedulable(ERR_REASON_AFFINITY_NOT_MATCH, ERR_REASON_EXISTING_ANTI_AFFINITY)
+_ALL_AFFINITY_TERMS = StateKey["PodSelector | None"]("PreFilterInterPodAffinity")
+_WEIGHTED_COUNTS = StateKey[list[tuple[str, Ints, int]]]("PreScoreInterPodAffinity")
 
 
-class _Wishes(NamedTuple):
-    affinity: tuple[Term, ...]
-    together: Predicate | None  # pods that all terms of affinity take
-    anti_affinity: tuple[Term, ...]
-    existing: list[Term]  # anti-affinity of running pods that is against this one
+class _PodAffinity(NamedTuple):
+    affinity: tuple[AffinityTerm, ...]
+    together: PodSelector | None  # matches pods that match all affinity terms
+    anti_affinity: tuple[AffinityTerm, ...]
+    existing: list[AffinityTerm]  # anti-affinity terms of running pods that match this one
 
 
-class InterPodAffinity:
+class InterPodAffinity(
+    PreFilterPlugin, BatchFilterPlugin, PreScorePlugin, BatchScorePlugin, ScoreExtensions
+):
     name = "InterPodAffinity"
 
     def __init__(self, args: Object, handle: Handle) -> None:
         check_args(args, ("hardPodAffinityWeight",), self.name)
+        self._snapshot = handle.snapshot
         weight = args.get("hardPodAffinityWeight")
         self._hard_weight: int = 1 if weight is None else weight
         if not 0 <= self._hard_weight <= 100:
-            raise ConfigError(f'initializing plugin "{self.name}": hardPodAffinityWeight: Invalid value: '
-                              f"{self._hard_weight}: not in valid range [0-100]")
+            raise SchedulerConfigError(
+                f'initializing plugin "{self.name}": hardPodAffinityWeight: Invalid value: '
+                f"{self._hard_weight}: not in valid range [0-100]"
+            )
 
-    # ---- filter --------------------------------------------------------------------------------------------------
+    # ---- filter ----------------------------------------------------------------------------------
 
-    def pre_filter(self, cycle: Cycle) -> Verdict | None:
-        terms = cycle.pod.shape.terms
+    def pre_filter(self, state: CycleState, pod: PodInfo) -> Status | None:
+        terms = pod.shape.terms
         if terms.problem:
-            return Verdict((f"parsing pod: {terms.problem}",), final=True)
-        together = predicate(*(pair for term in terms.affinity for pair in term.predicate.pairs)) if terms.affinity else None
-        cycle.state[self.name] = terms.affinity, together, terms.anti_affinity
+            return unresolvable(f"parsing pod: {terms.problem}")
+        together = (
+            intern_pod_selector(
+                *(pair for term in terms.affinity for pair in term.pod_selector.pairs)
+            )
+            if terms.affinity
+            else None
+        )
+        state.write(_ALL_AFFINITY_TERMS, together)
         return None
 
-    def _wishes(self, cycle: Cycle) -> _Wishes:
-        affinity, together, anti_affinity = cycle.state[self.name]
-        identity = cycle.pod.identity
-        existing = [term for term, _ in cycle.snapshot.anti_affinity.items() if term.predicate.holds(identity)]
-        return _Wishes(affinity, together, anti_affinity, existing)
+    def _pod_affinity(self, state: CycleState, pod: PodInfo) -> _PodAffinity:
+        terms, identity = pod.shape.terms, pod.identity
+        together = state.read(_ALL_AFFINITY_TERMS)
+        existing = [
+            term
+            for term, _ in self._snapshot.anti_affinity.items()
+            if term.pod_selector.matches(identity)
+        ]
+        return _PodAffinity(terms.affinity, together, terms.anti_affinity, existing)
 
-    def filter(self, cycle: Cycle, rows: Rows) -> Mask | None:
-        wishes = self._wishes(cycle)
-        if not (wishes.affinity or wishes.anti_affinity or wishes.existing):
+    def filter_nodes(self, state: CycleState, pod: PodInfo, rows: Rows) -> Mask | None:
+        affinity = self._pod_affinity(state, pod)
+        if not (affinity.affinity or affinity.anti_affinity or affinity.existing):
             return None
-        near = self._near(cycle, wishes, rows)
-        away = self._away(cycle, wishes, rows)
-        return near & away & self._accepted(cycle, wishes, rows)
+        near = self._satisfies_pod_affinity(pod, affinity, rows)
+        away = self._satisfies_pod_anti_affinity(pod, affinity, rows)
+        return near & away & self._satisfies_existing_pods_anti_affinity(pod, affinity, rows)
 
-    def verdicts(self, cycle: Cycle, rows: Rows) -> Verdicts:
-        wishes = self._wishes(cycle)
-        out: Verdicts = []
-        for verdict, check in ((_AFFINITY, self._near), (_ANTI_AFFINITY, self._away), (_EXISTING, self._accepted)):
+    def filter_statuses(self, state: CycleState, pod: PodInfo, rows: Rows) -> NodeStatuses:
+        affinity = self._pod_affinity(state, pod)
+        out: NodeStatuses = []
+        for status, check in (
+            (_AFFINITY, self._satisfies_pod_affinity),
+            (_ANTI_AFFINITY, self._satisfies_pod_anti_affinity),
+            (_EXISTING, self._satisfies_existing_pods_anti_affinity),
+        ):
             if not len(rows):
                 break
-            holds = check(cycle, wishes, rows)
+            holds = check(pod, affinity, rows)
             if not holds.all():
-                out.append((verdict, rows[~holds]))
+                out.append((status, rows[~holds]))
             rows = rows[holds]
         return out
 
-    def _near(self, cycle: Cycle, wishes: _Wishes, rows: Rows) -> Mask:
-        """Where the pod's affinity holds: on nodes with all the keys, in domains where pods that it wants run. The first
-        of a group that wants to be near itself may go anywhere."""
+    def _satisfies_pod_affinity(self, pod: PodInfo, affinity: _PodAffinity, rows: Rows) -> Mask:
+        """Nodes with all topology keys, in domains with pods that match. The first pod of a group
+        with affinity to itself can run in any domain.
+        """
         out = np.ones(len(rows), np.bool_)
-        if wishes.together is None:
+        if affinity.together is None:
             return out
-        counts = cycle.snapshot.counters.counts(wishes.together, terminating=True)
-        labelled, nobody = out.copy(), True
-        for term in wishes.affinity:
-            codes = cycle.snapshot.labels.codes(term.key)
+        counts = self._snapshot.counters.counts(affinity.together, terminating=True)
+        labelled, no_match = out.copy(), True
+        for term in affinity.affinity:
+            codes = self._snapshot.labels.codes(term.key)
             sums = by_domain(codes, counts)
-            nobody &= not sums.any()
+            no_match &= not sums.any()
             labelled &= codes[rows] >= 0
             out &= sums[codes[rows]] > 0
-        if nobody and wishes.together.holds(cycle.pod.identity):
+        if no_match and affinity.together.matches(pod.identity):
             return labelled
         return out & labelled
 
-    def _away(self, cycle: Cycle, wishes: _Wishes, rows: Rows) -> Mask:
+    def _satisfies_pod_anti_affinity(
+        self, pod: PodInfo, affinity: _PodAffinity, rows: Rows
+    ) -> Mask:
         out = np.ones(len(rows), np.bool_)
-        for term in wishes.anti_affinity:
-            codes = cycle.snapshot.labels.codes(term.key)
-            sums = by_domain(codes, cycle.snapshot.counters.counts(term.predicate, terminating=True))
+        for term in affinity.anti_affinity:
+            codes = self._snapshot.labels.codes(term.key)
+            sums = by_domain(
+                codes, self._snapshot.counters.counts(term.pod_selector, terminating=True)
+            )
             out &= sums[codes[rows]] <= 0
         return out
 
-    def _accepted(self, cycle: Cycle, wishes: _Wishes, rows: Rows) -> Mask:
-        """Where no running pod wants to be away from this one."""
+    def _satisfies_existing_pods_anti_affinity(
+        self, pod: PodInfo, affinity: _PodAffinity, rows: Rows
+    ) -> Mask:
+        """Nodes in domains where no running pod has anti-affinity to this one."""
         out = np.ones(len(rows), np.bool_)
-        for term in wishes.existing:
-            codes = cycle.snapshot.labels.codes(term.key)
-            out &= by_domain(codes, cycle.snapshot.anti_affinity.counts(term))[codes[rows]] <= 0
+        for term in affinity.existing:
+            codes = self._snapshot.labels.codes(term.key)
+            out &= by_domain(codes, self._snapshot.anti_affinity.counts(term))[codes[rows]] <= 0
         return out
 
-    # ---- score ---------------------------------------------------------------------------------------------------
+    # ---- score -----------------------------------------------------------------------------------
 
-    def pre_score(self, cycle: Cycle, rows: Rows) -> None:
-        if cycle.pod.shape.terms.problem:
-            raise SchedulingError(f"parsing pod: {cycle.pod.shape.terms.problem}")
-        snapshot, terms, identity = cycle.snapshot, cycle.pod.shape.terms, cycle.pod.identity
+    def pre_score(self, state: CycleState, pod: PodInfo, rows: Rows) -> None:
+        if pod.shape.terms.problem:
+            raise SchedulingError(f"parsing pod: {pod.shape.terms.problem}")
+        snapshot, terms, identity = self._snapshot, pod.shape.terms, pod.identity
         weighted: list[tuple[str, Ints, int]] = []
-        cycle.state[self.name + "/score"] = weighted
-        if not (terms.preferred or terms.avoided or snapshot.affinity or snapshot.preferred or snapshot.avoided):
+        state.write(_WEIGHTED_COUNTS, weighted)
+        if not (
+            terms.preferred
+            or terms.avoided
+            or snapshot.affinity
+            or snapshot.preferred
+            or snapshot.avoided
+        ):
             return
         for term, sign in (*((t, 1) for t in terms.preferred), *((t, -1) for t in terms.avoided)):
-            counts = snapshot.counters.counts(term.predicate, terminating=True)
+            counts = snapshot.counters.counts(term.pod_selector, terminating=True)
             weighted.append((term.key, counts, sign * term.weight))
         if self._hard_weight > 0:
-            weighted += [(t.key, c, self._hard_weight) for t, c in _against(snapshot.affinity, identity)]
-        weighted += [(t.key, c, t.weight) for t, c in _against(snapshot.preferred, identity)]
-        weighted += [(t.key, c, -t.weight) for t, c in _against(snapshot.avoided, identity)]
+            weighted += [
+                (t.key, c, self._hard_weight)
+                for t, c in _terms_matching(snapshot.affinity, identity)
+            ]
+        weighted += [(t.key, c, t.weight) for t, c in _terms_matching(snapshot.preferred, identity)]
+        weighted += [(t.key, c, -t.weight) for t, c in _terms_matching(snapshot.avoided, identity)]
 
-    def score(self, cycle: Cycle, rows: Rows) -> Score:
-        weighted: list[tuple[str, Ints, int]] = cycle.state[self.name + "/score"]
+    def score_nodes(self, state: CycleState, pod: PodInfo, rows: Rows) -> Score:
+        weighted = state.read(_WEIGHTED_COUNTS)
         if not weighted:
             return 0
         out = np.zeros(len(rows), np.int64)
         for key, counts, weight in weighted:
-            codes = cycle.snapshot.labels.codes(key)
+            codes = self._snapshot.labels.codes(key)
             out += by_domain(codes, counts)[codes[rows]] * weight
         return out
 
-    def normalize(self, cycle: Cycle, rows: Rows, scores: Score) -> Score:
+    def normalize_score(self, state: CycleState, pod: PodInfo, rows: Rows, scores: Score) -> Score:
         if not isinstance(scores, np.ndarray):
             return scores
         highest, lowest = max(int(scores.max()), 0), min(int(scores.min()), 0)
         if highest == lowest:
             return 0
-        return (MAX_SCORE * ((scores - lowest) / (highest - lowest))).astype(np.int64)
+        return (MAX_NODE_SCORE * ((scores - lowest) / (highest - lowest))).astype(np.int64)
 
 
-def _against(carriers: Carriers, identity: Identity) -> list[tuple[Term, Ints]]:
-    """Terms of running pods that take this one, and where those pods run."""
-    return [(term, counts) for term, counts in carriers.items() if term.predicate.holds(identity)]
+def _terms_matching(
+    carriers: TermCounters, identity: PodIdentity
+) -> list[tuple[AffinityTerm, Ints]]:
+    """The terms of running pods that match this one, and the number of those pods on each node."""
+    return [
+        (term, counts) for term, counts in carriers.items() if term.pod_selector.matches(identity)
+    ]

@@ -1,4 +1,6 @@
-"""NodeAffinity: the node selector and node affinity of a pod, and what the configuration adds for all pods."""
+"""NodeAffinity: the node selector and the node affinity of the pod, and the affinity that the
+configuration adds.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +8,32 @@ import numpy as np
 
 from transom.machinery.objects import Object
 from transom.scheduler.arrays import Ints, Mask, Rows
-from transom.scheduler.framework import ConfigError, Cycle, Handle, Score, Verdict, Verdicts, check_args, scaled, split
+from transom.scheduler.errors import SchedulerConfigError
+from transom.scheduler.framework import (
+    BatchFilterPlugin,
+    BatchScorePlugin,
+    CycleState,
+    Handle,
+    NodeStatuses,
+    Score,
+    ScoreExtensions,
+    check_args,
+    default_normalize_score,
+    unresolvable,
+)
 from transom.scheduler.labels import LabelColumns, NodeTerm, any_term, has_labels, node_terms
-from transom.scheduler.pods import Shape
+from transom.scheduler.pods import PodInfo, PodShape
 
-_POD = Verdict(("node(s) didn't match Pod's node affinity",), final=True)
-_ENFORCED = Verdict(("node(s) didn't match scheduler-enforced node affinity",), final=True)
+ERR_REASON_POD = "node(s) didn't match Pod's node affinity"
+ERR_REASON_ENFORCED = "node(s) didn't match scheduler-enforced node affinity"
+_REJECTED_BY_POD = unresolvable(ERR_REASON_POD)
+_REJECTED_BY_CONFIGURATION = unresolvable(ERR_REASON_ENFORCED)
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-def matches_pod(shape: Shape, labels: LabelColumns, rows: Rows) -> Mask | None:
-    """Where the pod's own node selector and required node affinity hold; None: everywhere."""
+def matches_pod(shape: PodShape, labels: LabelColumns, rows: Rows) -> Mask | None:
+    """The rows that match the node selector and the required node affinity of the pod; None: all."""
     required = (shape.node_affinity or {}).get(_REQUIRED)
     if not shape.node_selector and required is None:
         return None
@@ -30,12 +46,19 @@ def matches_pod(shape: Shape, labels: LabelColumns, rows: Rows) -> Mask | None:
     return out
 
 
-class _Weighted:
-    """Terms that are only preferred, with their weights."""
+class _PreferredTerms:
+    """Preferred scheduling terms with their weights."""
 
     def __init__(self, terms: list[Object]) -> None:
-        wanted = [t for t in terms if t.get("weight") and (
-            (t.get("preference") or {}).get("matchExpressions") or (t.get("preference") or {}).get("matchFields"))]
+        wanted = [
+            t
+            for t in terms
+            if t.get("weight")
+            and (
+                (t.get("preference") or {}).get("matchExpressions")
+                or (t.get("preference") or {}).get("matchFields")
+            )
+        ]
         self.terms = [(NodeTerm(t["preference"]), t["weight"]) for t in wanted]
         self.problem = next((term.problem for term, _ in self.terms if term.problem), "")
 
@@ -44,52 +67,60 @@ class _Weighted:
             scores += term.mask(labels, rows) * weight
 
 
-class NodeAffinity:
+class NodeAffinity(BatchFilterPlugin, BatchScorePlugin, ScoreExtensions):
     name = "NodeAffinity"
     static = True
 
     def __init__(self, args: Object, handle: Handle) -> None:
         check_args(args, ("addedAffinity",), self.name)
+        self._snapshot = handle.snapshot
         added = args.get("addedAffinity") or {}
         required = added.get(_REQUIRED)
-        self._required = node_terms(required.get("nodeSelectorTerms")) if required is not None else None
-        self._preferred = _Weighted(added.get(_PREFERRED) or [])
+        self._required = (
+            node_terms(required.get("nodeSelectorTerms")) if required is not None else None
+        )
+        self._preferred = _PreferredTerms(added.get(_PREFERRED) or [])
         problems = [("required", t.problem) for t in self._required or () if t.problem]
         if self._preferred.problem:
             problems.append(("preferred", self._preferred.problem))
         if problems:
             kind, text = problems[0]
-            raise ConfigError(f'initializing plugin "{self.name}": parsing addedAffinity.'
-                              f"{_REQUIRED if kind == 'required' else _PREFERRED}: {text}")
+            raise SchedulerConfigError(
+                f'initializing plugin "{self.name}": parsing addedAffinity.'
+                f"{_REQUIRED if kind == 'required' else _PREFERRED}: {text}"
+            )
 
-    def filter(self, cycle: Cycle, rows: Rows) -> Mask | None:
-        own = matches_pod(cycle.pod.shape, cycle.snapshot.labels, rows)
+    def filter_nodes(self, state: CycleState, pod: PodInfo, rows: Rows) -> Mask | None:
+        own = matches_pod(pod.shape, self._snapshot.labels, rows)
         if self._required is None:
             return own
-        added = any_term(self._required, cycle.snapshot.labels, rows)
+        added = any_term(self._required, self._snapshot.labels, rows)
         return added if own is None else added & own
 
-    def verdicts(self, cycle: Cycle, rows: Rows) -> Verdicts:
-        out: Verdicts = []
+    def filter_statuses(self, state: CycleState, pod: PodInfo, rows: Rows) -> NodeStatuses:
+        out: NodeStatuses = []
         if self._required is not None:
-            rows, refused = split(any_term(self._required, cycle.snapshot.labels, rows), rows)
-            if len(refused):
-                out.append((_ENFORCED, refused))
+            matches = any_term(self._required, self._snapshot.labels, rows)
+            rows, rejected = rows[matches], rows[~matches]
+            if len(rejected):
+                out.append((_REJECTED_BY_CONFIGURATION, rejected))
         if len(rows):
-            out.append((_POD, rows))
+            out.append((_REJECTED_BY_POD, rows))
         return out
 
-    def score(self, cycle: Cycle, rows: Rows) -> Score:
-        shape = cycle.pod.shape
+    def score_nodes(self, state: CycleState, pod: PodInfo, rows: Rows) -> Score:
+        shape = pod.shape
         own = shape.memo.get(_PREFERRED)
         if own is None:
-            own = shape.memo[_PREFERRED] = _Weighted((shape.node_affinity or {}).get(_PREFERRED) or [])
+            own = shape.memo[_PREFERRED] = _PreferredTerms(
+                (shape.node_affinity or {}).get(_PREFERRED) or []
+            )
         if not own.terms and not self._preferred.terms:
             return 0
         scores = np.zeros(len(rows), np.int64)
-        self._preferred.add_to(scores, cycle.snapshot.labels, rows)
-        own.add_to(scores, cycle.snapshot.labels, rows)
+        self._preferred.add_to(scores, self._snapshot.labels, rows)
+        own.add_to(scores, self._snapshot.labels, rows)
         return scores
 
-    def normalize(self, cycle: Cycle, rows: Rows, scores: Score) -> Score:
-        return scaled(scores)
+    def normalize_score(self, state: CycleState, pod: PodInfo, rows: Rows, scores: Score) -> Score:
+        return default_normalize_score(scores)

@@ -1,4 +1,4 @@
-"""NodeLabel: nodes must, or should rather, have some labels and lack others. Off unless a configuration turns it on."""
+"""NodeLabel: requires or prefers nodes with some labels and without others. Off by default."""
 
 from __future__ import annotations
 
@@ -6,45 +6,62 @@ import numpy as np
 
 from transom.machinery.objects import Object
 from transom.scheduler.arrays import Mask, Rows
-from transom.scheduler.framework import MAX_SCORE, ConfigError, Cycle, Handle, Score, Verdict, Verdicts, check_args, everywhere
+from transom.scheduler.errors import SchedulerConfigError
+from transom.scheduler.framework import (
+    MAX_NODE_SCORE,
+    BatchFilterPlugin,
+    BatchScorePlugin,
+    CycleState,
+    Handle,
+    NodeStatuses,
+    Score,
+    all_rows,
+    check_args,
+    unresolvable,
+)
+from transom.scheduler.pods import PodInfo
 
-_VIOLATED = Verdict(("node(s) didn't have the requested labels",), final=True)
+ERR_REASON_PRESENCE_VIOLATED = "node(s) didn't have the requested labels"
+_REJECTED = unresolvable(ERR_REASON_PRESENCE_VIOLATED)
 _ARGS = ("presentLabels", "absentLabels", "presentLabelsPreference", "absentLabelsPreference")
 
 
-class NodeLabel:
+class NodeLabel(BatchFilterPlugin, BatchScorePlugin):
     name = "NodeLabel"
     static = True
 
     def __init__(self, args: Object, handle: Handle) -> None:
         check_args(args, _ARGS, self.name)
-        self._present, self._absent, self._liked, self._disliked = (list(args.get(name) or ()) for name in _ARGS)
+        self._snapshot = handle.snapshot
+        self._present, self._absent, self._liked, self._disliked = (
+            list(args.get(name) or ()) for name in _ARGS
+        )
         for present, absent in ((self._present, self._absent), (self._liked, self._disliked)):
             for label in absent:
                 if label in present:
-                    raise ConfigError(
+                    raise SchedulerConfigError(
                         f'initializing plugin "{self.name}": detecting at least one label (e.g., "{label}") that exist in '
                         f"both the present([{' '.join(present)}]) and absent([{' '.join(absent)}]) label list"
                     )
 
-    def filter(self, cycle: Cycle, rows: Rows) -> Mask | None:
+    def filter_nodes(self, state: CycleState, pod: PodInfo, rows: Rows) -> Mask | None:
         out = np.ones(len(rows), np.bool_)
         for label in self._present:
-            out &= cycle.snapshot.labels.codes(label)[rows] >= 0
+            out &= self._snapshot.labels.codes(label)[rows] >= 0
         for label in self._absent:
-            out &= cycle.snapshot.labels.codes(label)[rows] < 0
+            out &= self._snapshot.labels.codes(label)[rows] < 0
         return out
 
-    def verdicts(self, cycle: Cycle, rows: Rows) -> Verdicts:
-        return everywhere(_VIOLATED, rows)
+    def filter_statuses(self, state: CycleState, pod: PodInfo, rows: Rows) -> NodeStatuses:
+        return all_rows(_REJECTED, rows)
 
-    def score(self, cycle: Cycle, rows: Rows) -> Score:
+    def score_nodes(self, state: CycleState, pod: PodInfo, rows: Rows) -> Score:
         asked = len(self._liked) + len(self._disliked)
         if not asked:
             return 0
         total = np.zeros(len(rows), np.int64)
         for label in self._liked:
-            total += cycle.snapshot.labels.codes(label)[rows] >= 0
+            total += self._snapshot.labels.codes(label)[rows] >= 0
         for label in self._disliked:
-            total += cycle.snapshot.labels.codes(label)[rows] < 0
-        return total * MAX_SCORE // asked
+            total += self._snapshot.labels.codes(label)[rows] < 0
+        return total * MAX_NODE_SCORE // asked

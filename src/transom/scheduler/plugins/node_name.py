@@ -1,26 +1,35 @@
-"""NodeName: a pod that names its node fits only there."""
+"""NodeName: a pod with spec.nodeName fits only on that node."""
 
 from __future__ import annotations
 
 from transom.machinery.objects import Object
 from transom.scheduler.arrays import Mask, Rows
-from transom.scheduler.framework import Cycle, Handle, Verdict, Verdicts, everywhere
+from transom.scheduler.framework import (
+    BatchFilterPlugin,
+    CycleState,
+    Handle,
+    NodeStatuses,
+    all_rows,
+    unresolvable,
+)
+from transom.scheduler.pods import PodInfo
 
-_OTHER = Verdict(("node(s) didn't match the requested hostname",), final=True)
+ERR_REASON = "node(s) didn't match the requested hostname"
+_REJECTED = unresolvable(ERR_REASON)
 
 
-class NodeName:
+class NodeName(BatchFilterPlugin):
     name = "NodeName"
 
     def __init__(self, args: Object, handle: Handle) -> None:
-        pass
+        self._snapshot = handle.snapshot
 
-    def filter(self, cycle: Cycle, rows: Rows) -> Mask | None:
-        wanted = cycle.pod.node_name
+    def filter_nodes(self, state: CycleState, pod: PodInfo, rows: Rows) -> Mask | None:
+        wanted = pod.node_name
         if not wanted:
             return None
-        info = cycle.snapshot.nodes.get(wanted)
+        info = self._snapshot.nodes.get(wanted)
         return rows == (info.row if info is not None else -1)
 
-    def verdicts(self, cycle: Cycle, rows: Rows) -> Verdicts:
-        return everywhere(_OTHER, rows)
+    def filter_statuses(self, state: CycleState, pod: PodInfo, rows: Rows) -> NodeStatuses:
+        return all_rows(_REJECTED, rows)

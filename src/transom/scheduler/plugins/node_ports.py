@@ -1,4 +1,4 @@
-"""NodePorts: a host port can be taken once on each node."""
+"""NodePorts: the host ports of the pod must be free on the node."""
 
 from __future__ import annotations
 
@@ -6,26 +6,37 @@ import numpy as np
 
 from transom.machinery.objects import Object
 from transom.scheduler.arrays import Mask, Rows
-from transom.scheduler.framework import Cycle, Handle, Verdict, Verdicts, everywhere
+from transom.scheduler.framework import (
+    BatchFilterPlugin,
+    CycleState,
+    Handle,
+    NodeStatuses,
+    PreFilterPlugin,
+    Status,
+    all_rows,
+    unschedulable,
+)
+from transom.scheduler.pods import PodInfo
 
-_TAKEN = Verdict(("node(s) didn't have free ports for the requested pod ports",))
+ERR_REASON = "node(s) didn't have free ports for the requested pod ports"
+_REJECTED = unschedulable(ERR_REASON)
 
 
-class NodePorts:
+class NodePorts(PreFilterPlugin, BatchFilterPlugin):
     name = "NodePorts"
 
     def __init__(self, args: Object, handle: Handle) -> None:
-        pass
+        self._snapshot = handle.snapshot
 
-    def pre_filter(self, cycle: Cycle) -> Verdict | None:
+    def pre_filter(self, state: CycleState, pod: PodInfo) -> Status | None:
         return None
 
-    def filter(self, cycle: Cycle, rows: Rows) -> Mask | None:
-        ports = cycle.pod.shape.ports
+    def filter_nodes(self, state: CycleState, pod: PodInfo, rows: Rows) -> Mask | None:
+        ports = pod.shape.ports
         if not ports:
             return None
-        users = {row for port in ports for row in cycle.snapshot.port_users(port)}
+        users = {row for port in ports for row in self._snapshot.port_users(port)}
         return ~np.isin(rows, list(users)) if users else None
 
-    def verdicts(self, cycle: Cycle, rows: Rows) -> Verdicts:
-        return everywhere(_TAKEN, rows)
+    def filter_statuses(self, state: CycleState, pod: PodInfo, rows: Rows) -> NodeStatuses:
+        return all_rows(_REJECTED, rows)

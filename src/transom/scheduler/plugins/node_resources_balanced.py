@@ -1,4 +1,6 @@
-"""NodeResourcesBalancedAllocation: prefer nodes where CPU and memory would be used in like proportion."""
+"""NodeResourcesBalancedAllocation: prefers nodes where CPU and memory are used in the same
+proportion.
+"""
 
 from __future__ import annotations
 
@@ -9,29 +11,33 @@ from numpy.typing import NDArray
 
 from transom.machinery.objects import Object
 from transom.scheduler.arrays import Ints, Rows, Some
-from transom.scheduler.framework import MAX_SCORE, Cycle, Handle, Score
-from transom.scheduler.plugins.allocation import DEFAULT_RESOURCES, amounts, requests_of
+from transom.scheduler.framework import MAX_NODE_SCORE, BatchScorePlugin, CycleState, Handle, Score
+from transom.scheduler.plugins.allocation import DEFAULT_RESOURCES, allocated_amounts, requests_of
+from transom.scheduler.pods import PodInfo
 from transom.scheduler.snapshot import Snapshot
 
 
-class BalancedAllocation:
+class BalancedAllocation(BatchScorePlugin):
     name = "NodeResourcesBalancedAllocation"
 
     def __init__(self, args: Object, handle: Handle) -> None:
-        pass
+        self._snapshot = handle.snapshot
 
-    def score(self, cycle: Cycle, rows: Rows) -> Score:
-        snapshot = cycle.snapshot
-        wanted = requests_of(cycle.pod.shape, DEFAULT_RESOURCES)
+    def score_nodes(self, state: CycleState, pod: PodInfo, rows: Rows) -> Score:
+        snapshot = self._snapshot
+        wanted = requests_of(pod.shape, DEFAULT_RESOURCES)
         key = self.name, wanted
-        return cast(Ints, snapshot.usage.get(key, lambda some: _scores(snapshot, wanted, some), slices=True))[rows]
+        return cast(
+            Ints, snapshot.usage.get(key, lambda some: _scores(snapshot, wanted, some), slices=True)
+        )[rows]
 
 
 def _scores(snapshot: Snapshot, wanted: tuple[int, ...], rows: Some) -> Ints:
     cpu, memory = (
-        _fraction(*amounts(snapshot, name, want, rows)) for (name, _), want in zip(DEFAULT_RESOURCES, wanted, strict=True)
+        _fraction(*allocated_amounts(snapshot, name, want, rows))
+        for (name, _), want in zip(DEFAULT_RESOURCES, wanted, strict=True)
     )
-    scores = ((1 - np.abs(cpu - memory)) * MAX_SCORE).astype(np.int64)
+    scores = ((1 - np.abs(cpu - memory)) * MAX_NODE_SCORE).astype(np.int64)
     scores[(cpu >= 1) | (memory >= 1)] = 0
     return scores
 

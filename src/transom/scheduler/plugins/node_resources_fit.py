@@ -1,4 +1,4 @@
-"""NodeResourcesFit: a node must have what the pod requests, beside what the pods on it have requested."""
+"""NodeResourcesFit: the requests of the pod must fit beside those of the pods on the node."""
 
 from __future__ import annotations
 
@@ -7,81 +7,112 @@ from typing import cast
 import numpy as np
 
 from transom.machinery.objects import Object
-from transom.machinery.resourcenames import is_extended
+from transom.machinery.resourcenames import is_extended_resource_name
 from transom.machinery.validation.names import is_qualified_name
 from transom.scheduler.arrays import Ints, Mask, Rows, Some
-from transom.scheduler.framework import ConfigError, Cycle, Handle, Verdict, Verdicts, check_args
-from transom.scheduler.resources import Requests
+from transom.scheduler.errors import SchedulerConfigError
+from transom.scheduler.framework import (
+    BatchFilterPlugin,
+    CycleState,
+    Handle,
+    NodeStatuses,
+    PreFilterPlugin,
+    Status,
+    check_args,
+    unschedulable,
+)
+from transom.scheduler.pods import PodInfo
+from transom.scheduler.resources import ResourceRequests
 from transom.scheduler.snapshot import Snapshot
 
-_IGNORING = -1  # in place of a count: something was requested, though it is ignored
+ERR_REASON_TOO_MANY_PODS = "Too many pods"
+ERR_REASON_INSUFFICIENT = "Insufficient"
+_IGNORING = -1  # instead of a count: the pod requests ignored resources
 
 
-class NodeResourcesFit:
+class NodeResourcesFit(PreFilterPlugin, BatchFilterPlugin):
     name = "NodeResourcesFit"
 
     def __init__(self, args: Object, handle: Handle) -> None:
         check_args(args, ("ignoredResources", "ignoredResourceGroups"), self.name)
+        self._snapshot = handle.snapshot
         self._ignored = frozenset(args.get("ignoredResources") or ())
         self._ignored_groups = frozenset(args.get("ignoredResourceGroups") or ())
-        for where, entries in (("ignoredResources", self._ignored), ("ignoredResourceGroups", self._ignored_groups)):
+        for where, entries in (
+            ("ignoredResources", self._ignored),
+            ("ignoredResourceGroups", self._ignored_groups),
+        ):
             for i, entry in enumerate(sorted(entries)):
                 problems = is_qualified_name(entry)
                 if where == "ignoredResourceGroups" and "/" in entry:
                     problems = ["resource group name can't contain '/'", *problems]
                 if problems:
-                    raise ConfigError(f'initializing plugin "{self.name}": {where}[{i}]: Invalid value: "{entry}": '
-                                      + "; ".join(problems))
+                    raise SchedulerConfigError(
+                        f'initializing plugin "{self.name}": {where}[{i}]: Invalid value: "{entry}": '
+                        + "; ".join(problems)
+                    )
 
-    def pre_filter(self, cycle: Cycle) -> Verdict | None:
+    def pre_filter(self, state: CycleState, pod: PodInfo) -> Status | None:
         return None
 
-    def filter(self, cycle: Cycle, rows: Rows) -> Mask | None:
-        snapshot, asked = cycle.snapshot, self._asked(cycle)
-        fits = snapshot.usage.get((self.name, asked), lambda some: self._fits(snapshot, asked, some), slices=True)
+    def filter_nodes(self, state: CycleState, pod: PodInfo, rows: Rows) -> Mask | None:
+        snapshot, asked = self._snapshot, self._asked(pod)
+        fits = snapshot.usage.get(
+            (self.name, asked), lambda some: self._fits(snapshot, asked, some), slices=True
+        )
         return cast(Mask, fits)[rows]
 
-    def _asked(self, cycle: Cycle) -> Requests:
-        """What the pod requests, without what is to be ignored."""
-        asked = cycle.pod.shape.requests
+    def _asked(self, pod: PodInfo) -> ResourceRequests:
+        """The requests of the pod without ignored resources."""
+        asked = pod.shape.requests
         if not asked.scalars or not (self._ignored or self._ignored_groups):
             return asked
-        return asked._replace(scalars=tuple((n, v) for n, v in asked.scalars if not self._ignores(n)), pods=_IGNORING)
+        return asked._replace(
+            scalars=tuple((n, v) for n, v in asked.scalars if not self._ignores(n)), pods=_IGNORING
+        )
 
     def _ignores(self, name: str) -> bool:
-        return is_extended(name) and (name in self._ignored or name.split("/")[0] in self._ignored_groups)
+        return is_extended_resource_name(name) and (
+            name in self._ignored or name.split("/")[0] in self._ignored_groups
+        )
 
-    def _fits(self, snapshot: Snapshot, asked: Requests, rows: Some) -> Mask:
+    def _fits(self, snapshot: Snapshot, asked: ResourceRequests, rows: Some) -> Mask:
         fits: Mask = snapshot.used_pods[rows] < snapshot.alloc_pods[rows]
         for _, used, has, wanted in _compared(snapshot, asked):
             fits &= used[rows] + wanted <= has[rows]
         return fits
 
-    def filter_row(self, cycle: Cycle, row: int) -> bool:
-        snapshot = cycle.snapshot
+    def filter_node(self, state: CycleState, pod: PodInfo, row: int) -> bool:
+        snapshot = self._snapshot
         if snapshot.used_pods[row] >= snapshot.alloc_pods[row]:
             return False
-        return all(used[row] + wanted <= has[row] for _, used, has, wanted in _compared(snapshot, self._asked(cycle)))
+        return all(
+            used[row] + wanted <= has[row]
+            for _, used, has, wanted in _compared(snapshot, self._asked(pod))
+        )
 
-    def verdicts(self, cycle: Cycle, rows: Rows) -> Verdicts:
-        snapshot = cycle.snapshot
-        missing = [("Too many pods", snapshot.used_pods[rows] >= snapshot.alloc_pods[rows])]
-        for name, used, has, wanted in _compared(snapshot, self._asked(cycle)):
-            missing.append((f"Insufficient {name}", used[rows] + wanted > has[rows]))
-        # Nodes that lack the same things have the same pattern of bits.
+    def filter_statuses(self, state: CycleState, pod: PodInfo, rows: Rows) -> NodeStatuses:
+        snapshot = self._snapshot
+        missing = [
+            (ERR_REASON_TOO_MANY_PODS, snapshot.used_pods[rows] >= snapshot.alloc_pods[rows])
+        ]
+        for name, used, has, wanted in _compared(snapshot, self._asked(pod)):
+            missing.append((f"{ERR_REASON_INSUFFICIENT} {name}", used[rows] + wanted > has[rows]))
+        # Nodes that lack the same resources have the same bit pattern.
         patterns = np.zeros(len(rows), np.int64)
         for bit, (_, lacks) in enumerate(missing):
             patterns |= lacks.astype(np.int64) << bit
-        out: Verdicts = []
+        out: NodeStatuses = []
         for pattern in np.unique(patterns).tolist():
             reasons = tuple(reason for bit, (reason, _) in enumerate(missing) if pattern >> bit & 1)
-            out.append((Verdict(reasons), rows[patterns == pattern]))
+            out.append((unschedulable(*reasons), rows[patterns == pattern]))
         return out
 
 
-def _compared(snapshot: Snapshot, asked: Requests) -> list[tuple[str, Ints, Ints, int]]:
-    """What has to be compared: name, used, allocatable, wanted. A pod that requests nothing is not held against a node
-    that is overcommitted already; one that requests anything is, in every resource that all nodes have."""
+def _compared(snapshot: Snapshot, asked: ResourceRequests) -> list[tuple[str, Ints, Ints, int]]:
+    """The resources to compare: name, used, allocatable, wanted. A pod without requests fits on an
+    overcommitted node; a pod with any request must fit in all basic resources.
+    """
     if asked.nothing and asked.pods != _IGNORING:
         return []
     out = [

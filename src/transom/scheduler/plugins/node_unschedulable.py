@@ -1,27 +1,36 @@
-"""NodeUnschedulable: no pods on cordoned nodes, unless they tolerate just that."""
+"""NodeUnschedulable: rejects cordoned nodes unless the pod tolerates the unschedulable taint."""
 
 from __future__ import annotations
 
 from transom.machinery.objects import Object
+from transom.machinery.tolerations import find_toleration
 from transom.scheduler.arrays import Mask, Rows
-from transom.scheduler.framework import Cycle, Handle, Verdict, Verdicts, everywhere
-from transom.scheduler.plugins.taint_toleration import tolerated
+from transom.scheduler.framework import (
+    BatchFilterPlugin,
+    CycleState,
+    Handle,
+    NodeStatuses,
+    all_rows,
+    unresolvable,
+)
+from transom.scheduler.pods import PodInfo
 
-_CORDONED = Verdict(("node(s) were unschedulable",), final=True)
-_TAINT = ("node.kubernetes.io/unschedulable", "", "NoSchedule")
+ERR_REASON = "node(s) were unschedulable"
+_REJECTED = unresolvable(ERR_REASON)
+_TAINT = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
 
 
-class NodeUnschedulable:
+class NodeUnschedulable(BatchFilterPlugin):
     name = "NodeUnschedulable"
     static = True
 
     def __init__(self, args: Object, handle: Handle) -> None:
-        pass
+        self._snapshot = handle.snapshot
 
-    def filter(self, cycle: Cycle, rows: Rows) -> Mask | None:
-        if tolerated(_TAINT, cycle.pod.shape.tolerations):
+    def filter_nodes(self, state: CycleState, pod: PodInfo, rows: Rows) -> Mask | None:
+        if find_toleration(pod.shape.tolerations, _TAINT) is not None:
             return None
-        return ~cycle.snapshot.unschedulable[rows]
+        return ~self._snapshot.unschedulable[rows]
 
-    def verdicts(self, cycle: Cycle, rows: Rows) -> Verdicts:
-        return everywhere(_CORDONED, rows)
+    def filter_statuses(self, state: CycleState, pod: PodInfo, rows: Rows) -> NodeStatuses:
+        return all_rows(_REJECTED, rows)

@@ -1,4 +1,4 @@
-"""NodeVolumeLimits: how many volumes of each CSI driver a node can have attached."""
+"""NodeVolumeLimits: the number of volumes of each CSI driver that a node can have attached."""
 
 from __future__ import annotations
 
@@ -7,49 +7,33 @@ from collections import Counter
 from collections.abc import Iterable
 from functools import lru_cache
 
-import numpy as np
-
 from transom.machinery.objects import Object
-from transom.scheduler.arrays import Mask, Rows
-from transom.scheduler.framework import Cycle, Handle, Verdicts, everywhere
-from transom.scheduler.plugins.volume_disk_limits import TOO_MANY
+from transom.scheduler.plugins.volume_limits import VolumeLimits
 from transom.scheduler.snapshot import NodeInfo
-from transom.scheduler.volumes import class_of, volumes
+from transom.scheduler.volumes import storage_class_name
 
 _PREFIX = "attachable-volumes-"
 _CSI = _PREFIX + "csi-"
 _NAME_LIMIT = 63
-# Drivers inside Kubernetes: their disks have plugins of their own.
+# In-tree drivers have their own plugins.
 _IN_TREE = ("aws-ebs", "gce-pd", "cinder", "azure-disk", "azure-file")
 _IN_TREE_PROVISIONERS = frozenset(f"kubernetes.io/{name}" for name in _IN_TREE)
 
 
 @lru_cache(maxsize=256)
 def limit_key(driver: str) -> str:
-    """The resource in which nodes say how many volumes of a driver they can have."""
+    """The resource name of a driver's limit in the allocatable resources of nodes."""
     if len(_CSI) + len(driver) < _NAME_LIMIT:
         return _CSI + driver
-    return _CSI + driver[:23] + hashlib.sha1(driver.encode(), usedforsecurity=False).hexdigest()[:16]
+    return (
+        _CSI + driver[:23] + hashlib.sha1(driver.encode(), usedforsecurity=False).hexdigest()[:16]
+    )
 
 
-class NodeVolumeLimits:
+class NodeVolumeLimits(VolumeLimits[dict[str, str]]):
     name = "NodeVolumeLimits"
 
-    def __init__(self, args: Object, handle: Handle) -> None:
-        self._volumes = volumes(handle)
-
-    def filter(self, cycle: Cycle, rows: Rows) -> Mask | None:
-        if not cycle.pod.pod["spec"].get("volumes"):
-            return None
-        new = self._attached(cycle.pod.volumes, cycle.pod.namespace)
-        if not new:
-            return None
-        return np.array([self._room(cycle.snapshot.at(row), new) for row in rows.tolist()], np.bool_)
-
-    def verdicts(self, cycle: Cycle, rows: Rows) -> Verdicts:
-        return everywhere(TOO_MANY, rows)
-
-    def _room(self, node: NodeInfo, new: dict[str, str]) -> bool:
+    def _has_room(self, node: NodeInfo, new: dict[str, str]) -> bool:
         limits = self._limits(node)
         if not limits:
             return True
@@ -58,10 +42,14 @@ class NodeVolumeLimits:
             there |= self._attached(pod.volumes, pod.namespace)
         used = Counter(there.values())
         wanted = Counter(key for volume, key in new.items() if volume not in there)
-        return all(used[key] + count <= limits[key] for key, count in wanted.items() if key in limits)
+        return all(
+            used[key] + count <= limits[key] for key, count in wanted.items() if key in limits
+        )
 
     def _limits(self, node: NodeInfo) -> dict[str, int]:
-        limits = {name: value for name, value in node.allocatable.scalars if name.startswith(_PREFIX)}
+        limits = {
+            name: value for name, value in node.allocatable.scalars if name.startswith(_PREFIX)
+        }
         csi_node = self._volumes.csi_nodes.by_key(node.name)
         for driver in ((csi_node or {}).get("spec") or {}).get("drivers") or ():
             count = (driver.get("allocatable") or {}).get("count")
@@ -87,7 +75,11 @@ class NodeVolumeLimits:
         if bound is not None:
             source = bound["spec"].get("csi") or {}
             return source.get("driver", ""), source.get("volumeHandle", "")
-        found = self._volumes.storage_class(class_of(claim)) if class_of(claim) else None
+        found = (
+            self._volumes.storage_class(storage_class_name(claim))
+            if storage_class_name(claim)
+            else None
+        )
         provisioner = (found or {}).get("provisioner", "")
         if not provisioner or provisioner in _IN_TREE_PROVISIONERS:
             return "", ""

@@ -1,18 +1,17 @@
-"""PrioritySort: the order of the queue. The queue itself knows it; being here lets a configuration name it."""
+"""PrioritySort: pods with a higher priority first, then in the order of their arrival."""
 
 from __future__ import annotations
 
 from transom.machinery.objects import Object
-from transom.scheduler.framework import Handle
-from transom.scheduler.pods import PodInfo
+from transom.scheduler.framework import Handle, QueuedPodInfo, QueueSortPlugin
 
 
-class PrioritySort:
+class PrioritySort(QueueSortPlugin):
     name = "PrioritySort"
 
     def __init__(self, args: Object, handle: Handle) -> None:
         pass
 
-    def queue_sort(self, pod: PodInfo, since: float) -> tuple[float, float]:
-        """Highest priority first, then first come."""
-        return -pod.priority, since
+    def less(self, a: QueuedPodInfo, b: QueuedPodInfo) -> bool:
+        first, second = a.pod_info.priority, b.pod_info.priority
+        return first > second or (first == second and a.timestamp < b.timestamp)

@@ -1,81 +1,93 @@
-"""TaintToleration: no pods on nodes with taints they do not tolerate, and rather not on those with soft ones.
+"""TaintToleration: rejects nodes with taints that the pod does not tolerate, and avoids
+PreferNoSchedule taints.
 
-Nodes with the same taints share a number; a pod is held against each set of taints once, not against each node.
+Nodes with the same taints share a number; tolerations are matched once for each set of taints.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
 from transom.machinery.objects import Object
+from transom.machinery.tolerations import DO_NOT_SCHEDULE, TolerationIndex
 from transom.scheduler.arrays import Ints, Mask, Rows
-from transom.scheduler.framework import Cycle, Handle, Score, Verdict, Verdicts, scaled
+from transom.scheduler.framework import (
+    BatchFilterPlugin,
+    BatchScorePlugin,
+    CycleState,
+    Handle,
+    NodeStatuses,
+    PreScorePlugin,
+    Score,
+    ScoreExtensions,
+    StateKey,
+    default_normalize_score,
+    unresolvable,
+)
+from transom.scheduler.pods import PodInfo
 from transom.scheduler.snapshot import Taint
 
-_HARD = ("NoSchedule", "NoExecute")
 _SOFT = "PreferNoSchedule"
 
 
-def tolerates(toleration: Object, taint: Taint) -> bool:
-    key, value, effect = taint
-    if toleration.get("effect") and toleration["effect"] != effect:
-        return False
-    if toleration.get("key") and toleration["key"] != key:
-        return False
-    operator = toleration.get("operator") or "Equal"
-    return operator == "Exists" or (operator == "Equal" and toleration.get("value", "") == value)
+_TOLERATIONS = StateKey[TolerationIndex]("PreScoreTaintToleration")
 
 
-def tolerated(taint: Taint, tolerations: Sequence[Object]) -> bool:
-    return any(tolerates(toleration, taint) for toleration in tolerations)
+def first_untolerated(taints: Iterable[Taint], tolerations: TolerationIndex) -> Taint | None:
+    """The first NoSchedule or NoExecute taint that is not tolerated."""
+    return next(
+        (t for t in taints if t[2] in DO_NOT_SCHEDULE and not tolerations.tolerates(*t)), None
+    )
 
 
-def first_untolerated(taints: Sequence[Taint], tolerations: Sequence[Object]) -> Taint | None:
-    """The first hard taint that is not tolerated."""
-    return next((t for t in taints if t[2] in _HARD and not tolerated(t, tolerations)), None)
-
-
-class TaintToleration:
+class TaintToleration(BatchFilterPlugin, PreScorePlugin, BatchScorePlugin, ScoreExtensions):
     name = "TaintToleration"
     static = True
 
     def __init__(self, args: Object, handle: Handle) -> None:
-        pass
+        self._snapshot = handle.snapshot
 
-    def filter(self, cycle: Cycle, rows: Rows) -> Mask | None:
-        sets = cycle.snapshot.taint_sets
+    def filter_nodes(self, state: CycleState, pod: PodInfo, rows: Rows) -> Mask | None:
+        sets = self._snapshot.taint_sets
         if len(sets) == 1:
             return None
-        tolerations = cycle.pod.shape.tolerations
-        free = np.array([first_untolerated(taints, tolerations) is None for taints in sets], np.bool_)
-        return free[cycle.snapshot.taints[rows]]
+        tolerations = TolerationIndex(pod.shape.tolerations)
+        free = np.array(
+            [first_untolerated(taints, tolerations) is None for taints in sets], np.bool_
+        )
+        return free[self._snapshot.taints[rows]]
 
-    def verdicts(self, cycle: Cycle, rows: Rows) -> Verdicts:
-        codes = cycle.snapshot.taints[rows]
-        out: Verdicts = []
+    def filter_statuses(self, state: CycleState, pod: PodInfo, rows: Rows) -> NodeStatuses:
+        codes = self._snapshot.taints[rows]
+        tolerations = TolerationIndex(pod.shape.tolerations)
+        out: NodeStatuses = []
         for code in np.unique(codes):
-            taint = first_untolerated(cycle.snapshot.taint_sets[code], cycle.pod.shape.tolerations)
+            taint = first_untolerated(self._snapshot.taint_sets[code], tolerations)
             assert taint is not None
             reason = f"node(s) had taint {{{taint[0]}: {taint[1]}}}, that the pod didn't tolerate"
-            out.append((Verdict((reason,), final=True), rows[codes == code]))
+            out.append((unresolvable(reason), rows[codes == code]))
         return out
 
-    def pre_score(self, cycle: Cycle, rows: Rows) -> None:
-        soft = [t for t in cycle.pod.shape.tolerations if not t.get("effect") or t["effect"] == _SOFT]
-        cycle.state[self.name] = soft
+    def pre_score(self, state: CycleState, pod: PodInfo, rows: Rows) -> None:
+        soft = [t for t in pod.shape.tolerations if not t.get("effect") or t["effect"] == _SOFT]
+        state.write(_TOLERATIONS, TolerationIndex(soft))
 
-    def score(self, cycle: Cycle, rows: Rows) -> Score:
+    def score_nodes(self, state: CycleState, pod: PodInfo, rows: Rows) -> Score:
         """How many soft taints the pod does not tolerate."""
-        sets = cycle.snapshot.taint_sets
+        sets = self._snapshot.taint_sets
         if not any(t[2] == _SOFT for taints in sets for t in taints):
             return 0
-        tolerations = cycle.state[self.name]
+        tolerations = state.read(_TOLERATIONS)
         counts: Ints = np.array(
-            [sum(t[2] == _SOFT and not tolerated(t, tolerations) for t in taints) for taints in sets], np.int64
+            [
+                sum(t[2] == _SOFT and not tolerations.tolerates(*t) for t in taints)
+                for taints in sets
+            ],
+            np.int64,
         )
-        return counts[cycle.snapshot.taints[rows]] if counts.any() else 0
+        return counts[self._snapshot.taints[rows]] if counts.any() else 0
 
-    def normalize(self, cycle: Cycle, rows: Rows, scores: Score) -> Score:
-        return scaled(scores, reverse=True)
+    def normalize_score(self, state: CycleState, pod: PodInfo, rows: Rows, scores: Score) -> Score:
+        return default_normalize_score(scores, reverse=True)

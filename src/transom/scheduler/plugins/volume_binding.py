@@ -1,4 +1,6 @@
-"""VolumeBinding: nodes must reach the pod's volumes; claims that wait for a consumer get theirs with the node."""
+"""VolumeBinding: the node must have access to the pod's volumes; claims with delayed binding are
+bound with the pod.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +9,38 @@ from typing import NamedTuple
 import numpy as np
 
 from transom.client.resources import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
-from transom.client.store import key_of
+from transom.client.store import object_key
 from transom.machinery.objects import Object, with_metadata
 from transom.scheduler.arrays import Mask, Rows
-from transom.scheduler.framework import ConfigError, Cycle, Handle, SchedulingError, Verdict, Verdicts, check_args
-from transom.scheduler.volume_matching import Found, Matching, volume_nodes
-from transom.scheduler.volumes import BOUND_BY_CONTROLLER, SELECTED_NODE, claim_names, claimed_by, is_bound, version, volumes
+from transom.scheduler.errors import SchedulerConfigError, SchedulingError
+from transom.scheduler.framework import (
+    BatchFilterPlugin,
+    CycleState,
+    Handle,
+    NodeStatuses,
+    PreBindPlugin,
+    PreFilterPlugin,
+    ReservePlugin,
+    StateKey,
+    Status,
+    check_args,
+    unresolvable,
+)
+from transom.scheduler.pods import PodInfo
+from transom.scheduler.volume_matching import MatchedVolumes, VolumeMatcher, nodes_of_volume
+from transom.scheduler.volumes import (
+    BOUND_BY_CONTROLLER,
+    SELECTED_NODE,
+    claim_names,
+    is_volume_bound,
+    is_volume_bound_to_claim,
+    resource_version,
+)
 
-_CONFLICT = "node(s) had volume node affinity conflict"
-_NO_VOLUMES = "node(s) didn't find available persistent volumes to bind"
-_VOLUME_GONE = "pvc(s) bound to non-existent pv(s)"
-_IMMEDIATE = Verdict(("pod has unbound immediate PersistentVolumeClaims",), final=True)
+ERR_REASON_NODE_CONFLICT = "node(s) had volume node affinity conflict"
+ERR_REASON_BIND_CONFLICT = "node(s) didn't find available persistent volumes to bind"
+ERR_REASON_PV_NOT_EXIST = "pvc(s) bound to non-existent pv(s)"
+ERR_REASON_UNBOUND_IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
 _DEFAULT_TIMEOUT = 600
 _POLL_SECONDS = 1.0
 
@@ -27,31 +50,38 @@ class _Claims(NamedTuple):
     to_bind: list[Object]
 
 
-class _Decided:
-    """What goes to the API with the pod: volumes for claims, and claims for which one is to be made."""
+class _Decisions:
+    """Claims to bind to volumes, and claims to provision volumes for, when the pod is bound."""
 
     def __init__(self) -> None:
         self.bindings: list[tuple[Object, Object]] = []  # volume, claim
         self.provisions: list[Object] = []
 
 
-class VolumeBinding:
+_POD_CLAIMS = StateKey[_Claims]("VolumeBinding/claims")
+_POD_DECISIONS = StateKey[_Decisions]("VolumeBinding/decisions")
+
+
+class VolumeBinding(PreFilterPlugin, BatchFilterPlugin, ReservePlugin, PreBindPlugin):
     name = "VolumeBinding"
 
     def __init__(self, args: Object, handle: Handle) -> None:
         check_args(args, ("bindTimeoutSeconds",), self.name)
         self._timeout: int = args.get("bindTimeoutSeconds", _DEFAULT_TIMEOUT)
         if self._timeout <= 0:
-            raise ConfigError(f'initializing plugin "{self.name}": invalid BindTimeoutSeconds: {self._timeout}, '
-                              "must be positive integer")
-        self._volumes = volumes(handle)
+            raise SchedulerConfigError(
+                f'initializing plugin "{self.name}": invalid BindTimeoutSeconds: {self._timeout}, '
+                "must be positive integer"
+            )
+        self._snapshot = handle.snapshot
+        self._volumes = handle.volumes
         self._client, self._clock = handle.client, handle.clock
         self._nodes, self._pods = handle.informers(NODES), handle.pods
 
-    # ---- filter --------------------------------------------------------------------------------------------------
+    # ---- filter ----------------------------------------------------------------------------------
 
-    def pre_filter(self, cycle: Cycle) -> Verdict | None:
-        pod = cycle.pod
+    def pre_filter(self, state: CycleState, pod: PodInfo) -> Status | None:
+        pod = pod
         names = [*claim_names(pod.volumes)] if pod.pod["spec"].get("volumes") else []
         if not names:
             return None
@@ -59,63 +89,72 @@ class VolumeBinding:
         for name in names:
             claim = self._volumes.claims.get(f"{pod.namespace}/{name}")
             if claim is None:
-                return Verdict((f'persistentvolumeclaim "{name}" not found',), final=True)
+                return unresolvable(f'persistentvolumeclaim "{name}" not found')
             if claim["metadata"].get("deletionTimestamp"):
-                return Verdict((f'persistentvolumeclaim "{name}" is being deleted',), final=True)
-            if is_bound(claim):
+                return unresolvable(f'persistentvolumeclaim "{name}" is being deleted')
+            if is_volume_bound(claim):
                 bound.append(claim)
-            elif self._volumes.waits(claim) and not claim["spec"].get("volumeName"):
+            elif self._volumes.is_delayed_binding(claim) and not claim["spec"].get("volumeName"):
                 to_bind.append(claim)
             else:
                 immediate = True
         if immediate:
-            return _IMMEDIATE
-        cycle.state[self.name] = _Claims(bound, to_bind)
+            return unresolvable(ERR_REASON_UNBOUND_IMMEDIATE)
+        state.write(_POD_CLAIMS, _Claims(bound, to_bind))
         return None
 
-    def filter(self, cycle: Cycle, rows: Rows) -> Mask | None:
-        claims: _Claims | None = cycle.state.get(self.name)
+    def filter_nodes(self, state: CycleState, pod: PodInfo, rows: Rows) -> Mask | None:
+        claims = state.get(_POD_CLAIMS)
         if claims is None:
             return None
-        reached, known = self._reach(cycle, claims.bound, rows)
-        return reached & known & self._find(cycle, claims, rows).satisfied
+        reached, known = self._bound_volumes_reachable(claims.bound, rows)
+        return reached & known & self._find_matching_volumes(claims, rows).satisfied
 
-    def verdicts(self, cycle: Cycle, rows: Rows) -> Verdicts:
-        claims: _Claims = cycle.state[self.name]
-        reached, known = self._reach(cycle, claims.bound, rows)
-        satisfied = self._find(cycle, claims, rows).satisfied
+    def filter_statuses(self, state: CycleState, pod: PodInfo, rows: Rows) -> NodeStatuses:
+        claims = state.read(_POD_CLAIMS)
+        reached, known = self._bound_volumes_reachable(claims.bound, rows)
+        satisfied = self._find_matching_volumes(claims, rows).satisfied
         groups: dict[tuple[str, ...], list[int]] = {}
         for i, row in enumerate(rows.tolist()):
-            problems = ((_CONFLICT, reached[i]), (_NO_VOLUMES, satisfied[i]), (_VOLUME_GONE, known[i]))
+            problems = (
+                (ERR_REASON_NODE_CONFLICT, reached[i]),
+                (ERR_REASON_BIND_CONFLICT, satisfied[i]),
+                (ERR_REASON_PV_NOT_EXIST, known[i]),
+            )
             groups.setdefault(tuple(text for text, fine in problems if not fine), []).append(row)
-        return [(Verdict(reasons, final=True), np.array(some, np.intp)) for reasons, some in groups.items()]
+        return [
+            (unresolvable(*reasons), np.array(some, np.intp)) for reasons, some in groups.items()
+        ]
 
-    def _reach(self, cycle: Cycle, claims: list[Object], rows: Rows) -> tuple[Mask, Mask]:
-        """Where bound volumes can be reached, and where they are known at all; the first problem of a node counts."""
+    def _bound_volumes_reachable(self, claims: list[Object], rows: Rows) -> tuple[Mask, Mask]:
+        """The nodes with access to the bound volumes, and those whose volumes exist; the first
+        problem of a node counts.
+        """
         reached, known = np.ones(len(rows), np.bool_), np.ones(len(rows), np.bool_)
         for claim in claims:
             volume = self._volumes.volumes.get(claim["spec"]["volumeName"])
             if volume is None:
                 known &= ~reached
                 break
-            reached &= volume_nodes(volume, cycle.snapshot, rows)
+            reached &= nodes_of_volume(volume, self._snapshot, rows)
         return reached, known
 
-    def _find(self, cycle: Cycle, claims: _Claims, rows: Rows) -> Found:
-        return Matching(self._volumes, cycle.snapshot).find(claims.to_bind, rows)
+    def _find_matching_volumes(self, claims: _Claims, rows: Rows) -> MatchedVolumes:
+        return VolumeMatcher(self._volumes, self._snapshot).find(claims.to_bind, rows)
 
-    # ---- decide and write ----------------------------------------------------------------------------------------
+    # ---- reserve and preBind ---------------------------------------------------------------------
 
-    def reserve(self, cycle: Cycle, node: str) -> None:
-        claims: _Claims | None = cycle.state.get(self.name)
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        claims = state.get(_POD_CLAIMS)
         if claims is None or not claims.to_bind:
             return
-        rows = np.array([cycle.snapshot.nodes[node].row], np.intp)
-        found = self._find(cycle, claims, rows)
-        decided = cycle.state[self.name + "/decided"] = _Decided()
+        rows = np.array([self._snapshot.nodes[node_name].row], np.intp)
+        found = self._find_matching_volumes(claims, rows)
+        decided = _Decisions()
+        state.write(_POD_DECISIONS, decided)
         for claim, volume in found.chosen(0):
             if volume is None:
-                notes = {**(claim["metadata"].get("annotations") or {}), SELECTED_NODE: node}
+                notes = {**(claim["metadata"].get("annotations") or {}), SELECTED_NODE: node_name}
                 claim = with_metadata(claim, annotations=notes)
                 self._volumes.claims.assume(claim)
                 decided.provisions.append(claim)
@@ -124,85 +163,120 @@ class VolumeBinding:
                 self._volumes.volumes.assume(volume)
                 decided.bindings.append((volume, claim))
 
-    def unreserve(self, cycle: Cycle, node: str) -> None:
-        decided: _Decided | None = cycle.state.get(self.name + "/decided")
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        decided = state.get(_POD_DECISIONS)
         if decided is not None:
             for volume, _ in decided.bindings:
-                self._volumes.volumes.restore(key_of(volume))
+                self._volumes.volumes.restore(object_key(volume))
             for claim in decided.provisions:
-                self._volumes.claims.restore(key_of(claim))
+                self._volumes.claims.restore(object_key(claim))
 
-    async def pre_bind(self, cycle: Cycle, node: str) -> None:
-        decided: _Decided | None = cycle.state.get(self.name + "/decided")
+    async def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        decided = state.get(_POD_DECISIONS)
         if decided is None:
             return
-        written = _Decided()
+        written = _Decisions()
         for volume, claim in decided.bindings:
             written.bindings.append((await self._client.update(PERSISTENT_VOLUMES, volume), claim))
         for claim in decided.provisions:
             written.provisions.append(await self._client.update(PERSISTENT_VOLUME_CLAIMS, claim))
         end = self._clock.monotonic() + self._timeout
-        while not self._complete(cycle, node, written):
+        while not self._is_binding_complete(pod, node_name, written):
             if self._clock.monotonic() >= end:
                 raise SchedulingError("binding volumes: timed out waiting for the condition")
             await self._clock.sleep(_POLL_SECONDS)
 
-    def _complete(self, cycle: Cycle, node: str, written: _Decided) -> bool:
-        """Whether all claims are bound now; raises when that will not happen."""
+    def _is_binding_complete(self, pod: PodInfo, node: str, written: _Decisions) -> bool:
+        """Whether all claims are bound; raises SchedulingError if that cannot happen any more."""
         if self._nodes.by_key(node) is None:
-            raise SchedulingError(f'binding volumes: failed to get node "{node}": node "{node}" not found')
-        if self._pods.by_key(cycle.pod.key) is None:
-            raise SchedulingError(f'binding volumes: pod does not exist any more: pod "{cycle.pod.name}" not found')
-        row = np.array([cycle.snapshot.nodes[node].row], np.intp)
+            raise SchedulingError(
+                f'binding volumes: failed to get node "{node}": node "{node}" not found'
+            )
+        if self._pods.by_key(pod.key) is None:
+            raise SchedulingError(
+                f'binding volumes: pod does not exist any more: pod "{pod.name}" not found'
+            )
+        row = np.array([self._snapshot.nodes[node].row], np.intp)
         for volume, claim in written.bindings:
-            now, claimant = self._volumes.volumes.api(key_of(volume)), self._volumes.claims.api(key_of(claim))
+            now, claimant = (
+                self._volumes.volumes.from_api(object_key(volume)),
+                self._volumes.claims.from_api(object_key(claim)),
+            )
             if now is None or claimant is None:
-                kind, gone = ("v1.PersistentVolume", volume) if now is None else ("v1.PersistentVolumeClaim", claim)
-                raise SchedulingError(f'binding volumes: failed to check binding: could not find {kind} "{key_of(gone)}"')
-            if version(volume) > version(now):
-                return False  # our own write has not come back yet
-            self._check_reach(now, node, cycle, row)
+                kind, gone = (
+                    ("v1.PersistentVolume", volume)
+                    if now is None
+                    else ("v1.PersistentVolumeClaim", claim)
+                )
+                raise SchedulingError(
+                    f'binding volumes: failed to check binding: could not find {kind} "{object_key(gone)}"'
+                )
+            if resource_version(volume) > resource_version(now):
+                return False  # the informer has not seen our update yet
+            self._check_node_affinity(now, node, row)
             if not (now["spec"].get("claimRef") or {}).get("uid"):
-                raise SchedulingError(f'binding volumes: ClaimRef got reset for pv "{key_of(volume)}"')
-            if not is_bound(claimant):
+                raise SchedulingError(
+                    f'binding volumes: ClaimRef got reset for pv "{object_key(volume)}"'
+                )
+            if not is_volume_bound(claimant):
                 return False
         for claim in written.provisions:
-            claimant = self._volumes.claims.api(key_of(claim))
+            claimant = self._volumes.claims.from_api(object_key(claim))
             if claimant is None:
-                raise SchedulingError("binding volumes: failed to check provisioning pvc: could not find "
-                                      f'v1.PersistentVolumeClaim "{key_of(claim)}"')
-            if version(claim) > version(claimant):
+                raise SchedulingError(
+                    "binding volumes: failed to check provisioning pvc: could not find "
+                    f'v1.PersistentVolumeClaim "{object_key(claim)}"'
+                )
+            if resource_version(claim) > resource_version(claimant):
                 return False
             name, notes = claim["metadata"]["name"], claimant["metadata"].get("annotations")
             if not notes:
-                raise SchedulingError(f'binding volumes: selectedNode annotation reset for PVC "{name}"')
+                raise SchedulingError(
+                    f'binding volumes: selectedNode annotation reset for PVC "{name}"'
+                )
             if notes.get(SELECTED_NODE) != node:
                 raise SchedulingError(f'binding volumes: provisioning failed for PVC "{name}"')
             if claimant["spec"].get("volumeName"):
-                volume_now = self._volumes.volumes.api(claimant["spec"]["volumeName"])
+                volume_now = self._volumes.volumes.from_api(claimant["spec"]["volumeName"])
                 if volume_now is None:
                     return False
-                self._check_reach(volume_now, node, cycle, row)
-            if not is_bound(claimant):
+                self._check_node_affinity(volume_now, node, row)
+            if not is_volume_bound(claimant):
                 return False
         return True
 
-    def _check_reach(self, volume: Object, node: str, cycle: Cycle, row: Rows) -> None:
-        if not volume_nodes(volume, cycle.snapshot, row)[0]:
-            raise SchedulingError(f'binding volumes: pv "{key_of(volume)}" node affinity doesn\'t match node "{node}": '
-                                  "no matching NodeSelectorTerms")
+    def _check_node_affinity(self, volume: Object, node: str, row: Rows) -> None:
+        if not nodes_of_volume(volume, self._snapshot, row)[0]:
+            raise SchedulingError(
+                f'binding volumes: pv "{object_key(volume)}" node affinity doesn\'t match node "{node}": '
+                "no matching NodeSelectorTerms"
+            )
 
 
 def _bound(volume: Object, claim: Object) -> Object:
-    """The volume, kept for the claim."""
+    """The volume with a claimRef to the claim."""
     meta, ref = claim["metadata"], volume["spec"].get("claimRef") or {}
     out = volume
-    if (ref.get("name"), ref.get("namespace"), ref.get("uid")) != (meta["name"], meta["namespace"], meta["uid"]):
-        out = {**volume, "spec": {**volume["spec"], "claimRef": {
-            "kind": "PersistentVolumeClaim", "apiVersion": "v1", "namespace": meta["namespace"], "name": meta["name"],
-            "uid": meta["uid"], "resourceVersion": meta["resourceVersion"],
-        }}}
-    if not claimed_by(volume, claim):
+    if (ref.get("name"), ref.get("namespace"), ref.get("uid")) != (
+        meta["name"],
+        meta["namespace"],
+        meta["uid"],
+    ):
+        out = {
+            **volume,
+            "spec": {
+                **volume["spec"],
+                "claimRef": {
+                    "kind": "PersistentVolumeClaim",
+                    "apiVersion": "v1",
+                    "namespace": meta["namespace"],
+                    "name": meta["name"],
+                    "uid": meta["uid"],
+                    "resourceVersion": meta["resourceVersion"],
+                },
+            },
+        }
+    if not is_volume_bound_to_claim(volume, claim):
         notes = volume["metadata"].get("annotations") or {}
         out = with_metadata(out, annotations={BOUND_BY_CONTROLLER: "yes", **notes})
     return out

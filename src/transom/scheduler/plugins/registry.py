@@ -1,12 +1,9 @@
-"""All plugins, and which of them act where unless a configuration says otherwise. Order matters: the first filter that
-refuses a node is the one whose reason is told."""
+"""All plugins of this package by name, including those that are off by default."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
-from transom.scheduler.framework import Handle
+from transom.scheduler.errors import SchedulerConfigError
+from transom.scheduler.framework import Registry
 from transom.scheduler.plugins import (
     default_binder,
     default_preemption,
@@ -26,6 +23,7 @@ from transom.scheduler.plugins import (
     pod_topology_spread,
     priority_sort,
     requested_to_capacity_ratio,
+    scheduling_gates,
     selector_spread,
     taint_toleration,
     volume_binding,
@@ -34,14 +32,8 @@ from transom.scheduler.plugins import (
     volume_zone,
 )
 
-# The points of a configuration, with the names that Kubernetes' error texts have for them.
-POINTS = {
-    "queueSort": "QueueSortPlugin", "preFilter": "PreFilterPlugin", "filter": "FilterPlugin",
-    "postFilter": "PostFilterPlugin", "preScore": "PreScorePlugin", "score": "ScorePlugin", "reserve": "ReservePlugin",
-    "permit": "PermitPlugin", "preBind": "PreBindPlugin", "bind": "BindPlugin", "postBind": "PostBindPlugin",
-}
-
-PLUGINS: dict[str, Callable[[dict[str, Any], Handle], Any]] = {
+_IN_TREE: Registry = {
+    "SchedulingGates": scheduling_gates.SchedulingGates,
     "PrioritySort": priority_sort.PrioritySort,
     "NodeUnschedulable": node_unschedulable.NodeUnschedulable,
     "NodeName": node_name.NodeName,
@@ -72,25 +64,10 @@ PLUGINS: dict[str, Callable[[dict[str, Any], Handle], Any]] = {
     "DefaultBinder": default_binder.DefaultBinder,
 }
 
-# Plugin and weight; the weight matters to scores only.
-DEFAULTS: dict[str, tuple[tuple[str, int], ...]] = {
-    "queueSort": (("PrioritySort", 0),),
-    "preFilter": (
-        ("NodeResourcesFit", 0), ("NodePorts", 0), ("PodTopologySpread", 0), ("InterPodAffinity", 0), ("VolumeBinding", 0),
-    ),
-    "filter": (
-        ("NodeUnschedulable", 0), ("NodeName", 0), ("TaintToleration", 0), ("NodeAffinity", 0), ("NodePorts", 0),
-        ("NodeResourcesFit", 0), ("VolumeRestrictions", 0), ("EBSLimits", 0), ("GCEPDLimits", 0), ("NodeVolumeLimits", 0),
-        ("AzureDiskLimits", 0), ("VolumeBinding", 0), ("VolumeZone", 0), ("PodTopologySpread", 0), ("InterPodAffinity", 0),
-    ),
-    "postFilter": (("DefaultPreemption", 0),),
-    "preScore": (("InterPodAffinity", 0), ("PodTopologySpread", 0), ("TaintToleration", 0)),
-    "score": (
-        ("NodeResourcesBalancedAllocation", 1), ("ImageLocality", 1), ("InterPodAffinity", 1),
-        ("NodeResourcesLeastAllocated", 1), ("NodeAffinity", 1), ("NodePreferAvoidPods", 10000), ("PodTopologySpread", 2),
-        ("TaintToleration", 1),
-    ),
-    "reserve": (("VolumeBinding", 0),),
-    "preBind": (("VolumeBinding", 0),),
-    "bind": (("DefaultBinder", 0),),
-}
+
+def in_tree_registry(out_of_tree: Registry) -> Registry:
+    """The plugins of this package together with those of the user."""
+    for name in out_of_tree:
+        if name in _IN_TREE:
+            raise SchedulerConfigError(f"a plugin named {name} already exists")
+    return {**_IN_TREE, **out_of_tree}

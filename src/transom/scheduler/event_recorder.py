@@ -1,5 +1,6 @@
-"""Events of the scheduler. While pods wait for nodes only few events are written: a binding is worth
-more than the news of it."""
+"""Records the scheduler's events. While pods are waiting to be scheduled only few events are
+written, so that bindings come first.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +11,15 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from transom.client.api import Client
-from transom.client.events import reference
+from transom.client.api import ApiClient
+from transom.client.events import object_reference
 from transom.client.series import SeriesRecorder
 from transom.kit.clock import Clock
 from transom.machinery.objects import Object
 
 NOTE_LIMIT = 1024
 _QUEUED = 20_000
-_PRESSING = 10_000  # when so many wait, they wait no longer
+_PRESSING = 10_000  # with this many queued events, they are no longer delayed
 _PAUSE = 0.01
 _AT_ONCE, _AT_ONCE_BUSY = 20, 1
 
@@ -32,10 +33,17 @@ class _Event(NamedTuple):
     related: Object | None
 
 
-class Announcer:
-    """Tells events in the name of one scheduler. `busy` says whether pods wait for nodes."""
+class SchedulerEventRecorder:
+    """Records events of one profile. `busy` reports whether pods are waiting to be scheduled."""
 
-    def __init__(self, client: Client, name: str, clock: Clock, rng: random.Random, busy: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        client: ApiClient,
+        name: str,
+        clock: Clock,
+        rng: random.Random,
+        busy: Callable[[], bool],
+    ) -> None:
         self._recorder = SeriesRecorder(client, name, f"{name}-{socket.gethostname()}", clock, rng)
         self._clock = clock
         self._busy = busy
@@ -43,20 +51,26 @@ class Announcer:
         self._wake = asyncio.Event()
 
     def event(
-        self, regarding: Object, kind: str, reason: str, action: str, note: str, related: Object | None = None
+        self,
+        regarding: Object,
+        kind: str,
+        reason: str,
+        action: str,
+        note: str,
+        related: Object | None = None,
     ) -> None:
         if len(self._queue) < _QUEUED:
-            # References, so that objects need not wait here with their events.
-            of = None if related is None else reference(related)
-            self._queue.append(_Event(reference(regarding), kind, reason, action, note, of))
+            # Queue references only, so that the queue does not keep whole objects alive.
+            of = None if related is None else object_reference(related)
+            self._queue.append(_Event(object_reference(regarding), kind, reason, action, note, of))
             self._wake.set()
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._recorder.run())
-            group.create_task(self._pass_on())
+            group.create_task(self._forward())
 
-    async def _pass_on(self) -> None:
+    async def _forward(self) -> None:
         while True:
             waits = self._busy() and len(self._queue) < _PRESSING
             for _ in range(_AT_ONCE_BUSY if waits else _AT_ONCE):
@@ -70,5 +84,5 @@ class Announcer:
                 await self._wake.wait()
 
 
-def shortened(note: str) -> str:
-    return note if len(note) <= NOTE_LIMIT else note[:NOTE_LIMIT - 4] + " ..."
+def truncate_message(note: str) -> str:
+    return note if len(note) <= NOTE_LIMIT else note[: NOTE_LIMIT - 4] + " ..."

@@ -1,0 +1,144 @@
+"""Updates the snapshot, the cache and the queue when objects of the cluster change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from transom.client.informer import Informer, InformerFactory
+from transom.client.resources import (
+    CSI_NODES,
+    NODES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    SERVICES,
+    STORAGE_CLASSES,
+)
+from transom.client.store import object_key
+from transom.machinery.objects import Object
+from transom.scheduler.cache import SchedulerCache
+from transom.scheduler.pods import PodInfo
+from transom.scheduler.queue import SchedulingQueue
+from transom.scheduler.runtime import Framework
+from transom.scheduler.snapshot import Snapshot
+from transom.scheduler.volumes import WAIT_FOR_FIRST_CONSUMER
+
+
+class EventHandlers:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        cache: SchedulerCache,
+        queue: SchedulingQueue,
+        profiles: Mapping[str, Framework],
+    ) -> None:
+        self._snapshot = snapshot
+        self._cache = cache
+        self._queue = queue
+        self._profiles = profiles
+
+    def register(self, pods: Informer, informers: InformerFactory) -> None:
+        pods.add_handler(add=self.pod_added, update=self.pod_updated, delete=self.pod_deleted)
+        informers(NODES).add_handler(
+            add=self.node_added, update=self.node_updated, delete=self.node_deleted
+        )
+
+        def move_all(*_objects: Object) -> None:
+            self._queue.move_all_to_active_or_backoff()
+
+        informers(CSI_NODES).add_handler(add=move_all, update=move_all)
+        informers(PERSISTENT_VOLUMES).add_handler(add=move_all, update=move_all)
+        informers(PERSISTENT_VOLUME_CLAIMS).add_handler(add=move_all, update=move_all)
+        informers(SERVICES).add_handler(add=move_all, update=move_all, delete=move_all)
+        informers(STORAGE_CLASSES).add_handler(add=self.storage_class_added)
+
+    # ---- pods ----------------------------------------------------------------------------------
+
+    def pod_added(self, pod: Object) -> None:
+        if pod["spec"].get("nodeName"):
+            self._queue.assigned_pod_added(self._cache.set_pod(pod))
+        elif self._is_responsible_for(pod):
+            self._queue.add(PodInfo(pod))
+
+    def pod_updated(self, old: Object, new: Object) -> None:
+        if old["metadata"].get("uid") != new["metadata"].get("uid"):
+            self.pod_deleted(old)
+            self.pod_added(new)
+            return
+        if new["spec"].get("nodeName"):
+            if not old["spec"].get("nodeName") and self._is_responsible_for(old):
+                self._queue.delete(object_key(old), old["metadata"]["uid"])
+            self._queue.assigned_pod_added(self._cache.set_pod(new))
+        elif self._is_responsible_for(new) and not _same_resource_version(old, new):
+            pod = PodInfo(new)
+            if not self._skip_pod_update(pod):
+                self._queue.update(PodInfo(old), pod)
+
+    def pod_deleted(self, pod: Object) -> None:
+        if pod["spec"].get("nodeName"):
+            self._cache.remove_pod(pod["metadata"]["uid"])
+            self._queue.move_all_to_active_or_backoff()
+        elif self._is_responsible_for(pod):
+            self._queue.delete(object_key(pod), pod["metadata"]["uid"])
+            self._profiles[pod["spec"]["schedulerName"]].reject_waiting_pod(pod["metadata"]["uid"])
+        # A pod may be deleted after it was assumed and before it is bound.
+        if self._cache.is_assumed_pod(pod["metadata"]["uid"]):
+            self._cache.remove_pod(pod["metadata"]["uid"])
+            self._queue.move_all_to_active_or_backoff()
+
+    def _is_responsible_for(self, pod: Object) -> bool:
+        return pod["spec"].get("schedulerName", "") in self._profiles
+
+    def _skip_pod_update(self, pod: PodInfo) -> bool:
+        """Whether the pod is assumed already and the update cannot change where it is scheduled."""
+        if not self._cache.is_assumed_pod(pod.uid):
+            return False
+        assumed = self._cache.get_pod(pod.uid)
+        return assumed is not None and _relevant_parts(assumed.pod) == _relevant_parts(pod.pod)
+
+    # ---- nodes and storage ---------------------------------------------------------------------
+
+    def node_added(self, node: Object) -> None:
+        self._snapshot.set_node(node)
+        self._queue.move_all_to_active_or_backoff()
+
+    def node_updated(self, old: Object, new: Object) -> None:
+        self._snapshot.set_node(new)
+        if not self._queue.unschedulable or _node_may_fit_more_pods(old, new):
+            self._queue.move_all_to_active_or_backoff()
+
+    def node_deleted(self, node: Object) -> None:
+        self._snapshot.remove_node(node["metadata"]["name"])
+
+    def storage_class_added(self, storage_class: Object) -> None:
+        if storage_class.get("volumeBindingMode") == WAIT_FOR_FIRST_CONSUMER:
+            self._queue.move_all_to_active_or_backoff()
+
+
+def _same_resource_version(old: Object, new: Object) -> bool:
+    return bool(old["metadata"].get("resourceVersion") == new["metadata"].get("resourceVersion"))
+
+
+def _relevant_parts(pod: Object) -> tuple[Object, Object, Object]:
+    dropped = ("resourceVersion", "annotations", "managedFields", "finalizers")
+    meta = {k: v for k, v in pod["metadata"].items() if k not in dropped}
+    spec = {k: v for k, v in pod["spec"].items() if k != "nodeName"}
+    status = {k: v for k, v in (pod.get("status") or {}).items() if k != "conditions"}
+    return meta, spec, status
+
+
+def _node_may_fit_more_pods(old: Object, new: Object) -> bool:
+    """Whether the change of a node can make unschedulable pods fit on it."""
+    spec_before, spec = old.get("spec") or {}, new.get("spec") or {}
+    status_before, status = old.get("status") or {}, new.get("status") or {}
+    if spec_before.get("unschedulable") and not spec.get("unschedulable"):
+        return True
+    return (
+        status_before.get("allocatable") != status.get("allocatable")
+        or old["metadata"].get("labels") != new["metadata"].get("labels")
+        or spec_before.get("taints") != spec.get("taints")
+        or _conditions(status_before) != _conditions(status)
+    )
+
+
+def _conditions(status: Object) -> dict[str, str]:
+    return {c.get("type", ""): c.get("status", "") for c in status.get("conditions") or ()}
