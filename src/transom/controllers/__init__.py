@@ -1,4 +1,4 @@
-"""The control loops: each brings one kind of object towards what its spec says, as a client of the API like any other.
+"""The control loops: each drives one kind of object towards its spec, as an ordinary API client.
 
-One file for each controller; `manager.py` has the table of all of them.
+One file for each controller; `manager.py` lists all of them.
 """

@@ -1,7 +1,8 @@
-"""Bootstrap tokens: deleted when they expire, and used to sign what a joining node reads before it trusts anybody.
+"""Bootstrap tokens: deletes expired ones, and signs the cluster-info that a joining node reads
+before it trusts the API server.
 
-The config map `kube-public/cluster-info` holds a kubeconfig; for every token that may sign there is a detached JWS of it,
-so that who knows the token knows that the kubeconfig is genuine.
+The ConfigMap `kube-public/cluster-info` contains a kubeconfig, and for every signing token a
+detached JWS of it, so that a client with the token can verify the kubeconfig.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ import re
 
 from transom.client.api import is_conflict, is_not_found
 from transom.client.resources import CONFIG_MAPS, SECRETS
-from transom.client.store import key_of
+from transom.client.store import object_key
 from transom.client.workqueue import WorkQueue
-from transom.controllers.base import Env, work
+from transom.controllers.base import ControllerContext, run_worker
 from transom.kit.clock import parse_rfc3339
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
@@ -29,7 +30,9 @@ _NAME = re.compile(r"bootstrap-token-([a-z0-9]{6})")
 
 
 def _is_token(secret: Object) -> bool:
-    return secret.get("type") == TOKEN_TYPE and secret["metadata"]["namespace"] == _SECRETS_NAMESPACE
+    return (
+        secret.get("type") == TOKEN_TYPE and secret["metadata"]["namespace"] == _SECRETS_NAMESPACE
+    )
 
 
 def _data(secret: Object, key: str) -> str:
@@ -40,7 +43,9 @@ def _data(secret: Object, key: str) -> str:
 
 
 def seconds_left(secret: Object, now: float) -> float | None:
-    """Until the token expires; 0 when it has or nobody can tell, None when it never does."""
+    """Seconds until the token expires; 0 if it has expired or cannot be parsed, None if it never
+    does.
+    """
     text = _data(secret, "expiration")
     if not text:
         return None
@@ -51,7 +56,7 @@ def seconds_left(secret: Object, now: float) -> float | None:
 
 
 class TokenCleaner:
-    def __init__(self, env: Env) -> None:
+    def __init__(self, env: ControllerContext) -> None:
         self._client = env.client
         self._clock = env.clock
         self._queue: WorkQueue[str] = WorkQueue(env.clock, name="tokencleaner")
@@ -60,10 +65,10 @@ class TokenCleaner:
 
     def _changed(self, secret: Object) -> None:
         if _is_token(secret):
-            self._queue.add(key_of(secret))
+            self._queue.add(object_key(secret))
 
     async def run(self) -> None:
-        await work(self._queue, self._sync, (self._secrets,))
+        await run_worker(self._queue, self._sync, (self._secrets,))
 
     async def _sync(self, key: str) -> None:
         secret = self._secrets.by_key(key)
@@ -82,15 +87,19 @@ class TokenCleaner:
 
 
 class BootstrapSigner:
-    def __init__(self, env: Env) -> None:
+    def __init__(self, env: ControllerContext) -> None:
         self._client = env.client
         self._clock = env.clock
         self._queue: WorkQueue[str] = WorkQueue(env.clock, name="bootstrapsigner")
         self._config_maps = env.informers(CONFIG_MAPS)
         self._secrets = env.informers(SECRETS)
-        self._config_maps.add_handler(add=self._info_changed, update=lambda _, new: self._info_changed(new))
+        self._config_maps.add_handler(
+            add=self._info_changed, update=lambda _, new: self._info_changed(new)
+        )
         self._secrets.add_handler(
-            add=self._secret_changed, update=lambda _, new: self._secret_changed(new), delete=self._secret_changed
+            add=self._secret_changed,
+            update=lambda _, new: self._secret_changed(new),
+            delete=self._secret_changed,
         )
 
     def _info_changed(self, config_map: Object) -> None:
@@ -103,16 +112,20 @@ class BootstrapSigner:
             self._queue.add(_INFO_NAME)
 
     async def run(self) -> None:
-        await work(self._queue, self._sync, (self._config_maps, self._secrets))
+        await run_worker(self._queue, self._sync, (self._config_maps, self._secrets))
 
     async def _sync(self, _name: str) -> None:
         info = self._config_maps.get(_INFO_NAMESPACE, _INFO_NAME)
         data = (info or {}).get("data") or {}
         if info is None or _KUBECONFIG not in data:
             return
-        wanted = {key: value for key, value in data.items() if not key.startswith(_SIGNATURE_PREFIX)}
+        wanted = {
+            key: value for key, value in data.items() if not key.startswith(_SIGNATURE_PREFIX)
+        }
         for identifier, secret in self._tokens().items():
-            wanted[_SIGNATURE_PREFIX + identifier] = detached_signature(data[_KUBECONFIG], identifier, secret)
+            wanted[_SIGNATURE_PREFIX + identifier] = detached_signature(
+                data[_KUBECONFIG], identifier, secret
+            )
         if wanted == data:
             return
         try:
@@ -122,7 +135,7 @@ class BootstrapSigner:
                 raise
 
     def _tokens(self) -> dict[str, str]:
-        """Identifier -> secret of the tokens that may sign."""
+        """Token id -> secret of the tokens that may sign."""
         out: dict[str, str] = {}
         for secret in self._secrets.list(_SECRETS_NAMESPACE):
             named = _NAME.fullmatch(secret["metadata"]["name"])
@@ -130,14 +143,21 @@ class BootstrapSigner:
                 continue
             identifier, word = _data(secret, "token-id"), _data(secret, "token-secret")
             alive = seconds_left(secret, self._clock.time()) != 0
-            if identifier == named[1] and word and alive and _data(secret, "usage-bootstrap-signing") == "true":
+            if (
+                identifier == named[1]
+                and word
+                and alive
+                and _data(secret, "usage-bootstrap-signing") == "true"
+            ):
                 out.setdefault(identifier, word)
         return out
 
 
 def detached_signature(content: str, identifier: str, secret: str) -> str:
-    """A compact JWS (HMAC with SHA-256) whose content is left out."""
-    header = _base64url(json.dumps({"alg": "HS256", "kid": identifier}, separators=(",", ":")).encode())
+    """A compact JWS (HMAC with SHA-256) with a detached payload."""
+    header = _base64url(
+        json.dumps({"alg": "HS256", "kid": identifier}, separators=(",", ":")).encode()
+    )
     signed = f"{header}.{_base64url(content.encode())}"
     signature = hmac.new(secret.encode(), signed.encode(), hashlib.sha256).digest()
     return f"{header}..{_base64url(signature)}"

@@ -1,6 +1,6 @@
-"""Certificate signing requests: those of kubelets are approved, approved ones are signed, old ones go.
+"""Certificate signing requests: approves those of kubelets, signs approved ones, deletes old ones.
 
-The key of the authority is not here: the cluster hands in a function that signs.
+This module does not have the CA key: the cluster passes a signing function.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from transom.client.informer import Informer
 from transom.client.ratelimit import ControllerLimiter
 from transom.client.resources import CERTIFICATE_SIGNING_REQUESTS, SUBJECT_ACCESS_REVIEWS
 from transom.client.workqueue import RetryLater, WorkQueue
-from transom.controllers.base import Env, work
+from transom.controllers.base import ControllerContext, run_worker
 from transom.kit.clock import parse_rfc3339, rfc3339
 from transom.machinery import certificates
 from transom.machinery.errors import ApiError
@@ -25,18 +25,21 @@ log = logging.getLogger("transom.controllers")
 
 _WORKERS = 5
 _FIRST_RETRY = 0.2
-# Nothing about a request can be changed once it is signed; whoever approves it gets a moment to finish.
+# A request is immutable once it is signed, so give the approver time to finish.
 _SIGNING_SECONDS = 1.0
 _CLIENT_AUTH = "client auth"
 _OPTIONAL_CLIENT_USAGES = ("digital signature", "key encipherment")
 
-# What a kubelet may have to be allowed: subresource -> the message of the approval
-_SELF = "selfnodeclient", "Auto approving self kubelet client certificate after SubjectAccessReview."
+# The permissions of kubelets: subresource -> message of the approval
+_SELF = (
+    "selfnodeclient",
+    "Auto approving self kubelet client certificate after SubjectAccessReview.",
+)
 _OTHER = "nodeclient", "Auto approving kubelet client certificate after SubjectAccessReview."
 
 _HOUR = 3600.0
 _CLEAN_PERIOD = _HOUR
-# Seconds that requests stay after they came to this condition; pending ones from their creation.
+# Seconds that requests are kept after they got this condition; pending ones from their creation.
 _KEPT = {"Approved": _HOUR, "Denied": _HOUR, "Failed": _HOUR}
 _KEPT_PENDING = 24 * _HOUR
 
@@ -57,16 +60,22 @@ def _certificate(csr: Object) -> str:
     return (csr.get("status") or {}).get("certificate") or ""
 
 
-def _parse(csr: Object) -> certificates.Request:
-    request = certificates.parse(csr["spec"]["request"])
+def _parse(csr: Object) -> certificates.CertificateRequest:
+    request = certificates.parse_certificate_request(csr["spec"]["request"])
     if request is None:
         raise RetryLater(f'unable to parse csr "{csr["metadata"]["name"]}"')
     return request
 
 
-def _requests(env: Env, name: str, wait: float = 0) -> tuple[Informer, WorkQueue[str]]:
-    """The informer and a queue that gets each request without a certificate some time after it changed."""
-    queue: WorkQueue[str] = WorkQueue(env.clock, ControllerLimiter(env.clock, _FIRST_RETRY), name=name)
+def _requests(
+    env: ControllerContext, name: str, wait: float = 0
+) -> tuple[Informer, WorkQueue[str]]:
+    """The informer, and a queue that gets each request without a certificate some time after it
+    changed.
+    """
+    queue: WorkQueue[str] = WorkQueue(
+        env.clock, ControllerLimiter(env.clock, _FIRST_RETRY), name=name
+    )
 
     def changed(csr: Object) -> None:
         if not _certificate(csr):
@@ -78,14 +87,14 @@ def _requests(env: Env, name: str, wait: float = 0) -> tuple[Informer, WorkQueue
 
 
 class CsrApprover:
-    """Approves what kubelets ask for to talk to the API server, if they may ask."""
+    """Approves kubelets' client certificate requests, if the requestor has the permission."""
 
-    def __init__(self, env: Env) -> None:
+    def __init__(self, env: ControllerContext) -> None:
         self._client = env.client
         self._requests, self._queue = _requests(env, "csrapproving")
 
     async def run(self) -> None:
-        await work(self._queue, self._sync, (self._requests,), _WORKERS)
+        await run_worker(self._queue, self._sync, (self._requests,), _WORKERS)
 
     async def _sync(self, name: str) -> None:
         csr = self._requests.get("", name)
@@ -104,41 +113,64 @@ class CsrApprover:
             if await self._allowed(spec, subresource):
                 await self._approve(csr, message)
                 return
-        raise RetryLater(f'recognized csr "{name}" as {tried} but subject access review was not approved')
+        raise RetryLater(
+            f'recognized csr "{name}" as {tried} but subject access review was not approved'
+        )
 
     async def _allowed(self, spec: Object, subresource: str) -> bool:
-        who = {"user": spec.get("username"), "uid": spec.get("uid"), "groups": spec.get("groups"),
-               "extra": spec.get("extra")}
-        what = {"group": "certificates.k8s.io", "resource": "certificatesigningrequests", "verb": "create",
-                "subresource": subresource}
+        who = {
+            "user": spec.get("username"),
+            "uid": spec.get("uid"),
+            "groups": spec.get("groups"),
+            "extra": spec.get("extra"),
+        }
+        what = {
+            "group": "certificates.k8s.io",
+            "resource": "certificatesigningrequests",
+            "verb": "create",
+            "subresource": subresource,
+        }
         review = {"spec": {**{k: v for k, v in who.items() if v}, "resourceAttributes": what}}
         answer = await self._client.create(SUBJECT_ACCESS_REVIEWS, "", review)
         return bool(answer["status"].get("allowed"))
 
     async def _approve(self, csr: Object, message: str) -> None:
-        approval = {"type": "Approved", "status": "True", "reason": "AutoApproved", "message": message}
+        approval = {
+            "type": "Approved",
+            "status": "True",
+            "reason": "AutoApproved",
+            "message": message,
+        }
         status = {**(csr.get("status") or {}), "conditions": [*_conditions(csr), approval]}
-        await self._client.update(CERTIFICATE_SIGNING_REQUESTS, {**csr, "status": status}, subresource="approval")
+        await self._client.update(
+            CERTIFICATE_SIGNING_REQUESTS, {**csr, "status": status}, subresource="approval"
+        )
 
 
 Sign = Callable[[bytes, Iterable[str]], bytes]  # request (PEM) and usages -> certificate (PEM)
 
 
 class CsrSigner:
-    """Signs approved requests for the four signers of Kubernetes itself."""
+    """Signs approved requests for Kubernetes' four built-in signers."""
 
-    def __init__(self, env: Env, sign: Sign) -> None:
+    def __init__(self, env: ControllerContext, sign: Sign) -> None:
         self._client = env.client
         self._clock = env.clock
         self._sign = sign
         self._requests, self._queue = _requests(env, "csrsigning", _SIGNING_SECONDS)
 
     async def run(self) -> None:
-        await work(self._queue, self._sync, (self._requests,), _WORKERS)
+        await run_worker(self._queue, self._sync, (self._requests,), _WORKERS)
 
     async def _sync(self, name: str) -> None:
         csr = self._requests.get("", name)
-        if csr is None or _certificate(csr) or not _has(csr, "Approved") or _has(csr, "Denied") or _has(csr, "Failed"):
+        if (
+            csr is None
+            or _certificate(csr)
+            or not _has(csr, "Approved")
+            or _has(csr, "Denied")
+            or _has(csr, "Failed")
+        ):
             return
         spec = csr["spec"]
         problem_of = _RULES.get(spec["signerName"])
@@ -148,8 +180,13 @@ class CsrSigner:
         problem = problem_of(_parse(csr), usages)
         status = dict(csr.get("status") or {})
         if problem:
-            failed = {"type": "Failed", "status": "True", "reason": "SignerValidationFailure", "message": problem,
-                      "lastUpdateTime": rfc3339(self._clock.time())}
+            failed = {
+                "type": "Failed",
+                "status": "True",
+                "reason": "SignerValidationFailure",
+                "message": problem,
+                "lastUpdateTime": rfc3339(self._clock.time()),
+            }
             status["conditions"] = [*_conditions(csr), failed]
         else:
             try:
@@ -160,16 +197,20 @@ class CsrSigner:
         await self._client.update_status(CERTIFICATE_SIGNING_REQUESTS, {**csr, "status": status})
 
 
-def _api_client_problem(_request: certificates.Request, usages: Iterable[str]) -> str:
+def _api_client_problem(_request: certificates.CertificateRequest, usages: Iterable[str]) -> str:
     wanted = [*usages]
     for usage in wanted:
         if usage != _CLIENT_AUTH and usage not in _OPTIONAL_CLIENT_USAGES:
             return f"invalid usage for client certificate: {usage}"
-    return "" if _CLIENT_AUTH in wanted else f"missing required usage for client certificate: {_CLIENT_AUTH}"
+    return (
+        ""
+        if _CLIENT_AUTH in wanted
+        else f"missing required usage for client certificate: {_CLIENT_AUTH}"
+    )
 
 
 # Signer -> why it does not sign such a request, or "".
-_RULES: dict[str, Callable[[certificates.Request, Iterable[str]], str]] = {
+_RULES: dict[str, Callable[[certificates.CertificateRequest, Iterable[str]], str]] = {
     certificates.CLIENT_SIGNER: _api_client_problem,
     certificates.KUBELET_CLIENT_SIGNER: certificates.kubelet_client_problem,
     certificates.KUBELET_SERVING_SIGNER: certificates.kubelet_serving_problem,
@@ -178,9 +219,9 @@ _RULES: dict[str, Callable[[certificates.Request, Iterable[str]], str]] = {
 
 
 class CsrCleaner:
-    """Deletes requests that were dealt with an hour ago, and those that nobody has dealt with for a day."""
+    """Deletes requests an hour after they were handled, and unhandled ones after a day."""
 
-    def __init__(self, env: Env) -> None:
+    def __init__(self, env: ControllerContext) -> None:
         self._client = env.client
         self._clock = env.clock
         self._requests = env.informers(CERTIFICATE_SIGNING_REQUESTS)
@@ -210,13 +251,22 @@ def outdated(csr: Object, now: float) -> bool:
             continue
         if kind in _KEPT and since and now - parse_rfc3339(since) > _KEPT[kind]:
             return True
-    return issued and any(c["type"] == "Approved" for c in conditions) and _expired(_certificate(csr), now)
+    return (
+        issued
+        and any(c["type"] == "Approved" for c in conditions)
+        and _expired(_certificate(csr), now)
+    )
 
 
 def _expired(encoded: str, now: float) -> bool:
     from cryptography import x509
 
     try:
-        return x509.load_pem_x509_certificate(base64.b64decode(encoded)).not_valid_after_utc.timestamp() < now
+        return (
+            x509.load_pem_x509_certificate(
+                base64.b64decode(encoded)
+            ).not_valid_after_utc.timestamp()
+            < now
+        )
     except (ValueError, binascii.Error):
         return False

@@ -1,36 +1,40 @@
-"""Aggregated cluster roles: their rules are those of the roles that their selectors choose."""
+"""Aggregated ClusterRoles: their rules are those of the roles that their selectors match."""
 
 from __future__ import annotations
 
 from transom.client.resources import CLUSTER_ROLES
 from transom.client.workqueue import WorkQueue
-from transom.controllers.base import Env, work
+from transom.controllers.base import ControllerContext, run_worker
 from transom.machinery.objects import Object
-from transom.machinery.rbac import aggregated
+from transom.machinery.rbac import aggregated_rules
 
 _WORKERS = 5
 
 
 class ClusterRoleAggregation:
-    def __init__(self, env: Env) -> None:
+    def __init__(self, env: ControllerContext) -> None:
         self._client = env.client
         self._queue: WorkQueue[str] = WorkQueue(env.clock, name="clusterrole-aggregation")
         self._roles = env.informers(CLUSTER_ROLES)
-        self._roles.add_index("aggregated", lambda role: ("yes",) if role.get("aggregationRule") else ())
-        self._roles.add_handler(add=self._changed, update=lambda _, new: self._changed(new), delete=self._changed)
+        self._roles.add_index(
+            "aggregated", lambda role: ("yes",) if role.get("aggregationRule") else ()
+        )
+        self._roles.add_handler(
+            add=self._changed, update=lambda _, new: self._changed(new), delete=self._changed
+        )
 
     def _changed(self, _role: Object) -> None:
-        # Any role may be chosen by any other, also by one that gathers from roles that gather.
+        # Any role may be selected by any other, also by one that is itself aggregated.
         for role in self._roles.by_index("aggregated", "yes"):
             self._queue.add(role["metadata"]["name"])
 
     async def run(self) -> None:
-        await work(self._queue, self._sync, (self._roles,), _WORKERS)
+        await run_worker(self._queue, self._sync, (self._roles,), _WORKERS)
 
     async def _sync(self, name: str) -> None:
         role = self._roles.get("", name)
         if role is None or not role.get("aggregationRule"):
             return
-        rules = aggregated(role, self._roles.list())
+        rules = aggregated_rules(role, self._roles.list())
         if rules != (role.get("rules") or []):
             await self._client.update(CLUSTER_ROLES, {**role, "rules": rules or None})

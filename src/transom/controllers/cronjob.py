@@ -1,7 +1,7 @@
-"""CronJobs: Jobs made by a clock.
+"""CronJobs: create Jobs on a schedule.
 
-What it decides and says is what the controller of Kubernetes 1.20 does; that one looks at everything every ten seconds,
-this one sleeps until a schedule comes due or a Job changes.
+Decisions and messages are those of the Kubernetes 1.20 controller. That one polls every ten
+seconds; this one sleeps until a schedule is due or a Job changes.
 """
 
 from __future__ import annotations
@@ -11,32 +11,37 @@ from datetime import UTC, datetime, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from transom.client.api import is_already_exists, is_namespace_terminating, is_not_found
-from transom.client.events import NORMAL, WARNING, reference
+from transom.client.events import NORMAL, WARNING, object_reference
 from transom.client.resources import CRON_JOBS, JOBS
-from transom.client.store import key_of
+from transom.client.store import object_key
 from transom.client.workqueue import RetryLater, WorkQueue
-from transom.controllers.base import Env, work
+from transom.controllers.base import ControllerContext, run_worker
 from transom.controllers.job.status import COMPLETE, FAILED, end_condition
-from transom.controllers.ownership import controller_ref, index_by_controller, owned, resolve
+from transom.controllers.ownership import (
+    controller_ref,
+    index_by_controller,
+    owned_objects,
+    resolve_controller_ref,
+)
 from transom.kit.clock import parse_rfc3339, rfc3339
-from transom.machinery.cron import Schedule
+from transom.machinery.cron import CronSchedule
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, controller_of
 from transom.machinery.validation.cron import CronError
 
 _WORKERS = 5
 _MISSED = 100
-_SHOWN = CRON_JOBS.at("v1beta1")  # the version in which others see who made a Job
+_SHOWN = CRON_JOBS.at("v1beta1")  # the version of owner references in Jobs
 _HISTORY = {COMPLETE: "successfulJobsHistoryLimit", FAILED: "failedJobsHistoryLimit"}
 _RETRY_SECONDS = 10.0
 
 
 class Unschedulable(Exception):
-    """It cannot be said when the next Job is due; the text is for the user."""
+    """The next start time cannot be computed; the text is for the user."""
 
 
 class CronJobs:
-    def __init__(self, env: Env) -> None:
+    def __init__(self, env: ControllerContext) -> None:
         self._client = env.client
         self._clock = env.clock
         self._events = env.recorder("cronjob-controller")
@@ -45,13 +50,17 @@ class CronJobs:
         self._jobs = env.informers(JOBS)
         index_by_controller(self._jobs)
         self._cron_jobs.add_handler(add=self._enqueue, update=lambda _, new: self._enqueue(new))
-        self._jobs.add_handler(add=self._job_changed, update=self._job_updated, delete=self._job_changed)
+        self._jobs.add_handler(
+            add=self._job_changed, update=self._job_updated, delete=self._job_changed
+        )
 
     def _enqueue(self, cron_job: Object) -> None:
-        self._queue.add(key_of(cron_job))
+        self._queue.add(object_key(cron_job))
 
     def _job_changed(self, job: Object) -> None:
-        owner = resolve(self._cron_jobs, job["metadata"]["namespace"], controller_of(job))
+        owner = resolve_controller_ref(
+            self._cron_jobs, job["metadata"]["namespace"], controller_of(job)
+        )
         if owner is not None:
             self._enqueue(owner)
 
@@ -61,9 +70,10 @@ class CronJobs:
         self._job_changed(new)
 
     async def run(self) -> None:
-        await work(self._queue, self._sync, (self._cron_jobs, self._jobs), _WORKERS)
+        await run_worker(self._queue, self._sync, (self._cron_jobs, self._jobs), _WORKERS)
 
-    # ---- one CronJob ---------------------------------------------------------------------------------------------
+    # ---- one CronJob
+    # ---------------------------------------------------------------------------------------------
 
     async def _sync(self, key: str) -> None:
         cron_job = self._cron_jobs.by_key(key)
@@ -71,26 +81,28 @@ class CronJobs:
             return
         try:
             cron_job = await self._look_at_jobs(cron_job)
-            if "deletionTimestamp" not in cron_job["metadata"] and not cron_job["spec"].get("suspend"):
+            if "deletionTimestamp" not in cron_job["metadata"] and not cron_job["spec"].get(
+                "suspend"
+            ):
                 cron_job = await self._start_if_due(key, cron_job)
             await self._clean_up(cron_job)
         except ApiError as problem:
             if not is_not_found(problem):
                 raise
 
-    def _tell(self, cron_job: Object, kind: str, reason: str, message: str) -> None:
+    def _record_event(self, cron_job: Object, kind: str, reason: str, message: str) -> None:
         self._events.event({**cron_job, "apiVersion": _SHOWN.api_version}, kind, reason, message)
 
     async def _look_at_jobs(self, cron_job: Object) -> Object:
-        """Bring the list of active Jobs up to date."""
+        """Updates the list of active Jobs."""
         meta = cron_job["metadata"]
-        children = owned(self._jobs, meta["uid"])
+        children = owned_objects(self._jobs, meta["uid"])
         active = _active(cron_job)
         if any(not end_condition(job) and job["metadata"]["uid"] not in active for job in children):
-            # Perhaps one we have just made: our own informer may lag behind.
+            # Possibly a Job that we have just created: our informer may lag behind.
             fresh = await self._client.get(CRON_JOBS, meta["namespace"], meta["name"])
             if fresh["metadata"]["uid"] != meta["uid"]:
-                raise RetryLater(f"CronJob {key_of(cron_job)} is another one by now")
+                raise RetryLater(f"CronJob {object_key(cron_job)} is another one by now")
             cron_job, active = fresh, _active(fresh)
         seen = set()
         for job in children:
@@ -98,15 +110,26 @@ class CronJobs:
             seen.add(uid)
             end = end_condition(job)
             if end is None and uid not in active:
-                self._tell(cron_job, WARNING, "UnexpectedJob",
-                           f"Saw a job that the controller did not create or forgot: {name}")
+                self._record_event(
+                    cron_job,
+                    WARNING,
+                    "UnexpectedJob",
+                    f"Saw a job that the controller did not create or forgot: {name}",
+                )
             elif end is not None and uid in active:
                 del active[uid]
-                self._tell(cron_job, NORMAL, "SawCompletedJob", f"Saw completed job: {name}, status: {end['type']}")
+                self._record_event(
+                    cron_job,
+                    NORMAL,
+                    "SawCompletedJob",
+                    f"Saw completed job: {name}, status: {end['type']}",
+                )
         for uid, ref in list(active.items()):
             if uid not in seen and not await self._exists(ref):
                 del active[uid]
-                self._tell(cron_job, NORMAL, "MissingJob", f"Active job went missing: {ref['name']}")
+                self._record_event(
+                    cron_job, NORMAL, "MissingJob", f"Active job went missing: {ref['name']}"
+                )
         return await self._write(cron_job, active)
 
     async def _exists(self, ref: Object) -> bool:
@@ -118,8 +141,10 @@ class CronJobs:
             return False
         return bool(job["metadata"]["uid"] == ref["uid"])
 
-    async def _write(self, cron_job: Object, active: dict[str, Object], scheduled: str = "") -> Object:
-        """The CronJob with its new status; written only when that changes."""
+    async def _write(
+        self, cron_job: Object, active: dict[str, Object], scheduled: str = ""
+    ) -> Object:
+        """The CronJob with its new status, which is written only if it changes."""
         old = cron_job.get("status") or {}
         status = {name: value for name, value in old.items() if name != "active"}
         if active:
@@ -130,7 +155,8 @@ class CronJobs:
             return cron_job
         return await self._client.update_status(CRON_JOBS, {**cron_job, "status": status})
 
-    # ---- starting ------------------------------------------------------------------------------------------------
+    # ---- starting
+    # ----------------------------------------------------------------------------------------------
 
     async def _start_if_due(self, key: str, cron_job: Object) -> Object:
         now = self._clock.time()
@@ -141,7 +167,12 @@ class CronJobs:
             text = str(problem)
             if isinstance(problem, CronError):
                 text = f"unparseable schedule: {cron_job['spec'].get('schedule', '')} : {text}"
-            self._tell(cron_job, WARNING, "FailedNeedsStart", f"Cannot determine if job needs to be started: {text}")
+            self._record_event(
+                cron_job,
+                WARNING,
+                "FailedNeedsStart",
+                f"Cannot determine if job needs to be started: {text}",
+            )
             if isinstance(problem, Unschedulable):
                 self._queue.add_after(key, _RETRY_SECONDS)
             return cron_job
@@ -153,12 +184,17 @@ class CronJobs:
         spec = cron_job["spec"]
         deadline = spec.get("startingDeadlineSeconds")
         if deadline is not None and due + deadline < now:
-            self._tell(cron_job, WARNING, "MissSchedule", f"Missed scheduled time to start a job: {_rfc1123(due)}")
+            self._record_event(
+                cron_job,
+                WARNING,
+                "MissSchedule",
+                f"Missed scheduled time to start a job: {_rfc1123(due)}",
+            )
             return cron_job
         active = _active(cron_job)
         policy = spec.get("concurrencyPolicy")
         if policy == "Forbid" and active:
-            return cron_job  # looked at again when that Job ends
+            return cron_job  # synced again when that Job ends
         if policy == "Replace" and not await self._replace(cron_job, active):
             self._queue.add_after(key, _RETRY_SECONDS)
             return cron_job
@@ -166,7 +202,7 @@ class CronJobs:
         if job is None:
             self._queue.add_after(key, _RETRY_SECONDS)
             return cron_job
-        active[job["metadata"]["uid"]] = reference(job)
+        active[job["metadata"]["uid"]] = object_reference(job)
         return await self._write(cron_job, active, rfc3339(due))
 
     async def _replace(self, cron_job: Object, active: dict[str, Object]) -> bool:
@@ -174,7 +210,7 @@ class CronJobs:
             try:
                 job = await self._client.get(JOBS, ref["namespace"], ref["name"])
             except ApiError as problem:
-                self._tell(cron_job, WARNING, "FailedGet", f"Get job: {problem}")
+                self._record_event(cron_job, WARNING, "FailedGet", f"Get job: {problem}")
                 return False
             if not await self._delete(cron_job, job):
                 return False
@@ -182,7 +218,9 @@ class CronJobs:
         return True
 
     async def _create(self, cron_job: Object, due: float) -> Object | None:
-        """The Job of a time. Its name says which, so that the same one is never made twice."""
+        """The Job for a start time. Its name contains the time, so the same one is never created
+        twice.
+        """
         meta = cron_job["metadata"]
         wanted = _job(cron_job, due)
         try:
@@ -192,48 +230,56 @@ class CronJobs:
                 job = await self._client.get(JOBS, meta["namespace"], wanted["metadata"]["name"])
                 ref = controller_of(job)
                 if ref is not None and ref["uid"] == meta["uid"]:
-                    return job  # ours, made by somebody who could not note it down any more
+                    return job  # created by an earlier sync that could not update the status
             if not is_namespace_terminating(problem):
-                self._tell(cron_job, WARNING, "FailedCreate", f"Error creating job: {problem}")
+                self._record_event(
+                    cron_job, WARNING, "FailedCreate", f"Error creating job: {problem}"
+                )
             return None
-        self._tell(cron_job, NORMAL, "SuccessfulCreate", f"Created job {job['metadata']['name']}")
+        self._record_event(
+            cron_job, NORMAL, "SuccessfulCreate", f"Created job {job['metadata']['name']}"
+        )
         return job
 
-    # ---- old Jobs ------------------------------------------------------------------------------------------------
+    # ---- old Jobs
+    # ----------------------------------------------------------------------------------------------
 
     async def _clean_up(self, cron_job: Object) -> None:
         ended: dict[str, list[Object]] = {COMPLETE: [], FAILED: []}
-        for job in owned(self._jobs, cron_job["metadata"]["uid"]):
+        for job in owned_objects(self._jobs, cron_job["metadata"]["uid"]):
             end = end_condition(job)
             if end is not None and "deletionTimestamp" not in job["metadata"]:
                 ended[end["type"]].append(job)
         for kind, field in _HISTORY.items():
             limit = cron_job["spec"].get(field)
             if limit is not None and len(ended[kind]) > limit:
-                for job in _oldest_first(ended[kind])[:len(ended[kind]) - limit]:
+                for job in _oldest_first(ended[kind])[: len(ended[kind]) - limit]:
                     await self._delete(cron_job, job)
 
     async def _delete(self, cron_job: Object, job: Object) -> bool:
         meta = job["metadata"]
         try:
-            await self._client.delete(JOBS, meta["namespace"], meta["name"], propagation="Background")
+            await self._client.delete(
+                JOBS, meta["namespace"], meta["name"], propagation="Background"
+            )
         except ApiError as problem:
             if is_not_found(problem):
                 return True
-            self._tell(cron_job, WARNING, "FailedDelete", f"Deleted job: {problem}")
+            self._record_event(cron_job, WARNING, "FailedDelete", f"Deleted job: {problem}")
             return False
-        self._tell(cron_job, NORMAL, "SuccessfulDelete", f"Deleted job {meta['name']}")
+        self._record_event(cron_job, NORMAL, "SuccessfulDelete", f"Deleted job {meta['name']}")
         return True
 
 
-# ---- pure parts ------------------------------------------------------------------------------------------------------
+# ---- pure parts
+# --------------------------------------------------------------------------------------------------
 
 
 def _active(cron_job: Object) -> dict[str, Object]:
     return {ref["uid"]: ref for ref in (cron_job.get("status") or {}).get("active") or ()}
 
 
-def _schedule(cron_job: Object) -> Schedule:
+def _schedule(cron_job: Object) -> CronSchedule:
     name = cron_job["spec"].get("timeZone")
     zone: tzinfo = UTC
     if name:
@@ -241,12 +287,13 @@ def _schedule(cron_job: Object) -> Schedule:
             zone = ZoneInfo(name)
         except (ZoneInfoNotFoundError, ValueError, OSError) as problem:
             raise Unschedulable(f"unknown time zone {name}") from problem
-    return Schedule(cron_job["spec"].get("schedule", ""), zone)
+    return CronSchedule(cron_job["spec"].get("schedule", ""), zone)
 
 
-def last_unmet(cron_job: Object, schedule: Schedule, now: float) -> float | None:
-    """The last time up to now at which a Job should have been started and was not. Too many of them are an error: a
-    clock that was wrong by years must not keep us busy."""
+def last_unmet(cron_job: Object, schedule: CronSchedule, now: float) -> float | None:
+    """The last start time up to now that was missed. Too many missed times are an error, so that a
+    clock that was wrong by years does not cause endless work.
+    """
     spec = cron_job["spec"]
     last = (cron_job.get("status") or {}).get("lastScheduleTime")
     earliest = parse_rfc3339(last or cron_job["metadata"]["creationTimestamp"])
@@ -260,7 +307,8 @@ def last_unmet(cron_job: Object, schedule: Schedule, now: float) -> float | None
         count += 1
         if count > _MISSED:
             raise Unschedulable(
-                "too many missed start time (> 100). Set or decrease .spec.startingDeadlineSeconds or check clock skew"
+                "too many missed start time (> 100). Set or decrease "
+                ".spec.startingDeadlineSeconds or check clock skew"
             )
         due = schedule.next(due)
     return found
@@ -272,7 +320,12 @@ def _job(cron_job: Object, due: float) -> Object:
     meta: Object = {field: given[field] for field in ("labels", "annotations") if given.get(field)}
     meta["name"] = f"{cron_job['metadata']['name']}-{int(due)}"
     meta["ownerReferences"] = [controller_ref(cron_job, _SHOWN)]
-    return {"kind": "Job", "apiVersion": JOBS.api_version, "metadata": meta, "spec": template.get("spec") or {}}
+    return {
+        "kind": "Job",
+        "apiVersion": JOBS.api_version,
+        "metadata": meta,
+        "spec": template.get("spec") or {},
+    }
 
 
 def _oldest_first(jobs: Iterable[Object]) -> list[Object]:

@@ -1,16 +1,16 @@
-"""Which owner to look at when something that owners control comes, changes or goes."""
+"""Finds the owner to sync when a dependent is created, changed or deleted."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from transom.client.informer import Informer
-from transom.controllers.ownership import resolve
+from transom.controllers.ownership import resolve_controller_ref
 from transom.machinery.objects import Object, controller_of
 from transom.machinery.selectors import LabelSelector, SelectorError, from_object
 
 
-def selector_of(owner: Object) -> LabelSelector:
+def owner_selector(owner: Object) -> LabelSelector:
     """The selector of an owner in group apps; raises SelectorError."""
     return from_object(owner["spec"].get("selector"))
 
@@ -19,13 +19,19 @@ class Dependents:
     """Hooks are called for the owner before it is enqueued."""
 
     def __init__(
-        self, dependents: Informer, owners: Informer, enqueue: Callable[[Object], None], *,
-        selector: Callable[[Object], LabelSelector] = selector_of,
+        self,
+        dependents: Informer,
+        owners: Informer,
+        enqueue: Callable[[Object], None],
+        *,
+        selector: Callable[[Object], LabelSelector] = owner_selector,
         created: Callable[[Object], None] | None = None,
         deleted: Callable[[Object, Object], None] | None = None,
         matters: Callable[[Object, Object], bool] | None = None,
     ) -> None:
-        """`created(owner)`, `deleted(owner, obj)`. A change for which `matters` says no is passed over."""
+        """`created(owner)`, `deleted(owner, obj)`. Ignores changes for which `matters` returns
+        False.
+        """
         self._owners = owners
         self._enqueue = enqueue
         self._selector = selector
@@ -35,11 +41,13 @@ class Dependents:
         dependents.add_handler(add=self._on_add, update=self._on_update, delete=self._on_delete)
 
     def _owner(self, obj: Object) -> Object | None:
-        return resolve(self._owners, obj["metadata"]["namespace"], controller_of(obj))
+        return resolve_controller_ref(
+            self._owners, obj["metadata"]["namespace"], controller_of(obj)
+        )
 
     def _on_add(self, obj: Object) -> None:
         if "deletionTimestamp" in obj["metadata"]:
-            # Seen for the first time on its way out: nobody has just made it.
+            # First seen while being deleted: it was not created just now.
             self._on_delete(obj)
             return
         if controller_of(obj) is None:
@@ -57,7 +65,7 @@ class Dependents:
             return
         labels_changed = before.get("labels") != after.get("labels")
         if "deletionTimestamp" in after:
-            # As good as gone for those who count: they need not wait for the kubelet.
+            # A terminating pod no longer counts: do not wait for the kubelet.
             self._on_delete(new)
             if labels_changed:
                 self._on_delete(old)
@@ -85,7 +93,7 @@ class Dependents:
             self._enqueue(owner)
 
     def _offer(self, orphan: Object) -> None:
-        """Let those look at it who may want to adopt it."""
+        """Enqueues the owners that may adopt it."""
         labels = orphan["metadata"].get("labels")
         if not labels:
             return

@@ -1,7 +1,8 @@
-"""Pod disruption budgets: how many pods may be evicted right now, written down for those who evict.
+"""PodDisruptionBudgets: computes how many pods may be evicted now, and writes it to the status for
+the eviction API.
 
-When that cannot be found out nothing may be evicted. Evictions that were allowed are in `disruptedPods`; a pod listed
-there counts as gone for two minutes, by which time it should be.
+If that cannot be determined, no evictions are allowed. Allowed evictions are in `disruptedPods`; a
+pod listed there counts as deleted for two minutes.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ from transom.client.resources import (
     REPLICATION_CONTROLLERS,
     STATEFUL_SETS,
 )
-from transom.client.store import key_of
+from transom.client.store import object_key
 from transom.client.workqueue import WorkQueue
-from transom.controllers.base import Env, work
-from transom.controllers.ownership import resolve
+from transom.controllers.base import ControllerContext, run_worker
+from transom.controllers.ownership import resolve_controller_ref
 from transom.controllers.percent import scaled_value
-from transom.controllers.pods import is_ready
+from transom.controllers.pods import is_pod_ready
 from transom.controllers.scales import InvalidApiVersion, NoMatch, Scales, group_of
 from transom.kit.clock import parse_rfc3339
 from transom.machinery.errors import ApiError
@@ -42,7 +43,7 @@ _APPS = ("apps", "extensions")
 
 
 class Uncountable(Exception):
-    """The number of pods that should be there cannot be found out; the text is for the user."""
+    """The expected number of pods cannot be determined; the text is for the user."""
 
 
 class _Scale(NamedTuple):
@@ -51,7 +52,7 @@ class _Scale(NamedTuple):
 
 
 class Disruption:
-    def __init__(self, env: Env) -> None:
+    def __init__(self, env: ControllerContext) -> None:
         self._client = env.client
         self._clock = env.clock
         self._events = env.recorder("controllermanager")
@@ -65,29 +66,44 @@ class Disruption:
         self._deployments = env.informers(DEPLOYMENTS)
         self._stateful_sets = env.informers(STATEFUL_SETS)
         self._finders: tuple[Callable[[Object, str], Awaitable[_Scale | None]], ...] = (
-            self._replication_controller, self._deployment, self._replica_set, self._stateful_set, self._any_scale,
+            self._replication_controller,
+            self._deployment,
+            self._replica_set,
+            self._stateful_set,
+            self._any_scale,
         )
-        self._budgets.add_handler(add=self._changed, update=lambda _, new: self._changed(new), delete=self._deleted)
+        self._budgets.add_handler(
+            add=self._changed, update=lambda _, new: self._changed(new), delete=self._deleted
+        )
         self._pods.add_handler(
             add=self._pod_changed, update=self._pod_updated, delete=self._pod_changed
         )
 
     async def run(self) -> None:
-        needs = (self._budgets, self._pods, self._replication_controllers, self._replica_sets, self._deployments,
-                 self._stateful_sets)
-        await work(self._queue, self._sync, needs)
+        needs = (
+            self._budgets,
+            self._pods,
+            self._replication_controllers,
+            self._replica_sets,
+            self._deployments,
+            self._stateful_sets,
+        )
+        await run_worker(self._queue, self._sync, needs)
 
-    # ---- what happens --------------------------------------------------------------------------------------------
+    # ---- what happens
+    # --------------------------------------------------------------------------------------------
 
     def _changed(self, budget: Object) -> None:
-        self._queue.add(key_of(budget))
+        self._queue.add(object_key(budget))
 
     def _deleted(self, budget: Object) -> None:
         self._selectors.pop(budget["metadata"]["uid"], None)
 
     def _pod_updated(self, old: Object, new: Object) -> None:
         if old["metadata"].get("labels") != new["metadata"].get("labels"):
-            for budget in self._over(old):  # it may have lost the pod, and count it for ever otherwise
+            for budget in self._over(
+                old
+            ):  # it may have lost the pod, and would otherwise count it forever
                 self._changed(budget)
         self._pod_changed(new)
 
@@ -102,8 +118,11 @@ class Disruption:
         if not budgets:
             return
         if len(budgets) > 1:
-            message = (f'Pod "{meta["namespace"]}"/"{meta["name"]}" matches multiple PodDisruptionBudgets.  '
-                       f'Chose "{budgets[0]["metadata"]["name"]}" arbitrarily.')
+            message = (
+                f'Pod "{meta["namespace"]}"/"{meta["name"]}" matches multiple '
+                "PodDisruptionBudgets.  "
+                f'Chose "{budgets[0]["metadata"]["name"]}" arbitrarily.'
+            )
             self._events.event(pod, WARNING, "MultiplePodDisruptionBudgets", message)
         for budget in budgets:
             self._changed(budget)
@@ -115,16 +134,19 @@ class Disruption:
             return False
 
     def _selector(self, budget: Object) -> LabelSelector:
-        """Of the stored form, in which an empty selector means all pods; no selector means none."""
+        """Operates on the stored form, in which an empty selector matches all pods and a missing
+        one matches none.
+        """
         uid, wanted = budget["metadata"]["uid"], budget["spec"].get("selector")
         known = self._selectors.get(uid)
         if known is None or known[0] != wanted:
             known = self._selectors[uid] = wanted, from_object(wanted)
         return known[1]
 
-    # ---- one budget ----------------------------------------------------------------------------------------------
+    # ---- one budget
+    # ----------------------------------------------------------------------------------------------
 
-    def _tell(self, budget: Object, kind: str, reason: str, message: str) -> None:
+    def _record_event(self, budget: Object, kind: str, reason: str, message: str) -> None:
         self._events.event({**budget, "apiVersion": _SHOWN.api_version}, kind, reason, message)
 
     async def _sync(self, key: str) -> None:
@@ -133,34 +155,49 @@ class Disruption:
             return
         try:
             await self._try(key, budget)
-        except (ApiError, OSError, Uncountable, SelectorError, NoMatch, InvalidApiVersion, ValueError) as problem:
+        except (
+            ApiError,
+            OSError,
+            Uncountable,
+            SelectorError,
+            NoMatch,
+            InvalidApiVersion,
+            ValueError,
+        ) as problem:
             if is_conflict(problem) or is_not_found(problem):
                 raise
             log.info("disruption: %s failed: %s", key, problem)
             status = {**(budget.get("status") or {}), "disruptionsAllowed": 0}
             await self._client.update_status(POD_DISRUPTION_BUDGETS, {**budget, "status": status})
             if isinstance(problem, (ApiError, OSError)):
-                # Nothing else may happen that would make us look again: that write need not have changed anything.
+                # Enqueue again: the write may not have changed anything, and no other event would
+                # trigger a sync.
                 raise
 
     async def _try(self, key: str, budget: Object) -> None:
         try:
             pods = self._pods.list(budget["metadata"]["namespace"], self._selector(budget))
         except SelectorError as problem:
-            self._tell(budget, WARNING, "NoPods", f"Failed to get pods: {problem}")
+            self._record_event(budget, WARNING, "NoPods", f"Failed to get pods: {problem}")
             raise
         if not pods:
-            self._tell(budget, NORMAL, "NoPods", "No matching pods found")
+            self._record_event(budget, NORMAL, "NoPods", "No matching pods found")
         try:
             expected, desired = await self._expected(budget, pods)
         except Exception as problem:
-            self._tell(budget, WARNING, "CalculateExpectedPodCountFailed",
-                       f"Failed to calculate the number of expected pods: {problem}")
+            self._record_event(
+                budget,
+                WARNING,
+                "CalculateExpectedPodCountFailed",
+                f"Failed to calculate the number of expected pods: {problem}",
+            )
             raise
         now = self._clock.time()
         disrupted, recheck = self._disrupted(budget, pods, now)
         healthy = sum(
-            "deletionTimestamp" not in pod["metadata"] and pod["metadata"]["name"] not in disrupted and is_ready(pod)
+            "deletionTimestamp" not in pod["metadata"]
+            and pod["metadata"]["name"] not in disrupted
+            and is_pod_ready(pod)
             for pod in pods
         )
         await self._write(budget, healthy, desired, expected, disrupted)
@@ -170,11 +207,17 @@ class Disruption:
     async def _write(
         self, budget: Object, healthy: int, desired: int, expected: int, disrupted: dict[str, str]
     ) -> None:
-        # Without expected pods nothing is allowed: the first ones may come before this status is changed again.
+        # Without expected pods no disruption is allowed: the first pods may appear before the next
+        # status update.
         allowed = max(healthy - desired, 0) if expected > 0 else 0
         old = budget.get("status") or {}
-        counts = {"currentHealthy": healthy, "desiredHealthy": desired, "expectedPods": expected,
-                  "disruptionsAllowed": allowed, "observedGeneration": budget["metadata"].get("generation", 0)}
+        counts = {
+            "currentHealthy": healthy,
+            "desiredHealthy": desired,
+            "expectedPods": expected,
+            "disruptionsAllowed": allowed,
+            "observedGeneration": budget["metadata"].get("generation", 0),
+        }
         if all(old.get(name, 0) == value for name, value in counts.items()) and (
             (old.get("disruptedPods") or {}) == disrupted
         ):
@@ -187,7 +230,7 @@ class Disruption:
     def _disrupted(
         self, budget: Object, pods: Sequence[Object], now: float
     ) -> tuple[dict[str, str], float | None]:
-        """Pods that are still on their way out, and when to look at them again."""
+        """Pods that are still being evicted, and when to check them again."""
         known = (budget.get("status") or {}).get("disruptedPods") or {}
         out: dict[str, str] = {}
         recheck = None
@@ -198,19 +241,26 @@ class Disruption:
                 continue
             expected = parse_rfc3339(since) + _DELETION_SECONDS
             if expected < now:
-                namespace = budget["metadata"]["namespace"]  # twice, where the name should be: so Kubernetes says it
-                self._events.event(pod, WARNING, "NotDeleted",
-                                   f"Pod was expected by PDB {namespace}/{namespace} to be deleted but it wasn't")
+                namespace = budget["metadata"][
+                    "namespace"
+                ]  # Kubernetes' text has the namespace twice, where the name should be
+                self._events.event(
+                    pod,
+                    WARNING,
+                    "NotDeleted",
+                    f"Pod was expected by PDB {namespace}/{namespace} to be deleted but it wasn't",
+                )
             else:
                 out[meta["name"]] = since
-                # A moment later than that: at the time itself it still counts as disrupted.
+                # Slightly later: exactly at that time it still counts as disrupted.
                 recheck = min(recheck or math.inf, expected + 0.001)
         return out, recheck
 
-    # ---- how many pods there should be ---------------------------------------------------------------------------
+    # ---- how many pods there should be
+    # ---------------------------------------------------------------------------
 
     async def _expected(self, budget: Object, pods: Sequence[Object]) -> tuple[int, int]:
-        """Expected pods, and how many of them must be healthy."""
+        """Expected pods, and the required number of healthy ones."""
         spec = budget["spec"]
         most, least = spec.get("maxUnavailable"), spec.get("minAvailable")
         if most is not None:
@@ -224,14 +274,14 @@ class Disruption:
         return 0, 0
 
     async def _total_scale(self, budget: Object, pods: Sequence[Object]) -> int:
-        """What the controllers of these pods want together."""
+        """The sum of the replicas that the pods' controllers want."""
         scales: dict[str, int] = {}
         for pod in pods:
             name = pod["metadata"]["name"]
             ref = controller_of(pod)
             if ref is None:
                 text = f'found no controller ref for pod "{name}"'
-                self._tell(budget, WARNING, "NoControllerRef", text)
+                self._record_event(budget, WARNING, "NoControllerRef", text)
                 raise Uncountable(text)
             if ref["uid"] in scales:
                 continue
@@ -242,14 +292,16 @@ class Disruption:
                     break
             else:
                 text = f'found no controllers for pod "{name}"'
-                self._tell(budget, WARNING, "NoControllers", text)
+                self._record_event(budget, WARNING, "NoControllers", text)
                 raise Uncountable(text)
         return sum(scales.values())
 
-    def _find(self, owners: Informer, ref: Object, namespace: str, groups: Sequence[str]) -> Object | None:
+    def _find(
+        self, owners: Informer, ref: Object, namespace: str, groups: Sequence[str]
+    ) -> Object | None:
         if group_of(ref.get("apiVersion", ""))[0] not in groups:
             return None
-        return resolve(owners, namespace, ref)
+        return resolve_controller_ref(owners, namespace, ref)
 
     async def _replication_controller(self, ref: Object, namespace: str) -> _Scale | None:
         return _scale_of(self._find(self._replication_controllers, ref, namespace, ("",)))
@@ -257,7 +309,11 @@ class Disruption:
     async def _deployment(self, ref: Object, namespace: str) -> _Scale | None:
         replica_set = self._find(self._replica_sets, ref, namespace, _APPS)
         above = controller_of(replica_set) if replica_set is not None else None
-        return _scale_of(self._find(self._deployments, above, namespace, _APPS)) if above is not None else None
+        return (
+            _scale_of(self._find(self._deployments, above, namespace, _APPS))
+            if above is not None
+            else None
+        )
 
     async def _replica_set(self, ref: Object, namespace: str) -> _Scale | None:
         replica_set = self._find(self._replica_sets, ref, namespace, _APPS)
@@ -275,7 +331,9 @@ class Disruption:
             found = await self._scales.resources(group, ref["kind"])
         except NoMatch as problem:
             api_version = f"{group}/{version}" if group else version
-            raise NoMatch(f'no matches for kind "{ref["kind"]}" in version "{api_version}"') from problem
+            raise NoMatch(
+                f'no matches for kind "{ref["kind"]}" in version "{api_version}"'
+            ) from problem
         try:
             scale = await self._scales.get(found[0], namespace, ref["name"])
         except ApiError as problem:
@@ -288,5 +346,8 @@ class Disruption:
 
 
 def _scale_of(owner: Object | None) -> _Scale | None:
-    return _Scale(owner["metadata"]["uid"], owner["spec"].get("replicas", 0)) if owner is not None else None
-
+    return (
+        _Scale(owner["metadata"]["uid"], owner["spec"].get("replicas", 0))
+        if owner is not None
+        else None
+    )

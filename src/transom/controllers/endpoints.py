@@ -1,39 +1,35 @@
-"""Endpoints: the addresses behind each service that selects pods, ready ones and others, by port."""
+"""Endpoints: the ready and not-ready addresses of each service with a selector, by port."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable
 
 from transom.client.api import is_namespace_terminating, is_not_found
 from transom.client.events import WARNING
 from transom.client.resources import ENDPOINTS, PODS, SERVICES
-from transom.client.store import key_of, split_key
+from transom.client.store import object_key, split_key
 from transom.client.workqueue import WorkQueue
-from transom.controllers.base import Env, work
-from transom.controllers.pods import is_ready
+from transom.controllers.base import ControllerContext, run_worker, with_max_retries
+from transom.controllers.pods import is_pod_ready
 from transom.controllers.service_pods import (
     HEADLESS,
     LEADER,
     Memberships,
     TriggerTimes,
-    digest,
     dump_pointer,
     find_port,
     has_cluster_ip,
     has_hostname,
     in_service,
-    is_ipv6,
+    is_ipv6_address,
+    pod_digest,
     target_ref,
     with_trigger_time,
 )
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, with_metadata
 
-log = logging.getLogger("transom.controllers")
-
 _WORKERS = 5
-_TRIES = 15
 _CAPACITY = 1000
 _OVER_CAPACITY = "endpoints.kubernetes.io/over-capacity"
 _TOLERATE = "service.alpha.kubernetes.io/tolerate-unready-endpoints"
@@ -41,7 +37,7 @@ _TRUE, _FALSE = ("1", "t", "T", "TRUE", "true", "True"), ("0", "f", "F", "FALSE"
 
 
 class Endpoints:
-    def __init__(self, env: Env) -> None:
+    def __init__(self, env: ControllerContext) -> None:
         self._client = env.client
         self._events = env.recorder("endpoint-controller")
         self._queue: WorkQueue[str] = WorkQueue(env.clock, name="endpoint")
@@ -50,32 +46,27 @@ class Endpoints:
         self._pods = env.informers(PODS)
         self._endpoints = env.informers(ENDPOINTS)
         self._members = Memberships(self._services, self._pods, self._queue.add)
-        self._endpoints.add_handler(delete=lambda endpoints: self._queue.add(key_of(endpoints)))
+        self._endpoints.add_handler(delete=lambda endpoints: self._queue.add(object_key(endpoints)))
 
     async def run(self) -> None:
         for informer in (self._services, self._pods, self._endpoints):
             await informer.synced()
         for endpoints in self._endpoints.list():
-            # Their service may have gone while nobody looked. Endpoints that serve as a lock never had one.
+            # Their service may have been deleted while the controller was down. Endpoints used as a
+            # lock never had one.
             if LEADER not in (endpoints["metadata"].get("annotations") or ()):
-                self._queue.add(key_of(endpoints))
-        await work(self._queue, self._sync, (), _WORKERS)
+                self._queue.add(object_key(endpoints))
+        await run_worker(self._queue, self._sync, (), _WORKERS)
 
     async def _sync(self, key: str) -> None:
-        try:
-            await self._try(key)
-        except ApiError as problem:
-            if self._queue.failures(key) < _TRIES:
-                raise
-            log.warning("endpoints of %s are set aside: %s", key, problem)
-            self._queue.set_aside(key)
+        await with_max_retries(self._queue, key, self._try, "endpoints")
 
     async def _try(self, key: str) -> None:
         namespace, name = split_key(key)
         service = self._services.by_key(key)
         if service is None:
             self._times.forget(key)
-            try:  # without asking the informer, which may not know yet what we made last
+            try:  # do not read the informer, which may not show our last write yet
                 await self._client.delete(ENDPOINTS, namespace, name)
             except ApiError as problem:
                 if not is_not_found(problem):
@@ -86,21 +77,33 @@ class Endpoints:
             return
         pods = self._pods.list(namespace, selector)
         time = self._times.observe(service, pods)
-        found = subsets(service, pods)
-        too_many = truncate(found)
+        found = endpoint_subsets(service, pods)
+        too_many = truncate_endpoints(found)
         current = self._endpoints.by_key(key)
         if current is not None:
             marked = _OVER_CAPACITY in (current["metadata"].get("annotations") or ())
-            if (current.get("subsets") or []) == found and _labels(current) == _labels(service) and marked == too_many:
+            if (
+                (current.get("subsets") or []) == found
+                and _labels(current) == _labels(service)
+                and marked == too_many
+            ):
                 return
         await self._write(service, current, found, too_many, time)
 
     async def _write(
-        self, service: Object, current: Object | None, found: list[Object], too_many: bool, time: str
+        self,
+        service: Object,
+        current: Object | None,
+        found: list[Object],
+        too_many: bool,
+        time: str,
     ) -> None:
         meta = service["metadata"]
-        base = current or {"kind": "Endpoints", "apiVersion": "v1",
-                           "metadata": {"name": meta["name"], "namespace": meta["namespace"]}}
+        base = current or {
+            "kind": "Endpoints",
+            "apiVersion": "v1",
+            "metadata": {"name": meta["name"], "namespace": meta["namespace"]},
+        }
         annotations = with_trigger_time(base["metadata"].get("annotations"), time)
         annotations.pop(_OVER_CAPACITY, None)
         if too_many:
@@ -108,7 +111,10 @@ class Endpoints:
         wanted = _labels(service)
         if not has_cluster_ip(service):
             wanted[HEADLESS] = ""
-        fresh = {**with_metadata(base, labels=wanted or None, annotations=annotations or None), "subsets": found}
+        fresh = {
+            **with_metadata(base, labels=wanted or None, annotations=annotations or None),
+            "subsets": found,
+        }
         where = f"{meta['namespace']}/{meta['name']}"
         try:
             if current is None:
@@ -119,27 +125,40 @@ class Endpoints:
             if current is None and is_namespace_terminating(problem):
                 return
             if current is None:
-                self._events.event(fresh, WARNING, "FailedToCreateEndpoint",
-                                   f"Failed to create endpoint for service {where}: {problem}")
+                self._events.event(
+                    fresh,
+                    WARNING,
+                    "FailedToCreateEndpoint",
+                    f"Failed to create endpoint for service {where}: {problem}",
+                )
             else:
-                self._events.event(fresh, WARNING, "FailedToUpdateEndpoint",
-                                   f"Failed to update endpoint {where}: {problem}")
+                self._events.event(
+                    fresh,
+                    WARNING,
+                    "FailedToUpdateEndpoint",
+                    f"Failed to update endpoint {where}: {problem}",
+                )
             raise
 
 
 def _labels(obj: Object) -> dict[str, str]:
-    """All but the one that says that a service has no address of its own."""
-    return {name: value for name, value in (obj["metadata"].get("labels") or {}).items() if name != HEADLESS}
+    """All labels except the headless-service label."""
+    return {
+        name: value
+        for name, value in (obj["metadata"].get("labels") or {}).items()
+        if name != HEADLESS
+    }
 
 
-# ---- subsets ---------------------------------------------------------------------------------------------------------
+# ---- subsets
+# --------------------------------------------------------------------------------------------------
 
 _Port = tuple[str, int, str, str | None]  # name, number, protocol, application protocol
 _Address = tuple[str, str]  # IP and uid
 
 
 def _tolerates_unready(service: Object) -> bool:
-    """The field, unless the annotation that came before it says something else."""
+    """The field, unless its deprecated annotation is set."""
     text = (service["metadata"].get("annotations") or {}).get(_TOLERATE, "")
     if text in _TRUE or text in _FALSE:
         return text in _TRUE
@@ -147,18 +166,27 @@ def _tolerates_unready(service: Object) -> bool:
 
 
 def _address_of(service: Object, pod: Object) -> str:
-    """The pod's address of the family that the service has first; of clusters of one family simply its address."""
+    """The pod's address of the service's primary family; in single-stack clusters its only
+    address.
+    """
     status = pod.get("status") or {}
     first: str = status.get("podIP") or ""
     families = service["spec"].get("ipFamilies")
     if not first or not families:
         return first
     wanted = families[0] == "IPv6"
-    return next((ip["ip"] for ip in status.get("podIPs") or () if is_ipv6(ip.get("ip", "")) == wanted), "")
+    return next(
+        (
+            ip["ip"]
+            for ip in status.get("podIPs") or ()
+            if is_ipv6_address(ip.get("ip", "")) == wanted
+        ),
+        "",
+    )
 
 
-def subsets(service: Object, pods: Iterable[Object]) -> list[Object]:
-    """The pods by the ports they offer, in the order everybody agrees on."""
+def endpoint_subsets(service: Object, pods: Iterable[Object]) -> list[Object]:
+    """Groups the pods by their ports, in a deterministic order."""
     spec = service["spec"]
     tolerant = _tolerates_unready(service)
     by_port: dict[_Port | None, dict[_Address, bool]] = {}
@@ -167,7 +195,7 @@ def subsets(service: Object, pods: Iterable[Object]) -> list[Object]:
         ip = _address_of(service, pod)
         if not ip or (not tolerant and "deletionTimestamp" in pod["metadata"]):
             continue
-        ready = tolerant or is_ready(pod)
+        ready = tolerant or is_pod_ready(pod)
         if not ready and not in_service(pod):
             continue
         key = ip, pod["metadata"]["uid"]
@@ -181,11 +209,14 @@ def subsets(service: Object, pods: Iterable[Object]) -> list[Object]:
         if port is not None:
             ports.append(port)
     out = [
-        _subset([addresses[a] for a, ready in sorted(group) if ready],
-                [addresses[a] for a, ready in sorted(group) if not ready], ports)
+        _subset(
+            [addresses[a] for a, ready in sorted(group) if ready],
+            [addresses[a] for a, ready in sorted(group) if not ready],
+            ports,
+        )
         for group, ports in by_addresses.items()
     ]
-    return sorted(out, key=lambda subset: digest(_dump_subset(subset))) if len(out) > 1 else out
+    return sorted(out, key=lambda subset: pod_digest(_dump_subset(subset))) if len(out) > 1 else out
 
 
 def _ports(spec: Object, pod: Object) -> Iterable[_Port | None]:
@@ -215,7 +246,10 @@ def _subset(ready: list[Object], unready: list[Object], ports: list[_Port]) -> O
     if unready:
         out["notReadyAddresses"] = unready
     if ports:
-        out["ports"] = [_port(port) for port in sorted(ports, key=lambda p: digest("(v1.EndpointPort)" + _dump_port(p)))]
+        out["ports"] = [
+            _port(port)
+            for port in sorted(ports, key=lambda p: pod_digest("(v1.EndpointPort)" + _dump_port(p)))
+        ]
     return out
 
 
@@ -228,14 +262,19 @@ def _port(port: _Port) -> Object:
     return out
 
 
-def truncate(found: list[Object]) -> bool:
-    """Keep no more than a thousand addresses, ready ones first, each subset its share; whether that was needed."""
+def truncate_endpoints(found: list[Object]) -> bool:
+    """Limits the addresses to a thousand, ready ones first, proportionally for each subset; returns
+    whether any were dropped.
+    """
     ready = sum(len(subset.get("addresses") or ()) for subset in found)
     unready = sum(len(subset.get("notReadyAddresses") or ()) for subset in found)
     if ready + unready <= _CAPACITY:
         return False
-    field, total, room = ("addresses", ready, _CAPACITY) if ready >= _CAPACITY else (
-        "notReadyAddresses", unready, _CAPACITY - ready)
+    field, total, room = (
+        ("addresses", ready, _CAPACITY)
+        if ready >= _CAPACITY
+        else ("notReadyAddresses", unready, _CAPACITY - ready)
+    )
     if field == "addresses":
         for subset in found:
             subset.pop("notReadyAddresses", None)
@@ -245,26 +284,33 @@ def truncate(found: list[Object]) -> bool:
         more = min(left, len(subset.get(field) or ()) - shares[i])
         left -= more
         if subset.get(field):
-            subset[field] = subset[field][:shares[i] + more]
+            subset[field] = subset[field][: shares[i] + more]
             if not subset[field]:
                 del subset[field]
-    found[:] = [subset for subset in found if "addresses" in subset or "notReadyAddresses" in subset]
+    found[:] = [
+        subset for subset in found if "addresses" in subset or "notReadyAddresses" in subset
+    ]
     return True
 
 
 def _dump_port(port: _Port) -> str:
     name, number, protocol, application = port
-    return (f"{{Name:(string){name} Port:(int32){number} Protocol:(v1.Protocol){protocol} "
-            f"AppProtocol:{dump_pointer('string', application)}}}")
+    return (
+        f"{{Name:(string){name} Port:(int32){number} Protocol:(v1.Protocol){protocol} "
+        f"AppProtocol:{dump_pointer('string', application)}}}"
+    )
 
 
 def _dump_address(address: Object) -> str:
     ref = address["targetRef"]
     return (
         f"{{IP:(string){address['ip']} Hostname:(string){address.get('hostname', '')} "
-        f"NodeName:{dump_pointer('string', address.get('nodeName', ''))} TargetRef:(*v1.ObjectReference){{"
-        f"Kind:(string){ref['kind']} Namespace:(string){ref['namespace']} Name:(string){ref['name']} "
-        f"UID:(types.UID){ref['uid']} APIVersion:(string) ResourceVersion:(string){ref['resourceVersion']} "
+        f"NodeName:{dump_pointer('string', address.get('nodeName', ''))} "
+        f"TargetRef:(*v1.ObjectReference){{"
+        f"Kind:(string){ref['kind']} Namespace:(string){ref['namespace']} "
+        f"Name:(string){ref['name']} "
+        f"UID:(types.UID){ref['uid']} APIVersion:(string) "
+        f"ResourceVersion:(string){ref['resourceVersion']} "
         "FieldPath:(string)}}"
     )
 
@@ -273,8 +319,15 @@ def _dump_subset(subset: Object) -> str:
     def listed(items: list[str] | None) -> str:
         return f"[{' '.join(items)}]" if items else "<nil>"
 
-    ready, unready = ([_dump_address(a) for a in subset.get(f) or ()] for f in ("addresses", "notReadyAddresses"))
-    ports = [_dump_port((p.get("name", ""), p["port"], p["protocol"], p.get("appProtocol")))
-             for p in subset.get("ports") or ()]
-    return (f"(v1.EndpointSubset){{Addresses:([]v1.EndpointAddress){listed(ready)} "
-            f"NotReadyAddresses:([]v1.EndpointAddress){listed(unready)} Ports:([]v1.EndpointPort){listed(ports)}}}")
+    ready, unready = (
+        [_dump_address(a) for a in subset.get(f) or ()] for f in ("addresses", "notReadyAddresses")
+    )
+    ports = [
+        _dump_port((p.get("name", ""), p["port"], p["protocol"], p.get("appProtocol")))
+        for p in subset.get("ports") or ()
+    ]
+    return (
+        f"(v1.EndpointSubset){{Addresses:([]v1.EndpointAddress){listed(ready)} "
+        f"NotReadyAddresses:([]v1.EndpointAddress){listed(unready)} "
+        f"Ports:([]v1.EndpointPort){listed(ports)}}}"
+    )

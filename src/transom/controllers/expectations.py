@@ -1,7 +1,8 @@
-"""What a controller has done and not yet seen: creations and deletions on their way through the watch.
+"""Expectations: creations and deletions by a controller that its informer does not show yet.
 
-A controller that counts pods in an informer right after it made some would make them again. So it notes what it expects
-and does not act on its count until all of it has come, or so much time has passed that it never will.
+A controller that counts pods in an informer right after it created some would create them again. So
+it records what it expects, and does not act on its count until all of it has been observed, or a
+timeout has passed.
 """
 
 from __future__ import annotations
@@ -31,12 +32,13 @@ class Expectations:
         self._expected: dict[str, _Expected] = {}
 
     def expect(self, owner: str, creations: int, deletions: Collection[str] = ()) -> None:
-        """A number of creations, and deletions by the keys of what goes: each counts once, whether its end comes as a
-        deletion timestamp or as a deletion, or as both."""
+        """Expects a number of creations, and deletions by key. Each deletion counts once, whether
+        it is observed as a deletion timestamp, a deletion, or both.
+        """
         self._expected[owner] = _Expected(creations, set(deletions), self._clock.monotonic())
 
     def created(self, owner: str, count: int = 1) -> None:
-        """Creations have been seen, or are not to come after all."""
+        """Creations were observed, or failed."""
         expected = self._expected.get(owner)
         if expected is not None:
             expected.creations -= count
@@ -53,11 +55,16 @@ class Expectations:
         return self._clock.monotonic() - expected.since > TIMEOUT_SECONDS
 
     def seconds_left(self, owner: str) -> float | None:
-        """How long it is waited for what is still expected; None when all has come. What was made and went again while
-        the watch was cut never comes, and nobody tells: whoever waits has to look again by then."""
+        """The seconds until pending expectations time out; None if there are none. Objects that
+        were created and deleted while the watch was interrupted are never observed, and no event
+        reports it, so the controller must sync again by then.
+        """
         if self.satisfied(owner):
             return None
-        return max(self._expected[owner].since + TIMEOUT_SECONDS - self._clock.monotonic(), 0.0) + _JUST_AFTER
+        return (
+            max(self._expected[owner].since + TIMEOUT_SECONDS - self._clock.monotonic(), 0.0)
+            + _JUST_AFTER
+        )
 
     def forget(self, owner: str) -> None:
         self._expected.pop(owner, None)

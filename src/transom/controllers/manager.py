@@ -1,7 +1,7 @@
-"""All controllers: which there are, whom they are to the API server, and their common life.
+"""All controllers: their names and identities, and the loop that runs them.
 
-The names are those of `kube-controller-manager --controllers=`. Each controller speaks with an identity of its own, the
-service account `kube-system/IDENTITY`; what all share (informers) is read as the manager itself.
+The names are those of `kube-controller-manager --controllers=`. Each controller has its own
+identity, the service account `kube-system/IDENTITY`; the shared informers use the manager's own.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import random
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from transom.client.api import Client
+from transom.client.api import ApiClient
 from transom.client.events import EventRecorder
 from transom.client.informer import InformerFactory
 from transom.controllers.attachdetach import AttachDetach
-from transom.controllers.base import Controller, Env, Settings
+from transom.controllers.base import Controller, ControllerContext, ControllerSettings
 from transom.controllers.bootstrap_tokens import BootstrapSigner, TokenCleaner
 from transom.controllers.certificates import CsrApprover, CsrCleaner, CsrSigner
 from transom.controllers.clusterrole_aggregation import ClusterRoleAggregation
@@ -39,7 +39,7 @@ from transom.controllers.resourcequota import ResourceQuotas
 from transom.controllers.root_ca import RootCaPublisher
 from transom.controllers.service_lb import LoadBalancers
 from transom.controllers.serviceaccount import ServiceAccounts
-from transom.controllers.serviceaccount_token import ServiceAccountTokens
+from transom.controllers.serviceaccount_token import TokensController
 from transom.controllers.statefulset import StatefulSets
 from transom.controllers.ttl import NodeTtl
 from transom.controllers.ttl_after_finished import FinishedJobs
@@ -53,71 +53,81 @@ USER = "system:kube-controller-manager"
 USER_AGENT = "kube-controller-manager"
 
 
-class Row(NamedTuple):
-    """`build` gives None when the settings lack what the controller needs. `identity` "" is the manager's own."""
+class ControllerRow(NamedTuple):
+    """`build` returns None if the settings lack what the controller needs. `identity` "" is the
+    manager's own.
+    """
 
     name: str
     identity: str
-    build: Callable[[Env], Controller | None]
+    build: Callable[[ControllerContext], Controller | None]
     by_default: bool = True
 
 
-def _tokens(env: Env) -> Controller | None:
-    return ServiceAccountTokens(env, env.settings.sign) if env.settings.sign is not None else None
+def _tokens(env: ControllerContext) -> Controller | None:
+    return TokensController(env, env.settings.sign) if env.settings.sign is not None else None
 
 
-def _root_ca(env: Env) -> Controller | None:
+def _root_ca(env: ControllerContext) -> Controller | None:
     return RootCaPublisher(env) if env.settings.root_ca else None
 
 
-def _csr_signing(env: Env) -> Controller | None:
-    return CsrSigner(env, env.settings.sign_certificate) if env.settings.sign_certificate is not None else None
+def _csr_signing(env: ControllerContext) -> Controller | None:
+    return (
+        CsrSigner(env, env.settings.sign_certificate)
+        if env.settings.sign_certificate is not None
+        else None
+    )
 
 
-def _node_ranges(env: Env) -> Controller | None:
+def _node_ranges(env: ControllerContext) -> Controller | None:
     return NodeRanges(env) if env.settings.pod_cidrs else None
 
 
-def _load_balancers(env: Env) -> Controller | None:
+def _load_balancers(env: ControllerContext) -> Controller | None:
     return LoadBalancers(env) if env.settings.load_balancers else None
 
 
-CONTROLLERS: tuple[Row, ...] = (
-    Row("serviceaccount-token", "", _tokens),
-    Row("serviceaccount", "service-account-controller", ServiceAccounts),
-    Row("root-ca-cert-publisher", "root-ca-cert-publisher", _root_ca),
-    Row("garbagecollector", "generic-garbage-collector", GarbageCollector),
-    Row("namespace", "namespace-controller", NamespaceDeleter),
-    Row("deployment", "deployment-controller", Deployments),
-    Row("replicaset", "replicaset-controller", ReplicaSets),
-    Row("replicationcontroller", "replication-controller", replication_controllers),
-    Row("statefulset", "statefulset-controller", StatefulSets),
-    Row("daemonset", "daemon-set-controller", DaemonSets),
-    Row("job", "job-controller", Jobs),
-    Row("cronjob", "cronjob-controller", CronJobs),
-    Row("ttl-after-finished", "ttl-after-finished-controller", FinishedJobs),
-    Row("horizontalpodautoscaling", "horizontal-pod-autoscaler", Autoscaler),
-    Row("disruption", "disruption-controller", Disruption),
-    Row("endpoint", "endpoint-controller", Endpoints),
-    Row("endpointslice", "endpointslice-controller", EndpointSlices),
-    Row("endpointslicemirroring", "endpointslicemirroring-controller", EndpointSliceMirroring),
-    Row("resourcequota", "resourcequota-controller", ResourceQuotas),
-    Row("nodeipam", "node-controller", _node_ranges),
-    Row("nodelifecycle", "node-controller", NodeLifecycle),
-    Row("podgc", "pod-garbage-collector", PodCollector),
-    Row("service", "service-controller", _load_balancers),
-    Row("ttl", "ttl-controller", NodeTtl),
-    Row("clusterrole-aggregation", "clusterrole-aggregation-controller", ClusterRoleAggregation),
-    Row("csrapproving", "certificate-controller", CsrApprover),
-    Row("csrsigning", "certificate-controller", _csr_signing),
-    Row("csrcleaner", "certificate-controller", CsrCleaner),
-    Row("persistentvolume-binder", "persistent-volume-binder", VolumeBinder),
-    Row("attachdetach", "attachdetach-controller", AttachDetach),
-    Row("persistentvolume-expander", "expand-controller", VolumeExpansion),
-    Row("pvc-protection", "pvc-protection-controller", ClaimProtection),
-    Row("pv-protection", "pv-protection-controller", VolumeProtection),
-    Row("bootstrapsigner", "bootstrap-signer", BootstrapSigner, by_default=False),
-    Row("tokencleaner", "token-cleaner", TokenCleaner, by_default=False),
+CONTROLLERS: tuple[ControllerRow, ...] = (
+    ControllerRow("serviceaccount-token", "", _tokens),
+    ControllerRow("serviceaccount", "service-account-controller", ServiceAccounts),
+    ControllerRow("root-ca-cert-publisher", "root-ca-cert-publisher", _root_ca),
+    ControllerRow("garbagecollector", "generic-garbage-collector", GarbageCollector),
+    ControllerRow("namespace", "namespace-controller", NamespaceDeleter),
+    ControllerRow("deployment", "deployment-controller", Deployments),
+    ControllerRow("replicaset", "replicaset-controller", ReplicaSets),
+    ControllerRow("replicationcontroller", "replication-controller", replication_controllers),
+    ControllerRow("statefulset", "statefulset-controller", StatefulSets),
+    ControllerRow("daemonset", "daemon-set-controller", DaemonSets),
+    ControllerRow("job", "job-controller", Jobs),
+    ControllerRow("cronjob", "cronjob-controller", CronJobs),
+    ControllerRow("ttl-after-finished", "ttl-after-finished-controller", FinishedJobs),
+    ControllerRow("horizontalpodautoscaling", "horizontal-pod-autoscaler", Autoscaler),
+    ControllerRow("disruption", "disruption-controller", Disruption),
+    ControllerRow("endpoint", "endpoint-controller", Endpoints),
+    ControllerRow("endpointslice", "endpointslice-controller", EndpointSlices),
+    ControllerRow(
+        "endpointslicemirroring", "endpointslicemirroring-controller", EndpointSliceMirroring
+    ),
+    ControllerRow("resourcequota", "resourcequota-controller", ResourceQuotas),
+    ControllerRow("nodeipam", "node-controller", _node_ranges),
+    ControllerRow("nodelifecycle", "node-controller", NodeLifecycle),
+    ControllerRow("podgc", "pod-garbage-collector", PodCollector),
+    ControllerRow("service", "service-controller", _load_balancers),
+    ControllerRow("ttl", "ttl-controller", NodeTtl),
+    ControllerRow(
+        "clusterrole-aggregation", "clusterrole-aggregation-controller", ClusterRoleAggregation
+    ),
+    ControllerRow("csrapproving", "certificate-controller", CsrApprover),
+    ControllerRow("csrsigning", "certificate-controller", _csr_signing),
+    ControllerRow("csrcleaner", "certificate-controller", CsrCleaner),
+    ControllerRow("persistentvolume-binder", "persistent-volume-binder", VolumeBinder),
+    ControllerRow("attachdetach", "attachdetach-controller", AttachDetach),
+    ControllerRow("persistentvolume-expander", "expand-controller", VolumeExpansion),
+    ControllerRow("pvc-protection", "pvc-protection-controller", ClaimProtection),
+    ControllerRow("pv-protection", "pv-protection-controller", VolumeProtection),
+    ControllerRow("bootstrapsigner", "bootstrap-signer", BootstrapSigner, by_default=False),
+    ControllerRow("tokencleaner", "token-cleaner", TokenCleaner, by_default=False),
 )
 
 
@@ -125,29 +135,43 @@ class UnknownController(Exception):
     pass
 
 
-def selected(wanted: Sequence[str], table: Sequence[Row] = CONTROLLERS) -> list[Row]:
-    """The rows that `--controllers` names: `*` means all that are on by default, `NAME` one, `-NAME` not that one."""
+def selected_controllers(
+    wanted: Sequence[str], table: Sequence[ControllerRow] = CONTROLLERS
+) -> list[ControllerRow]:
+    """The controllers that `--controllers` selects: `*` for all that are on by default, `NAME` for
+    one, `-NAME` to disable one.
+    """
     known = {row.name for row in table}
     for name in wanted:
         if name != "*" and name.removeprefix("-") not in known:
-            raise UnknownController(f'"{name.removeprefix("-")}" is not in the list of known controllers')
+            raise UnknownController(
+                f'"{name.removeprefix("-")}" is not in the list of known controllers'
+            )
     return [
-        row for row in table
-        if f"-{row.name}" not in wanted and (row.name in wanted or ("*" in wanted and row.by_default))
+        row
+        for row in table
+        if f"-{row.name}" not in wanted
+        and (row.name in wanted or ("*" in wanted and row.by_default))
     ]
 
 
 class ControllerManager:
     def __init__(
-        self, clients: Callable[[str], Client], clock: Clock, rng: random.Random, settings: Settings, *,
-        controllers: Sequence[str] = ("*",), table: Sequence[Row] = CONTROLLERS,
+        self,
+        clients: Callable[[str], ApiClient],
+        clock: Clock,
+        rng: random.Random,
+        settings: ControllerSettings,
+        *,
+        controllers: Sequence[str] = ("*",),
+        table: Sequence[ControllerRow] = CONTROLLERS,
     ) -> None:
-        """`clients` makes the client of an identity ("" for the manager's own)."""
+        """`clients` creates the client of an identity ("" for the manager's own)."""
         self._clients = clients
         self._clock = clock
         self._rng = rng
         self._settings = settings
-        self._rows = selected(controllers, table)
+        self._rows = selected_controllers(controllers, table)
         self._own = clients("")
         self.informers = InformerFactory(self._own, clock, rng)
         self._recorders: list[EventRecorder] = []
@@ -171,7 +195,7 @@ class ControllerManager:
         finally:
             await self.informers.stop()
 
-    def _env(self, row: Row) -> Env:
+    def _env(self, row: ControllerRow) -> ControllerContext:
         client = self._clients(row.identity) if row.identity else self._own
 
         def recorder(component: str) -> EventRecorder:
@@ -179,10 +203,12 @@ class ControllerManager:
             self._recorders.append(made)
             return made
 
-        return Env(client, self.informers, recorder, self._clock, self._rng, self._settings)
+        return ControllerContext(
+            client, self.informers, recorder, self._clock, self._rng, self._settings
+        )
 
     async def _run(self, name: str, controller: Controller) -> None:
-        """A controller that breaks does not take the others with it."""
+        """Isolates failures: a controller that crashes does not affect the others."""
         try:
             await controller.run()
         except Exception:

@@ -1,7 +1,7 @@
-"""The end of a namespace: all it contains is deleted, then it is released.
+"""Namespace deletion: deletes all content, then removes the namespace's finalizer.
 
-What is in a namespace is learned from discovery, so custom and aggregated resources go too. Finalizers and the grace
-periods of pods are respected; conditions in the namespace's status say what it still waits for.
+Uses discovery, so custom and aggregated resources are deleted too. Respects finalizers and the
+grace periods of pods; conditions in the namespace's status show what the deletion waits for.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 
-from transom.client.api import Client, is_conflict, is_method_not_supported, is_not_found
-from transom.client.discovery import Discovered, DiscoveryFailed, preferred_resources
+from transom.client.api import ApiClient, is_conflict, is_method_not_supported, is_not_found
+from transom.client.discovery import DiscoveredResource, DiscoveryFailed, preferred_resources
 from transom.client.ratelimit import ControllerLimiter
 from transom.client.resources import NAMESPACES, PODS, GroupVersionResource
 from transom.client.workqueue import RetryLater, WorkQueue
-from transom.controllers.base import Env, work
+from transom.controllers.base import ControllerContext, run_worker
 from transom.kit.clock import Clock, parse_rfc3339, rfc3339
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
@@ -29,23 +29,33 @@ FINALIZER = "kubernetes"
 _WORKERS = 10
 _RESYNC_SECONDS = 300.0
 _LONGEST_RETRY = 60.0
-# How long things with finalizers are thought to take.
+# The estimated time for objects with finalizers.
 _FINALIZER_SECONDS = 15
 
-# type -> (reason, message) while all is well; in the order in which they stand in the status
+# type -> (reason, message) without problems; in the order of the status
 _WELL = {
-    "NamespaceDeletionDiscoveryFailure": ("ResourcesDiscovered", "All resources successfully discovered"),
-    "NamespaceDeletionGroupVersionParsingFailure": ("ParsedGroupVersions", "All legacy kube types successfully parsed"),
+    "NamespaceDeletionDiscoveryFailure": (
+        "ResourcesDiscovered",
+        "All resources successfully discovered",
+    ),
+    "NamespaceDeletionGroupVersionParsingFailure": (
+        "ParsedGroupVersions",
+        "All legacy kube types successfully parsed",
+    ),
     "NamespaceDeletionContentFailure": (
-        "ContentDeleted", "All content successfully deleted, may be waiting on finalization",
+        "ContentDeleted",
+        "All content successfully deleted, may be waiting on finalization",
     ),
     "NamespaceContentRemaining": ("ContentRemoved", "All content successfully removed"),
-    "NamespaceFinalizersRemaining": ("ContentHasNoFinalizers", "All content-preserving finalizers finished"),
+    "NamespaceFinalizersRemaining": (
+        "ContentHasNoFinalizers",
+        "All content-preserving finalizers finished",
+    ),
 }
 
 
 class NamespaceDeleter:
-    def __init__(self, env: Env) -> None:
+    def __init__(self, env: ControllerContext) -> None:
         self._client = env.client
         self._clock = env.clock
         self._grace = env.settings.namespace_grace
@@ -59,11 +69,11 @@ class NamespaceDeleter:
 
     def _changed(self, namespace: Object) -> None:
         if namespace["metadata"].get("deletionTimestamp"):
-            # What was on its way into the namespace when it was deleted has arrived by then.
+            # Objects that were being created when the namespace was deleted are visible by then.
             self._queue.add_after(namespace["metadata"]["name"], self._grace)
 
     async def run(self) -> None:
-        await work(self._queue, self._sync, (self._namespaces,), _WORKERS)
+        await run_worker(self._queue, self._sync, (self._namespaces,), _WORKERS)
 
     async def _sync(self, name: str) -> None:
         if self._namespaces.get("", name) is None:
@@ -78,12 +88,16 @@ class NamespaceDeleter:
             self._queue.add_after(name, seconds // 2 + 1)
 
     async def _delete(self, name: str) -> int:
-        """One round; gives an estimate of the seconds until the rest may be gone, 0 when all is done."""
+        """One pass; returns the estimated seconds until the rest is deleted, 0 when it is
+        complete.
+        """
         namespace = await self._client.get(NAMESPACES, "", name)
         if not namespace["metadata"].get("deletionTimestamp"):
             return 0
         namespace = await self._again_on_conflict(namespace, self._mark_terminating)
-        if not namespace["metadata"].get("deletionTimestamp") or not namespace["spec"].get("finalizers"):
+        if not namespace["metadata"].get("deletionTimestamp") or not namespace["spec"].get(
+            "finalizers"
+        ):
             return 0
         resources, undiscovered = await preferred_resources(self._client)
         content = await self._delete_content(namespace, resources)
@@ -110,16 +124,23 @@ class NamespaceDeleter:
 
     async def _mark_terminating(self, namespace: Object) -> Object:
         status = namespace.get("status") or {}
-        if not namespace["metadata"].get("deletionTimestamp") or status.get("phase") == "Terminating":
+        if (
+            not namespace["metadata"].get("deletionTimestamp")
+            or status.get("phase") == "Terminating"
+        ):
             return namespace
-        return await self._client.update_status(NAMESPACES, {**namespace, "status": {**status, "phase": "Terminating"}})
+        return await self._client.update_status(
+            NAMESPACES, {**namespace, "status": {**status, "phase": "Terminating"}}
+        )
 
     async def _finalize(self, namespace: Object) -> Object:
         kept = sorted({f for f in namespace["spec"].get("finalizers") or () if f != FINALIZER})
         final = {**namespace, "spec": {**namespace["spec"], "finalizers": kept}}
         return await self._client.update(NAMESPACES, final, subresource="finalize")
 
-    async def _delete_content(self, namespace: Object, resources: Iterable[Discovered]) -> _Content:
+    async def _delete_content(
+        self, namespace: Object, resources: Iterable[DiscoveredResource]
+    ) -> _Content:
         meta = namespace["metadata"]
         since = self._clock.time() - parse_rfc3339(meta["deletionTimestamp"])
         content = _Content()
@@ -130,7 +151,7 @@ class NamespaceDeleter:
         return content
 
     async def _report(self, namespace: Object, problems: dict[str, tuple[str, str]]) -> Object:
-        """Write the conditions if they changed; the newest namespace."""
+        """Writes the conditions if they changed; returns the newest namespace."""
         status = namespace.get("status") or {}
         conditions = updated_conditions(status.get("conditions") or [], problems, self._clock)
         if conditions == status.get("conditions"):
@@ -140,24 +161,28 @@ class NamespaceDeleter:
                 NAMESPACES, {**namespace, "status": {**status, "conditions": conditions}}
             )
         except ApiError as problem:
-            log.info("the status of namespace %s could not be updated: %s", namespace["metadata"]["name"], problem)
+            log.info(
+                "the status of namespace %s could not be updated: %s",
+                namespace["metadata"]["name"],
+                problem,
+            )
             return namespace
 
 
 class ContentRemains(RetryLater):
-    """Not everything could be deleted; the round is repeated with back-off."""
+    """Not everything could be deleted; the pass is repeated with back-off."""
 
     def __init__(self, failures: Iterable[Exception]) -> None:
         super().__init__(", ".join(map(str, failures)))
 
 
 class UnexpectedItems(Exception):
-    """Things that nothing holds and that are there all the same."""
+    """Objects without finalizers that still exist."""
 
 
 @dataclass(slots=True)
 class _Content:
-    """What a round has found."""
+    """The results of a pass."""
 
     seconds: int = 0
     remaining: dict[GroupVersionResource, int] = field(default_factory=dict)
@@ -165,8 +190,12 @@ class _Content:
     failures: list[Exception] = field(default_factory=list)
 
 
-async def _delete_all(client: Client, found: Discovered, namespace: str, since: float, content: _Content) -> None:
-    """Delete all objects of one resource, and count what is left. `since`: seconds that the namespace is ending."""
+async def _delete_all(
+    client: ApiClient, found: DiscoveredResource, namespace: str, since: float, content: _Content
+) -> None:
+    """Deletes all objects of one resource and counts the rest. `since`: seconds since the namespace
+    was deleted.
+    """
     resource = found.resource
     estimate = 0
     try:
@@ -190,12 +219,14 @@ async def _delete_all(client: Client, found: Discovered, namespace: str, since: 
     if not estimate:
         gvr = f"{resource.group}/{resource.version}, Resource={resource.plural}"
         content.failures.append(
-            UnexpectedItems(f"unexpected items still remain in namespace: {namespace} for gvr: {gvr}")
+            UnexpectedItems(
+                f"unexpected items still remain in namespace: {namespace} for gvr: {gvr}"
+            )
         )
     content.seconds = max(content.seconds, estimate)
 
 
-async def _delete_collection(client: Client, found: Discovered, namespace: str) -> None:
+async def _delete_collection(client: ApiClient, found: DiscoveredResource, namespace: str) -> None:
     if "deletecollection" in found.verbs:
         try:
             await client.delete_collection(found.resource, namespace, propagation="Background")
@@ -205,13 +236,15 @@ async def _delete_collection(client: Client, found: Discovered, namespace: str) 
                 raise
     for obj in await _list(client, found, namespace):
         try:
-            await client.delete(found.resource, namespace, obj["metadata"]["name"], propagation="Background")
+            await client.delete(
+                found.resource, namespace, obj["metadata"]["name"], propagation="Background"
+            )
         except ApiError as problem:
             if not (is_method_not_supported(problem) or is_not_found(problem)):
                 raise
 
 
-async def _list(client: Client, found: Discovered, namespace: str) -> list[Object]:
+async def _list(client: ApiClient, found: DiscoveredResource, namespace: str) -> list[Object]:
     if "list" not in found.verbs:
         return []
     try:
@@ -222,45 +255,66 @@ async def _list(client: Client, found: Discovered, namespace: str) -> list[Objec
         raise
 
 
-async def _pod_seconds(client: Client, namespace: str) -> int:
-    """The longest grace period of a pod that still runs."""
+async def _pod_seconds(client: ApiClient, namespace: str) -> int:
+    """The longest grace period of a running pod."""
     pods = (await client.list(PODS, namespace)).items
-    running = [p for p in pods if (p.get("status") or {}).get("phase") not in ("Succeeded", "Failed")]
+    running = [
+        p for p in pods if (p.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+    ]
     return max((p["spec"].get("terminationGracePeriodSeconds") or 0 for p in running), default=0)
 
 
-def _problems(undiscovered: DiscoveryFailed | None, content: _Content) -> dict[str, tuple[str, str]]:
-    """Condition type -> (reason, message) of what is not well."""
+def _problems(
+    undiscovered: DiscoveryFailed | None, content: _Content
+) -> dict[str, tuple[str, str]]:
+    """Condition type -> (reason, message) of the problems."""
     out = {}
     if undiscovered is not None:
-        text = f"Discovery failed for some groups, {len(undiscovered.failures)} failing: {undiscovered}"
+        text = (
+            f"Discovery failed for some groups, {len(undiscovered.failures)} failing: "
+            f"{undiscovered}"
+        )
         out["NamespaceDeletionDiscoveryFailure"] = ("DiscoveryFailed", text)
     if content.failures:
         texts = sorted(map(str, content.failures))
         out["NamespaceDeletionContentFailure"] = (
-            "ContentDeletionFailed", f"Failed to delete all resource types, {len(texts)} remaining: {', '.join(texts)}",
+            "ContentDeletionFailed",
+            f"Failed to delete all resource types, {len(texts)} remaining: {', '.join(texts)}",
         )
     if content.remaining:
-        texts = sorted(f"{r.plural}.{r.group} has {n} resource instances" for r, n in content.remaining.items())
+        texts = sorted(
+            f"{r.plural}.{r.group} has {n} resource instances" for r, n in content.remaining.items()
+        )
         out["NamespaceContentRemaining"] = (
-            "SomeResourcesRemain", f"Some resources are remaining: {', '.join(texts)}",
+            "SomeResourcesRemain",
+            f"Some resources are remaining: {', '.join(texts)}",
         )
     if content.finalizers:
-        texts = sorted(f"{name} in {n} resource instances" for name, n in content.finalizers.items())
+        texts = sorted(
+            f"{name} in {n} resource instances" for name, n in content.finalizers.items()
+        )
         out["NamespaceFinalizersRemaining"] = (
-            "SomeFinalizersRemain", f"Some content in the namespace has finalizers remaining: {', '.join(texts)}",
+            "SomeFinalizersRemain",
+            f"Some content in the namespace has finalizers remaining: {', '.join(texts)}",
         )
     return out
 
 
-def updated_conditions(old: list[Object], problems: dict[str, tuple[str, str]], clock: Clock) -> list[Object]:
-    """The conditions with the five of this controller brought up to date; those of others stay."""
+def updated_conditions(
+    old: list[Object], problems: dict[str, tuple[str, str]], clock: Clock
+) -> list[Object]:
+    """The conditions with this controller's five updated; others are unchanged."""
     out = list(old)
     for kind, well in _WELL.items():
         reason, message = problems.get(kind, well)
         status = "True" if kind in problems else "False"
-        fresh: Object = {"type": kind, "status": status, "lastTransitionTime": rfc3339(clock.time()), "reason": reason,
-                 "message": message}
+        fresh: Object = {
+            "type": kind,
+            "status": status,
+            "lastTransitionTime": rfc3339(clock.time()),
+            "reason": reason,
+            "message": message,
+        }
         at = next((i for i, condition in enumerate(out) if condition["type"] == kind), None)
         if at is None:
             out.append(fresh)

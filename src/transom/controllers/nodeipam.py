@@ -1,4 +1,4 @@
-"""Every node gets a range of its own for the addresses of its pods, one of each family that the cluster has."""
+"""Allocates a pod CIDR to every node, one of each address family of the cluster."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from transom.client.api import MERGE_PATCH, is_not_found
 from transom.client.events import NORMAL
 from transom.client.resources import NODES
 from transom.client.workqueue import RetryLater, WorkQueue
-from transom.controllers.base import Env, work
+from transom.controllers.base import ControllerContext, run_worker
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 
@@ -18,12 +18,12 @@ _WORKERS = 5
 _MOST_RANGES = 1 << 16
 
 
-class RangeFull(Exception):
+class CidrRangeFull(Exception):
     pass
 
 
 class CidrSet:
-    """Equal parts of a range, handed out in turn: one that is given back is the last to be handed out again."""
+    """Subnets of a range, allocated in turn: a released one is the last to be reused."""
 
     def __init__(self, cidr: Network, mask: int) -> None:
         if mask < cidr.prefixlen:
@@ -43,10 +43,12 @@ class CidrSet:
                 self._next = (index + 1) % self._count
                 start = self._cidr.network_address + index * self._size
                 return ipaddress.ip_network((start, self._mask))
-        raise RangeFull(f"CIDR allocation failed; there are no remaining CIDRs left to allocate in {self._cidr}")
+        raise CidrRangeFull(
+            f"CIDR allocation failed; there are no remaining CIDRs left to allocate in {self._cidr}"
+        )
 
     def occupy(self, other: Network) -> None:
-        """What lies in the range and is somebody's already."""
+        """Marks the subnets that overlap this range as used."""
         self._used.update(self._indices(other))
 
     def release(self, other: Network) -> None:
@@ -56,13 +58,15 @@ class CidrSet:
         if other.version != self._cidr.version:
             return range(0)
         base = int(self._cidr.network_address)
-        first = max(0, (int(other.network_address) - base) // self._size)  # past `last` when it lies outside
+        first = max(
+            0, (int(other.network_address) - base) // self._size
+        )  # past `last` when it lies outside
         last = min(self._count - 1, (int(other.broadcast_address) - base) // self._size)
         return range(first, last + 1)
 
 
 class NodeRanges:
-    def __init__(self, env: Env) -> None:
+    def __init__(self, env: ControllerContext) -> None:
         settings = env.settings
         self._client = env.client
         self._events = env.recorder("cidrAllocator")
@@ -96,8 +100,8 @@ class NodeRanges:
             self._each(ipaddress.ip_network(cidr, strict=False), CidrSet.release)
 
     async def run(self) -> None:
-        # All ranges that nodes have are known before the first new one is handed out.
-        await work(self._queue, self._sync, (self._nodes,), _WORKERS)
+        # Register the CIDRs of all existing nodes before allocating new ones.
+        await run_worker(self._queue, self._sync, (self._nodes,), _WORKERS)
 
     async def _sync(self, name: str) -> None:
         node = self._nodes.get("", name)
@@ -107,9 +111,9 @@ class NodeRanges:
         try:
             for ranges in self._sets:
                 given.append((ranges, ranges.allocate()))
-        except RangeFull as problem:
+        except CidrRangeFull as problem:
             self._give_back(given)
-            self._tell(node, "CIDRNotAvailable")
+            self._record_event(node, "CIDRNotAvailable")
             raise RetryLater(str(problem)) from problem
         cidrs = [str(network) for _, network in given]
         try:
@@ -117,13 +121,17 @@ class NodeRanges:
             if _ranges_of(live):
                 self._give_back(given)
                 return
-            # No version: a kubelet writes its status all the time, and a range that is there cannot be changed anyway.
-            body = {"metadata": {"uid": live["metadata"]["uid"]}, "spec": {"podCIDR": cidrs[0], "podCIDRs": cidrs}}
+            # Without resourceVersion: a kubelet updates its status all the time, and an existing
+            # CIDR cannot be changed anyway.
+            body = {
+                "metadata": {"uid": live["metadata"]["uid"]},
+                "spec": {"podCIDR": cidrs[0], "podCIDRs": cidrs},
+            }
             await self._client.patch(NODES, "", name, body, MERGE_PATCH)
         except ApiError as problem:
             self._give_back(given)
             if not is_not_found(problem):
-                self._tell(node, "CIDRAssignmentFailed")
+                self._record_event(node, "CIDRAssignmentFailed")
                 raise
 
     @staticmethod
@@ -131,7 +139,7 @@ class NodeRanges:
         for ranges, network in given:
             ranges.release(network)
 
-    def _tell(self, node: Object, status: str) -> None:
+    def _record_event(self, node: Object, status: str) -> None:
         meta = node["metadata"]
         about = {"kind": "Node", "apiVersion": "v1", "name": meta["name"], "uid": meta["uid"]}
         self._events.event(about, NORMAL, status, f"Node {meta['name']} status is now: {status}")

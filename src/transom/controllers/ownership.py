@@ -1,14 +1,16 @@
-"""Who controls what: the controller reference of an object, taking over orphans, letting go of what does not match.
+"""Controller references: finds controlled objects, adopts orphans, and releases objects that no
+longer match.
 
-One rule for pods, ReplicaSets and revisions: what names me as its controller and matches my selector is mine; what
-matches and has no controller is adopted; what is mine and does not match any more is released.
+One rule for pods, ReplicaSets and revisions: an object that names the owner as its controller and
+matches its selector belongs to it; a matching object without a controller is adopted; a controlled
+object that no longer matches is released.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from transom.client.api import STRATEGIC_PATCH, Client, is_not_found
+from transom.client.api import STRATEGIC_PATCH, ApiClient, is_not_found
 from transom.client.informer import Informer
 from transom.client.resources import GroupVersionResource
 from transom.client.workqueue import RetryLater
@@ -20,16 +22,20 @@ _INDEX = "controller"
 
 
 def controller_ref(owner: Object, resource: GroupVersionResource) -> Object:
-    """The reference that a controlled object bears."""
+    """The controller reference of a controlled object."""
     meta = owner["metadata"]
     return {
-        "apiVersion": resource.api_version, "kind": resource.kind, "name": meta["name"], "uid": meta["uid"],
-        "controller": True, "blockOwnerDeletion": True,
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "name": meta["name"],
+        "uid": meta["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
     }
 
 
 def index_by_controller(informer: Informer) -> None:
-    """Let `owned_or_orphaned` find objects without a walk over their namespace."""
+    """Adds the indexes with which `owned_or_orphaned_objects` avoids scanning the namespace."""
     informer.add_index(_INDEX, _index_values)
 
 
@@ -46,20 +52,22 @@ def _orphans(namespace: str) -> str:
     return f"orphans of {namespace}"
 
 
-def owned(informer: Informer, uid: str) -> Iterable[Object]:
-    """What has the controller with this uid."""
+def owned_objects(informer: Informer, uid: str) -> Iterable[Object]:
+    """The objects whose controller has this uid."""
     return informer.by_index(_INDEX, uid)
 
 
-def owned_or_orphaned(informer: Informer, owner: Object) -> Iterator[Object]:
-    """All that `claim` must look at."""
+def owned_or_orphaned_objects(informer: Informer, owner: Object) -> Iterator[Object]:
+    """All objects that `claim_objects` must examine."""
     meta = owner["metadata"]
     yield from informer.by_index(_INDEX, meta["uid"])
     yield from informer.by_index(_INDEX, _orphans(meta["namespace"]))
 
 
-def resolve(owners: Informer, namespace: str, ref: Object | None) -> Object | None:
-    """The owner that a controller reference means, if it is of this resource and still the same object."""
+def resolve_controller_ref(owners: Informer, namespace: str, ref: Object | None) -> Object | None:
+    """The owner that a controller reference names, if it is of this resource and has the same
+    uid.
+    """
     if ref is None or ref.get("kind") != owners.resource.kind:
         return None
     owner = owners.get(namespace, ref["name"])
@@ -67,14 +75,21 @@ def resolve(owners: Informer, namespace: str, ref: Object | None) -> Object | No
 
 
 class ClaimFailed(RetryLater):
-    """Something could not be adopted or released; it is tried again."""
+    """An object could not be adopted or released; the sync is retried."""
 
 
-async def claim(
-    client: Client, owners: GroupVersionResource, owner: Object, selector: LabelSelector,
-    resource: GroupVersionResource, candidates: Iterable[Object], belongs: Callable[[Object], bool] | None = None,
+async def claim_objects(
+    client: ApiClient,
+    owners: GroupVersionResource,
+    owner: Object,
+    selector: LabelSelector,
+    resource: GroupVersionResource,
+    candidates: Iterable[Object],
+    belongs: Callable[[Object], bool] | None = None,
 ) -> list[Object]:
-    """Those of the candidates that are the owner's, after adopting and releasing. `belongs` is a further condition."""
+    """The candidates that belong to the owner, after adopting and releasing. `belongs` is an
+    additional condition.
+    """
     uid = owner["metadata"]["uid"]
     going = "deletionTimestamp" in owner["metadata"]
     claimed: list[Object] = []
@@ -82,7 +97,9 @@ async def claim(
     released: list[Object] = []
     for obj in candidates:
         meta = obj["metadata"]
-        for ref in meta.get("ownerReferences") or ():  # as `controller_of`, which a thousand calls make dear
+        for ref in (
+            meta.get("ownerReferences") or ()
+        ):  # like `controller_of`, inlined because it is called very often
             if ref.get("controller"):
                 break
         else:
@@ -116,8 +133,8 @@ async def claim(
     return claimed
 
 
-async def _check_alive(client: Client, owners: GroupVersionResource, owner: Object) -> None:
-    """An informer may lag behind; before something is adopted the server is asked."""
+async def _check_alive(client: ApiClient, owners: GroupVersionResource, owner: Object) -> None:
+    """An informer may lag behind, so read the owner from the server before adopting an object."""
     meta = owner["metadata"]
     where = f"{meta['namespace']}/{meta['name']}"
     try:
@@ -125,21 +142,27 @@ async def _check_alive(client: Client, owners: GroupVersionResource, owner: Obje
     except ApiError as problem:
         raise ClaimFailed(f"can't adopt: {problem}") from problem
     if fresh["uid"] != meta["uid"]:
-        raise ClaimFailed(f"original {owners.kind} {where} is gone: got uid {fresh['uid']}, wanted {meta['uid']}")
+        raise ClaimFailed(
+            f"original {owners.kind} {where} is gone: got uid {fresh['uid']}, wanted {meta['uid']}"
+        )
     if "deletionTimestamp" in fresh:
         raise ClaimFailed(f"{where} has just been deleted at {fresh['deletionTimestamp']}")
 
 
-async def _release(client: Client, resource: GroupVersionResource, obj: Object, uid: str) -> None:
+async def _release(
+    client: ApiClient, resource: GroupVersionResource, obj: Object, uid: str
+) -> None:
     try:
         await _patch(client, resource, obj, [{"$patch": "delete", "uid": uid}])
     except ApiError as problem:
-        # Invalid: it has no owner any more, or is another object of the same name.
+        # Invalid: it has no owner any more, or is another object with the same name.
         if problem.reason not in ("NotFound", "Invalid"):
             raise
 
 
-async def _patch(client: Client, resource: GroupVersionResource, obj: Object, refs: list[Object]) -> None:
+async def _patch(
+    client: ApiClient, resource: GroupVersionResource, obj: Object, refs: list[Object]
+) -> None:
     meta = obj["metadata"]
     body = {"metadata": {"uid": meta["uid"], "ownerReferences": refs}}
     await client.patch(resource, meta["namespace"], meta["name"], body, STRATEGIC_PATCH)

@@ -1,10 +1,10 @@
-"""A number of pods that is given as such or as a percentage."""
+"""A number of pods as an integer or a percentage."""
 
 from __future__ import annotations
 
 
 def scaled_value(value: int | str, total: int, *, up: bool) -> int:
-    """The number itself, or so many percent of the total, rounded up or down."""
+    """The number itself, or the percentage of the total, rounded up or down."""
     if isinstance(value, str):
         exact = int(value.removesuffix("%")) * total
         return -(-exact // 100) if up else exact // 100

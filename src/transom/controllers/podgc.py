@@ -1,4 +1,6 @@
-"""Pods that nobody else will delete: on nodes that are gone, deleted before they had a node, too many that have ended."""
+"""Deletes pods that no other component deletes: on missing nodes, deleted before they were
+scheduled, or too many terminated ones.
+"""
 
 from __future__ import annotations
 
@@ -7,24 +9,24 @@ from collections.abc import Iterable
 
 from transom.client.api import is_not_found
 from transom.client.resources import NODES, PODS
-from transom.controllers.base import Env
+from transom.controllers.base import ControllerContext
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 
 log = logging.getLogger("transom.controllers")
 
 _PERIOD = 20.0
-# A node that is not there may be on its way to us.
+# A missing node may just not have reached the informer yet.
 _QUARANTINE = 40.0
 _LIVE = ("Pending", "Running", "Unknown")
 
 
 class PodCollector:
-    def __init__(self, env: Env) -> None:
+    def __init__(self, env: ControllerContext) -> None:
         self._client = env.client
         self._clock = env.clock
         self._threshold = env.settings.terminated_pods
-        self._missing: dict[str, float] = {}  # node -> when it was first missed
+        self._missing: dict[str, float] = {}  # node -> when it was first found missing
         self._pods = env.informers(PODS)
         self._nodes = env.informers(NODES)
 
@@ -44,11 +46,13 @@ class PodCollector:
         lost = await self._lost_nodes(pods)
         await self._delete_all(pod for pod in pods if pod["spec"].get("nodeName") in lost)
         await self._delete_all(
-            pod for pod in pods if "deletionTimestamp" in pod["metadata"] and not pod["spec"].get("nodeName")
+            pod
+            for pod in pods
+            if "deletionTimestamp" in pod["metadata"] and not pod["spec"].get("nodeName")
         )
 
     def _too_many(self, pods: Iterable[Object]) -> list[Object]:
-        """The oldest of those that have ended, beyond the threshold."""
+        """The oldest terminated pods beyond the threshold."""
         if self._threshold <= 0:
             return []
         ended = [pod for pod in pods if (pod.get("status") or {}).get("phase", "") not in _LIVE]
@@ -59,7 +63,7 @@ class PodCollector:
         return ended[:excess]
 
     async def _lost_nodes(self, pods: Iterable[Object]) -> set[str]:
-        """Nodes that pods are on and that have been away for the time of quarantine."""
+        """Nodes of pods that have been missing for the quarantine period."""
         now = self._clock.monotonic()
         named = {pod["spec"]["nodeName"] for pod in pods if pod["spec"].get("nodeName")}
         away = {name for name in named if self._nodes.get("", name) is None}
@@ -84,7 +88,9 @@ class PodCollector:
             meta = pod["metadata"]
             log.info("podgc: deleting pod %s/%s", meta["namespace"], meta["name"])
             try:
-                await self._client.delete(PODS, meta["namespace"], meta["name"], grace=0, uid=meta["uid"])
+                await self._client.delete(
+                    PODS, meta["namespace"], meta["name"], grace=0, uid=meta["uid"]
+                )
             except ApiError as problem:
                 if not is_not_found(problem):
                     log.info("podgc: %s/%s: %s", meta["namespace"], meta["name"], problem)

@@ -1,6 +1,7 @@
-"""ReplicaSets and ReplicationControllers: as many pods of a template as are asked for.
+"""ReplicaSets and ReplicationControllers: keep the desired number of pods of a template running.
 
-The two differ in the shape of their selector and in name only, so one controller serves both; `Flavour` is what differs.
+The two differ only in their name and the form of their selector, so one controller serves both;
+`ReplicaSetVariant` has the differences.
 """
 
 from __future__ import annotations
@@ -11,14 +12,25 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from transom.client.api import is_namespace_terminating, is_not_found
-from transom.client.resources import PODS, REPLICA_SETS, REPLICATION_CONTROLLERS, GroupVersionResource
-from transom.client.store import key_of
+from transom.client.resources import (
+    PODS,
+    REPLICA_SETS,
+    REPLICATION_CONTROLLERS,
+    GroupVersionResource,
+)
+from transom.client.store import object_key
 from transom.client.workqueue import WorkQueue
 from transom.controllers import pods
-from transom.controllers.base import Env, work
-from transom.controllers.dependents import Dependents, selector_of
+from transom.controllers.base import ControllerContext, run_worker
+from transom.controllers.dependents import Dependents, owner_selector
 from transom.controllers.expectations import Expectations
-from transom.controllers.ownership import claim, controller_ref, index_by_controller, owned, owned_or_orphaned
+from transom.controllers.ownership import (
+    claim_objects,
+    controller_ref,
+    index_by_controller,
+    owned_objects,
+    owned_or_orphaned_objects,
+)
 from transom.kit.clock import rfc3339
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, controller_of
@@ -27,12 +39,12 @@ from transom.machinery.selectors import LabelSelector, SelectorError, from_map, 
 _WORKERS = 5
 BURST = 500
 _LARGE = 100
-_PACE = 0.0005  # seconds for each pod of a large set between two looks at all of them
+_PACE = 0.0005  # seconds per pod between two full syncs of a large set
 _FAILURE = "ReplicaFailure"
 _COUNTS = ("replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas")
 
 
-class Flavour(NamedTuple):
+class ReplicaSetVariant(NamedTuple):
     resource: GroupVersionResource
     component: str
     selector: Callable[[Object], LabelSelector]
@@ -43,49 +55,61 @@ def _map_selector(controller: Object) -> LabelSelector:
     return from_map(labels) if labels else nothing()
 
 
-REPLICA_SET = Flavour(REPLICA_SETS, "replicaset-controller", selector_of)
-REPLICATION_CONTROLLER = Flavour(REPLICATION_CONTROLLERS, "replication-controller", _map_selector)
+REPLICA_SET = ReplicaSetVariant(REPLICA_SETS, "replicaset-controller", owner_selector)
+REPLICATION_CONTROLLER = ReplicaSetVariant(
+    REPLICATION_CONTROLLERS, "replication-controller", _map_selector
+)
 
 
 class ReplicaSets:
-    def __init__(self, env: Env, flavour: Flavour = REPLICA_SET) -> None:
+    def __init__(self, env: ControllerContext, flavour: ReplicaSetVariant = REPLICA_SET) -> None:
         self._flavour = flavour
         self._client = env.client
         self._clock = env.clock
         self._pod_control = pods.PodControl(env.client, env.recorder(flavour.component))
         self._expectations = Expectations(env.clock)
-        self._looked: dict[str, float] = {}  # when a set was last looked at
+        self._looked: dict[str, float] = {}  # when a set was last synced
         self._queue: WorkQueue[str] = WorkQueue(env.clock, name=flavour.resource.plural)
         self._sets = env.informers(flavour.resource)
         self._pods = env.informers(PODS)
         index_by_controller(self._pods)
         index_by_controller(self._sets)
-        self._sets.add_handler(add=self._enqueue, update=self._set_updated, delete=self._set_deleted)
+        self._sets.add_handler(
+            add=self._enqueue, update=self._set_updated, delete=self._set_deleted
+        )
         Dependents(
-            self._pods, self._sets, self._enqueue, selector=flavour.selector, matters=pods.concerns_owner,
-            created=lambda owner: self._expectations.created(key_of(owner)),
-            deleted=lambda owner, pod: self._expectations.deleted(key_of(owner), key_of(pod)),
+            self._pods,
+            self._sets,
+            self._enqueue,
+            selector=flavour.selector,
+            matters=pods.concerns_owner,
+            created=lambda owner: self._expectations.created(object_key(owner)),
+            deleted=lambda owner, pod: self._expectations.deleted(
+                object_key(owner), object_key(pod)
+            ),
         )
 
     async def run(self) -> None:
-        await work(self._queue, self._sync, (self._sets, self._pods), _WORKERS)
+        await run_worker(self._queue, self._sync, (self._sets, self._pods), _WORKERS)
 
-    # ---- what happens --------------------------------------------------------------------------------------------
+    # ---- what happens
+    # --------------------------------------------------------------------------------------------
 
     def _enqueue(self, replica_set: Object) -> None:
-        self._queue.add(key_of(replica_set))
+        self._queue.add(object_key(replica_set))
 
     def _set_updated(self, old: Object, new: Object) -> None:
         if old["metadata"]["uid"] != new["metadata"]["uid"]:
-            self._expectations.forget(key_of(old))
+            self._expectations.forget(object_key(old))
         self._enqueue(new)
 
     def _set_deleted(self, replica_set: Object) -> None:
-        # One of the same name must not wait for what this one expected.
-        self._expectations.forget(key_of(replica_set))
+        # A new set with the same name must not wait for the expectations of this one.
+        self._expectations.forget(object_key(replica_set))
         self._enqueue(replica_set)
 
-    # ---- one ReplicaSet ------------------------------------------------------------------------------------------
+    # ---- one ReplicaSet
+    # ------------------------------------------------------------------------------------------
 
     async def _sync(self, key: str) -> None:
         replica_set = self._sets.by_key(key)
@@ -98,14 +122,24 @@ class ReplicaSets:
         except SelectorError:
             return
         if _settled(replica_set):
-            left = self._looked.get(key, 0.0) + replica_set["spec"]["replicas"] * _PACE - self._clock.monotonic()
+            left = (
+                self._looked.get(key, 0.0)
+                + replica_set["spec"]["replicas"] * _PACE
+                - self._clock.monotonic()
+            )
             if key in self._looked and left > 0:
                 self._queue.add_after(key, left)
                 return
         self._looked[key] = self._clock.monotonic()
         satisfied = self._expectations.satisfied(key)
-        candidates = (pod for pod in owned_or_orphaned(self._pods, replica_set) if pods.is_active(pod))
-        mine = await claim(self._client, self._flavour.resource, replica_set, selector, PODS, candidates)
+        candidates = (
+            pod
+            for pod in owned_or_orphaned_objects(self._pods, replica_set)
+            if pods.is_pod_active(pod)
+        )
+        mine = await claim_objects(
+            self._client, self._flavour.resource, replica_set, selector, PODS, candidates
+        )
         problem = None
         if satisfied and "deletionTimestamp" not in replica_set["metadata"]:
             problem = await self._manage(key, replica_set, mine)
@@ -118,25 +152,30 @@ class ReplicaSets:
             if seconds is not None:
                 self._queue.add_after(key, seconds)
 
-    async def _manage(self, key: str, replica_set: Object, mine: Sequence[Object]) -> Exception | None:
-        """Create or delete what is wanted; the first failure."""
+    async def _manage(
+        self, key: str, replica_set: Object, mine: Sequence[Object]
+    ) -> Exception | None:
+        """Creates or deletes pods; returns the first failure."""
         missing = replica_set["spec"].get("replicas", 0) - len(mine)
         if missing > 0:
             return await self._create(key, replica_set, min(missing, BURST))
         if missing < 0:
-            return await self._delete(key, replica_set, _to_delete(mine, self._related(replica_set), min(-missing, BURST)))
+            return await self._delete(
+                key, replica_set, _to_delete(mine, self._related(replica_set), min(-missing, BURST))
+            )
         return None
 
     async def _create(self, key: str, replica_set: Object, count: int) -> Exception | None:
         self._expectations.expect(key, count)
         ref = controller_ref(replica_set, self._flavour.resource)
-        pod = pods.from_template(replica_set["spec"].get("template") or {}, replica_set, ref)
+        pod = pods.pod_from_template(replica_set["spec"].get("template") or {}, replica_set, ref)
 
         async def create(_: int) -> None:
             try:
                 await self._pod_control.create(replica_set, pod)
             except ApiError as problem:
-                if not is_namespace_terminating(problem):  # then nothing can be created any more, which is no failure
+                # A terminating namespace accepts no new pods, which is not a failure.
+                if not is_namespace_terminating(problem):
                     raise
 
         succeeded = 0
@@ -146,14 +185,16 @@ class ReplicaSets:
             self._expectations.created(key, count - succeeded)
         return problem
 
-    async def _delete(self, key: str, replica_set: Object, doomed: Sequence[Object]) -> Exception | None:
-        self._expectations.expect(key, 0, [key_of(pod) for pod in doomed])
+    async def _delete(
+        self, key: str, replica_set: Object, doomed: Sequence[Object]
+    ) -> Exception | None:
+        self._expectations.expect(key, 0, [object_key(pod) for pod in doomed])
 
         async def delete(pod: Object) -> Exception | None:
             try:
                 await self._pod_control.delete(replica_set, pod["metadata"]["name"])
             except (ApiError, OSError, pods.DeleteFailed) as problem:
-                self._expectations.deleted(key, key_of(pod))
+                self._expectations.deleted(key, object_key(pod))
                 return None if is_not_found(problem) else problem
             return None
 
@@ -161,19 +202,23 @@ class ReplicaSets:
         return next((problem for problem in problems if problem is not None), None)
 
     def _related(self, replica_set: Object) -> Iterable[Object]:
-        """Pods of all ReplicaSets with the same owner: those of one Deployment."""
+        """Pods of all ReplicaSets with the same owner, such as a Deployment."""
         ref = controller_of(replica_set)
         if ref is None:
             return
         seen: set[str] = set()
-        for sibling in owned(self._sets, ref["uid"]):
-            for pod in self._pods.list(sibling["metadata"]["namespace"], self._flavour.selector(sibling)):
+        for sibling in owned_objects(self._sets, ref["uid"]):
+            for pod in self._pods.list(
+                sibling["metadata"]["namespace"], self._flavour.selector(sibling)
+            ):
                 if pod["metadata"]["uid"] not in seen:
                     seen.add(pod["metadata"]["uid"])
                     yield pod
 
     async def _update_status(self, replica_set: Object, status: Object) -> None:
-        """Write it, if it is a new one. A conflict is tried once more on what the server has."""
+        """Writes the status if it changed. Retries a conflict once with the server's current
+        object.
+        """
         meta, old = replica_set["metadata"], replica_set.get("status") or {}
         if (
             old.get("observedGeneration", 0) == meta.get("generation", 0)
@@ -190,15 +235,18 @@ class ReplicaSets:
             await self._client.update_status(resource, {**fresh, "status": status})
 
 
-def replication_controllers(env: Env) -> ReplicaSets:
+def replication_controllers(env: ControllerContext) -> ReplicaSets:
     return ReplicaSets(env, REPLICATION_CONTROLLER)
 
 
-# ---- status ----------------------------------------------------------------------------------------------------------
+# ---- status
+# --------------------------------------------------------------------------------------------------
 
 
 def _settled(replica_set: Object) -> bool:
-    """A large set that has its pods: only what they report changes, and for a thousand pods that is counted together."""
+    """A large set that has all its pods: only their status changes, so the changes of many pods are
+    counted together.
+    """
     spec, status = replica_set["spec"], replica_set.get("status") or {}
     return (
         status.get("replicas", 0) >= _LARGE
@@ -208,7 +256,9 @@ def _settled(replica_set: Object) -> bool:
     )
 
 
-def _status(replica_set: Object, mine: Sequence[Object], problem: Exception | None, now: float) -> Object:
+def _status(
+    replica_set: Object, mine: Sequence[Object], problem: Exception | None, now: float
+) -> Object:
     spec, old = replica_set["spec"], replica_set.get("status") or {}
     template_labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
     wanted, seconds = template_labels.items(), spec.get("minReadySeconds") or 0
@@ -216,9 +266,9 @@ def _status(replica_set: Object, mine: Sequence[Object], problem: Exception | No
     for pod in mine:
         if wanted <= (pod["metadata"].get("labels") or {}).items():
             labelled += 1
-        if pods.is_ready(pod):
+        if pods.is_pod_ready(pod):
             ready += 1
-            if pods.is_available(pod, seconds, now):
+            if pods.is_pod_available(pod, seconds, now):
                 available += 1
     counts = dict(zip(_COUNTS, (len(mine), labelled, ready, available), strict=True))
     status: Object = {name: value for name, value in counts.items() if value or name == "replicas"}
@@ -227,8 +277,11 @@ def _status(replica_set: Object, mine: Sequence[Object], problem: Exception | No
     if problem is not None and not failed:
         surplus = len(mine) - spec.get("replicas", 0)
         condition = {
-            "type": _FAILURE, "status": "True", "lastTransitionTime": rfc3339(now),
-            "reason": "FailedCreate" if surplus < 0 else "FailedDelete", "message": str(problem),
+            "type": _FAILURE,
+            "status": "True",
+            "lastTransitionTime": rfc3339(now),
+            "reason": "FailedCreate" if surplus < 0 else "FailedDelete",
+            "message": str(problem),
         }
         conditions = [*conditions, condition]
     elif problem is None and failed:
@@ -238,11 +291,14 @@ def _status(replica_set: Object, mine: Sequence[Object], problem: Exception | No
     return status
 
 
-# ---- who goes first --------------------------------------------------------------------------------------------------
+# ---- who goes first
+# --------------------------------------------------------------------------------------------------
 
 
 def _to_delete(mine: Sequence[Object], related: Iterable[Object], count: int) -> Sequence[Object]:
     if count >= len(mine):
         return mine
-    crowd = Counter(pods.node_of(pod) for pod in related if pods.is_active(pod))
-    return sorted(mine, key=lambda pod: pods.rank(pod, crowd[pods.node_of(pod)]))[:count]
+    crowd = Counter(pods.assigned_node(pod) for pod in related if pods.is_pod_active(pod))
+    return sorted(mine, key=lambda pod: pods.deletion_rank(pod, crowd[pods.assigned_node(pod)]))[
+        :count
+    ]

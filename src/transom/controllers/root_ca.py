@@ -1,11 +1,13 @@
-"""Every namespace has a config map `kube-root-ca.crt` with the certificate that pods verify the API server by."""
+"""Every namespace has a ConfigMap `kube-root-ca.crt` with the CA certificate with which pods verify
+the API server.
+"""
 
 from __future__ import annotations
 
 from transom.client.api import is_namespace_terminating, is_not_found
 from transom.client.resources import CONFIG_MAPS, NAMESPACES
 from transom.client.workqueue import WorkQueue
-from transom.controllers.base import Env, work
+from transom.controllers.base import ControllerContext, run_worker
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 
@@ -14,7 +16,7 @@ _WORKERS = 5
 
 
 class RootCaPublisher:
-    def __init__(self, env: Env) -> None:
+    def __init__(self, env: ControllerContext) -> None:
         self._client = env.client
         self._data = {"ca.crt": env.settings.root_ca}
         self._queue: WorkQueue[str] = WorkQueue(env.clock, name="root-ca-cert-publisher")
@@ -37,13 +39,15 @@ class RootCaPublisher:
             self._queue.add(new["metadata"]["name"])
 
     async def run(self) -> None:
-        await work(self._queue, self._sync, (self._config_maps,), _WORKERS)
+        await run_worker(self._queue, self._sync, (self._config_maps,), _WORKERS)
 
     async def _sync(self, namespace: str) -> None:
         current = self._config_maps.get(namespace, NAME)
         if current is None:
             try:
-                await self._client.create(CONFIG_MAPS, namespace, {"metadata": {"name": NAME}, "data": self._data})
+                await self._client.create(
+                    CONFIG_MAPS, namespace, {"metadata": {"name": NAME}, "data": self._data}
+                )
             except ApiError as problem:
                 if not (is_not_found(problem) or is_namespace_terminating(problem)):
                     raise

@@ -1,18 +1,18 @@
-"""The scale sub-resource of any kind: which resource a kind is, and how many replicas it wants."""
+"""The scale subresource of any kind: maps kinds to resources and reads their replicas."""
 
 from __future__ import annotations
 
-from transom.client.api import Client, is_not_found
+from transom.client.api import ApiClient, is_not_found
 from transom.client.resources import GroupVersionResource
 from transom.kit.clock import Clock
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 
-_REMEMBERED_SECONDS = 30.0  # kinds come and go with their definitions
+_REMEMBERED_SECONDS = 30.0  # definitions can add and remove kinds
 
 
 class NoMatch(Exception):
-    """No resource is of this kind; the text is for the user."""
+    """No resource has this kind; the text is for the user."""
 
 
 class InvalidApiVersion(Exception):
@@ -21,7 +21,7 @@ class InvalidApiVersion(Exception):
 
 
 def group_of(api_version: str) -> tuple[str, str]:
-    """Group and version of an `apiVersion`; "" and "" when it is empty."""
+    """Group and version of an `apiVersion`; two empty strings if it is empty."""
     if api_version.count("/") > 1:
         raise InvalidApiVersion(api_version)
     group, slash, version = api_version.partition("/")
@@ -29,13 +29,15 @@ def group_of(api_version: str) -> tuple[str, str]:
 
 
 class Scales:
-    def __init__(self, client: Client, clock: Clock) -> None:
+    def __init__(self, client: ApiClient, clock: Clock) -> None:
         self._client = client
         self._clock = clock
         self._known: dict[tuple[str, str], tuple[float, list[GroupVersionResource]]] = {}
 
     async def resources(self, group: str, kind: str) -> list[GroupVersionResource]:
-        """The resources of a kind, in the version their group prefers. Raises NoMatch, or what discovery says."""
+        """The resources of a kind, in the preferred version of their group. Raises NoMatch, or an
+        error of discovery.
+        """
         now = self._clock.monotonic()
         known = self._known.get((group, kind))
         if known is None or now - known[0] > _REMEMBERED_SECONDS:
@@ -50,7 +52,9 @@ class Scales:
         found: dict[str, GroupVersionResource] = {}
         for version in await self._versions(group):
             try:
-                document = await self._client.get_json(f"/apis/{group}/{version}" if group else f"/api/{version}")
+                document = await self._client.get_json(
+                    f"/apis/{group}/{version}" if group else f"/api/{version}"
+                )
             except ApiError as problem:
                 if not is_not_found(problem):
                     raise
@@ -58,7 +62,9 @@ class Scales:
             for row in document.get("resources") or ():
                 name = row["name"]
                 if row["kind"] == kind and "/" not in name and name not in found:
-                    found[name] = GroupVersionResource(group, version, name, row["namespaced"], kind)
+                    found[name] = GroupVersionResource(
+                        group, version, name, row["namespaced"], kind
+                    )
         return list(found.values())
 
     async def _versions(self, group: str) -> list[str]:
@@ -71,7 +77,9 @@ class Scales:
                 raise
             return []
         preferred = document["preferredVersion"]["version"]
-        return sorted((v["version"] for v in document["versions"]), key=lambda version: version != preferred)
+        return sorted(
+            (v["version"] for v in document["versions"]), key=lambda version: version != preferred
+        )
 
     async def get(self, resource: GroupVersionResource, namespace: str, name: str) -> Object:
         return await self._client.get(resource, namespace, name, subresource="scale")

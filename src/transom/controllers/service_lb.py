@@ -1,8 +1,9 @@
-"""Load balancers inside the cluster: services of this type get an address of a pool.
+"""Load balancers inside the cluster: assigns services of this type an address from a pool.
 
-There is no cloud here, so the pool is a range that leads nowhere but to the cluster itself, whatever network the machine is
-in; with dual stack one of each family, and a service gets an address of each of its families. Without a pool this controller
-is not run, and such services wait for somebody else, as they do in a cluster without a cloud provider.
+There is no cloud, so the pool is a range that is routed only to the cluster itself, independent of
+the machine's network; with dual stack one of each family, and a service gets an address of each of
+its families. Without a pool this controller does not run, and such services wait for another
+component, as in a cluster without a cloud provider.
 """
 
 from __future__ import annotations
@@ -14,73 +15,91 @@ from transom.client.api import MERGE_PATCH, is_not_found
 from transom.client.events import NORMAL, WARNING
 from transom.client.ratelimit import ControllerLimiter
 from transom.client.resources import NODES, SERVICES
-from transom.client.store import key_of
+from transom.client.store import object_key
 from transom.client.workqueue import RetryLater, WorkQueue
-from transom.controllers.base import Env, work
+from transom.controllers.base import ControllerContext, run_worker
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 _FIRST_RETRY, _LONGEST_RETRY = 5.0, 300.0
-_EXCLUDED_LABELS = ("node-role.kubernetes.io/master", "node.kubernetes.io/exclude-from-external-load-balancers")
-# Fields whose change makes a balancer another one: (field, reason of the event or "")
+_EXCLUDED_LABELS = (
+    "node-role.kubernetes.io/master",
+    "node.kubernetes.io/exclude-from-external-load-balancers",
+)
+# Fields whose change requires a new load balancer: (field, reason of the event or "")
 _FIELDS = (
-    ("loadBalancerSourceRanges", "LoadBalancerSourceRanges"), ("ports", ""), ("sessionAffinity", ""),
-    ("sessionAffinityConfig", ""), ("loadBalancerIP", "LoadbalancerIP"), ("externalIPs", ""),
-    ("externalTrafficPolicy", "ExternalTrafficPolicy"), ("healthCheckNodePort", "HealthCheckNodePort"), ("ipFamilies", ""),
+    ("loadBalancerSourceRanges", "LoadBalancerSourceRanges"),
+    ("ports", ""),
+    ("sessionAffinity", ""),
+    ("sessionAffinityConfig", ""),
+    ("loadBalancerIP", "LoadbalancerIP"),
+    ("externalIPs", ""),
+    ("externalTrafficPolicy", "ExternalTrafficPolicy"),
+    ("healthCheckNodePort", "HealthCheckNodePort"),
+    ("ipFamilies", ""),
 )
 
 
 class NoAddress(Exception):
-    """The pool is empty, or does not have the address that was asked for."""
+    """The pool is exhausted, or does not contain the requested address."""
 
 
 class LoadBalancers:
-    def __init__(self, env: Env) -> None:
+    def __init__(self, env: ControllerContext) -> None:
         self._client = env.client
-        pools = [ipaddress.ip_network(text.strip()) for text in env.settings.load_balancers.split(",")]
+        pools = [
+            ipaddress.ip_network(text.strip()) for text in env.settings.load_balancers.split(",")
+        ]
         self._pools = {f"IPv{pool.version}": pool for pool in pools}
         self._events = env.recorder("service-controller")
         self._queue: WorkQueue[str] = WorkQueue(
             env.clock, ControllerLimiter(env.clock, _FIRST_RETRY, _LONGEST_RETRY), name="service"
         )
-        self._given: dict[str, list[str]] = {}  # service -> addresses, until the informer shows them
+        self._given: dict[
+            str, list[str]
+        ] = {}  # service -> addresses, until the informer shows them
         self._hosts: set[str] = set()
         self._services = env.informers(SERVICES)
         self._nodes = env.informers(NODES)
         self._services.add_handler(add=self._added, update=self._updated, delete=self._deleted)
-        self._nodes.add_handler(add=self._node_seen, update=lambda _, new: self._node_seen(new), delete=self._node_gone)
+        self._nodes.add_handler(
+            add=self._node_seen, update=lambda _, new: self._node_seen(new), delete=self._node_gone
+        )
 
     async def run(self) -> None:
         await self._services.synced()
         await self._nodes.synced()
-        # One worker: two must not take the same address.
-        await work(self._queue, self._sync, (self._services, self._nodes))
+        # One worker: two services must not get the same address.
+        await run_worker(self._queue, self._sync, (self._services, self._nodes))
 
-    # ---- changes -------------------------------------------------------------------------------------------------
+    # ---- changes
+    # ----------------------------------------------------------------------------------------------
 
     def _added(self, service: Object) -> None:
         if _wanted(service) or _needs_cleanup(service):
-            self._queue.add(key_of(service))
+            self._queue.add(object_key(service))
 
     def _updated(self, old: Object, new: Object) -> None:
         if self._differs(old, new) or _needs_cleanup(new):
-            self._queue.add(key_of(new))
+            self._queue.add(object_key(new))
 
     def _deleted(self, service: Object) -> None:
-        self._given.pop(key_of(service), None)
+        self._given.pop(object_key(service), None)
 
     def _differs(self, old: Object, new: Object) -> bool:
         if not _wanted(old) and not _wanted(new):
             return False
         before, after = old.get("spec") or {}, new.get("spec") or {}
         if _wanted(old) != _wanted(new):
-            self._tell(new, "Type", f"{before.get('type', '')} -> {after.get('type', '')}")
+            self._record_event(new, "Type", f"{before.get('type', '')} -> {after.get('type', '')}")
             return True
         for field, reason in _FIELDS:
             if before.get(field) != after.get(field):
                 if reason:
-                    self._tell(new, reason, f"{_text(before.get(field))} -> {_text(after.get(field))}")
+                    self._record_event(
+                        new, reason, f"{_text(before.get(field))} -> {_text(after.get(field))}"
+                    )
                 return True
         meta, other = old["metadata"], new["metadata"]
         return any(meta.get(field) != other.get(field) for field in ("annotations", "uid"))
@@ -103,11 +122,14 @@ class LoadBalancers:
         for service in self._services.list():
             if _wanted(service) and FINALIZER in (service["metadata"].get("finalizers") or ()):
                 if self._hosts:
-                    self._tell(service, "UpdatedLoadBalancer", "Updated load balancer with new hosts")
+                    self._record_event(
+                        service, "UpdatedLoadBalancer", "Updated load balancer with new hosts"
+                    )
                 else:
                     self._warn_no_hosts(service)
 
-    # ---- one service ---------------------------------------------------------------------------------------------
+    # ---- one service
+    # ---------------------------------------------------------------------------------------------
 
     async def _sync(self, key: str) -> None:
         service = self._services.by_key(key)
@@ -122,15 +144,20 @@ class LoadBalancers:
             if is_not_found(problem):
                 return
             self._events.event(
-                service, WARNING, "SyncLoadBalancerFailed", f"Error syncing load balancer: {problem}"
+                service,
+                WARNING,
+                "SyncLoadBalancerFailed",
+                f"Error syncing load balancer: {problem}",
             )
             raise RetryLater(str(problem)) from problem
 
     async def _ensure(self, key: str, service: Object) -> None:
-        self._tell(service, "EnsuringLoadBalancer", "Ensuring load balancer")
+        self._record_event(service, "EnsuringLoadBalancer", "Ensuring load balancer")
         finalizers = service["metadata"].get("finalizers") or []
         if FINALIZER not in finalizers:
-            service = await self._patch(service, {"metadata": {"finalizers": [*finalizers, FINALIZER]}})
+            service = await self._patch(
+                service, {"metadata": {"finalizers": [*finalizers, FINALIZER]}}
+            )
         if not self._hosts:
             self._warn_no_hosts(service)
         try:
@@ -138,21 +165,21 @@ class LoadBalancers:
         except NoAddress as problem:
             raise NoAddress(f"failed to ensure load balancer: {problem}") from problem
         self._given[key] = addresses
-        self._tell(service, "EnsuredLoadBalancer", "Ensured load balancer")
+        self._record_event(service, "EnsuredLoadBalancer", "Ensured load balancer")
         if _addresses(service) != addresses:
             ingress = [{"ip": address} for address in addresses]
             await self._patch(service, {"status": {"loadBalancer": {"ingress": ingress}}})
 
     async def _clean_up(self, key: str, service: Object) -> None:
         if key in self._given or _addresses(service):
-            self._tell(service, "DeletingLoadBalancer", "Deleting load balancer")
+            self._record_event(service, "DeletingLoadBalancer", "Deleting load balancer")
         self._given.pop(key, None)
         rest = [f for f in service["metadata"].get("finalizers") or () if f != FINALIZER]
         change: Object = {"metadata": {"finalizers": rest or None}}
         if _addresses(service):
             change["status"] = {"loadBalancer": {"ingress": None}}
         await self._patch(service, change)
-        self._tell(service, "DeletedLoadBalancer", "Deleted load balancer")
+        self._record_event(service, "DeletedLoadBalancer", "Deleted load balancer")
 
     async def _patch(self, service: Object, change: Object) -> Object:
         meta = service["metadata"]
@@ -163,15 +190,27 @@ class LoadBalancers:
         )
 
     def _families(self, service: Object) -> list[str]:
-        """Those of the service that there are pools for; where it does not say, or has no other, the usual one."""
+        """The families of the service that have a pool; the default one if it specifies none, or
+        has no pool.
+        """
         wanted = (service.get("spec") or {}).get("ipFamilies") or ()
         return [family for family in wanted if family in self._pools] or [next(iter(self._pools))]
 
     def _address(self, key: str, service: Object, family: str) -> str:
-        """The one it has, the one it wants, or the first that is free."""
+        """The current address, the requested one, or the first free one."""
         pool = self._pools[family]
-        taken = {address for other in self._services.list() if key_of(other) != key for address in _addresses(other)}
-        taken |= {address for other, addresses in self._given.items() if other != key for address in addresses}
+        taken = {
+            address
+            for other in self._services.list()
+            if object_key(other) != key
+            for address in _addresses(other)
+        }
+        taken |= {
+            address
+            for other, addresses in self._given.items()
+            if other != key
+            for address in addresses
+        }
         wanted = (service.get("spec") or {}).get("loadBalancerIP")
         if wanted and (len(self._pools) == 1 or (":" in wanted) == (family == "IPv6")):
             if wanted in taken or ipaddress.ip_address(wanted) not in pool:
@@ -185,7 +224,7 @@ class LoadBalancers:
                 return str(free)
         raise NoAddress(f"no address of {pool} is free")
 
-    def _tell(self, service: Object, reason: str, message: str) -> None:
+    def _record_event(self, service: Object, reason: str, message: str) -> None:
         self._events.event(service, NORMAL, reason, message)
 
     def _warn_no_hosts(self, service: Object) -> None:

@@ -1,4 +1,6 @@
-"""What Endpoints and EndpointSlices have in common: which pods are behind a service, by which port, since when."""
+"""Shared by Endpoints and EndpointSlices: the pods of a service, their ports, and the trigger time
+of changes.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +8,8 @@ import hashlib
 from collections.abc import Callable, Iterable
 
 from transom.client.informer import Informer
-from transom.client.store import key_of
-from transom.controllers.pods import is_ready, phase, ready_condition
+from transom.client.store import object_key
+from transom.controllers.pods import is_pod_ready, pod_phase, pod_ready_condition
 from transom.kit.clock import parse_rfc3339, rfc3339
 from transom.machinery.objects import Object
 from transom.machinery.selectors import LabelSelector, from_map
@@ -17,27 +19,30 @@ LEADER = "control-plane.alpha.kubernetes.io/leader"
 HEADLESS = "service.kubernetes.io/headless"
 
 
-# ---- which services a pod belongs to ---------------------------------------------------------------------------------
+# ---- which services a pod belongs to
+# ---------------------------------------------------------------------------------
 
 
 class Memberships:
-    """Calls `enqueue` with the key of each service that a change of a service or of a pod concerns."""
+    """Calls `enqueue` with the key of each service that a change of a service or a pod affects."""
 
     def __init__(self, services: Informer, pods: Informer, enqueue: Callable[[str], None]) -> None:
         self._services = services
         self._enqueue = enqueue
         self._selectors: dict[str, tuple[dict[str, str], LabelSelector]] = {}
         services.add_handler(
-            add=self._service_changed, update=lambda _, new: self._service_changed(new), delete=self._service_deleted
+            add=self._service_changed,
+            update=lambda _, new: self._service_changed(new),
+            delete=self._service_deleted,
         )
         pods.add_handler(add=self._pod_changed, update=self._pod_updated, delete=self._pod_changed)
 
     def _service_changed(self, service: Object) -> None:
-        self._enqueue(key_of(service))
+        self._enqueue(object_key(service))
 
     def _service_deleted(self, service: Object) -> None:
-        self._selectors.pop(key_of(service), None)
-        self._enqueue(key_of(service))
+        self._selectors.pop(object_key(service), None)
+        self._enqueue(object_key(service))
 
     def _pod_changed(self, pod: Object) -> None:
         for key in self._of(pod):
@@ -60,16 +65,17 @@ class Memberships:
         meta = pod["metadata"]
         labels = meta.get("labels")
         return {
-            key_of(service) for service in self._services.list(meta["namespace"])
+            object_key(service)
+            for service in self._services.list(meta["namespace"])
             if (selector := self.selector(service)) is not None and selector.matches(labels)
         }
 
     def selector(self, service: Object) -> LabelSelector | None:
-        """None when others look after the endpoints of the service."""
+        """None if the endpoints of the service are managed elsewhere."""
         wanted = (service.get("spec") or {}).get("selector")
         if wanted is None:
             return None
-        key = key_of(service)
+        key = object_key(service)
         known = self._selectors.get(key)
         if known is None or known[0] != wanted:
             known = self._selectors[key] = wanted, from_map(wanted)
@@ -80,7 +86,8 @@ def _endpoint_changed(old: Object, new: Object) -> bool:
     before, after = old.get("status") or {}, new.get("status") or {}
     return (
         old["metadata"].get("deletionTimestamp") != new["metadata"].get("deletionTimestamp")
-        or is_ready(old) != is_ready(new) or before.get("podIPs") != after.get("podIPs")
+        or is_pod_ready(old) != is_pod_ready(new)
+        or before.get("podIPs") != after.get("podIPs")
         or in_service(old) != in_service(new)
     )
 
@@ -92,15 +99,16 @@ def _membership_changed(old: Object, new: Object) -> bool:
     )
 
 
-# ---- facts -----------------------------------------------------------------------------------------------------------
+# ---- facts
+# --------------------------------------------------------------------------------------------------
 
 
 def in_service(pod: Object) -> bool:
-    """Whether a pod that is not ready may become so: it has not ended for good."""
+    """Whether a pod that is not ready may become ready: it is not terminal."""
     policy = (pod.get("spec") or {}).get("restartPolicy")
     if policy == "Never":
-        return phase(pod) not in ("Failed", "Succeeded")
-    return policy != "OnFailure" or phase(pod) != "Succeeded"
+        return pod_phase(pod) not in ("Failed", "Succeeded")
+    return policy != "OnFailure" or pod_phase(pod) != "Succeeded"
 
 
 def has_hostname(pod: Object, service: Object) -> bool:
@@ -113,7 +121,7 @@ def has_cluster_ip(service: Object) -> bool:
 
 
 def find_port(pod: Object, port: Object) -> int | None:
-    """The number behind a port of a service in this pod; None when the pod has no port of that name."""
+    """The number of a service port in this pod; None if the pod has no port of that name."""
     target, protocol = port.get("targetPort"), port.get("protocol", "TCP")
     if not isinstance(target, str):
         return target
@@ -129,28 +137,31 @@ def target_ref(pod: Object) -> Object:
     return {"kind": "Pod", **{k: meta[k] for k in ("namespace", "name", "uid", "resourceVersion")}}
 
 
-def is_ipv6(address: str) -> bool:
+def is_ipv6_address(address: str) -> bool:
     return ":" in address
 
 
-# ---- since when ------------------------------------------------------------------------------------------------------
+# ---- since when
+# --------------------------------------------------------------------------------------------------
 
 
 class TriggerTimes:
-    """When the change happened that endpoints are written for: they carry it, so that delays can be measured."""
+    """The time of the change that caused an update of endpoints; they record it, so that delays can
+    be measured.
+    """
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[str, dict[str, float]]] = {}
 
     def observe(self, service: Object, pods: Iterable[Object]) -> str:
-        """The earliest change since the last call, "" when nothing has one."""
-        key, created = key_of(service), service["metadata"]["creationTimestamp"]
+        """The earliest change since the last call, "" if there is none."""
+        key, created = object_key(service), service["metadata"]["creationTimestamp"]
         known = self._known.get(key)
         before = known[1] if known is not None else {}
         times: dict[str, float] = {}
         changed = []
         for pod in pods:
-            condition = ready_condition(pod)
+            condition = pod_ready_condition(pod)
             since = condition.get("lastTransitionTime") if condition is not None else None
             if since:
                 name = pod["metadata"]["name"]
@@ -175,10 +186,11 @@ def with_trigger_time(annotations: dict[str, str] | None, time: str) -> dict[str
     return out
 
 
-# ---- an order that everybody agrees on -------------------------------------------------------------------------------
+# ---- deterministic order
+# -------------------------------------------------------------------------------
 
 
-def digest(dump: str) -> bytes:
+def pod_digest(dump: str) -> bytes:
     """Kubernetes orders ports and subsets by the MD5 of a dump of their Go structs."""
     return hashlib.md5(dump.encode(), usedforsecurity=False).digest()
 

@@ -1,7 +1,7 @@
-"""Tokens of service accounts as Secrets, as releases before 1.24 have them.
+"""Service account tokens in Secrets, as in releases before 1.24.
 
-Every account gets one Secret with a token and refers to it. A Secret of that type that somebody else makes for an
-account is filled in; one whose account is gone goes too.
+Every account gets one Secret with a token and refers to it. A Secret of that type that a user
+creates for an account is filled in; one whose account is deleted is deleted too.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from transom.client.api import is_conflict, is_namespace_terminating, is_not_fou
 from transom.client.resources import SECRETS, SERVICE_ACCOUNTS
 from transom.client.retry import Backoff, retry_on_conflict
 from transom.client.workqueue import Item, RetryLater, WorkQueue
-from transom.controllers.base import Env, generate_name, work
+from transom.controllers.base import ControllerContext, generate_name, run_worker
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, with_metadata
 from transom.machinery.serviceaccounts import TOKEN_SECRET, legacy_claims
@@ -40,28 +40,37 @@ class _SecretKey(NamedTuple):
     name: str
     uid: str
     account: str
-    account_uid: str  # "" when the Secret does not say it
+    account_uid: str  # "" if the Secret does not name it
 
 
-class ServiceAccountTokens:
-    def __init__(self, env: Env, sign: Callable[[dict[str, Any]], str]) -> None:
+class TokensController:
+    def __init__(self, env: ControllerContext, sign: Callable[[dict[str, Any]], str]) -> None:
         self._client = env.client
         self._clock = env.clock
         self._rng = env.rng
         self._sign = sign
         self._root_ca = _encode(env.settings.root_ca)
-        self._account_queue: WorkQueue[_AccountKey] = WorkQueue(env.clock, name="serviceaccount-token accounts")
-        self._secret_queue: WorkQueue[_SecretKey] = WorkQueue(env.clock, name="serviceaccount-token secrets")
-        # Secrets this controller has made and the informer does not show yet: without them the account's own change
-        # would look like one of an account without token, and a second one would be made.
+        self._account_queue: WorkQueue[_AccountKey] = WorkQueue(
+            env.clock, name="serviceaccount-token accounts"
+        )
+        self._secret_queue: WorkQueue[_SecretKey] = WorkQueue(
+            env.clock, name="serviceaccount-token secrets"
+        )
+        # Secrets that this controller has created and the informer does not show yet. Without them,
+        # the account's own update would look like an account without a token, and a second one
+        # would be created.
         self._made: dict[tuple[str, str], Object] = {}
         self._accounts = env.informers(SERVICE_ACCOUNTS)
         self._secrets = env.informers(SECRETS)
         self._accounts.add_handler(
-            add=self._account_changed, update=lambda _, new: self._account_changed(new), delete=self._account_changed
+            add=self._account_changed,
+            update=lambda _, new: self._account_changed(new),
+            delete=self._account_changed,
         )
         self._secrets.add_handler(
-            add=self._secret_changed, update=lambda _, new: self._secret_changed(new), delete=self._secret_changed
+            add=self._secret_changed,
+            update=lambda _, new: self._secret_changed(new),
+            delete=self._secret_changed,
         )
 
     def _account_changed(self, account: Object) -> None:
@@ -74,18 +83,25 @@ class ServiceAccountTokens:
         notes = meta.get("annotations") or {}
         if secret.get("type") == TOKEN_SECRET and notes.get(NAME_KEY):
             self._secret_queue.add(
-                _SecretKey(meta["namespace"], meta["name"], meta["uid"], notes[NAME_KEY], notes.get(UID_KEY, ""))
+                _SecretKey(
+                    meta["namespace"],
+                    meta["name"],
+                    meta["uid"],
+                    notes[NAME_KEY],
+                    notes.get(UID_KEY, ""),
+                )
             )
 
     async def run(self) -> None:
         needs = self._accounts, self._secrets
         async with asyncio.TaskGroup() as group:
-            group.create_task(work(self._account_queue, self._sync_account, needs, _WORKERS))
-            group.create_task(work(self._secret_queue, self._sync_secret, needs, _WORKERS))
+            group.create_task(run_worker(self._account_queue, self._sync_account, needs, _WORKERS))
+            group.create_task(run_worker(self._secret_queue, self._sync_secret, needs, _WORKERS))
 
     async def _attempt(self, queue: WorkQueue[Item], key: Item, again: Awaitable[bool]) -> None:
-        """A refusal is tried again a few times; the next change of the object starts anew anyhow. A server that is away
-        or busy comes back, and nothing may change then."""
+        """Retries a rejection a few times; the next change of the object starts over anyway. Keeps
+        retrying while the server is unavailable or busy, because no change may follow.
+        """
         try:
             retry = await again
         except ApiError as problem:
@@ -95,7 +111,8 @@ class ServiceAccountTokens:
         if retry and queue.failures(key) < _TRIES:
             raise RetryLater("what was seen is not the newest state")
 
-    # ---- accounts ------------------------------------------------------------------------------------------------
+    # ---- accounts
+    # ----------------------------------------------------------------------------------------------
 
     async def _sync_account(self, key: _AccountKey) -> None:
         account = self._accounts.get(key.namespace, key.name)
@@ -112,11 +129,12 @@ class ServiceAccountTokens:
         meta = account["metadata"]
         names = {ref.get("name") for ref in account.get("secrets") or ()}
         return bool(names) and any(
-            s["metadata"]["name"] in names for s in self._tokens(meta["namespace"], meta["name"], meta["uid"])
+            s["metadata"]["name"] in names
+            for s in self._tokens(meta["namespace"], meta["name"], meta["uid"])
         )
 
     async def _ensure_token(self, account: Object) -> bool:
-        """Make a token for the account unless it has one. True to be called again."""
+        """Creates a token for the account unless it has one. True to be called again."""
         if self._has_token(account):
             return False
         meta = account["metadata"]
@@ -132,7 +150,9 @@ class ServiceAccountTokens:
             raise
         self._remember(secret)
         try:
-            added = await retry_on_conflict(lambda: self._refer(account, secret), self._clock, self._rng)
+            added = await retry_on_conflict(
+                lambda: self._refer(account, secret), self._clock, self._rng
+            )
         except (ApiError, OSError) as problem:
             await self._delete_token(secret["metadata"])
             if not (is_conflict(problem) or is_not_found(problem)):
@@ -147,7 +167,8 @@ class ServiceAccountTokens:
         notes = {NAME_KEY: meta["name"], UID_KEY: meta["uid"]}
         secret: Object = {
             "metadata": {
-                "name": generate_name(f"{meta['name']}-token-", self._rng), "namespace": meta["namespace"],
+                "name": generate_name(f"{meta['name']}-token-", self._rng),
+                "namespace": meta["namespace"],
                 "annotations": notes,
             },
             "type": TOKEN_SECRET,
@@ -179,7 +200,7 @@ class ServiceAccountTokens:
             self._clock.call_later(_REMEMBERED_SECONDS, self._made.pop, key, None)
 
     async def _refer(self, account: Object, secret: Object) -> bool:
-        """Add the Secret to the account's list; whether that was needed and done."""
+        """Adds the Secret to the account's list; returns whether that was needed and done."""
         meta = account["metadata"]
         live = await self._client.get(SERVICE_ACCOUNTS, meta["namespace"], meta["name"])
         if live["metadata"]["uid"] != meta["uid"] or self._has_token(live):
@@ -192,14 +213,17 @@ class ServiceAccountTokens:
         try:
             await self._client.delete(SECRETS, meta["namespace"], meta["name"], uid=meta["uid"])
         except ApiError as problem:
-            # Gone already, or another Secret by now: both are fine.
+            # Already deleted, or another Secret by now: both are fine.
             if not (is_not_found(problem) or is_conflict(problem)):
                 raise
 
-    # ---- secrets -------------------------------------------------------------------------------------------------
+    # ---- secrets
+    # ----------------------------------------------------------------------------------------------
 
     async def _sync_secret(self, key: _SecretKey) -> None:
-        secret = self._secrets.get(key.namespace, key.name) or self._made.get((key.namespace, key.name))
+        secret = self._secrets.get(key.namespace, key.name) or self._made.get(
+            (key.namespace, key.name)
+        )
         account = self._account(key)
         if secret is None or secret["metadata"]["uid"] != key.uid:
             if account is not None:
@@ -218,7 +242,7 @@ class ServiceAccountTokens:
         return account if account is not None and _has_uid(account, key.account_uid) else None
 
     async def _live_account(self, key: _SecretKey) -> Object | None:
-        """The informer may lag behind a Secret that was made right after its account."""
+        """The informer may lag behind: a Secret may be created right after its account."""
         try:
             account = await self._client.get(SERVICE_ACCOUNTS, key.namespace, key.account)
         except ApiError as problem:
@@ -236,12 +260,16 @@ class ServiceAccountTokens:
         meta = seen["metadata"]
         try:
             live = await self._client.get(SECRETS, meta["namespace"], meta["name"])
-            if live["metadata"]["resourceVersion"] != meta["resourceVersion"] or not self._needs_data(live):
-                return False  # its change is on the way to us
+            if live["metadata"]["resourceVersion"] != meta[
+                "resourceVersion"
+            ] or not self._needs_data(live):
+                return False  # its update event is still to come
             data = {**(live.get("data") or {}), **self._missing(account, live)}
             notes = dict(live["metadata"].get("annotations") or {})
             notes |= {NAME_KEY: account["metadata"]["name"], UID_KEY: account["metadata"]["uid"]}
-            await self._client.update(SECRETS, {**with_metadata(live, annotations=notes), "data": data})
+            await self._client.update(
+                SECRETS, {**with_metadata(live, annotations=notes), "data": data}
+            )
         except ApiError as problem:
             if not (is_conflict(problem) or is_not_found(problem)):
                 raise
@@ -272,4 +300,8 @@ def _has_uid(account: Object, uid: str) -> bool:
 
 def _is_token_of(secret: Object, name: str, uid: str) -> bool:
     notes = secret["metadata"].get("annotations") or {}
-    return secret.get("type") == TOKEN_SECRET and notes.get(NAME_KEY) == name and notes.get(UID_KEY) in (None, "", uid)
+    return (
+        secret.get("type") == TOKEN_SECRET
+        and notes.get(NAME_KEY) == name
+        and notes.get(UID_KEY) in (None, "", uid)
+    )

@@ -1,8 +1,10 @@
-"""The hash of a pod template that names ReplicaSets and DaemonSet revisions: the one Kubernetes 1.20 computes.
+"""The hash of a pod template in the names of ReplicaSets and DaemonSet revisions, as computed by
+Kubernetes 1.20.
 
-It is FNV-1a over a dump of the Go structs, every field with its name and type, zero or not. So the same manifest gets
-the same ReplicaSet name here as there, and a cluster taken over from there rolls nothing out anew. The dump needs what
-JSON does not tell: names of string types, and which fields release 1.20 did not have. Those come into it only when set.
+It is FNV-1a over a dump of the Go structs: every field with its name and type, zero or not. So the
+same manifest gets the same ReplicaSet name as in Kubernetes, and an imported cluster does not roll
+out anew. The dump needs information that JSON does not contain: names of string types, and which
+fields release 1.20 did not have. Those are included only if set.
 """
 
 from __future__ import annotations
@@ -16,31 +18,42 @@ import orjson
 
 from transom.machinery import schema
 from transom.machinery.objects import Object
-from transom.machinery.schema import Field, Type, Value
+from transom.machinery.quantity import BINARY_SUFFIXES, DECIMAL_SUFFIXES
+from transom.machinery.schema import SchemaField, SchemaType, SchemaValue
 
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _TEMPLATE, _META = "core/v1.PodTemplateSpec", "meta/v1.ObjectMeta"
 
-# Fields whose Go type has a name of its own.
+# Fields whose Go type is a named type.
 _NAMED = {
-    "core/v1.AzureDiskVolumeSource": {"cachingMode": "*v1.AzureDataDiskCachingMode", "kind": "*v1.AzureDataDiskKind"},
+    "core/v1.AzureDiskVolumeSource": {
+        "cachingMode": "*v1.AzureDataDiskCachingMode",
+        "kind": "*v1.AzureDataDiskKind",
+    },
     "core/v1.Capabilities": {"add": "[]v1.Capability", "drop": "[]v1.Capability"},
-    "core/v1.Container": {"terminationMessagePolicy": "v1.TerminationMessagePolicy", "imagePullPolicy": "v1.PullPolicy"},
+    "core/v1.Container": {
+        "terminationMessagePolicy": "v1.TerminationMessagePolicy",
+        "imagePullPolicy": "v1.PullPolicy",
+    },
     "core/v1.ContainerPort": {"protocol": "v1.Protocol"},
     "core/v1.EmptyDirVolumeSource": {"medium": "v1.StorageMedium"},
     "core/v1.EphemeralContainerCommon": {
-        "terminationMessagePolicy": "v1.TerminationMessagePolicy", "imagePullPolicy": "v1.PullPolicy"
+        "terminationMessagePolicy": "v1.TerminationMessagePolicy",
+        "imagePullPolicy": "v1.PullPolicy",
     },
     "core/v1.HTTPGetAction": {"scheme": "v1.URIScheme"},
     "core/v1.HostPathVolumeSource": {"type": "*v1.HostPathType"},
     "core/v1.NodeSelectorRequirement": {"operator": "v1.NodeSelectorOperator"},
     "core/v1.PersistentVolumeClaimSpec": {
-        "accessModes": "[]v1.PersistentVolumeAccessMode", "volumeMode": "*v1.PersistentVolumeMode"
+        "accessModes": "[]v1.PersistentVolumeAccessMode",
+        "volumeMode": "*v1.PersistentVolumeMode",
     },
     "core/v1.PodReadinessGate": {"conditionType": "v1.PodConditionType"},
     "core/v1.PodSecurityContext": {"fsGroupChangePolicy": "*v1.PodFSGroupChangePolicy"},
     "core/v1.PodSpec": {
-        "restartPolicy": "v1.RestartPolicy", "dnsPolicy": "v1.DNSPolicy", "preemptionPolicy": "*v1.PreemptionPolicy",
+        "restartPolicy": "v1.RestartPolicy",
+        "dnsPolicy": "v1.DNSPolicy",
+        "preemptionPolicy": "*v1.PreemptionPolicy",
         "overhead": "v1.ResourceList",
     },
     "core/v1.ResourceRequirements": {"limits": "v1.ResourceList", "requests": "v1.ResourceList"},
@@ -54,18 +67,27 @@ _NAMED = {
     "meta/v1.ObjectMeta": {"uid": "types.UID"},
     "meta/v1.OwnerReference": {"uid": "types.UID"},
 }
-# Fields that came after release 1.20.
+# Fields added after release 1.20.
 _LATER = {
     "core/v1.Container": {"resizePolicy", "restartPolicy"},
     "core/v1.EphemeralContainerCommon": {"resizePolicy", "restartPolicy"},
     "core/v1.PersistentVolumeClaimSpec": {"dataSourceRef", "volumeAttributesClassName"},
     "core/v1.PodAffinityTerm": {"namespaceSelector", "matchLabelKeys", "mismatchLabelKeys"},
-    "core/v1.PodSecurityContext": {"supplementalGroupsPolicy", "appArmorProfile", "seLinuxChangePolicy"},
+    "core/v1.PodSecurityContext": {
+        "supplementalGroupsPolicy",
+        "appArmorProfile",
+        "seLinuxChangePolicy",
+    },
     "core/v1.PodSpec": {"os", "hostUsers", "schedulingGates", "resourceClaims", "resources"},
     "core/v1.Probe": {"terminationGracePeriodSeconds"},
     "core/v1.ResourceRequirements": {"claims"},
     "core/v1.SecurityContext": {"appArmorProfile"},
-    "core/v1.TopologySpreadConstraint": {"minDomains", "nodeAffinityPolicy", "nodeTaintsPolicy", "matchLabelKeys"},
+    "core/v1.TopologySpreadConstraint": {
+        "minDomains",
+        "nodeAffinityPolicy",
+        "nodeTaintsPolicy",
+        "matchLabelKeys",
+    },
     "core/v1.VolumeMount": {"recursiveReadOnly"},
     "core/v1.VolumeProjection": {"clusterTrustBundle"},
     "core/v1.VolumeSource": {"image"},
@@ -73,24 +95,32 @@ _LATER = {
     "core/v1.ProbeHandler": {"grpc"},
     "core/v1.LifecycleHandler": {"sleep"},
 }
-# Fields that are gone since, with the field they stood behind and their dump.
+# Fields removed since, with the field before them and their dump.
 _GONE = {
     _META: ("finalizers", "ClusterName:(string)"),
     "core/v1.EphemeralVolumeSource": ("volumeClaimTemplate", "ReadOnly:(bool)false"),
 }
 _ZERO_TIME = "{Time:(time.Time){wall:(uint64)0 ext:(int64)0 loc:(*time.Location)<nil>}}"
 _ZEROS = {
-    "string": "", "bool": "false", "int32": "0", "int64": "0", "float": "0", "list": "<nil>", "map": "<nil>",
+    "string": "",
+    "bool": "false",
+    "int32": "0",
+    "int64": "0",
+    "float": "0",
+    "list": "<nil>",
+    "map": "<nil>",
     "time": _ZERO_TIME,
     "quantity": "{i:(resource.int64Amount){value:(int64)0 scale:(resource.Scale)0} "
-                "d:(resource.infDecAmount){Dec:(*inf.Dec)<nil>} s:(string) Format:(resource.Format)}",
+    "d:(resource.infDecAmount){Dec:(*inf.Dec)<nil>} s:(string) Format:(resource.Format)}",
     "int-or-string": "{Type:(intstr.Type)0 IntVal:(int32)0 StrVal:(string)}",
 }
 
 
-def compute(template: Object, collisions: int | None) -> str:
-    """The hash as it stands in names and labels; `collisions` is the collision count, None when there never was one."""
-    text = f"(v1.PodTemplateSpec){_struct(schema.get(_TEMPLATE), template)}".encode()
+def compute_template_hash(template: Object, collisions: int | None) -> str:
+    """The hash as used in names and labels; `collisions` is the collision count, None if there was
+    none.
+    """
+    text = f"(v1.PodTemplateSpec){_struct(schema.get_schema_type(_TEMPLATE), template)}".encode()
     if collisions is not None:
         text += collisions.to_bytes(8, "little")
     return safe_encode(fnv32a(text))
@@ -104,7 +134,7 @@ def fnv32a(data: bytes) -> int:
 
 
 def fnv32(data: bytes) -> int:
-    """As `fnv32a`, with multiplication first."""
+    """Like `fnv32a`, with multiplication first."""
     value = 0x811C9DC5
     for byte in data:
         value = value * 0x01000193 & 0xFFFFFFFF ^ byte
@@ -112,18 +142,21 @@ def fnv32(data: bytes) -> int:
 
 
 def safe_encode(number: int) -> str:
-    """The decimal digits in letters that form no words."""
+    """Encodes the decimal digits in letters that form no words."""
     return "".join(_ALPHABET[ord(digit) % len(_ALPHABET)] for digit in str(number))
 
 
-# ---- the dump --------------------------------------------------------------------------------------------------------
+# ---- the dump
+# --------------------------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=256)
-def _layout(name: str) -> tuple[tuple[str, tuple[Field, ...]], ...]:
-    """The fields of a struct in order: those of an embedded struct together under its name, others alone under ""."""
-    rows: list[tuple[str, list[Field]]] = []
-    for field in schema.get(name).properties.values():
+def _layout(name: str) -> tuple[tuple[str, tuple[SchemaField, ...]], ...]:
+    """The fields of a struct in order: those of an embedded struct grouped under its name, others
+    under "".
+    """
+    rows: list[tuple[str, list[SchemaField]]] = []
+    for field in schema.get_schema_type(name).properties.values():
         embedding = field.go_path[0] if len(field.go_path) > 1 else ""
         if embedding and rows and rows[-1][0] == embedding:
             rows[-1][1].append(field)
@@ -132,22 +165,22 @@ def _layout(name: str) -> tuple[tuple[str, tuple[Field, ...]], ...]:
     return tuple((embedding, tuple(fields)) for embedding, fields in rows)
 
 
-# Go's name of an embedded struct -> our name of its type, where they differ.
+# Go's name of an embedded struct -> our name of its type, if they differ.
 _EMBEDDED = {"Handler": "core/v1.ProbeHandler"}
 
 
-def _struct(of: Type, obj: Object) -> str:
+def _struct(of: SchemaType, obj: Object) -> str:
     parts: list[str] = []
     for embedding, fields in _layout(of.id):
         if embedding:
-            inner = schema.get(_EMBEDDED.get(embedding, f"core/v1.{embedding}"))
+            inner = schema.get_schema_type(_EMBEDDED.get(embedding, f"core/v1.{embedding}"))
             parts.append(f"{embedding}:(v1.{embedding}){{{' '.join(_fields(inner, fields, obj))}}}")
         else:
             parts += _fields(of, fields, obj)
     return f"{{{' '.join(parts)}}}"
 
 
-def _fields(of: Type, fields: tuple[Field, ...], obj: Object) -> Iterator[str]:
+def _fields(of: SchemaType, fields: tuple[SchemaField, ...], obj: Object) -> Iterator[str]:
     named, later = _NAMED.get(of.id, {}), _LATER.get(of.id, ())
     gone_after, gone = _GONE.get(of.id, ("", ""))
     for field in fields:
@@ -161,8 +194,8 @@ def _fields(of: Type, fields: tuple[Field, ...], obj: Object) -> Iterator[str]:
             yield gone
 
 
-def _value(of: Value, value: Any) -> str:
-    """Without its type. A pointer looks like what it points to."""
+def _value(of: SchemaValue, value: Any) -> str:
+    """Without its type. A pointer is dumped like its target."""
     kind = of.kind
     if value is None:
         if of.pointer:
@@ -187,39 +220,38 @@ def _value(of: Value, value: Any) -> str:
 
 
 _AMOUNT = re.compile(r"([+-]?)0*([0-9]*)(?:\.([0-9]*))?(.*)", re.ASCII | re.DOTALL)
-_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-_BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DIGITS = 18  # that always fit
 
 
 def _quantity(text: str) -> str:
-    """As Go keeps it: a scaled integer and, when the text was in its shortest form, that text."""
+    """As Go stores it: a scaled integer and, if the text was in canonical form, that text."""
     match = _AMOUNT.fullmatch(text)
     if text == "0" or match is None:
         return _amount(0, 0, text, "DecimalSI")
     sign, whole, fraction, suffix = match[1], match[2] or "0", match[3] or "", match[4]
     digits = whole + fraction
     number, form = int(digits), "DecimalSI"
-    if suffix in _BINARY:
-        exponent, form = _BINARY[suffix], "BinarySI"
+    if suffix in BINARY_SUFFIXES:
+        exponent, form = BINARY_SUFFIXES[suffix], "BinarySI"
         value, scale = number << exponent, 0
         shortest = number & 7 != 0
         exact = not fraction and 15 - len(whole) - int(exponent * 0.3) - 1 >= 0
     else:
-        if suffix in _DECIMAL:
-            exponent = _DECIMAL[suffix]
+        if suffix in DECIMAL_SUFFIXES:
+            exponent = DECIMAL_SUFFIXES[suffix]
         else:
             exponent, form = int(suffix[1:]), "DecimalExponent"
         value, scale = number, exponent - len(fraction)
         shortest = scale % 3 == 0 and not digits.endswith("000") and digits[0] != "0"
         exact = len(digits) <= _DIGITS and scale >= -9
     if not exact:
-        return f"{{{text}}}"  # arbitrary precision, whose inner form nobody sees
+        return f"{{{text}}}"  # arbitrary precision, whose internal form is never visible
     return _amount(-value if sign == "-" else value, scale, text if shortest else "", form)
 
 
 def _amount(value: int, scale: int, text: str, form: str) -> str:
     return (
         f"{{i:(resource.int64Amount){{value:(int64){value} scale:(resource.Scale){scale}}} "
-        f"d:(resource.infDecAmount){{Dec:(*inf.Dec)<nil>}} s:(string){text} Format:(resource.Format){form}}}"
+        f"d:(resource.infDecAmount){{Dec:(*inf.Dec)<nil>}} s:(string){text} "
+        f"Format:(resource.Format){form}}}"
     )

@@ -1,4 +1,4 @@
-"""How long kubelets may keep config maps and secrets before they read them again: the larger the cluster, the longer."""
+"""How long kubelets may cache ConfigMaps and Secrets: the larger the cluster, the longer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 from transom.client.api import MERGE_PATCH, is_not_found
 from transom.client.resources import NODES
 from transom.client.workqueue import WorkQueue
-from transom.controllers.base import Env, work
+from transom.controllers.base import ControllerContext, run_worker
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 
@@ -16,7 +16,9 @@ _WORKERS = 5
 
 
 class _Step(NamedTuple):
-    """The steps overlap, so that a cluster that grows and shrinks a little does not change all its nodes each time."""
+    """The thresholds overlap, so that small changes of the cluster's size do not update all nodes
+    each time.
+    """
 
     fewest: int
     most: float
@@ -24,20 +26,26 @@ class _Step(NamedTuple):
 
 
 _STEPS = (
-    _Step(0, 100, 0), _Step(90, 500, 15), _Step(450, 1000, 30), _Step(900, 2000, 60), _Step(1800, 10000, 300),
+    _Step(0, 100, 0),
+    _Step(90, 500, 15),
+    _Step(450, 1000, 30),
+    _Step(900, 2000, 60),
+    _Step(1800, 10000, 300),
     _Step(9000, float("inf"), 600),
 )
 
 
 class NodeTtl:
-    def __init__(self, env: Env) -> None:
+    def __init__(self, env: ControllerContext) -> None:
         self._client = env.client
         self._queue: WorkQueue[str] = WorkQueue(env.clock, name="ttl")
         self._count = 0
         self._step = 0
         self._nodes = env.informers(NODES)
-        # Kubelets write their node's status often, which is when a new time reaches the nodes that were there before.
-        self._nodes.add_handler(add=self._added, update=lambda _, new: self._enqueue(new), delete=self._deleted)
+        # Kubelets update their node's status often, so existing nodes get a new TTL soon.
+        self._nodes.add_handler(
+            add=self._added, update=lambda _, new: self._enqueue(new), delete=self._deleted
+        )
 
     def _added(self, node: Object) -> None:
         self._count += 1
@@ -54,7 +62,7 @@ class NodeTtl:
         self._queue.add(node["metadata"]["name"])
 
     async def run(self) -> None:
-        await work(self._queue, self._sync, (self._nodes,), _WORKERS)
+        await run_worker(self._queue, self._sync, (self._nodes,), _WORKERS)
 
     async def _sync(self, name: str) -> None:
         node = self._nodes.get("", name)

@@ -1,12 +1,12 @@
-"""Finished Jobs that say how long they want to be kept are deleted after that time."""
+"""Deletes finished Jobs after their ttlSecondsAfterFinished."""
 
 from __future__ import annotations
 
 from transom.client.api import is_not_found
 from transom.client.resources import JOBS
-from transom.client.store import key_of
+from transom.client.store import object_key
 from transom.client.workqueue import WorkQueue
-from transom.controllers.base import Env, work
+from transom.controllers.base import ControllerContext, run_worker
 from transom.controllers.job.status import end_condition
 from transom.kit.clock import parse_rfc3339
 from transom.machinery.errors import ApiError
@@ -16,7 +16,7 @@ _WORKERS = 5
 
 
 class FinishedJobs:
-    def __init__(self, env: Env) -> None:
+    def __init__(self, env: ControllerContext) -> None:
         self._client = env.client
         self._clock = env.clock
         self._queue: WorkQueue[str] = WorkQueue(env.clock, name="ttl_jobs_to_delete")
@@ -25,10 +25,10 @@ class FinishedJobs:
 
     def _changed(self, job: Object) -> None:
         if _expiry(job) is not None:
-            self._queue.add(key_of(job))
+            self._queue.add(object_key(job))
 
     async def run(self) -> None:
-        await work(self._queue, self._sync, (self._jobs,), _WORKERS)
+        await run_worker(self._queue, self._sync, (self._jobs,), _WORKERS)
 
     async def _sync(self, key: str) -> None:
         job = self._jobs.by_key(key)
@@ -36,11 +36,15 @@ class FinishedJobs:
             return
         meta = job["metadata"]
         try:
-            # The informer may lag behind: somebody may have asked for more time, or this may be another Job by now.
+            # The informer may lag behind: the TTL may have been extended, or the Job replaced.
             fresh = await self._client.get(JOBS, meta["namespace"], meta["name"])
             if self._is_due(key, fresh):
                 await self._client.delete(
-                    JOBS, meta["namespace"], meta["name"], uid=fresh["metadata"]["uid"], propagation="Foreground"
+                    JOBS,
+                    meta["namespace"],
+                    meta["name"],
+                    uid=fresh["metadata"]["uid"],
+                    propagation="Foreground",
                 )
         except ApiError as problem:
             if not is_not_found(problem):
@@ -57,7 +61,7 @@ class FinishedJobs:
 
 
 def _expiry(job: Object) -> float | None:
-    """When to delete it; None when that is not ours to do."""
+    """When to delete it; None if it must not be deleted."""
     seconds = job["spec"].get("ttlSecondsAfterFinished")
     end = end_condition(job)
     if seconds is None or end is None or "deletionTimestamp" in job["metadata"]:

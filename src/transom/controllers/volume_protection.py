@@ -1,15 +1,22 @@
-"""Claims that pods use and volumes that claims have are not deleted under them: finalizers hold them until they are free."""
+"""Protects claims that pods use and volumes that are bound to claims: finalizers delay their
+deletion until they are unused.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from transom.client.api import is_not_found
-from transom.client.resources import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, GroupVersionResource
-from transom.client.store import key_of, split_key
+from transom.client.resources import (
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    PODS,
+    GroupVersionResource,
+)
+from transom.client.store import object_key, split_key
 from transom.client.workqueue import WorkQueue
-from transom.controllers.base import Env, work
-from transom.controllers.persistentvolume.usage import BY_CLAIM, claims_of, ended
+from transom.controllers.base import ControllerContext, run_worker
+from transom.controllers.persistentvolume.usage import BY_CLAIM, claims_of, has_pod_ended
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, with_metadata
 
@@ -22,12 +29,16 @@ def _finalizers(obj: Object) -> list[str]:
 
 
 def _concerns(obj: Object, finalizer: str) -> bool:
-    """An object that ends and is held, or that lives and is not."""
+    """Whether an object is being deleted and has the finalizer, or is not being deleted and lacks
+    it.
+    """
     return ("deletionTimestamp" in obj["metadata"]) == (finalizer in _finalizers(obj))
 
 
 class _Protection:
-    def __init__(self, env: Env, resource: GroupVersionResource, finalizer: str, name: str) -> None:
+    def __init__(
+        self, env: ControllerContext, resource: GroupVersionResource, finalizer: str, name: str
+    ) -> None:
         self._client = env.client
         self._resource = resource
         self._finalizer = finalizer
@@ -37,7 +48,7 @@ class _Protection:
 
     def _changed(self, obj: Object) -> None:
         if _concerns(obj, self._finalizer):
-            self._queue.add(key_of(obj))
+            self._queue.add(object_key(obj))
 
     async def _sync(self, key: str) -> None:
         obj = self._objects.by_key(key)
@@ -61,28 +72,30 @@ class _Protection:
 
 
 class VolumeProtection(_Protection):
-    def __init__(self, env: Env) -> None:
+    def __init__(self, env: ControllerContext) -> None:
         super().__init__(env, PERSISTENT_VOLUMES, VOLUME_FINALIZER, "pv-protection")
 
     async def run(self) -> None:
-        await work(self._queue, self._sync, (self._objects,))
+        await run_worker(self._queue, self._sync, (self._objects,))
 
     async def _in_use(self, obj: Object) -> bool:
         return bool((obj.get("status") or {}).get("phase") == "Bound")
 
 
 class ClaimProtection(_Protection):
-    def __init__(self, env: Env) -> None:
+    def __init__(self, env: ControllerContext) -> None:
         super().__init__(env, PERSISTENT_VOLUME_CLAIMS, CLAIM_FINALIZER, "pvc-protection")
         self._pods = env.informers(PODS)
         self._pods.add_index(BY_CLAIM, claims_of)
-        self._pods.add_handler(add=self._pod_changed, update=self._pod_updated, delete=self._pod_gone)
+        self._pods.add_handler(
+            add=self._pod_changed, update=self._pod_updated, delete=self._pod_gone
+        )
 
     async def run(self) -> None:
-        await work(self._queue, self._sync, (self._objects, self._pods))
+        await run_worker(self._queue, self._sync, (self._objects, self._pods))
 
     def _pod_changed(self, pod: Object) -> None:
-        if ended(pod) or not pod["spec"].get("nodeName"):
+        if has_pod_ended(pod) or not pod["spec"].get("nodeName"):
             self._pod_gone(pod)
 
     def _pod_updated(self, old: Object, new: Object) -> None:
@@ -97,13 +110,13 @@ class ClaimProtection(_Protection):
                 self._queue.add(key)
 
     async def _in_use(self, obj: Object) -> bool:
-        key = key_of(obj)
+        key = object_key(obj)
         if _uses(self._pods.by_index(BY_CLAIM, key), key):
             return True
-        # A pod that the informer does not show yet counts too.
+        # Pods that the informer does not show yet also count.
         return _uses((await self._client.list(PODS, split_key(key)[0])).items, key)
 
 
 def _uses(pods: Sequence[Object], key: str) -> bool:
-    """A pod without a node does not count: it will not be started with a claim that ends."""
+    """A pod without a node does not count: it cannot start with a claim that is being deleted."""
     return any(pod["spec"].get("nodeName") and key in claims_of(pod) for pod in pods)

@@ -1,7 +1,7 @@
-"""DaemonSets: one pod on every node that should have one.
+"""DaemonSets: one pod on every matching node.
 
-`placement` decides which nodes those are, `template` makes the pod for a node, `revisions` keeps earlier templates, and
-`controller` does the rest.
+`placement` decides which nodes match, `template` builds the pod for a node, `revisions` keeps
+earlier templates, and `controller` does the rest.
 """
 
 from transom.controllers.daemonset.controller import DaemonSets

@@ -1,4 +1,6 @@
-"""When to look at which DaemonSet, and one look: pods to create and to delete, a step of a rolling update, the status."""
+"""Decides when to sync a DaemonSet, and syncs it: creates and deletes pods, advances a rolling
+update, updates the status.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +8,23 @@ import asyncio
 from collections.abc import Sequence
 
 from transom.client.api import is_namespace_terminating, is_not_found
+from transom.client.backoff import KeyedBackoff
 from transom.client.events import WARNING
 from transom.client.resources import CONTROLLER_REVISIONS, DAEMON_SETS, NODES, PODS
-from transom.client.store import join_key, key_of
+from transom.client.store import join_key, object_key
 from transom.client.workqueue import WorkQueue
 from transom.controllers import pods
-from transom.controllers.base import Env, work
+from transom.controllers.base import ControllerContext, run_worker
 from transom.controllers.daemonset import revisions, template
-from transom.controllers.daemonset.backoff import Backoff
 from transom.controllers.daemonset.placement import Placement
-from transom.controllers.dependents import Dependents, selector_of
+from transom.controllers.dependents import Dependents, owner_selector
 from transom.controllers.expectations import Expectations
-from transom.controllers.ownership import claim, controller_ref, index_by_controller, owned_or_orphaned
+from transom.controllers.ownership import (
+    claim_objects,
+    controller_ref,
+    index_by_controller,
+    owned_or_orphaned_objects,
+)
 from transom.controllers.percent import scaled_value
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
@@ -26,8 +33,13 @@ _WORKERS = 2
 BURST = 250
 _FIRST_BACKOFF, _LONGEST_BACKOFF = 1.0, 900.0
 _COUNTS = (
-    "desiredNumberScheduled", "currentNumberScheduled", "numberMisscheduled", "numberReady", "updatedNumberScheduled",
-    "numberAvailable", "numberUnavailable",
+    "desiredNumberScheduled",
+    "currentNumberScheduled",
+    "numberMisscheduled",
+    "numberReady",
+    "updatedNumberScheduled",
+    "numberAvailable",
+    "numberUnavailable",
 )
 _ALWAYS = frozenset(_COUNTS[:4])
 
@@ -35,13 +47,13 @@ ByNode = dict[str, list[Object]]
 
 
 class DaemonSets:
-    def __init__(self, env: Env) -> None:
+    def __init__(self, env: ControllerContext) -> None:
         self._client = env.client
         self._clock = env.clock
         self._events = env.recorder("daemonset-controller")
         self._pod_control = pods.PodControl(env.client, self._events)
         self._expectations = Expectations(env.clock)
-        self._backoff = Backoff(env.clock, _FIRST_BACKOFF, _LONGEST_BACKOFF)
+        self._backoff = KeyedBackoff(_FIRST_BACKOFF, _LONGEST_BACKOFF)
         self._placements: dict[str, tuple[str, int, Placement]] = {}
         self._queue: WorkQueue[str] = WorkQueue(env.clock, name="daemonset")
         self._sets = env.informers(DAEMON_SETS)
@@ -50,32 +62,39 @@ class DaemonSets:
         self._revisions = env.informers(CONTROLLER_REVISIONS)
         index_by_controller(self._pods)
         index_by_controller(self._revisions)
-        self._sets.add_handler(add=self._enqueue, update=self._set_updated, delete=self._set_deleted)
+        self._sets.add_handler(
+            add=self._enqueue, update=self._set_updated, delete=self._set_deleted
+        )
         self._nodes.add_handler(add=self._node_added, update=self._node_updated)
         Dependents(self._revisions, self._sets, self._enqueue)
         Dependents(
-            self._pods, self._sets, self._enqueue,
-            created=lambda owner: self._expectations.created(key_of(owner)),
-            deleted=lambda owner, pod: self._expectations.deleted(key_of(owner), key_of(pod)),
+            self._pods,
+            self._sets,
+            self._enqueue,
+            created=lambda owner: self._expectations.created(object_key(owner)),
+            deleted=lambda owner, pod: self._expectations.deleted(
+                object_key(owner), object_key(pod)
+            ),
         )
 
     async def run(self) -> None:
         needs = (self._sets, self._pods, self._nodes, self._revisions)
-        await work(self._queue, self._sync, needs, _WORKERS)
+        await run_worker(self._queue, self._sync, needs, _WORKERS)
 
-    # ---- what happens --------------------------------------------------------------------------------------------
+    # ---- what happens
+    # --------------------------------------------------------------------------------------------
 
     def _enqueue(self, daemon_set: Object) -> None:
-        self._queue.add(key_of(daemon_set))
+        self._queue.add(object_key(daemon_set))
 
     def _set_updated(self, old: Object, new: Object) -> None:
         if old["metadata"]["uid"] != new["metadata"]["uid"]:
-            self._expectations.forget(key_of(old))
+            self._expectations.forget(object_key(old))
         self._enqueue(new)
 
     def _set_deleted(self, daemon_set: Object) -> None:
-        self._expectations.forget(key_of(daemon_set))
-        self._placements.pop(key_of(daemon_set), None)
+        self._expectations.forget(object_key(daemon_set))
+        self._placements.pop(object_key(daemon_set), None)
         self._enqueue(daemon_set)
 
     def _node_added(self, node: Object) -> None:
@@ -85,22 +104,25 @@ class DaemonSets:
 
     def _node_updated(self, old: Object, new: Object) -> None:
         same_labels = old["metadata"].get("labels") == new["metadata"].get("labels")
-        if same_labels and (old.get("spec") or {}).get("taints") == (new.get("spec") or {}).get("taints"):
-            return  # most updates are a sign of life
+        if same_labels and (old.get("spec") or {}).get("taints") == (new.get("spec") or {}).get(
+            "taints"
+        ):
+            return  # most updates are heartbeats
         for daemon_set in self._sets.list():
             placement = self._placement(daemon_set)
             if placement.judge(old) != placement.judge(new):
                 self._enqueue(daemon_set)
 
     def _placement(self, daemon_set: Object) -> Placement:
-        key, meta = key_of(daemon_set), daemon_set["metadata"]
+        key, meta = object_key(daemon_set), daemon_set["metadata"]
         uid, generation = meta["uid"], meta.get("generation", 0)
         known = self._placements.get(key)
         if known is None or known[:2] != (uid, generation):
             known = self._placements[key] = uid, generation, Placement(daemon_set)
         return known[2]
 
-    # ---- one DaemonSet -------------------------------------------------------------------------------------------
+    # ---- one DaemonSet
+    # -------------------------------------------------------------------------------------------
 
     async def _sync(self, key: str) -> None:
         daemon_set = self._sets.by_key(key)
@@ -112,12 +134,16 @@ class DaemonSets:
             self._events.event(daemon_set, WARNING, "SelectingAll", message)
             return
         if "deletionTimestamp" in daemon_set["metadata"]:
-            return  # its history may be gone already, so nothing can be said about it
-        found = await revisions.construct(
-            self._client, daemon_set, await self._claim_revisions(daemon_set), await self._claim_pods(daemon_set)
+            return  # its history may already be deleted, so its revision is unknown
+        found = await revisions.construct_history(
+            self._client,
+            daemon_set,
+            await self._claim_revisions(daemon_set),
+            await self._claim_pods(daemon_set),
         )
         if not self._expectations.satisfied(key):
-            # What was done last time is not all seen yet; the status of this generation is not known.
+            # The informer does not show all previous writes yet; the status of this generation is
+            # unknown.
             await self._update_status(daemon_set, found.hash, observed=False)
             self._look_again(key)
             return
@@ -125,7 +151,9 @@ class DaemonSets:
         strategy = daemon_set["spec"].get("updateStrategy") or {}
         if self._expectations.satisfied(key) and strategy.get("type") == "RollingUpdate":
             await self._roll(key, daemon_set, found.hash)
-        await revisions.clean_up(self._client, daemon_set, found.old, await self._claim_pods(daemon_set))
+        await revisions.clean_up_history(
+            self._client, daemon_set, found.old, await self._claim_pods(daemon_set)
+        )
         await self._update_status(daemon_set, found.hash, observed=True)
         self._look_again(key)
 
@@ -135,15 +163,23 @@ class DaemonSets:
             self._queue.add_after(key, left)
 
     async def _claim_revisions(self, daemon_set: Object) -> list[Object]:
-        return await claim(
-            self._client, DAEMON_SETS, daemon_set, selector_of(daemon_set), CONTROLLER_REVISIONS,
-            owned_or_orphaned(self._revisions, daemon_set),
+        return await claim_objects(
+            self._client,
+            DAEMON_SETS,
+            daemon_set,
+            owner_selector(daemon_set),
+            CONTROLLER_REVISIONS,
+            owned_or_orphaned_objects(self._revisions, daemon_set),
         )
 
     async def _claim_pods(self, daemon_set: Object) -> list[Object]:
-        return await claim(
-            self._client, DAEMON_SETS, daemon_set, selector_of(daemon_set), PODS,
-            owned_or_orphaned(self._pods, daemon_set),
+        return await claim_objects(
+            self._client,
+            DAEMON_SETS,
+            daemon_set,
+            owner_selector(daemon_set),
+            PODS,
+            owned_or_orphaned_objects(self._pods, daemon_set),
         )
 
     async def _pods_by_node(self, daemon_set: Object) -> ByNode:
@@ -154,7 +190,8 @@ class DaemonSets:
                 found.setdefault(node, []).append(pod)
         return found
 
-    # ---- nodes without a pod, pods without a node ----------------------------------------------------------------
+    # ---- nodes without a pod, pods without a node
+    # ----------------------------------------------------------------
 
     async def _manage(self, key: str, daemon_set: Object, revision_hash: str) -> None:
         by_node = await self._pods_by_node(daemon_set)
@@ -171,54 +208,75 @@ class DaemonSets:
             elif may_stay:
                 doomed += self._surplus(daemon_set, name, there or ())
             elif there is not None:
-                doomed += [pod["metadata"]["name"] for pod in there if not pods.is_terminating(pod)]
-        # What waits for a node that does not exist waits for ever, and nobody else collects it.
+                doomed += [
+                    pod["metadata"]["name"] for pod in there if not pods.is_pod_terminating(pod)
+                ]
+        # A pod of a node that does not exist stays pending forever, and no other controller deletes
+        # it.
         existing = {node["metadata"]["name"] for node in nodes}
         doomed += [
-            pod["metadata"]["name"] for name, there in by_node.items() if name not in existing
-            for pod in there if not pod["spec"].get("nodeName")
+            pod["metadata"]["name"]
+            for name, there in by_node.items()
+            if name not in existing
+            for pod in there
+            if not pod["spec"].get("nodeName")
         ]
         await self._apply(key, daemon_set, doomed, empty, revision_hash)
 
     def _surplus(self, daemon_set: Object, node: str, there: Sequence[Object]) -> list[str]:
-        """Pods that must go from a node that keeps one: failed ones, and all but the oldest of the others."""
+        """Pods to delete from a node that keeps one: failed ones, and all but the oldest of the
+        others.
+        """
         doomed = []
         running = []
         for pod in there:
-            if pods.is_terminating(pod):
+            if pods.is_pod_terminating(pod):
                 continue
-            if pods.phase(pod) != "Failed":
+            if pods.pod_phase(pod) != "Failed":
                 running.append(pod)
                 continue
-            # A kubelet that rejects pods would otherwise get one after the other.
+            # Back off: a kubelet that rejects pods would otherwise get one after the other.
             generation = (daemon_set.get("status") or {}).get("observedGeneration", 0)
             backoff_key = f"{daemon_set['metadata']['uid']}/{generation}/{node}"
-            wait = self._backoff.waiting(backoff_key)
-            if wait:
-                self._queue.add_after(key_of(daemon_set), wait)
+            started = self._clock.monotonic()
+            if self._backoff.left(backoff_key, started) > 0:
+                self._queue.add_after(object_key(daemon_set), self._backoff.get(backoff_key))
                 continue
-            self._backoff.next(backoff_key)
-            message = f"Found failed daemon pod {key_of(pod)} on node {node}, will try to kill it"
+            self._backoff.next(backoff_key, started, started)
+            self._backoff.collect(started)
+            message = (
+                f"Found failed daemon pod {object_key(pod)} on node {node}, will try to kill it"
+            )
             self._events.event(daemon_set, WARNING, "FailedDaemonPod", message)
             doomed.append(pod["metadata"]["name"])
         return doomed + [pod["metadata"]["name"] for pod in sorted(running, key=_by_age)[1:]]
 
     async def _apply(
-        self, key: str, daemon_set: Object, doomed: Sequence[str], empty: Sequence[str], revision_hash: str
+        self,
+        key: str,
+        daemon_set: Object,
+        doomed: Sequence[str],
+        empty: Sequence[str],
+        revision_hash: str,
     ) -> None:
-        """Create pods for these nodes and delete these pods; raises the first failure."""
+        """Creates pods for these nodes and deletes these pods; raises the first failure."""
         doomed, empty = doomed[:BURST], empty[:BURST]
         namespace = daemon_set["metadata"]["namespace"]
         self._expectations.expect(key, len(empty), [join_key(namespace, name) for name in doomed])
-        base = pods.from_template(
-            template.template_of(daemon_set, revision_hash), daemon_set, controller_ref(daemon_set, DAEMON_SETS)
+        base = pods.pod_from_template(
+            template.daemon_pod_template(daemon_set, revision_hash),
+            daemon_set,
+            controller_ref(daemon_set, DAEMON_SETS),
         )
 
         async def create(place: int) -> None:
             try:
-                await self._pod_control.create(daemon_set, template.on_node(base, empty[place]))
+                await self._pod_control.create(
+                    daemon_set, template.pod_template_for_node(base, empty[place])
+                )
             except ApiError as problem:
-                if not is_namespace_terminating(problem):  # then nothing can be created any more, which is no failure
+                # A terminating namespace accepts no new pods, which is not a failure.
+                if not is_namespace_terminating(problem):
                     raise
 
         async def delete(name: str) -> Exception | None:
@@ -236,25 +294,37 @@ class DaemonSets:
             if first is not None:
                 raise first
 
-    # ---- rolling update ------------------------------------------------------------------------------------------
+    # ---- rolling update
+    # ------------------------------------------------------------------------------------------
 
     async def _roll(self, key: str, daemon_set: Object, revision_hash: str) -> None:
-        """Delete pods of older revisions, as many as may be unavailable; their successors come with the next look."""
+        """Deletes pods of older revisions, as many as may be unavailable; the next sync creates
+        their replacements.
+        """
         by_node = await self._pods_by_node(daemon_set)
         seconds, now = daemon_set["spec"].get("minReadySeconds") or 0, self._clock.time()
         unavailable, allowed = self._unavailable(daemon_set, by_node, seconds, now)
-        old = [pod for there in by_node.values() for pod in there if not template.is_updated(pod, revision_hash)]
+        old = [
+            pod
+            for there in by_node.values()
+            for pod in there
+            if not template.is_updated(pod, revision_hash)
+        ]
         doomed, working = [], []
         for pod in old:
-            if pods.is_available(pod, seconds, now):
+            if pods.is_pod_available(pod, seconds, now):
                 working.append(pod)
-            elif not pods.is_terminating(pod):
+            elif not pods.is_pod_terminating(pod):
                 doomed.append(pod)
-        doomed += working[:max(allowed - unavailable, 0)]
-        await self._apply(key, daemon_set, [pod["metadata"]["name"] for pod in doomed], [], revision_hash)
+        doomed += working[: max(allowed - unavailable, 0)]
+        await self._apply(
+            key, daemon_set, [pod["metadata"]["name"] for pod in doomed], [], revision_hash
+        )
 
-    def _unavailable(self, daemon_set: Object, by_node: ByNode, seconds: int, now: float) -> tuple[int, int]:
-        """Nodes without an available pod, and how many there may be."""
+    def _unavailable(
+        self, daemon_set: Object, by_node: ByNode, seconds: int, now: float
+    ) -> tuple[int, int]:
+        """Nodes without an available pod, and the maximum number of them."""
         placement = self._placement(daemon_set)
         unavailable = desired = 0
         for node in self._nodes.list():
@@ -262,14 +332,20 @@ class DaemonSets:
                 continue
             desired += 1
             there = by_node.get(node["metadata"]["name"], ())
-            if not any(pods.is_available(pod, seconds, now) and not pods.is_terminating(pod) for pod in there):
+            if not any(
+                pods.is_pod_available(pod, seconds, now) and not pods.is_pod_terminating(pod)
+                for pod in there
+            ):
                 unavailable += 1
         limits = (daemon_set["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
         return unavailable, scaled_value(limits.get("maxUnavailable", 1), desired, up=True)
 
-    # ---- status --------------------------------------------------------------------------------------------------
+    # ---- status
+    # ----------------------------------------------------------------------------------------------
 
-    async def _update_status(self, daemon_set: Object, revision_hash: str, *, observed: bool) -> None:
+    async def _update_status(
+        self, daemon_set: Object, revision_hash: str, *, observed: bool
+    ) -> None:
         by_node = await self._pods_by_node(daemon_set)
         placement, now = self._placement(daemon_set), self._clock.time()
         seconds = daemon_set["spec"].get("minReadySeconds") or 0
@@ -284,19 +360,30 @@ class DaemonSets:
                 continue
             current += 1
             pod = min(there, key=_by_age)
-            ready += pods.is_ready(pod)
-            available += pods.is_available(pod, seconds, now)
+            ready += pods.is_pod_ready(pod)
+            available += pods.is_pod_available(pod, seconds, now)
             updated += template.is_updated(pod, revision_hash)
-        counts = dict(zip(
-            _COUNTS, (desired, current, wrong, ready, updated, available, desired - available), strict=True
-        ))
+        counts = dict(
+            zip(
+                _COUNTS,
+                (desired, current, wrong, ready, updated, available, desired - available),
+                strict=True,
+            )
+        )
         await self._write_status(daemon_set, counts, observed=observed)
-        wait = pods.next_available((pod for there in by_node.values() for pod in there), seconds, now)
+        wait = pods.next_available(
+            (pod for there in by_node.values() for pod in there), seconds, now
+        )
         if wait is not None:
-            self._queue.add_after(key_of(daemon_set), wait)
+            self._queue.add_after(object_key(daemon_set), wait)
 
-    async def _write_status(self, daemon_set: Object, counts: dict[str, int], *, observed: bool) -> None:
-        old, generation = daemon_set.get("status") or {}, daemon_set["metadata"].get("generation", 0)
+    async def _write_status(
+        self, daemon_set: Object, counts: dict[str, int], *, observed: bool
+    ) -> None:
+        old, generation = (
+            daemon_set.get("status") or {},
+            daemon_set["metadata"].get("generation", 0),
+        )
         seen = old.get("observedGeneration", 0)
         if seen >= generation and all(old.get(name, 0) == count for name, count in counts.items()):
             return
@@ -307,6 +394,6 @@ class DaemonSets:
 
 
 def _by_age(pod: Object) -> tuple[bool, str, str]:
-    """Scheduled pods first, then the oldest; names decide between those of one second."""
+    """Scheduled pods first, then the oldest; ties are broken by name."""
     meta = pod["metadata"]
     return not pod["spec"].get("nodeName"), meta.get("creationTimestamp") or "", meta["name"]

@@ -1,4 +1,6 @@
-"""The pod of a DaemonSet for one node: tolerations it always has, labels of its revision, the node it is meant for."""
+"""The DaemonSet pod for one node: default tolerations, labels of its revision, and node
+affinity.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,13 @@ def _exists(key: str, effect: str) -> Object:
     return {"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": effect}
 
 
-# A daemon stays on a node in trouble: it may be there to help.
+# A daemon pod stays on a node with problems: it may be needed to solve them.
 _TOLERATIONS = (
-    _exists("not-ready", "NoExecute"), _exists("unreachable", "NoExecute"), _exists("disk-pressure", "NoSchedule"),
-    _exists("memory-pressure", "NoSchedule"), _exists("pid-pressure", "NoSchedule"),
+    _exists("not-ready", "NoExecute"),
+    _exists("unreachable", "NoExecute"),
+    _exists("disk-pressure", "NoSchedule"),
+    _exists("memory-pressure", "NoSchedule"),
+    _exists("pid-pressure", "NoSchedule"),
     _exists("unschedulable", "NoSchedule"),
 )
 _HOST_NETWORK_TOLERATION = _exists("network-unavailable", "NoSchedule")
@@ -31,18 +36,21 @@ def with_default_tolerations(spec: Object) -> Object:
     for toleration in wanted:
         places = [i for i, given in enumerate(tolerations) if _is_for_same(given, toleration)]
         for place in places:
-            tolerations[place] = toleration  # one of the user's that ends after some seconds gives way
+            tolerations[place] = toleration  # replaces a user's toleration with a time limit
         if not places:
             tolerations.append(toleration)
     return {**spec, "tolerations": tolerations}
 
 
 def _is_for_same(a: Object, b: Object) -> bool:
-    return all((a.get(field) or "") == (b.get(field) or "") for field in ("key", "effect", "operator", "value"))
+    return all(
+        (a.get(field) or "") == (b.get(field) or "")
+        for field in ("key", "effect", "operator", "value")
+    )
 
 
 def template_generation(daemon_set: Object) -> int | None:
-    """The generation of the template as an annotation keeps it; None when it does not."""
+    """The template generation from the annotation; None if there is none."""
     text = (daemon_set["metadata"].get("annotations") or {}).get(_GENERATION, "")
     digits = text.removeprefix("+").removeprefix("-")
     if not digits.isascii() or not digits.isdigit() or abs(int(text)) >= _INT64:
@@ -50,8 +58,8 @@ def template_generation(daemon_set: Object) -> int | None:
     return int(text)
 
 
-def template_of(daemon_set: Object, revision_hash: str) -> Object:
-    """The template with what pods of every node have in common."""
+def daemon_pod_template(daemon_set: Object, revision_hash: str) -> Object:
+    """The template with everything that the pods of all nodes have in common."""
     template = daemon_set["spec"].get("template") or {}
     meta = template.get("metadata") or {}
     labels = dict(meta.get("labels") or {})
@@ -60,20 +68,26 @@ def template_of(daemon_set: Object, revision_hash: str) -> Object:
         labels[_GENERATION_LABEL] = str(generation)
     if revision_hash:
         labels[HASH_LABEL] = revision_hash
-    return {"metadata": {**meta, "labels": labels}, "spec": with_default_tolerations(template.get("spec") or {})}
+    return {
+        "metadata": {**meta, "labels": labels},
+        "spec": with_default_tolerations(template.get("spec") or {}),
+    }
 
 
-def on_node(pod: Object, node: str) -> Object:
-    """The pod bound to a node by its affinity: the scheduler puts it there and nowhere else."""
+def pod_template_for_node(pod: Object, node: str) -> Object:
+    """The pod with a node affinity for exactly one node."""
     spec = pod["spec"]
     affinity = spec.get("affinity") or {}
     term = {"matchFields": [{"key": _NAME_FIELD, "operator": "In", "values": [node]}]}
-    node_affinity = {**(affinity.get("nodeAffinity") or {}), _REQUIRED: {"nodeSelectorTerms": [term]}}
+    node_affinity = {
+        **(affinity.get("nodeAffinity") or {}),
+        _REQUIRED: {"nodeSelectorTerms": [term]},
+    }
     return {**pod, "spec": {**spec, "affinity": {**affinity, "nodeAffinity": node_affinity}}}
 
 
 def target_node(pod: Object) -> str:
-    """The node a pod is on or meant for; "" when that cannot be told."""
+    """The node that a pod is on or is meant for; "" if unknown."""
     spec = pod["spec"]
     if spec.get("nodeName"):
         return str(spec["nodeName"])
@@ -87,4 +101,7 @@ def target_node(pod: Object) -> str:
 
 
 def is_updated(pod: Object, revision_hash: str) -> bool:
-    return bool(revision_hash) and (pod["metadata"].get("labels") or {}).get(HASH_LABEL) == revision_hash
+    return (
+        bool(revision_hash)
+        and (pod["metadata"].get("labels") or {}).get(HASH_LABEL) == revision_hash
+    )

@@ -1,7 +1,7 @@
-"""Deployments: rolling a change of the pod template out over ReplicaSets, and back.
+"""Deployments: roll out a change of the pod template over ReplicaSets, and roll back.
 
-`controller` knows when to look at which Deployment, `rollout` is one look with all the writes it leads to; `sets`, `sizes`
-and `status` are the arithmetic behind it and know no client.
+`controller` decides when to sync a Deployment, `rollout` is one sync with all its writes; `sets`,
+`sizes` and `status` are pure functions without a client.
 """
 
 from transom.controllers.deployment.controller import Deployments

@@ -1,20 +1,20 @@
-"""One look at one Deployment: compare, scale, create, clean up, and write down how it stands.
+"""One sync of one Deployment: compare, scale, create, clean up, and update the status.
 
-A `Rollout` holds what was known when it began and puts in its place what its own writes gave back, so that a second
-write of the same look does not conflict with the first.
+A `Rollout` holds the state from the start of the sync and updates it with the results of its own
+writes, so that a second write does not conflict with the first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from transom.client.api import Client, is_already_exists, is_namespace_terminating, is_not_found
+from transom.client.api import ApiClient, is_already_exists, is_namespace_terminating, is_not_found
 from transom.client.events import NORMAL, WARNING, EventRecorder
 from transom.client.resources import DEPLOYMENTS, REPLICA_SETS
 from transom.controllers import template_hash
 from transom.controllers.deployment import sets, sizes
 from transom.controllers.deployment import status as statuses
-from transom.controllers.deployment.sets import replicas, template_of
+from transom.controllers.deployment.sets import spec_replicas, template_without_hash
 from transom.controllers.ownership import controller_ref
 from transom.kit.clock import Clock
 from transom.machinery.errors import ApiError
@@ -25,10 +25,18 @@ _GONE = frozenset(("Failed", "Succeeded"))
 
 class Rollout:
     def __init__(
-        self, client: Client, events: EventRecorder, clock: Clock, known_set: Callable[[str, str], Object | None],
-        deployment: Object, owned: Sequence[Object], pods_of: Mapping[str, Iterable[Object]],
+        self,
+        client: ApiClient,
+        events: EventRecorder,
+        clock: Clock,
+        known_set: Callable[[str, str], Object | None],
+        deployment: Object,
+        owned: Sequence[Object],
+        pods_of: Mapping[str, Iterable[Object]],
     ) -> None:
-        """`known_set` finds any ReplicaSet by name, `pods_of` has the pods of the owned ones by uid."""
+        """`known_set` finds any ReplicaSet by name, `pods_of` returns the pods of the owned ones by
+        uid.
+        """
         self._client = client
         self._events = events
         self._clock = clock
@@ -36,7 +44,7 @@ class Rollout:
         self.deployment = deployment
         self._sets = list(owned)
         self._pods_of = pods_of
-        self.check_after: float | None = None  # look again after so many seconds
+        self.check_after: float | None = None  # seconds until the next sync
 
     async def sync(self) -> None:
         deployment = self.deployment
@@ -56,7 +64,8 @@ class Rollout:
         else:
             await self._recreate()
 
-    # ---- what there is -------------------------------------------------------------------------------------------
+    # ---- what there is
+    # -------------------------------------------------------------------------------------------
 
     @property
     def _old(self) -> list[Object]:
@@ -68,10 +77,10 @@ class Rollout:
 
     @property
     def _wanted(self) -> int:
-        return replicas(self.deployment)
+        return spec_replicas(self.deployment)
 
     def _put_set(self, replica_set: Object) -> Object:
-        """Remember what the server made of a write."""
+        """Stores the object that the server returned for a write."""
         uid = replica_set["metadata"]["uid"]
         for place, known in enumerate(self._sets):
             if known["metadata"]["uid"] == uid:
@@ -81,23 +90,30 @@ class Rollout:
         return replica_set
 
     async def _write_status(self, status: Object) -> None:
-        self.deployment = await self._client.update_status(DEPLOYMENTS, {**self.deployment, "status": status})
+        self.deployment = await self._client.update_status(
+            DEPLOYMENTS, {**self.deployment, "status": status}
+        )
 
     def _own_status(self) -> Object:
         return dict(self.deployment.get("status") or {})
 
     def _condition(self, status: Object, value: str, reason: str, message: str) -> None:
-        new = statuses.condition(statuses.PROGRESSING, value, reason, message, self._clock.time())
-        statuses.set_condition(status, new)
+        new = statuses.make_deployment_condition(
+            statuses.PROGRESSING, value, reason, message, self._clock.time()
+        )
+        statuses.set_deployment_condition(status, new)
 
-    # ---- pause ---------------------------------------------------------------------------------------------------
+    # ---- pause
+    # ----------------------------------------------------------------------------------------------
 
     async def _tell_pause(self) -> None:
-        """So that the time of a pause does not count against the deadline."""
+        """Records a pause, so that it does not count against the progress deadline."""
         if not statuses.has_deadline(self.deployment):
             return
         status = self._own_status()
-        reason = (statuses.get_condition(status, statuses.PROGRESSING) or {}).get("reason")
+        reason = (statuses.get_deployment_condition(status, statuses.PROGRESSING) or {}).get(
+            "reason"
+        )
         if reason == statuses.TIMED_OUT:
             return
         paused = bool(self.deployment["spec"].get("paused"))
@@ -109,15 +125,18 @@ class Rollout:
             self._condition(status, "Unknown", statuses.RESUMED, "Deployment is resumed")
         await self._write_status(status)
 
-    # ---- the new ReplicaSet --------------------------------------------------------------------------------------
+    # ---- the new ReplicaSet
+    # --------------------------------------------------------------------------------------
 
     async def _find_new(self) -> Object | None:
-        """The ReplicaSet of the current template, if there is one, with annotations and revision as they should be."""
+        """The ReplicaSet of the current template, if it exists, with updated annotations and
+        revision.
+        """
         found = self._new
         if found is None:
             return None
         deployment = self.deployment
-        before = sets.notes_of(found)
+        before = sets.annotations_of(found)
         after = sets.new_set_annotations(deployment, before, sets.max_revision(self._old) + 1)
         seconds = deployment["spec"].get("minReadySeconds", 0)
         if after != before or found["spec"].get("minReadySeconds", 0) != seconds:
@@ -126,19 +145,26 @@ class Rollout:
             return self._put_set(await self._client.update(REPLICA_SETS, changed))
         status = self._own_status()
         changed_revision = self._set_revision(before.get(sets.REVISION, ""))
-        if statuses.has_deadline(deployment) and statuses.get_condition(status, statuses.PROGRESSING) is None:
+        if (
+            statuses.has_deadline(deployment)
+            and statuses.get_deployment_condition(status, statuses.PROGRESSING) is None
+        ):
             name = found["metadata"]["name"]
-            self._condition(status, "True", statuses.FOUND_NEW_SET, f'Found new replica set "{name}"')
+            self._condition(
+                status, "True", statuses.FOUND_NEW_SET, f'Found new replica set "{name}"'
+            )
             changed_revision = True
         if changed_revision:
             await self._write_status(status)
         return found
 
     def _set_revision(self, number: str) -> bool:
-        before = sets.notes_of(self.deployment)
+        before = sets.annotations_of(self.deployment)
         if before.get(sets.REVISION, "") == number:
             return False
-        self.deployment = with_metadata(self.deployment, annotations={**before, sets.REVISION: number})
+        self.deployment = with_metadata(
+            self.deployment, annotations={**before, sets.REVISION: number}
+        )
         return True
 
     async def _find_or_create_new(self) -> Object:
@@ -149,10 +175,12 @@ class Rollout:
         old = self._old
         number = sets.max_revision(old) + 1
         planned = self._plan_new(old, number)
-        name, size = planned["metadata"]["name"], replicas(planned)
+        name, size = planned["metadata"]["name"], spec_replicas(planned)
         existed = False
         try:
-            made = await self._client.create(REPLICA_SETS, deployment["metadata"]["namespace"], planned)
+            made = await self._client.create(
+                REPLICA_SETS, deployment["metadata"]["namespace"], planned
+            )
         except ApiError as problem:
             if is_already_exists(problem):
                 made = await self._mine_or_collision(name, problem)
@@ -160,15 +188,21 @@ class Rollout:
             elif is_namespace_terminating(problem):
                 raise
             else:
-                await self._tell_create_error(f'Failed to create new replica set "{name}": {problem}')
+                await self._tell_create_error(
+                    f'Failed to create new replica set "{name}": {problem}'
+                )
                 raise
         self._put_set(made)
         if not existed and size > 0:
-            self._events.event(deployment, NORMAL, "ScalingReplicaSet", f"Scaled up replica set {name} to {size}")
+            self._events.event(
+                deployment, NORMAL, "ScalingReplicaSet", f"Scaled up replica set {name} to {size}"
+            )
         status = self._own_status()
         changed = self._set_revision(str(number))
         if not existed and statuses.has_deadline(deployment):
-            self._condition(status, "True", statuses.NEW_SET_CREATED, f'Created new replica set "{name}"')
+            self._condition(
+                status, "True", statuses.NEW_SET_CREATED, f'Created new replica set "{name}"'
+            )
             changed = True
         if changed:
             await self._write_status(status)
@@ -176,41 +210,59 @@ class Rollout:
 
     def _plan_new(self, old: Sequence[Object], number: int) -> Object:
         deployment = self.deployment
-        meta, spec, template = deployment["metadata"], deployment["spec"], template_of(deployment)
+        meta, spec, template = (
+            deployment["metadata"],
+            deployment["spec"],
+            template_without_hash(deployment),
+        )
         collisions = (deployment.get("status") or {}).get("collisionCount")
-        hashed = {sets.HASH_LABEL: template_hash.compute(template, collisions)}
+        hashed = {sets.HASH_LABEL: template_hash.compute_template_hash(template, collisions)}
         labels = {**((template.get("metadata") or {}).get("labels") or {}), **hashed}
         selector = spec.get("selector") or {}
         planned: Object = {
-            "kind": REPLICA_SETS.kind, "apiVersion": REPLICA_SETS.api_version,
+            "kind": REPLICA_SETS.kind,
+            "apiVersion": REPLICA_SETS.api_version,
             "metadata": {
-                # The name is always the same for a template, so a repeated creation fails and does no harm.
-                "name": f"{meta['name']}-{hashed[sets.HASH_LABEL]}", "namespace": meta["namespace"],
-                "ownerReferences": [controller_ref(deployment, DEPLOYMENTS)], "labels": labels,
+                # The name is the same for a given template, so a repeated creation fails and does
+                # no harm.
+                "name": f"{meta['name']}-{hashed[sets.HASH_LABEL]}",
+                "namespace": meta["namespace"],
+                "ownerReferences": [controller_ref(deployment, DEPLOYMENTS)],
+                "labels": labels,
                 "annotations": {
                     **sets.new_set_annotations(deployment, {}, number),
-                    **sets.size_annotations(self._wanted, self._wanted + sizes.max_surge(deployment)),
+                    **sets.size_annotations(
+                        self._wanted, self._wanted + sizes.max_surge(deployment)
+                    ),
                 },
             },
             "spec": {
-                "replicas": 0, "minReadySeconds": spec.get("minReadySeconds", 0),
-                "selector": {**selector, "matchLabels": {**(selector.get("matchLabels") or {}), **hashed}},
-                "template": {**template, "metadata": {**(template.get("metadata") or {}), "labels": labels}},
+                "replicas": 0,
+                "minReadySeconds": spec.get("minReadySeconds", 0),
+                "selector": {
+                    **selector,
+                    "matchLabels": {**(selector.get("matchLabels") or {}), **hashed},
+                },
+                "template": {
+                    **template,
+                    "metadata": {**(template.get("metadata") or {}), "labels": labels},
+                },
             },
         }
         planned["spec"]["replicas"] = sizes.new_set_replicas(deployment, [*old, planned], planned)
         return planned
 
     async def _mine_or_collision(self, name: str, problem: ApiError) -> Object:
-        """Somebody has this name: an earlier attempt of ours, or another template with the same hash."""
+        """The name exists: from an earlier attempt, or another template has the same hash."""
         deployment = self.deployment
         found = self._known_set(deployment["metadata"]["namespace"], name)
         if found is None:
             raise problem
         ref = controller_of(found)
         if (
-            ref is not None and ref["uid"] == deployment["metadata"]["uid"]
-            and sets.same_template(template_of(deployment), template_of(found))
+            ref is not None
+            and ref["uid"] == deployment["metadata"]["uid"]
+            and sets.same_template(template_without_hash(deployment), template_without_hash(found))
         ):
             return found
         status = self._own_status()
@@ -225,12 +277,15 @@ class Rollout:
             await self._write_status(status)
         self._events.event(self.deployment, WARNING, statuses.SET_CREATE_ERROR, message)
 
-    # ---- scaling -------------------------------------------------------------------------------------------------
+    # ---- scaling
+    # ----------------------------------------------------------------------------------------------
 
     async def _is_scaling(self) -> bool:
-        """Somebody changed the number of replicas since the ReplicaSets were sized."""
+        """Whether the number of replicas changed since the ReplicaSets were sized."""
         await self._find_new()
-        desired = (sets.annotated_number(s, sets.DESIRED_REPLICAS) for s in sets.active(self._sets))
+        desired = (
+            sets.annotated_number(s, sets.DESIRED_REPLICAS) for s in sets.active_sets(self._sets)
+        )
         return any(number is not None and number != self._wanted for number in desired)
 
     async def _scale_only(self) -> None:
@@ -241,19 +296,21 @@ class Rollout:
         await self._write_counts()
 
     async def _scale(self, new: Object | None) -> None:
-        """To the new size without moving the rollout on: every ReplicaSet gets its share."""
+        """Scales to the new size without advancing the rollout: every ReplicaSet gets its
+        proportional share.
+        """
         deployment, wanted = self.deployment, self._wanted
         single = sets.active_or_latest(new, self._old)
         if single is not None:
             await self._resize(single, wanted)
             return
         if self._is_saturated(new):
-            for old in sets.active(self._old):
+            for old in sets.active_sets(self._old):
                 await self._resize(old, 0)
             return
         if not sizes.is_rolling(deployment):
             return
-        everything = sets.active(self._sets)
+        everything = sets.active_sets(self._sets)
         allowed = wanted + sizes.max_surge(deployment) if wanted > 0 else 0
         to_add = allowed - sets.total_replicas(everything)
         if to_add > 0:
@@ -265,31 +322,35 @@ class Rollout:
         for replica_set in everything:
             share = sizes.proportion(replica_set, deployment, to_add, added)
             added += share
-            planned.append(replicas(replica_set) + share)
+            planned.append(spec_replicas(replica_set) + share)
         for place, (replica_set, size) in enumerate(zip(everything, planned, strict=True)):
             if place == 0 and to_add:
-                size = max(size + to_add - added, 0)  # the largest takes what rounding left over
+                size = max(size + to_add - added, 0)  # the largest set gets the rounding remainder
             await self._write_size(replica_set, size, "up" if to_add > 0 else "down")
 
     def _is_saturated(self, new: Object | None) -> bool:
         if new is None:
             return False
         return (
-            replicas(new) == sets.annotated_number(new, sets.DESIRED_REPLICAS) == self._wanted
+            spec_replicas(new)
+            == sets.annotated_number(new, sets.DESIRED_REPLICAS)
+            == self._wanted
             == (new.get("status") or {}).get("availableReplicas", 0)
         )
 
     async def _resize(self, replica_set: Object, size: int) -> Object:
-        """The ReplicaSet in its new size: the same object when it has it already."""
-        before = replicas(replica_set)
+        """Scales a ReplicaSet; returns the same object if it already has this size."""
+        before = spec_replicas(replica_set)
         if before == size:
             return replica_set
         return await self._write_size(replica_set, size, "up" if before < size else "down")
 
     async def _write_size(self, replica_set: Object, size: int, direction: str) -> Object:
         deployment = self.deployment
-        before, notes = replicas(replica_set), sets.notes_of(replica_set)
-        wanted_notes = sets.size_annotations(self._wanted, self._wanted + sizes.max_surge(deployment))
+        before, notes = spec_replicas(replica_set), sets.annotations_of(replica_set)
+        wanted_notes = sets.size_annotations(
+            self._wanted, self._wanted + sizes.max_surge(deployment)
+        )
         if before == size and wanted_notes.items() <= notes.items():
             return replica_set
         changed = with_metadata(replica_set, annotations={**notes, **wanted_notes})
@@ -300,7 +361,8 @@ class Rollout:
             self._events.event(deployment, NORMAL, "ScalingReplicaSet", message)
         return written
 
-    # ---- strategies ----------------------------------------------------------------------------------------------
+    # ---- strategies
+    # ----------------------------------------------------------------------------------------------
 
     async def _roll(self) -> None:
         new = await self._find_or_create_new()
@@ -309,19 +371,21 @@ class Rollout:
         await self._write_progress()
 
     async def _grow_new(self, new: Object) -> bool:
-        too_large = replicas(new) > self._wanted
-        size = self._wanted if too_large else sizes.new_set_replicas(self.deployment, self._sets, new)
+        too_large = spec_replicas(new) > self._wanted
+        size = (
+            self._wanted if too_large else sizes.new_set_replicas(self.deployment, self._sets, new)
+        )
         return await self._resize(new, size) is not new
 
     async def _shrink_old(self) -> bool:
-        """Scale down old ReplicaSets as far as availability allows, unhealthy pods first."""
+        """Scales down old ReplicaSets as far as availability allows, unhealthy pods first."""
         new = self._new
-        old = sorted(sets.active(self._old), key=sets.by_age)
+        old = sorted(sets.active_sets(self._old), key=sets.sorted_by_age)
         if new is None or not old:
             return False
         least = self._wanted - sizes.max_unavailable(self.deployment)
-        # Pods of the new set that are not there yet count as if they were not available.
-        not_ready = replicas(new) - (new.get("status") or {}).get("availableReplicas", 0)
+        # Missing pods of the new set count as unavailable.
+        not_ready = spec_replicas(new) - (new.get("status") or {}).get("availableReplicas", 0)
         spare = sets.total_replicas(self._sets) - least - not_ready
         if spare <= 0:
             return False
@@ -329,26 +393,28 @@ class Rollout:
         for place, replica_set in enumerate(old):
             if shrunk >= spare:
                 break
-            unhealthy = replicas(replica_set) - (replica_set.get("status") or {}).get("availableReplicas", 0)
+            unhealthy = spec_replicas(replica_set) - (replica_set.get("status") or {}).get(
+                "availableReplicas", 0
+            )
             if unhealthy < 0:
-                return False  # it is on its way to a smaller size, and its counts cannot be trusted
+                return False  # it is being scaled down, so its counts are not reliable
             count = min(spare - shrunk, unhealthy)
             if count:
-                old[place] = await self._resize(replica_set, replicas(replica_set) - count)
+                old[place] = await self._resize(replica_set, spec_replicas(replica_set) - count)
             shrunk += count
         surplus = sets.total_status((*old, new), "availableReplicas") - least
         taken = 0
         for replica_set in old:
-            count = min(replicas(replica_set), surplus - taken)
+            count = min(spec_replicas(replica_set), surplus - taken)
             if count > 0:
-                await self._resize(replica_set, replicas(replica_set) - count)
+                await self._resize(replica_set, spec_replicas(replica_set) - count)
                 taken += count
         return shrunk + taken > 0
 
     async def _recreate(self) -> None:
         new = await self._find_new()
         stopped = False
-        for replica_set in sets.active(self._old):
+        for replica_set in sets.active_sets(self._old):
             stopped = await self._resize(replica_set, 0) is not replica_set or stopped
         if stopped or self._has_old_pods(new):
             await self._write_progress()
@@ -365,7 +431,9 @@ class Rollout:
         new_uid = new["metadata"]["uid"] if new is not None else ""
         return any(
             (pod.get("status") or {}).get("phase") not in _GONE
-            for uid, found in self._pods_of.items() if uid != new_uid for pod in found
+            for uid, found in self._pods_of.items()
+            if uid != new_uid
+            for pod in found
         )
 
     async def _clean_up_if_complete(self) -> None:
@@ -373,15 +441,18 @@ class Rollout:
             await self._clean_up()
 
     async def _clean_up(self) -> None:
-        """Keep only so many old ReplicaSets as the history limit says."""
+        """Deletes old ReplicaSets beyond the history limit."""
         limit = self.deployment["spec"].get("revisionHistoryLimit")
         if limit in (None, statuses.FOREVER):
             return
-        old = sorted((s for s in self._old if "deletionTimestamp" not in s["metadata"]), key=sets.by_age)
-        for replica_set in old[:max(len(old) - limit, 0)]:
+        old = sorted(
+            (s for s in self._old if "deletionTimestamp" not in s["metadata"]),
+            key=sets.sorted_by_age,
+        )
+        for replica_set in old[: max(len(old) - limit, 0)]:
             meta, status = replica_set["metadata"], replica_set.get("status") or {}
             unseen = meta.get("generation", 0) > status.get("observedGeneration", 0)
-            if status.get("replicas") or replicas(replica_set) or unseen:
+            if status.get("replicas") or spec_replicas(replica_set) or unseen:
                 continue
             try:
                 await self._client.delete(REPLICA_SETS, meta["namespace"], meta["name"])
@@ -389,11 +460,12 @@ class Rollout:
                 if not is_not_found(problem):
                     raise
 
-    # ---- rollback, as asked for by an annotation -----------------------------------------------------------------
+    # ---- rollback, as asked for by an annotation
+    # -----------------------------------------------------------------
 
     def _rollback_revision(self) -> int | None:
-        text = sets.notes_of(self.deployment).get(sets.ROLLBACK_TO, "")
-        return sets.parse_number(text) if text else None
+        text = sets.annotations_of(self.deployment).get(sets.ROLLBACK_TO, "")
+        return sets.parse_annotation_number(text) if text else None
 
     async def _roll_back(self) -> None:
         number = self._rollback_revision()
@@ -403,24 +475,29 @@ class Rollout:
         if number == 0:
             number = sets.last_revision(everything)
             if not number:
-                await self._refuse_rollback("DeploymentRollbackRevisionNotFound", "Unable to find last revision.")
+                await self._refuse_rollback(
+                    "DeploymentRollbackRevisionNotFound", "Unable to find last revision."
+                )
                 return
         target = next((s for s in everything if sets.revision(s) == number), None)
         name = deployment["metadata"]["name"]
         if target is None:
             message = "Unable to find the revision to rollback to."
             await self._refuse_rollback("DeploymentRollbackRevisionNotFound", message)
-        elif sets.same_template(template_of(deployment), template_of(target)):
-            message = f'The rollback revision contains the same template as current deployment "{name}"'
+        elif sets.same_template(template_without_hash(deployment), template_without_hash(target)):
+            message = (
+                f'The rollback revision contains the same template as current deployment "{name}"'
+            )
             await self._refuse_rollback("DeploymentRollbackTemplateUnchanged", message)
         else:
-            template = template_of(target)
+            template = template_without_hash(target)
             meta = template.get("metadata") or {}
             labels = {k: v for k, v in (meta.get("labels") or {}).items() if k != sets.HASH_LABEL}
             notes = {**sets.own_annotations(deployment), **sets.copied_annotations(target)}
             self.deployment = with_metadata(deployment, annotations=notes)
             self.deployment["spec"] = {
-                **deployment["spec"], "template": {**template, "metadata": {**meta, "labels": labels}}
+                **deployment["spec"],
+                "template": {**template, "metadata": {**meta, "labels": labels}},
             }
             await self._clear_rollback()
             message = f'Rolled back deployment "{name}" to revision {number}'
@@ -431,21 +508,27 @@ class Rollout:
         await self._clear_rollback()
 
     async def _clear_rollback(self) -> None:
-        notes = {k: v for k, v in sets.notes_of(self.deployment).items() if k != sets.ROLLBACK_TO}
-        self.deployment = await self._client.update(DEPLOYMENTS, with_metadata(self.deployment, annotations=notes))
+        notes = {
+            k: v for k, v in sets.annotations_of(self.deployment).items() if k != sets.ROLLBACK_TO
+        }
+        self.deployment = await self._client.update(
+            DEPLOYMENTS, with_metadata(self.deployment, annotations=notes)
+        )
 
-    # ---- status --------------------------------------------------------------------------------------------------
+    # ---- status
+    # ----------------------------------------------------------------------------------------------
 
     async def _write_counts(self) -> None:
-        status = statuses.counted(self.deployment, self._sets, self._new, self._clock.time())
+        status = statuses.calculate_deployment_status(
+            self.deployment, self._sets, self._new, self._clock.time()
+        )
         if status != (self.deployment.get("status") or {}):
             await self._write_status(status)
 
     async def _write_progress(self) -> None:
         now = self._clock.time()
-        status = statuses.of_rollout(self.deployment, self._sets, self._new, now)
+        status = statuses.rollout_status(self.deployment, self._sets, self._new, now)
         if status != (self.deployment.get("status") or {}):
             await self._write_status(status)
         else:
             self.check_after = statuses.next_check(self.deployment, status, now)
-

@@ -1,6 +1,6 @@
-"""The ReplicaSets of a Deployment: which is the new one, revisions and the annotations that carry them. Pure functions.
+"""The ReplicaSets of a Deployment: the new one, revisions and their annotations. Pure functions.
 
-Objects from informers are shared; whatever here "sets" something gives a new dict.
+Objects from informers are shared; functions that "set" something return a new dict.
 """
 
 from __future__ import annotations
@@ -15,50 +15,58 @@ REVISION_HISTORY = "deployment.kubernetes.io/revision-history"
 DESIRED_REPLICAS = "deployment.kubernetes.io/desired-replicas"
 MAX_REPLICAS = "deployment.kubernetes.io/max-replicas"
 ROLLBACK_TO = "deprecated.deployment.rollback.to"
-# What a Deployment and its ReplicaSets do not share.
-_OWN = frozenset((
-    "kubectl.kubernetes.io/last-applied-configuration", REVISION, REVISION_HISTORY, DESIRED_REPLICAS, MAX_REPLICAS,
-    ROLLBACK_TO,
-))
+# Annotations that a Deployment and its ReplicaSets do not share.
+_OWN = frozenset(
+    (
+        "kubectl.kubernetes.io/last-applied-configuration",
+        REVISION,
+        REVISION_HISTORY,
+        DESIRED_REPLICAS,
+        MAX_REPLICAS,
+        ROLLBACK_TO,
+    )
+)
 _LONGEST_HISTORY = 2000
 _INT32, _INT64 = 1 << 31, 1 << 63
 
 
-# ---- sizes as they are -----------------------------------------------------------------------------------------------
+# ---- sizes as they are
+# -----------------------------------------------------------------------------------------------
 
 
-def replicas(obj: Object) -> int:
+def spec_replicas(obj: Object) -> int:
     return obj["spec"].get("replicas", 0)
 
 
 def total_replicas(sets: Iterable[Object]) -> int:
-    return sum(replicas(s) for s in sets)
+    return sum(spec_replicas(s) for s in sets)
 
 
 def total_status(sets: Iterable[Object], field: str) -> int:
     return sum((s.get("status") or {}).get(field, 0) for s in sets)
 
 
-def active(sets: Iterable[Object]) -> list[Object]:
-    """Those that have pods, or ought to."""
-    return [s for s in sets if replicas(s) > 0]
+def active_sets(sets: Iterable[Object]) -> list[Object]:
+    """Those that have or want pods."""
+    return [s for s in sets if spec_replicas(s) > 0]
 
 
-def by_age(replica_set: Object) -> tuple[str, str]:
-    """Oldest first; names decide between those of one second."""
+def sorted_by_age(replica_set: Object) -> tuple[str, str]:
+    """Oldest first; ties are broken by name."""
     meta = replica_set["metadata"]
     return meta.get("creationTimestamp") or "", meta["name"]
 
 
 def by_size_older(sets: Iterable[Object]) -> list[Object]:
-    return sorted(sorted(sets, key=by_age), key=lambda s: -replicas(s))
+    return sorted(sorted(sets, key=sorted_by_age), key=lambda s: -spec_replicas(s))
 
 
 def by_size_newer(sets: Iterable[Object]) -> list[Object]:
-    return sorted(sorted(sets, key=by_age, reverse=True), key=lambda s: -replicas(s))
+    return sorted(sorted(sets, key=sorted_by_age, reverse=True), key=lambda s: -spec_replicas(s))
 
 
-# ---- the new one -----------------------------------------------------------------------------------------------------
+# ---- the new one
+# --------------------------------------------------------------------------------------------------
 
 
 def _without_hash(template: Object) -> Object:
@@ -68,18 +76,25 @@ def _without_hash(template: Object) -> Object:
 
 
 def same_template(a: Object, b: Object) -> bool:
-    """Equal but for the label with the hash."""
+    """Whether the templates are equal, ignoring the hash label."""
     return a.get("spec") == b.get("spec") and _without_hash(a) == _without_hash(b)
 
 
-def template_of(obj: Object) -> Object:
+def template_without_hash(obj: Object) -> Object:
     return obj["spec"].get("template") or {}
 
 
 def find_new(deployment: Object, sets: Iterable[Object]) -> Object | None:
     """The oldest ReplicaSet with the Deployment's template."""
-    template = template_of(deployment)
-    return next((s for s in sorted(sets, key=by_age) if same_template(template_of(s), template)), None)
+    template = template_without_hash(deployment)
+    return next(
+        (
+            s
+            for s in sorted(sets, key=sorted_by_age)
+            if same_template(template_without_hash(s), template)
+        ),
+        None,
+    )
 
 
 def find_old(deployment: Object, sets: Sequence[Object]) -> list[Object]:
@@ -88,26 +103,27 @@ def find_old(deployment: Object, sets: Sequence[Object]) -> list[Object]:
 
 
 def active_or_latest(new: Object | None, old: Iterable[Object]) -> Object | None:
-    """The only one with pods; the newest, when none has any."""
-    ordered = sorted(old, key=by_age, reverse=True)
+    """The only one with pods; the newest if none has any."""
+    ordered = sorted(old, key=sorted_by_age, reverse=True)
     everything = [*ordered, new] if new is not None else ordered
     if not everything:
         return None
-    with_pods = active(everything)
+    with_pods = active_sets(everything)
     if not with_pods:
         return new if new is not None else ordered[0]
     return with_pods[0] if len(with_pods) == 1 else None
 
 
-# ---- annotations -----------------------------------------------------------------------------------------------------
+# ---- annotations
+# --------------------------------------------------------------------------------------------------
 
 
-def notes_of(obj: Object) -> dict[str, str]:
+def annotations_of(obj: Object) -> dict[str, str]:
     return obj["metadata"].get("annotations") or {}
 
 
-def parse_number(text: str, bound: int = _INT64) -> int | None:
-    """As Go reads a decimal number of so many bits."""
+def parse_annotation_number(text: str, bound: int = _INT64) -> int | None:
+    """Parses a decimal number of this many bits as Go does."""
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not digits.isascii() or not digits.isdigit():
         return None
@@ -116,14 +132,14 @@ def parse_number(text: str, bound: int = _INT64) -> int | None:
 
 
 def annotated_number(replica_set: Object, name: str) -> int | None:
-    text = notes_of(replica_set).get(name)
-    return None if text is None else parse_number(text, _INT32)
+    text = annotations_of(replica_set).get(name)
+    return None if text is None else parse_annotation_number(text, _INT32)
 
 
 def revision(obj: Object) -> int | None:
-    """0 when there is none, None when it is no number."""
-    text = notes_of(obj).get(REVISION)
-    return 0 if text is None else parse_number(text)
+    """0 if there is none, None if it is not a number."""
+    text = annotations_of(obj).get(REVISION)
+    return 0 if text is None else parse_annotation_number(text)
 
 
 def max_revision(sets: Iterable[Object]) -> int:
@@ -131,7 +147,7 @@ def max_revision(sets: Iterable[Object]) -> int:
 
 
 def last_revision(sets: Iterable[Object]) -> int:
-    """The one before the newest; 0 when there is none."""
+    """The second newest revision; 0 if there is none."""
     newest = second = 0
     for replica_set in sets:
         number = revision(replica_set)
@@ -149,21 +165,22 @@ def size_annotations(desired: int, most: int) -> dict[str, str]:
 
 
 def copied_annotations(source: Object) -> dict[str, str]:
-    """What a Deployment hands down, or takes back in a rollback."""
-    return {k: v for k, v in notes_of(source).items() if k not in _OWN}
+    """The annotations that a Deployment passes to its ReplicaSets, and restores in a rollback."""
+    return {k: v for k, v in annotations_of(source).items() if k not in _OWN}
 
 
 def own_annotations(deployment: Object) -> dict[str, str]:
-    return {k: v for k, v in notes_of(deployment).items() if k in _OWN}
+    return {k: v for k, v in annotations_of(deployment).items() if k in _OWN}
 
 
 def new_set_annotations(deployment: Object, before: dict[str, str], number: int) -> dict[str, str]:
-    """Annotations of the new ReplicaSet at revision `number`, from those it has. A revision it had before goes into its
-    history: it is rolled back to."""
+    """The annotations of the new ReplicaSet at revision `number`. Its previous revision is added to
+    its history, because this is a rollback.
+    """
     old_text = before.get(REVISION, "")
-    old = parse_number(old_text) if old_text else 0
+    old = parse_annotation_number(old_text) if old_text else 0
     if old is None:
-        return before  # not ours to touch
+        return before  # an invalid value is not ours to change
     after = {**before, **copied_annotations(deployment)}
     if old >= number:
         return after

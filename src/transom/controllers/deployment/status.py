@@ -1,48 +1,65 @@
-"""The status of a Deployment and its conditions: availability, progress, failures. Pure functions; `now` is handed in."""
+"""The status of a Deployment and its conditions: availability, progress, failures. Pure functions;
+`now` is a parameter.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from transom.controllers.deployment.sets import replicas, total_replicas, total_status
+from transom.controllers.deployment.sets import spec_replicas, total_replicas, total_status
 from transom.controllers.deployment.sizes import max_unavailable
 from transom.kit.clock import parse_rfc3339, rfc3339
 from transom.machinery.objects import Object
 
 AVAILABLE, PROGRESSING, REPLICA_FAILURE = "Available", "Progressing", "ReplicaFailure"
-NEW_SET_CREATED, FOUND_NEW_SET, SET_CREATE_ERROR = "NewReplicaSetCreated", "FoundNewReplicaSet", "ReplicaSetCreateError"
-SET_UPDATED, NEW_SET_AVAILABLE, TIMED_OUT = "ReplicaSetUpdated", "NewReplicaSetAvailable", "ProgressDeadlineExceeded"
+NEW_SET_CREATED, FOUND_NEW_SET, SET_CREATE_ERROR = (
+    "NewReplicaSetCreated",
+    "FoundNewReplicaSet",
+    "ReplicaSetCreateError",
+)
+SET_UPDATED, NEW_SET_AVAILABLE, TIMED_OUT = (
+    "ReplicaSetUpdated",
+    "NewReplicaSetAvailable",
+    "ProgressDeadlineExceeded",
+)
 PAUSED, RESUMED = "DeploymentPaused", "DeploymentResumed"
-FOREVER = (1 << 31) - 1  # a deadline or limit that means: none
+FOREVER = (1 << 31) - 1  # the value that means no deadline or limit
 
 
-# ---- conditions ------------------------------------------------------------------------------------------------------
+# ---- conditions
+# --------------------------------------------------------------------------------------------------
 
 
-def condition(kind: str, status: str, reason: str, message: str, now: float) -> Object:
+def make_deployment_condition(
+    kind: str, status: str, reason: str, message: str, now: float
+) -> Object:
     time = rfc3339(now)
     return {
-        "type": kind, "status": status, "lastUpdateTime": time, "lastTransitionTime": time, "reason": reason,
+        "type": kind,
+        "status": status,
+        "lastUpdateTime": time,
+        "lastTransitionTime": time,
+        "reason": reason,
         "message": message,
     }
 
 
-def get_condition(status: Object, kind: str) -> Object | None:
+def get_deployment_condition(status: Object, kind: str) -> Object | None:
     return next((c for c in status.get("conditions") or () if c["type"] == kind), None)
 
 
-def set_condition(status: Object, new: Object) -> None:
-    """Add or replace; nothing happens when status and reason are those it has."""
-    old = get_condition(status, new["type"])
+def set_deployment_condition(status: Object, new: Object) -> None:
+    """Adds or replaces a condition; no change if status and reason are the same."""
+    old = get_deployment_condition(status, new["type"])
     if old is not None and old["status"] == new["status"]:
         if old.get("reason") == new["reason"]:
             return
         new = {**new, "lastTransitionTime": old["lastTransitionTime"]}
-    remove_condition(status, new["type"])
+    remove_deployment_condition(status, new["type"])
     status["conditions"] = [*status.get("conditions", ()), new]
 
 
-def remove_condition(status: Object, kind: str) -> None:
+def remove_deployment_condition(status: Object, kind: str) -> None:
     left = [c for c in status.get("conditions") or () if c["type"] != kind]
     if left:
         status["conditions"] = left
@@ -50,7 +67,8 @@ def remove_condition(status: Object, kind: str) -> None:
         status.pop("conditions", None)
 
 
-# ---- what is asked of a rollout --------------------------------------------------------------------------------------
+# ---- what is asked of a rollout
+# --------------------------------------------------------------------------------------
 
 
 def has_deadline(deployment: Object) -> bool:
@@ -58,11 +76,12 @@ def has_deadline(deployment: Object) -> bool:
 
 
 def is_complete(deployment: Object, status: Object) -> bool:
-    """All pods are of the new template and available, and no others are left."""
-    wanted = replicas(deployment)
-    return (
-        status.get("updatedReplicas", 0) == status.get("replicas", 0) == status.get("availableReplicas", 0) == wanted
-        and status.get("observedGeneration", 0) >= deployment["metadata"].get("generation", 0)
+    """All pods have the new template and are available, and no old ones are left."""
+    wanted = spec_replicas(deployment)
+    return status.get("updatedReplicas", 0) == status.get("replicas", 0) == status.get(
+        "availableReplicas", 0
+    ) == wanted and status.get("observedGeneration", 0) >= deployment["metadata"].get(
+        "generation", 0
     )
 
 
@@ -71,14 +90,15 @@ def _has_progressed(old: Object, new: Object) -> bool:
         return status.get("replicas", 0) - status.get("updatedReplicas", 0)
 
     return outdated(new) < outdated(old) or any(
-        new.get(field, 0) > old.get(field, 0) for field in ("updatedReplicas", "readyReplicas", "availableReplicas")
+        new.get(field, 0) > old.get(field, 0)
+        for field in ("updatedReplicas", "readyReplicas", "availableReplicas")
     )
 
 
 def _has_timed_out(deployment: Object, status: Object, now: float) -> bool:
-    progressing = get_condition(status, PROGRESSING)
+    progressing = get_deployment_condition(status, PROGRESSING)
     if progressing is None or progressing.get("reason") == NEW_SET_AVAILABLE:
-        return False  # no base to judge from: nothing yet, or a rollout that was completed
+        return False  # nothing to measure from: no progress yet, or a completed rollout
     if progressing.get("reason") == TIMED_OUT:
         return True
     since = parse_rfc3339(progressing["lastUpdateTime"])
@@ -86,8 +106,8 @@ def _has_timed_out(deployment: Object, status: Object, now: float) -> bool:
 
 
 def next_check(deployment: Object, status: Object, now: float) -> float | None:
-    """Seconds until the deadline of a rollout that does not move; None when there is nothing to wait for."""
-    progressing = get_condition(deployment.get("status") or {}, PROGRESSING)
+    """Seconds until the deadline of a stalled rollout; None if there is none."""
+    progressing = get_deployment_condition(deployment.get("status") or {}, PROGRESSING)
     if not has_deadline(deployment) or progressing is None:
         return None
     if is_complete(deployment, status) or progressing.get("reason") == TIMED_OUT:
@@ -96,11 +116,14 @@ def next_check(deployment: Object, status: Object, now: float) -> float | None:
     return since + int(deployment["spec"]["progressDeadlineSeconds"]) - now
 
 
-# ---- the status ------------------------------------------------------------------------------------------------------
+# ---- the status
+# --------------------------------------------------------------------------------------------------
 
 
-def counted(deployment: Object, all_sets: Sequence[Object], new_set: Object | None, now: float) -> Object:
-    """The status by what the ReplicaSets say, with the condition for availability."""
+def calculate_deployment_status(
+    deployment: Object, all_sets: Sequence[Object], new_set: Object | None, now: float
+) -> Object:
+    """Computes the status from the ReplicaSets, with the Available condition."""
     old = deployment.get("status") or {}
     available = total_status(all_sets, "availableReplicas")
     counts = {
@@ -115,61 +138,78 @@ def counted(deployment: Object, all_sets: Sequence[Object], new_set: Object | No
     for field in ("conditions", "collisionCount"):
         if old.get(field) is not None:
             status[field] = old[field]
-    enough = available >= replicas(deployment) - max_unavailable(deployment)
-    set_condition(status, condition(
-        AVAILABLE, "True" if enough else "False",
-        "MinimumReplicasAvailable" if enough else "MinimumReplicasUnavailable",
-        "Deployment has minimum availability." if enough else "Deployment does not have minimum availability.", now,
-    ))
+    enough = available >= spec_replicas(deployment) - max_unavailable(deployment)
+    set_deployment_condition(
+        status,
+        make_deployment_condition(
+            AVAILABLE,
+            "True" if enough else "False",
+            "MinimumReplicasAvailable" if enough else "MinimumReplicasUnavailable",
+            "Deployment has minimum availability."
+            if enough
+            else "Deployment does not have minimum availability.",
+            now,
+        ),
+    )
     return status
 
 
-def of_rollout(deployment: Object, all_sets: Sequence[Object], new_set: Object | None, now: float) -> Object:
-    """As `counted`, and how the rollout gets on."""
-    status = counted(deployment, all_sets, new_set, now)
+def rollout_status(
+    deployment: Object, all_sets: Sequence[Object], new_set: Object | None, now: float
+) -> Object:
+    """Like `calculate_deployment_status`, with the Progressing condition."""
+    status = calculate_deployment_status(deployment, all_sets, new_set, now)
     if not has_deadline(deployment):
-        remove_condition(status, PROGRESSING)
+        remove_deployment_condition(status, PROGRESSING)
     else:
         _judge_progress(deployment, status, new_set, now)
     failures = _failures((new_set,) if new_set is not None else ()) or _failures(all_sets)
     if failures:
-        set_condition(status, failures[0])
+        set_deployment_condition(status, failures[0])
     else:
-        remove_condition(status, REPLICA_FAILURE)
+        remove_deployment_condition(status, REPLICA_FAILURE)
     return status
 
 
 def _judge_progress(deployment: Object, status: Object, new_set: Object | None, now: float) -> None:
     old = deployment.get("status") or {}
-    before = get_condition(old, PROGRESSING)
+    before = get_deployment_condition(old, PROGRESSING)
     if (
-        before is not None and before.get("reason") == NEW_SET_AVAILABLE
+        before is not None
+        and before.get("reason") == NEW_SET_AVAILABLE
         and status.get("replicas", 0) == status.get("updatedReplicas", 0)
     ):
-        return  # completed before; this is no rollout
+        return  # completed before: this is not a rollout
     if new_set is not None:
         who = f'ReplicaSet "{new_set["metadata"]["name"]}"'
     else:
         who = f'Deployment "{deployment["metadata"]["name"]}"'
     if is_complete(deployment, status):
         message = f"{who} has successfully progressed."
-        set_condition(status, condition(PROGRESSING, "True", NEW_SET_AVAILABLE, message, now))
+        set_deployment_condition(
+            status, make_deployment_condition(PROGRESSING, "True", NEW_SET_AVAILABLE, message, now)
+        )
     elif _has_progressed(old, status):
-        new = condition(PROGRESSING, "True", SET_UPDATED, f"{who} is progressing.", now)
+        new = make_deployment_condition(
+            PROGRESSING, "True", SET_UPDATED, f"{who} is progressing.", now
+        )
         if before is not None:
-            # The time of the update moves with every step, so the condition is replaced even by one just like it.
+            # The update time changes with every step, so replace even an equal condition.
             if before["status"] == "True":
                 new["lastTransitionTime"] = before["lastTransitionTime"]
-            remove_condition(status, PROGRESSING)
-        set_condition(status, new)
+            remove_deployment_condition(status, PROGRESSING)
+        set_deployment_condition(status, new)
     elif _has_timed_out(deployment, status, now):
         message = f"{who} has timed out progressing."
-        set_condition(status, condition(PROGRESSING, "False", TIMED_OUT, message, now))
+        set_deployment_condition(
+            status, make_deployment_condition(PROGRESSING, "False", TIMED_OUT, message, now)
+        )
 
 
 def _failures(sets: Iterable[Object]) -> list[Object]:
     return [
         {**found, "lastUpdateTime": found["lastTransitionTime"]}
         for replica_set in sets
-        for found in (replica_set.get("status") or {}).get("conditions") or () if found["type"] == REPLICA_FAILURE
+        for found in (replica_set.get("status") or {}).get("conditions") or ()
+        if found["type"] == REPLICA_FAILURE
     ]

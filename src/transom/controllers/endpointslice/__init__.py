@@ -1,7 +1,7 @@
-"""EndpointSlices: addresses behind services, in pieces.
+"""EndpointSlices: the addresses of services, in slices of limited size.
 
-- `controller.py`: those of services that select pods; `plan.py` packs them
-- `mirroring.py`: those of services whose Endpoints people write themselves
+- `controller.py`: slices of services with a selector; `plan.py` packs them
+- `mirroring.py`: slices of services with manually managed Endpoints
 - `common.py`: what both share
 """
 

@@ -1,4 +1,6 @@
-"""What the two makers of EndpointSlices share: ports as keys, the watch over their own writes, the writing itself."""
+"""Shared by the two EndpointSlice controllers: port keys, tracking of their own writes, and
+writing.
+"""
 
 from __future__ import annotations
 
@@ -7,26 +9,30 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
-from transom.client.api import Client, is_namespace_terminating, is_not_found
+from transom.client.api import ApiClient, is_namespace_terminating, is_not_found
 from transom.client.informer import Informer
 from transom.client.resources import ENDPOINT_SLICES, GroupVersionResource
-from transom.client.store import join_key, key_of
+from transom.client.store import join_key, object_key
 from transom.client.workqueue import RetryLater
 from transom.controllers.ownership import controller_ref
 from transom.controllers.pods import name_prefix
-from transom.controllers.service_pods import digest, dump_pointer, with_trigger_time
+from transom.controllers.service_pods import dump_pointer, pod_digest, with_trigger_time
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, with_metadata
 
 SERVICE_NAME, MANAGED_BY = "kubernetes.io/service-name", "endpointslice.kubernetes.io/managed-by"
 IPV4, IPV6 = "IPv4", "IPv6"
-HOSTNAME, REGION, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/region", "topology.kubernetes.io/zone"
-FIRST_RETRY, LONGEST_RETRY, TRIES = 1.0, 100.0, 15
+HOSTNAME, REGION, ZONE = (
+    "kubernetes.io/hostname",
+    "topology.kubernetes.io/region",
+    "topology.kubernetes.io/zone",
+)
+FIRST_RETRY, LONGEST_RETRY = 1.0, 100.0
 _INDEX = "service"
 
 
 class StaleSlices(RetryLater):
-    """The informer has not seen yet what this controller wrote last."""
+    """The informer does not show this controller's last write yet."""
 
     def __init__(self) -> None:
         super().__init__("EndpointSlice informer cache is out of date")
@@ -36,10 +42,11 @@ class UpdateFailed(RetryLater):
     """A slice could not be written; the text is for the user."""
 
 
-# ---- ports and endpoints as keys -------------------------------------------------------------------------------------
+# ---- ports and endpoints as keys
+# -------------------------------------------------------------------------------------
 
 
-class Port(NamedTuple):
+class EndpointPort(NamedTuple):
     name: str
     protocol: str
     number: int | None
@@ -54,67 +61,83 @@ class Port(NamedTuple):
         return out
 
 
-Ports = tuple[Port, ...]
+Ports = tuple[EndpointPort, ...]
 EndpointKey = tuple[tuple[str, ...], str]
 Endpoints = dict[EndpointKey, Object]
 
 
 @lru_cache(maxsize=1024)
-def in_order(ports: Ports) -> Ports:
-    """In the order of Kubernetes' hash, so that the same ports are the same key."""
+def sorted_ports(ports: Ports) -> Ports:
+    """Sorted like Kubernetes' hash, so that equal ports give equal keys."""
     return tuple(sorted(ports, key=_port_digest)) if len(ports) > 1 else ports
 
 
-def _port_digest(port: Port) -> bytes:
-    return digest(
+def _port_digest(port: EndpointPort) -> bytes:
+    return pod_digest(
         f"(v1beta1.EndpointPort){{Name:{dump_pointer('string', port.name)} "
-        f"Protocol:{dump_pointer('v1.Protocol', port.protocol)} Port:{dump_pointer('int32', port.number)} "
+        f"Protocol:{dump_pointer('v1.Protocol', port.protocol)} "
+        f"Port:{dump_pointer('int32', port.number)} "
         f"AppProtocol:{dump_pointer('string', port.application)}}}"
     )
 
 
-def ports_of(piece: Object) -> Ports:
-    return in_order(tuple(
-        Port(p.get("name", ""), p.get("protocol", "TCP"), p.get("port"), p.get("appProtocol"))
-        for p in piece.get("ports") or ()
-    ))
+def slice_ports(piece: Object) -> Ports:
+    return sorted_ports(
+        tuple(
+            EndpointPort(
+                p.get("name", ""), p.get("protocol", "TCP"), p.get("port"), p.get("appProtocol")
+            )
+            for p in piece.get("ports") or ()
+        )
+    )
 
 
 def endpoint_key(endpoint: Object) -> EndpointKey:
-    """What makes an endpoint the same one although its state changes."""
+    """The identity of an endpoint, which does not change with its state."""
     return tuple(sorted(endpoint["addresses"])), endpoint.get("hostname") or ""
 
 
 def same_endpoint(a: Object, b: Object) -> bool:
-    """Equal in all that the key leaves out."""
-    return (a.get("conditions") or {}).get("ready") == (b.get("conditions") or {}).get("ready") and all(
-        a.get(name) == b.get(name) for name in ("deprecatedTopology", "zone", "targetRef")
-    )
+    """Whether all fields outside the key are equal."""
+    return (a.get("conditions") or {}).get("ready") == (b.get("conditions") or {}).get(
+        "ready"
+    ) and all(a.get(name) == b.get(name) for name in ("deprecatedTopology", "zone", "targetRef"))
 
 
-def endpoints_of(piece: Object) -> list[Object]:
+def slice_endpoints(piece: Object) -> list[Object]:
     return piece.get("endpoints") or []
 
 
 def new_slice(
-    owner: Object, resource: GroupVersionResource, address_type: str, ports: Ports, labels: dict[str, str]
+    owner: Object,
+    resource: GroupVersionResource,
+    address_type: str,
+    ports: Ports,
+    labels: dict[str, str],
 ) -> Object:
     meta = owner["metadata"]
     out: Object = {
-        "kind": "EndpointSlice", "apiVersion": ENDPOINT_SLICES.api_version, "addressType": address_type,
-        "metadata": {"generateName": name_prefix(meta["name"]), "namespace": meta["namespace"], "labels": labels,
-                     "ownerReferences": [controller_ref(owner, resource)]},
+        "kind": "EndpointSlice",
+        "apiVersion": ENDPOINT_SLICES.api_version,
+        "addressType": address_type,
+        "metadata": {
+            "generateName": name_prefix(meta["name"]),
+            "namespace": meta["namespace"],
+            "labels": labels,
+            "ownerReferences": [controller_ref(owner, resource)],
+        },
     }
     if ports:
         out["ports"] = [port.as_object() for port in ports]
     return out
 
 
-# ---- slices of a service ---------------------------------------------------------------------------------------------
+# ---- slices of a service
+# ---------------------------------------------------------------------------------------------
 
 
 def service_key(piece: Object) -> str:
-    """The key of the service that a slice belongs to, "" when it names none."""
+    """The key of the service that a slice belongs to; "" if it names none."""
     meta = piece["metadata"]
     name = (meta.get("labels") or {}).get(SERVICE_NAME)
     return join_key(meta["namespace"], name) if name else ""
@@ -124,9 +147,10 @@ def manager_of(piece: Object) -> str | None:
     return (piece["metadata"].get("labels") or {}).get(MANAGED_BY)
 
 
-class Tracker:
-    """The generations of slices that a controller has written, by service. Informers lag behind: who acts on slices
-    older than his own writes would write them again."""
+class EndpointSliceTracker:
+    """The generations of slices that a controller has written, by service. Informers lag behind: a
+    sync based on slices older than the controller's own writes would repeat those writes.
+    """
 
     _GOING = -1
 
@@ -135,19 +159,21 @@ class Tracker:
 
     def written(self, piece: Object) -> None:
         meta = piece["metadata"]
-        self._generations.setdefault(service_key(piece), {})[meta["uid"]] = meta.get("generation", 0)
+        self._generations.setdefault(service_key(piece), {})[meta["uid"]] = meta.get(
+            "generation", 0
+        )
 
     def deleted(self, piece: Object) -> None:
         self._generations.setdefault(service_key(piece), {})[piece["metadata"]["uid"]] = self._GOING
 
     def is_news(self, piece: Object) -> bool:
-        """Whether somebody else has written it."""
+        """Whether another client has written it."""
         meta = piece["metadata"]
         known = self._generations.get(service_key(piece), {}).get(meta["uid"])
         return known is None or meta.get("generation", 0) > known
 
     def gone(self, piece: Object) -> bool:
-        """A slice has gone; whether that is news."""
+        """Handles a deleted slice; returns whether the deletion was unexpected."""
         known = self._generations.get(service_key(piece), {}).pop(piece["metadata"]["uid"], None)
         return known is not None and known != self._GOING
 
@@ -155,7 +181,9 @@ class Tracker:
         known = self._generations.get(key)
         if not known:
             return False
-        seen = {piece["metadata"]["uid"]: piece["metadata"].get("generation", 0) for piece in pieces}
+        seen = {
+            piece["metadata"]["uid"]: piece["metadata"].get("generation", 0) for piece in pieces
+        }
         return any(
             uid in seen if generation == self._GOING else seen.get(uid, -1) < generation
             for uid, generation in known.items()
@@ -165,10 +193,18 @@ class Tracker:
         self._generations.pop(key, None)
 
 
-class Slices:
-    """The slices of one manager in an informer; `changed` is called with the key of a service when others meddle."""
+class ServiceSlices:
+    """The slices of one manager in an informer; calls `changed` with the key of a service when
+    another client changes its slices.
+    """
 
-    def __init__(self, informer: Informer, manager: str, tracker: Tracker, changed: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        informer: Informer,
+        manager: str,
+        tracker: EndpointSliceTracker,
+        changed: Callable[[str], None],
+    ) -> None:
         self._informer = informer
         self._manager = manager
         self._tracker = tracker
@@ -177,7 +213,11 @@ class Slices:
         informer.add_handler(add=self._added, update=self._updated, delete=self._deleted)
 
     def of(self, key: str) -> list[Object]:
-        return [piece for piece in self._informer.by_index(_INDEX, key) if manager_of(piece) == self._manager]
+        return [
+            piece
+            for piece in self._informer.by_index(_INDEX, key)
+            if manager_of(piece) == self._manager
+        ]
 
     def _tell(self, piece: Object) -> None:
         if key := service_key(piece):
@@ -201,23 +241,32 @@ class Slices:
             self._tell(piece)
 
 
-# ---- writing ---------------------------------------------------------------------------------------------------------
+# ---- writing
+# --------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
-class Plan:
+class SliceChanges:
     create: list[Object] = field(default_factory=list)
     update: list[Object] = field(default_factory=list)
     delete: list[Object] = field(default_factory=list)
 
     def recycle(self, may: Callable[[Object], bool]) -> None:
-        """Where a slice goes and another comes, write the new content into the old one."""
+        """Replaces a delete and a create by an update of the old slice."""
         kept: list[Object] = []
         for old in self.delete:
-            at = next(
-                (i for i in reversed(range(len(self.create))) if self.create[i]["addressType"] == old["addressType"]),
-                None,
-            ) if may(old) else None
+            at = (
+                next(
+                    (
+                        i
+                        for i in reversed(range(len(self.create)))
+                        if self.create[i]["addressType"] == old["addressType"]
+                    ),
+                    None,
+                )
+                if may(old)
+                else None
+            )
             if at is None:
                 kept.append(old)
                 continue
@@ -225,30 +274,42 @@ class Plan:
         self.delete = kept
 
 
-class Writer:
-    def __init__(self, client: Client, tracker: Tracker) -> None:
+class SliceWriter:
+    def __init__(self, client: ApiClient, tracker: EndpointSliceTracker) -> None:
         self._client = client
         self._tracker = tracker
 
-    async def carry_out(self, owner: Object, kind: str, plan: Plan, time: str | None = None) -> None:
-        """Write what is planned. `time` is that of the change, which slices carry; None when they carry none."""
+    async def carry_out(
+        self, owner: Object, kind: str, plan: SliceChanges, time: str | None = None
+    ) -> None:
+        """Writes the planned changes. `time` is the trigger time recorded in slices; None for
+        none.
+        """
         namespace = owner["metadata"]["namespace"]
-        where = f"for {kind} {key_of(owner)}"
-        if "deletionTimestamp" not in owner["metadata"]:  # else the garbage collector would race with us
+        where = f"for {kind} {object_key(owner)}"
+        if (
+            "deletionTimestamp" not in owner["metadata"]
+        ):  # otherwise the garbage collector would race with us
             for piece in plan.create:
                 try:
-                    made = await self._client.create(ENDPOINT_SLICES, namespace, _stamped(piece, time))
+                    made = await self._client.create(
+                        ENDPOINT_SLICES, namespace, _stamped(piece, time)
+                    )
                 except ApiError as problem:
                     if is_namespace_terminating(problem):
                         return
-                    raise UpdateFailed(f"failed to create EndpointSlice {where}: {problem}") from problem
+                    raise UpdateFailed(
+                        f"failed to create EndpointSlice {where}: {problem}"
+                    ) from problem
                 self._tracker.written(made)
         for piece in plan.update:
             name = piece["metadata"]["name"]
             try:
                 made = await self._client.update(ENDPOINT_SLICES, _stamped(piece, time))
             except ApiError as problem:
-                raise UpdateFailed(f"failed to update {name} EndpointSlice {where}: {problem}") from problem
+                raise UpdateFailed(
+                    f"failed to update {name} EndpointSlice {where}: {problem}"
+                ) from problem
             self._tracker.written(made)
         for piece in plan.delete:
             await self.delete(piece, where)
@@ -259,7 +320,9 @@ class Writer:
             await self._client.delete(ENDPOINT_SLICES, meta["namespace"], meta["name"])
         except ApiError as problem:
             if not is_not_found(problem):
-                raise UpdateFailed(f"failed to delete {meta['name']} EndpointSlice {where}: {problem}") from problem
+                raise UpdateFailed(
+                    f"failed to delete {meta['name']} EndpointSlice {where}: {problem}"
+                ) from problem
         self._tracker.deleted(piece)
 
 

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Sequence
 
 from transom.client.events import WARNING
 from transom.client.ratelimit import ControllerLimiter
 from transom.client.resources import ENDPOINT_SLICES, NODES, PODS, SERVICES
-from transom.client.store import key_of, split_key
-from transom.client.workqueue import RetryLater, WorkQueue
-from transom.controllers.base import Env, work
+from transom.client.store import object_key, split_key
+from transom.client.workqueue import WorkQueue
+from transom.controllers.base import ControllerContext, run_worker, with_max_retries
 from transom.controllers.endpointslice import common, plan
 from transom.controllers.endpointslice.common import (
     IPV4,
     IPV6,
+    EndpointPort,
     Endpoints,
-    Plan,
-    Port,
+    EndpointSliceTracker,
     Ports,
-    Slices,
+    ServiceSlices,
+    SliceChanges,
+    SliceWriter,
     StaleSlices,
-    Tracker,
     UpdateFailed,
-    Writer,
 )
-from transom.controllers.pods import is_ready, node_of
+from transom.controllers.pods import assigned_node, is_pod_ready
 from transom.controllers.service_pods import (
     Memberships,
     TriggerTimes,
@@ -33,50 +32,50 @@ from transom.controllers.service_pods import (
     has_cluster_ip,
     has_hostname,
     in_service,
-    is_ipv6,
+    is_ipv6_address,
     target_ref,
 )
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 
-log = logging.getLogger("transom.controllers")
-
 _WORKERS = 5
-_CHANGE_SECONDS = 1.0  # changes of slices by others are gathered for so long
+_CHANGE_SECONDS = 1.0  # seconds for which external changes of slices are batched
 
 
 class EndpointSlices:
-    def __init__(self, env: Env) -> None:
+    def __init__(self, env: ControllerContext) -> None:
         self._events = env.recorder("endpoint-slice-controller")
         limiter = ControllerLimiter(env.clock, common.FIRST_RETRY, common.LONGEST_RETRY)
         self._queue: WorkQueue[str] = WorkQueue(env.clock, limiter, name="endpoint_slice")
         self._times = TriggerTimes()
-        self._tracker = Tracker()
-        self._writer = Writer(env.client, self._tracker)
+        self._tracker = EndpointSliceTracker()
+        self._writer = SliceWriter(env.client, self._tracker)
         self._services = env.informers(SERVICES)
         self._pods = env.informers(PODS)
         self._nodes = env.informers(NODES)
         self._informer = env.informers(ENDPOINT_SLICES)
         self._members = Memberships(self._services, self._pods, self._queue.add)
-        self._slices = Slices(
-            self._informer, plan.MANAGER, self._tracker, lambda key: self._queue.add_after(key, _CHANGE_SECONDS)
+        self._slices = ServiceSlices(
+            self._informer,
+            plan.MANAGER,
+            self._tracker,
+            lambda key: self._queue.add_after(key, _CHANGE_SECONDS),
         )
 
     async def run(self) -> None:
-        await work(self._queue, self._sync, (self._services, self._pods, self._nodes, self._informer), _WORKERS)
+        await run_worker(
+            self._queue,
+            self._sync,
+            (self._services, self._pods, self._nodes, self._informer),
+            _WORKERS,
+        )
 
     async def _sync(self, key: str) -> None:
-        try:
-            await self._try(key)
-        except (ApiError, RetryLater) as problem:
-            if self._queue.failures(key) < common.TRIES:
-                raise
-            log.warning("endpoint slices of %s are set aside: %s", key, problem)
-            self._queue.set_aside(key)
+        await with_max_retries(self._queue, key, self._try, "service")
 
     async def _try(self, key: str) -> None:
         service = self._services.by_key(key)
-        if service is None:  # the garbage collector takes its slices
+        if service is None:  # the garbage collector deletes its slices
             self._times.forget(key)
             self._tracker.forget(key)
             return
@@ -91,29 +90,41 @@ class EndpointSlices:
         try:
             await self._reconcile(service, pods, mine, time)
         except (ApiError, UpdateFailed) as problem:
-            self._events.event(service, WARNING, "FailedToUpdateEndpointSlices",
-                               f"Error updating Endpoint Slices for Service {key}: {problem}")
+            self._events.event(
+                service,
+                WARNING,
+                "FailedToUpdateEndpointSlices",
+                f"Error updating Endpoint Slices for Service {key}: {problem}",
+            )
             raise
 
-    async def _reconcile(self, service: Object, pods: Sequence[Object], mine: Sequence[Object], time: str) -> None:
+    async def _reconcile(
+        self, service: Object, pods: Sequence[Object], mine: Sequence[Object], time: str
+    ) -> None:
         types = _address_types(service)
-        problems: dict[str, None] = {}  # each once
+        problems: dict[str, None] = {}  # without duplicates
         for address_type in types:
             pieces = [piece for piece in mine if piece["addressType"] == address_type]
             try:
-                await self._writer.carry_out(service, "Service", self._plan(service, pods, pieces, address_type), time)
+                await self._writer.carry_out(
+                    service, "Service", self._plan(service, pods, pieces, address_type), time
+                )
             except UpdateFailed as problem:
                 problems[str(problem)] = None
         for piece in mine:
             if piece["addressType"] not in types:
                 try:
-                    await self._writer.delete(piece, f"for Service {key_of(service)}")
+                    await self._writer.delete(piece, f"for Service {object_key(service)}")
                 except UpdateFailed as problem:
                     problems[str(problem)] = None
         if problems:
-            raise UpdateFailed(next(iter(problems)) if len(problems) == 1 else f"[{', '.join(problems)}]")
+            raise UpdateFailed(
+                next(iter(problems)) if len(problems) == 1 else f"[{', '.join(problems)}]"
+            )
 
-    def _plan(self, service: Object, pods: Iterable[Object], mine: Sequence[Object], address_type: str) -> Plan:
+    def _plan(
+        self, service: Object, pods: Iterable[Object], mine: Sequence[Object], address_type: str
+    ) -> SliceChanges:
         desired: dict[Ports, Endpoints] = {}
         published = bool(service["spec"].get("publishNotReadyAddresses"))
         for pod in pods:
@@ -123,16 +134,17 @@ class EndpointSlices:
             if "deletionTimestamp" in pod["metadata"] and not published:
                 continue
             group = desired.setdefault(_ports(service, pod), {})
-            node = self._nodes.get("", node_of(pod))
+            node = self._nodes.get("", assigned_node(pod))
             if node is None:
-                raise UpdateFailed(f'node "{node_of(pod)}" not found')
+                raise UpdateFailed(f'node "{assigned_node(pod)}" not found')
             endpoint = _endpoint(service, pod, node, address_type)
             if endpoint["addresses"]:
                 group[common.endpoint_key(endpoint)] = endpoint
-        return plan.make(service, mine, desired, address_type)
+        return plan.plan_slices(service, mine, desired, address_type)
 
 
-# ---- endpoints of pods -----------------------------------------------------------------------------------------------
+# ---- endpoints of pods
+# -----------------------------------------------------------------------------------------------
 
 
 def _address_types(service: Object) -> list[str]:
@@ -141,8 +153,8 @@ def _address_types(service: Object) -> list[str]:
     if families:
         return families
     if has_cluster_ip(service):
-        return [IPV6 if is_ipv6(spec["clusterIP"]) else IPV4]
-    return [IPV4, IPV6]  # nothing says which, so both
+        return [IPV6 if is_ipv6_address(spec["clusterIP"]) else IPV4]
+    return [IPV4, IPV6]  # the family is unknown, so use both
 
 
 def _ports(service: Object, pod: Object) -> Ports:
@@ -150,21 +162,31 @@ def _ports(service: Object, pod: Object) -> Ports:
     for port in service["spec"].get("ports") or ():
         number = find_port(pod, port)
         if number is not None:
-            out.append(Port(port.get("name", ""), port.get("protocol", "TCP"), number, port.get("appProtocol")))
-    return common.in_order(tuple(out))
+            out.append(
+                EndpointPort(
+                    port.get("name", ""),
+                    port.get("protocol", "TCP"),
+                    number,
+                    port.get("appProtocol"),
+                )
+            )
+    return common.sorted_ports(tuple(out))
 
 
 def _endpoint(service: Object, pod: Object, node: Object, address_type: str) -> Object:
     labels = node["metadata"].get("labels") or {}
-    ready = is_ready(pod) and "deletionTimestamp" not in pod["metadata"]
+    ready = is_pod_ready(pod) and "deletionTimestamp" not in pod["metadata"]
     addresses = [ip["ip"] for ip in (pod.get("status") or {}).get("podIPs") or () if ip.get("ip")]
-    topology = {common.HOSTNAME: node_of(pod)}
+    topology = {common.HOSTNAME: assigned_node(pod)}
     if labels.get(common.REGION):
         topology[common.REGION] = labels[common.REGION]
     out: Object = {
-        "addresses": sorted(ip for ip in addresses if is_ipv6(ip) == (address_type == IPV6)),
+        "addresses": sorted(
+            ip for ip in addresses if is_ipv6_address(ip) == (address_type == IPV6)
+        ),
         "conditions": {"ready": ready or bool(service["spec"].get("publishNotReadyAddresses"))},
-        "deprecatedTopology": topology, "targetRef": target_ref(pod),
+        "deprecatedTopology": topology,
+        "targetRef": target_ref(pod),
     }
     if labels.get(common.ZONE):
         out["zone"] = labels[common.ZONE]

@@ -1,16 +1,15 @@
-"""EndpointSlices of services without a selector: copies of the Endpoints that people or programs wrote for them."""
+"""EndpointSlices of services without a selector: copies of their manually managed Endpoints."""
 
 from __future__ import annotations
 
 import ipaddress
-import logging
 
 from transom.client.events import WARNING
 from transom.client.ratelimit import ControllerLimiter
 from transom.client.resources import ENDPOINT_SLICES, ENDPOINTS, SERVICES
-from transom.client.store import key_of
-from transom.client.workqueue import RetryLater, WorkQueue
-from transom.controllers.base import Env, work
+from transom.client.store import object_key
+from transom.client.workqueue import WorkQueue
+from transom.controllers.base import ControllerContext, run_worker, with_max_retries
 from transom.controllers.endpointslice import common
 from transom.controllers.endpointslice.common import (
     HOSTNAME,
@@ -19,24 +18,21 @@ from transom.controllers.endpointslice.common import (
     MANAGED_BY,
     SERVICE_NAME,
     Endpoints,
-    Plan,
+    EndpointSliceTracker,
     Ports,
-    Slices,
+    ServiceSlices,
+    SliceChanges,
+    SliceWriter,
     StaleSlices,
-    Tracker,
     UpdateFailed,
-    Writer,
     endpoint_key,
-    endpoints_of,
     new_slice,
-    ports_of,
     same_endpoint,
+    slice_endpoints,
+    slice_ports,
 )
 from transom.controllers.service_pods import LEADER, TRIGGER_TIME
-from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, with_metadata
-
-log = logging.getLogger("transom.controllers")
 
 MANAGER = "endpointslicemirroring-controller.k8s.io"
 _SKIP = "endpointslice.kubernetes.io/skip-mirror"
@@ -45,55 +41,60 @@ _MOST = 1000  # addresses of a subset
 
 
 class EndpointSliceMirroring:
-    def __init__(self, env: Env) -> None:
+    def __init__(self, env: ControllerContext) -> None:
         self._events = env.recorder("endpoint-slice-mirroring-controller")
         limiter = ControllerLimiter(env.clock, common.FIRST_RETRY, common.LONGEST_RETRY)
         self._queue: WorkQueue[str] = WorkQueue(env.clock, limiter, name="endpoint_slice_mirroring")
-        self._tracker = Tracker()
-        self._writer = Writer(env.client, self._tracker)
+        self._tracker = EndpointSliceTracker()
+        self._writer = SliceWriter(env.client, self._tracker)
         self._endpoints = env.informers(ENDPOINTS)
         self._services = env.informers(SERVICES)
         self._informer = env.informers(ENDPOINT_SLICES)
-        self._slices = Slices(self._informer, MANAGER, self._tracker, self._queue.add)
+        self._slices = ServiceSlices(self._informer, MANAGER, self._tracker, self._queue.add)
         self._endpoints.add_handler(add=self._changed, update=self._updated, delete=self._changed)
-        self._services.add_handler(add=self._service, update=self._service_updated, delete=self._service)
+        self._services.add_handler(
+            add=self._service, update=self._service_updated, delete=self._service
+        )
 
     async def run(self) -> None:
-        await work(self._queue, self._sync, (self._endpoints, self._services, self._informer), _WORKERS)
+        await run_worker(
+            self._queue, self._sync, (self._endpoints, self._services, self._informer), _WORKERS
+        )
 
-    # ---- what happens --------------------------------------------------------------------------------------------
+    # ---- what happens
+    # --------------------------------------------------------------------------------------------
 
     def _changed(self, endpoints: Object) -> None:
         if _is_mirrored(endpoints):
-            self._queue.add(key_of(endpoints))
+            self._queue.add(object_key(endpoints))
 
     def _updated(self, old: Object, new: Object) -> None:
         if _is_mirrored(old) or _is_mirrored(new):
-            self._queue.add(key_of(new))
+            self._queue.add(object_key(new))
 
     def _service(self, service: Object) -> None:
         if _selector(service) is None:
-            self._queue.add(key_of(service))
+            self._queue.add(object_key(service))
 
     def _service_updated(self, old: Object, new: Object) -> None:
         if (_selector(old) is None) != (_selector(new) is None):
-            self._queue.add(key_of(new))
+            self._queue.add(object_key(new))
 
-    # ---- one of them ---------------------------------------------------------------------------------------------
+    # ---- one of them
+    # ---------------------------------------------------------------------------------------------
 
     async def _sync(self, key: str) -> None:
-        try:
-            await self._try(key)
-        except (ApiError, RetryLater) as problem:
-            if self._queue.failures(key) < common.TRIES:
-                raise
-            log.warning("mirroring of the endpoints %s is set aside: %s", key, problem)
-            self._queue.set_aside(key)
+        await with_max_retries(self._queue, key, self._try, "endpoints")
 
     async def _try(self, key: str) -> None:
         endpoints, service = self._endpoints.by_key(key), self._services.by_key(key)
         mine = self._slices.of(key)
-        if endpoints is None or not _is_mirrored(endpoints) or service is None or _selector(service) is not None:
+        if (
+            endpoints is None
+            or not _is_mirrored(endpoints)
+            or service is None
+            or _selector(service) is not None
+        ):
             self._tracker.forget(key)
             await self._delete(key, mine)
             self._tracker.forget(key)
@@ -110,24 +111,34 @@ class EndpointSliceMirroring:
             except UpdateFailed as problem:
                 problems.append(problem)
         if problems:
-            raise UpdateFailed(f"Error(s) deleting {len(problems)}/{len(mine)} EndpointSlices for {key} Endpoints, "
-                               f"including: {problems[0]}")
+            raise UpdateFailed(
+                f"Error(s) deleting {len(problems)}/{len(mine)} EndpointSlices for {key} "
+                "Endpoints, "
+                f"including: {problems[0]}"
+            )
 
-    def _plan(self, endpoints: Object, mine: list[Object]) -> Plan:
-        desired, invalid, skipped = mirrored(endpoints)
+    def _plan(self, endpoints: Object, mine: list[Object]) -> SliceChanges:
+        desired, invalid, skipped = mirrored_endpoints(endpoints)
         if invalid:
-            self._events.event(endpoints, WARNING, "InvalidIPAddress",
-                               f"Skipped {invalid} invalid IP addresses when mirroring to EndpointSlices")
+            self._events.event(
+                endpoints,
+                WARNING,
+                "InvalidIPAddress",
+                f"Skipped {invalid} invalid IP addresses when mirroring to EndpointSlices",
+            )
         if skipped > invalid:
             self._events.event(
-                endpoints, WARNING, "TooManyAddressesToMirror",
-                f"A max of {_MOST} addresses can be mirrored to EndpointSlices per Endpoints subset. "
+                endpoints,
+                WARNING,
+                "TooManyAddressesToMirror",
+                f"A max of {_MOST} addresses can be mirrored to EndpointSlices per Endpoints "
+                "subset. "
                 f"{skipped} addresses were skipped",
             )
-        plan = Plan()
+        plan = SliceChanges()
         existing: dict[tuple[str, Ports], list[Object]] = {}
         for piece in mine:
-            existing.setdefault((piece["addressType"], ports_of(piece)), []).append(piece)
+            existing.setdefault((piece["addressType"], slice_ports(piece)), []).append(piece)
         for (address_type, ports), wanted in desired.items():
             pieces = existing.pop((address_type, ports), [])
             if not wanted:
@@ -138,7 +149,9 @@ class EndpointSliceMirroring:
                 continue
             fresh = _new_slice(endpoints, address_type, ports, wanted)
             if pieces:
-                plan.update.append(with_metadata(fresh, generateName=None, name=pieces[0]["metadata"]["name"]))
+                plan.update.append(
+                    with_metadata(fresh, generateName=None, name=pieces[0]["metadata"]["name"])
+                )
             else:
                 plan.create.append(fresh)
         for pieces in existing.values():
@@ -147,7 +160,8 @@ class EndpointSliceMirroring:
         return plan
 
 
-# ---- pure parts ------------------------------------------------------------------------------------------------------
+# ---- pure parts
+# --------------------------------------------------------------------------------------------------
 
 
 def _selector(service: Object) -> Object | None:
@@ -156,15 +170,19 @@ def _selector(service: Object) -> Object | None:
 
 def _is_mirrored(endpoints: Object) -> bool:
     meta = endpoints["metadata"]
-    return (meta.get("labels") or {}).get(_SKIP) != "true" and LEADER not in (meta.get("annotations") or ())
+    return (meta.get("labels") or {}).get(_SKIP) != "true" and LEADER not in (
+        meta.get("annotations") or ()
+    )
 
 
-def mirrored(endpoints: Object) -> tuple[dict[tuple[str, Ports], Endpoints], int, int]:
-    """Endpoints by address type and ports; how many addresses are none, and how many were left out altogether."""
+def mirrored_endpoints(endpoints: Object) -> tuple[dict[tuple[str, Ports], Endpoints], int, int]:
+    """Endpoints by address type and ports; the number of invalid addresses, and the number of
+    skipped ones.
+    """
     desired: dict[tuple[str, Ports], Endpoints] = {}
     invalid = skipped = 0
     for subset in endpoints.get("subsets") or ():
-        ports = ports_of(subset)
+        ports = slice_ports(subset)
         groups = {kind: desired.setdefault((kind, ports), {}) for kind in (IPV4, IPV6)}
         ready, unready = subset.get("addresses") or [], subset.get("notReadyAddresses") or []
         added = 0
@@ -202,19 +220,27 @@ def _endpoint(address: Object, ready: bool) -> Object:
 
 
 def _annotations(obj: Object) -> dict[str, str]:
-    return {k: v for k, v in (obj["metadata"].get("annotations") or {}).items() if k != TRIGGER_TIME}
+    return {
+        k: v for k, v in (obj["metadata"].get("annotations") or {}).items() if k != TRIGGER_TIME
+    }
 
 
 def _is_same(piece: Object, endpoints: Object, wanted: Endpoints) -> bool:
-    before = endpoints_of(piece)
+    before = slice_endpoints(piece)
     if len(before) != len(wanted):
         return False
     for endpoint in before:
         found = wanted.get(endpoint_key(endpoint))
         if found is None or not same_endpoint(found, endpoint):
             return False
-    labels = {k: v for k, v in (piece["metadata"].get("labels") or {}).items() if k not in (MANAGED_BY, SERVICE_NAME)}
-    return labels == (endpoints["metadata"].get("labels") or {}) and _annotations(piece) == _annotations(endpoints)
+    labels = {
+        k: v
+        for k, v in (piece["metadata"].get("labels") or {}).items()
+        if k not in (MANAGED_BY, SERVICE_NAME)
+    }
+    return labels == (endpoints["metadata"].get("labels") or {}) and _annotations(
+        piece
+    ) == _annotations(endpoints)
 
 
 def _new_slice(endpoints: Object, address_type: str, ports: Ports, wanted: Endpoints) -> Object:

@@ -1,7 +1,7 @@
-"""Packing endpoints into slices of a hundred. Pure.
+"""Packs endpoints into slices of a hundred. Pure functions.
 
-A change shall touch few slices: endpoints stay where they are, slices that change anyway are filled up first, and only
-what then remains goes into a slice that has room for all of it, or into new ones.
+Changes few slices: endpoints stay where they are, slices that change anyway are filled first, and
+the rest goes into a slice that has room for all of it, or into new ones.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from transom.controllers.endpointslice.common import (
     MANAGED_BY,
     SERVICE_NAME,
     Endpoints,
-    Plan,
     Ports,
+    SliceChanges,
     endpoint_key,
-    endpoints_of,
     new_slice,
-    ports_of,
     same_endpoint,
+    slice_endpoints,
+    slice_ports,
 )
 from transom.controllers.service_pods import HEADLESS, has_cluster_ip
 from transom.machinery.objects import Object, with_metadata
@@ -29,16 +29,21 @@ MOST_ENDPOINTS = 100
 _RESERVED = (SERVICE_NAME, MANAGED_BY, HEADLESS)
 
 
-def make(
-    service: Object, existing: Sequence[Object], desired: Mapping[Ports, Endpoints], address_type: str,
+def plan_slices(
+    service: Object,
+    existing: Sequence[Object],
+    desired: Mapping[Ports, Endpoints],
+    address_type: str,
     most: int = MOST_ENDPOINTS,
-) -> Plan:
-    """From the slices of one address type to the endpoints wanted, by their ports."""
-    plan = Plan()
+) -> SliceChanges:
+    """Plans the changes from the current slices of one address type to the desired endpoints, by
+    ports.
+    """
+    plan = SliceChanges()
     by_ports: dict[Ports, list[Object]] = {}
     for piece in existing:
         if _is_owned(piece, service):
-            by_ports.setdefault(ports_of(piece), []).append(piece)
+            by_ports.setdefault(slice_ports(piece), []).append(piece)
         else:
             plan.delete.append(piece)
     for ports, endpoints in desired.items():
@@ -46,14 +51,19 @@ def make(
     for pieces in by_ports.values():
         plan.delete += pieces
     if len(existing) == len(plan.delete) and not plan.create:
-        # There is always one, which says that nobody is there.
+        # There is always at least one slice; it is empty if there are no endpoints.
         plan.create.append(new_slice(service, SERVICES, address_type, (), _labels(service)))
     plan.recycle(lambda piece: _is_owned(piece, service))
     return plan
 
 
 def _pack(
-    plan: Plan, service: Object, existing: Iterable[Object], desired: Endpoints, ports: Ports, address_type: str,
+    plan: SliceChanges,
+    service: Object,
+    existing: Iterable[Object],
+    desired: Endpoints,
+    ports: Ports,
+    address_type: str,
     most: int,
 ) -> None:
     missing = dict(desired)
@@ -61,8 +71,10 @@ def _pack(
     changed: list[Object] = []
     unchanged: list[Object] = []
     for piece in existing:
-        before = endpoints_of(piece)
-        kept = [found for old in before if (found := missing.pop(endpoint_key(old), None)) is not None]
+        before = slice_endpoints(piece)
+        kept = [
+            found for old in before if (found := missing.pop(endpoint_key(old), None)) is not None
+        ]
         if len(kept) == len(before) and all(map(same_endpoint, kept, before)):
             if _own_labels(piece) == _own_labels(service):
                 unchanged.append(piece)
@@ -82,28 +94,39 @@ def _pack(
     while rest:
         best = _with_room(unchanged, len(rest), most) if len(rest) < most else None
         if best is None:
-            plan.create.append({**new_slice(service, SERVICES, address_type, ports, labels), "endpoints": rest[:most]})
+            plan.create.append(
+                {
+                    **new_slice(service, SERVICES, address_type, ports, labels),
+                    "endpoints": rest[:most],
+                }
+            )
         else:
             unchanged.remove(best)
-            plan.update.append({**best, "endpoints": endpoints_of(best) + rest})
+            plan.update.append({**best, "endpoints": slice_endpoints(best) + rest})
         rest = rest[most:]
 
 
 def _with_room(pieces: Iterable[Object], count: int, most: int) -> Object | None:
-    """The slice that will be fullest with so many more."""
-    fitting = [piece for piece in pieces if 0 <= most - len(endpoints_of(piece)) - count < most]
-    return max(fitting, key=lambda piece: len(endpoints_of(piece)), default=None)
+    """The slice that will be fullest after adding this many."""
+    fitting = [piece for piece in pieces if 0 <= most - len(slice_endpoints(piece)) - count < most]
+    return max(fitting, key=lambda piece: len(slice_endpoints(piece)), default=None)
 
 
 def _is_owned(piece: Object, service: Object) -> bool:
     return any(
-        ref["uid"] == service["metadata"]["uid"] and ref["kind"] == "Service" and ref["apiVersion"] == "v1"
+        ref["uid"] == service["metadata"]["uid"]
+        and ref["kind"] == "Service"
+        and ref["apiVersion"] == "v1"
         for ref in piece["metadata"].get("ownerReferences") or ()
     )
 
 
 def _own_labels(obj: Object) -> dict[str, str]:
-    return {name: value for name, value in (obj["metadata"].get("labels") or {}).items() if name not in _RESERVED}
+    return {
+        name: value
+        for name, value in (obj["metadata"].get("labels") or {}).items()
+        if name not in _RESERVED
+    }
 
 
 def _labels(service: Object) -> dict[str, str]:

@@ -1,7 +1,8 @@
-"""Deletes what nobody owns any more.
+"""Deletes objects whose owners no longer exist.
 
-`graph.py` keeps who owns whom and says what is to be looked at; `monitors.py` watches every resource that the server
-has, custom ones included; `collector.py` looks at things with the server's own eyes, then deletes or orphans them.
+`graph.py` tracks owner references and reports what to check; `monitors.py` watches every resource
+of the server, including custom ones; `collector.py` reads the current state from the server, then
+deletes or orphans objects.
 """
 
 from transom.controllers.garbagecollector.collector import GarbageCollector

@@ -1,7 +1,8 @@
-"""The collector: takes what the graph doubts, asks the server, and deletes, orphans or unblocks.
+"""The collector: takes candidates from the graph, checks them on the server, and deletes, orphans
+or unblocks them.
 
-The graph may lag behind, so every decision is made on what the server says at that moment, and every deletion names the
-uid it means.
+The graph may lag behind, so every decision uses the server's current state, and every deletion has
+a uid precondition.
 """
 
 from __future__ import annotations
@@ -15,18 +16,18 @@ from transom.client.events import WARNING
 from transom.client.resources import API_SERVICES, CUSTOM_RESOURCE_DEFINITIONS, GroupVersionResource
 from transom.client.retry import DEFAULT_BACKOFF, retry_on_conflict
 from transom.client.workqueue import RetryLater, WorkQueue
-from transom.controllers.base import Env
+from transom.controllers.base import ControllerContext
 from transom.controllers.garbagecollector.graph import (
     FOREGROUND,
     ORPHAN,
-    Graph,
-    Identity,
-    Node,
+    DependencyGraph,
+    GraphNode,
+    OwnerIdentity,
     finalizers_of,
     invalid_namespace_message,
-    referred,
+    referred_owner,
 )
-from transom.controllers.garbagecollector.monitors import Monitors, Served, discover
+from transom.controllers.garbagecollector.monitors import Monitors, ServedResources, discover_served
 from transom.machinery.errors import ApiError, GroupResource, not_found
 from transom.machinery.objects import Object
 
@@ -35,34 +36,39 @@ log = logging.getLogger("transom.controllers")
 _Change = Callable[[list[Object]], list[Object]]
 _WORKERS = 20
 _DISCOVERY_SECONDS = 30.0
-# Many definitions that come together are looked at once.
+# Many definitions that are created together are handled once.
 _GATHER_SECONDS = 0.2
 _UNSUPPORTED_MEDIA_TYPE = 415
 
 
 class NoSuchKind(RetryLater):
-    """The server has no such kind, or not yet."""
+    """The server does not serve this kind (yet)."""
 
 
 class NamespacedOwner(Exception):
-    """Something without a namespace names an owner that is in one: nothing can be known about it, ever."""
+    """A cluster-scoped object refers to a namespaced owner, which cannot be resolved."""
 
 
 class GarbageCollector:
-    def __init__(self, env: Env) -> None:
+    def __init__(self, env: ControllerContext) -> None:
         self._client = env.client
         self._clock = env.clock
         self._rng = env.rng
         self._events = env.recorder("garbage-collector-controller")
-        self._deletions: WorkQueue[Node] = WorkQueue(env.clock, name="garbage collector")
-        self._orphanings: WorkQueue[Node] = WorkQueue(env.clock, name="garbage collector orphaning")
-        self._graph = Graph(
-            self._deletions.add, self._deletions.add_rate_limited, self._orphanings.add, self._report_invalid
+        self._deletions: WorkQueue[GraphNode] = WorkQueue(env.clock, name="garbage collector")
+        self._orphanings: WorkQueue[GraphNode] = WorkQueue(
+            env.clock, name="garbage collector orphaning"
+        )
+        self._graph = DependencyGraph(
+            self._deletions.add,
+            self._deletions.add_rate_limited,
+            self._orphanings.add,
+            self._report_invalid,
         )
         self._monitors = Monitors(
             env.client, env.informers, env.clock, env.rng, self._graph.seen, self._gone
         )
-        self._complete = asyncio.Event()  # all that is served has been listed
+        self._complete = asyncio.Event()  # all served resources have been listed
         self._rediscover = asyncio.Event()
         for resource in (CUSTOM_RESOURCE_DEFINITIONS, API_SERVICES):
             env.informers(resource).add_handler(
@@ -78,7 +84,8 @@ class GarbageCollector:
         finally:
             await self._monitors.stop()
 
-    # ---- what there is -------------------------------------------------------------------------------------------
+    # ---- what there is
+    # -------------------------------------------------------------------------------------------
 
     def _served_changed(self, _obj: Object) -> None:
         self._rediscover.set()
@@ -88,11 +95,11 @@ class GarbageCollector:
             self._rediscover.set()
 
     async def _follow_discovery(self) -> None:
-        before: Served | None = None
+        before: ServedResources | None = None
         while True:
             self._rediscover.clear()
             try:
-                served = await discover(self._client)
+                served = await discover_served(self._client)
             except (ApiError, OSError) as problem:
                 log.info("garbage collector: discovery failed: %s", problem)
             else:
@@ -104,8 +111,8 @@ class GarbageCollector:
             timer.cancel()
             await self._clock.sleep(_GATHER_SECONDS)
 
-    async def _sync_monitors(self, served: Served) -> None:
-        """Nothing is collected until all that is new has been listed, or does not answer for too long."""
+    async def _sync_monitors(self, served: ServedResources) -> None:
+        """Collects nothing until all new resources have been listed, or a timeout passes."""
         self._complete.clear()
         informers = self._monitors.follow(served)
         waiting = [asyncio.create_task(informer.synced()) for informer in informers]
@@ -118,23 +125,37 @@ class GarbageCollector:
             _cancel(waiting)
         silent = [str(informer.resource) for informer in informers if not informer.has_synced]
         if silent:
-            log.warning("garbage collector: %s cannot be listed; work goes on without", ", ".join(silent))
+            log.warning(
+                "garbage collector: %s cannot be listed; work goes on without", ", ".join(silent)
+            )
         self._complete.set()
 
     def _gone(self, api_version: str, kind: str, obj: Object) -> None:
         meta = obj["metadata"]
-        self._graph.gone(Identity(kind, api_version, meta.get("namespace", ""), meta["name"], meta["uid"]))
-
-    def _report_invalid(self, node: Node, owner: Identity) -> None:
-        kind, api_version, namespace, name, uid = node.identity
-        about = {"kind": kind, "apiVersion": api_version, "namespace": namespace, "name": name, "uid": uid}
-        self._events.event(
-            {k: v for k, v in about.items() if v}, WARNING, "OwnerRefInvalidNamespace", invalid_namespace_message(owner)
+        self._graph.gone(
+            OwnerIdentity(kind, api_version, meta.get("namespace", ""), meta["name"], meta["uid"])
         )
 
-    # ---- deleting ------------------------------------------------------------------------------------------------
+    def _report_invalid(self, node: GraphNode, owner: OwnerIdentity) -> None:
+        kind, api_version, namespace, name, uid = node.identity
+        about = {
+            "kind": kind,
+            "apiVersion": api_version,
+            "namespace": namespace,
+            "name": name,
+            "uid": uid,
+        }
+        self._events.event(
+            {k: v for k, v in about.items() if v},
+            WARNING,
+            "OwnerRefInvalidNamespace",
+            invalid_namespace_message(owner),
+        )
 
-    async def _attempt_to_delete(self, node: Node) -> None:
+    # ---- deleting
+    # ----------------------------------------------------------------------------------------------
+
+    async def _attempt_to_delete(self, node: GraphNode) -> None:
         await self._complete.wait()
         if node.virtual:
             current = self._graph.get(node.identity.uid)
@@ -142,13 +163,14 @@ class GarbageCollector:
                 return
         try:
             if await self._collect(node) and node.virtual:
-                # It exists; until it is seen by a watch, somebody has to look whether it still does.
+                # It exists; until a watch shows it, the collector has to check whether it still
+                # does.
                 raise RetryLater("not seen by a watch yet")
         except NamespacedOwner as problem:
             log.info("garbage collector: %s: %s", node, problem)
 
-    async def _collect(self, node: Node) -> bool:
-        """Whether the object is there."""
+    async def _collect(self, node: GraphNode) -> bool:
+        """Whether the object exists."""
         identity = node.identity
         if node.being_deleted and not node.deleting_dependents:
             return True
@@ -167,8 +189,8 @@ class GarbageCollector:
             return False
         return True
 
-    async def _judge(self, node: Node, latest: Object) -> None:
-        """Delete the object if it has owners and none of them is left."""
+    async def _judge(self, node: GraphNode, latest: Object) -> None:
+        """Deletes the object if it has owners and none of them exists."""
         refs = latest["metadata"].get("ownerReferences") or ()
         if not refs:
             return
@@ -179,19 +201,22 @@ class GarbageCollector:
             return
         if waiting and node.dependents:
             if any(dependent.deleting_dependents for dependent in node.dependents):
-                # A circle, perhaps: whoever waits for this object must not.
+                # Possibly a cycle: unblock dependents that block this object.
                 await self._unblock_owners(node)
             await self._delete(node.identity, "Foreground")
             return
         held = finalizers_of(latest)
         await self._delete(
-            node.identity, "Orphan" if ORPHAN in held else "Foreground" if FOREGROUND in held else "Background"
+            node.identity,
+            "Orphan" if ORPHAN in held else "Foreground" if FOREGROUND in held else "Background",
         )
 
     async def _classify(
-        self, node: Node, refs: Iterable[Object]
+        self, node: GraphNode, refs: Iterable[Object]
     ) -> tuple[list[Object], list[Object], list[Object]]:
-        """References to owners that are there, that are not, and that wait for their dependents to go."""
+        """Splits references into owners that exist, owners that do not, and owners that wait for
+        their dependents' deletion.
+        """
         solid, dangling, waiting = [], [], []
         for ref in refs:
             owner = await self._owner(ref, node.identity.namespace)
@@ -204,13 +229,15 @@ class GarbageCollector:
         return solid, dangling, waiting
 
     async def _owner(self, ref: Object, namespace: str) -> Object | None:
-        identity, cluster_wide = referred(ref, namespace), referred(ref, "")
+        identity, cluster_wide = referred_owner(ref, namespace), referred_owner(ref, "")
         absent = self._graph.absent
         if cluster_wide in absent or identity in absent:
             return None
         resource = self._resource(identity)
         try:
-            owner = await self._client.get(resource, namespace if resource.namespaced else "", identity.name)
+            owner = await self._client.get(
+                resource, namespace if resource.namespaced else "", identity.name
+            )
             if owner["metadata"]["uid"] == identity.uid:
                 return owner
         except ApiError as problem:
@@ -219,7 +246,7 @@ class GarbageCollector:
         absent.add(identity if resource.namespaced else cluster_wide)
         return None
 
-    async def _wait_for_dependents(self, node: Node) -> None:
+    async def _wait_for_dependents(self, node: GraphNode) -> None:
         blocking = node.blocking_dependents()
         if not blocking:
             await self._remove_finalizer(node.identity, FOREGROUND)
@@ -227,9 +254,10 @@ class GarbageCollector:
             if not dependent.deleting_dependents:
                 self._deletions.add(dependent)
 
-    # ---- orphaning -----------------------------------------------------------------------------------------------
+    # ---- orphaning
+    # ----------------------------------------------------------------------------------------------
 
-    async def _attempt_to_orphan(self, owner: Node) -> None:
+    async def _attempt_to_orphan(self, owner: GraphNode) -> None:
         await self._complete.wait()
         for dependent in [*owner.dependents]:
             try:
@@ -239,41 +267,50 @@ class GarbageCollector:
                     raise
         await self._remove_finalizer(owner.identity, ORPHAN)
 
-    # ---- requests ------------------------------------------------------------------------------------------------
+    # ---- requests
+    # ----------------------------------------------------------------------------------------------
 
-    def _resource(self, identity: Identity) -> GroupVersionResource:
+    def _resource(self, identity: OwnerIdentity) -> GroupVersionResource:
         resource = self._monitors.resource(identity.api_version, identity.kind)
         if resource is None:
-            raise NoSuchKind(f"unable to find a resource for kind {identity.kind} in version {identity.api_version}")
+            raise NoSuchKind(
+                f"unable to find a resource for kind {identity.kind} in version "
+                f"{identity.api_version}"
+            )
         if resource.namespaced and not identity.namespace:
             raise NamespacedOwner("cluster-scoped objects cannot refer to namespaced owners")
         return resource
 
-    def _where(self, identity: Identity) -> tuple[GroupVersionResource, str, str]:
+    def _where(self, identity: OwnerIdentity) -> tuple[GroupVersionResource, str, str]:
         resource = self._resource(identity)
         return resource, identity.namespace if resource.namespaced else "", identity.name
 
-    async def _get(self, identity: Identity) -> Object:
+    async def _get(self, identity: OwnerIdentity) -> Object:
         return await self._client.get(*self._where(identity))
 
-    async def _delete(self, identity: Identity, propagation: str) -> None:
+    async def _delete(self, identity: OwnerIdentity, propagation: str) -> None:
         await self._client.delete(*self._where(identity), uid=identity.uid, propagation=propagation)
 
-    async def _remove_references(self, node: Node, uids: list[str]) -> None:
+    async def _remove_references(self, node: GraphNode, uids: list[str]) -> None:
         pieces = [{"$patch": "delete", "uid": uid} for uid in uids]
         await self._patch_owners(
             node, pieces, lambda refs: [ref for ref in refs if ref.get("uid") not in uids]
         )
 
-    async def _unblock_owners(self, node: Node) -> None:
-        blocking = [{**ref, "blockOwnerDeletion": False} for ref in node.owners if ref.get("blockOwnerDeletion")]
+    async def _unblock_owners(self, node: GraphNode) -> None:
+        blocking = [
+            {**ref, "blockOwnerDeletion": False}
+            for ref in node.owners
+            if ref.get("blockOwnerDeletion")
+        ]
         await self._patch_owners(
             node, blocking, lambda refs: [{**ref, "blockOwnerDeletion": False} for ref in refs]
         )
 
-    async def _patch_owners(self, node: Node, pieces: list[Object], change: _Change) -> None:
-        """Change owner references by a patch that cannot conflict; custom resources do not take those, so that they get
-        the whole list."""
+    async def _patch_owners(self, node: GraphNode, pieces: list[Object], change: _Change) -> None:
+        """Changes owner references with a patch that cannot conflict. Custom resources do not
+        support that, so they get the complete list.
+        """
         where = self._where(node.identity)
         try:
             body: Object = {"metadata": {"uid": node.identity.uid, "ownerReferences": pieces}}
@@ -289,12 +326,17 @@ class GarbageCollector:
             if meta["uid"] != node.identity.uid:
                 raise _absent(node.identity)
             refs = change(meta.get("ownerReferences") or [])
-            body = {"metadata": {"resourceVersion": meta["resourceVersion"], "ownerReferences": refs or None}}
+            body = {
+                "metadata": {
+                    "resourceVersion": meta["resourceVersion"],
+                    "ownerReferences": refs or None,
+                }
+            }
             await self._client.patch(*where, body, MERGE_PATCH)
 
         await retry_on_conflict(attempt, self._clock, self._rng)
 
-    async def _remove_finalizer(self, identity: Identity, finalizer: str) -> None:
+    async def _remove_finalizer(self, identity: OwnerIdentity, finalizer: str) -> None:
         where = self._where(identity)
 
         async def attempt() -> None:
@@ -303,25 +345,31 @@ class GarbageCollector:
             if finalizer not in held or meta["uid"] != identity.uid:
                 return
             rest = [name for name in held if name != finalizer]
-            body = {"metadata": {"resourceVersion": meta["resourceVersion"], "finalizers": rest or None}}
+            body = {
+                "metadata": {"resourceVersion": meta["resourceVersion"], "finalizers": rest or None}
+            }
             await self._client.patch(*where, body, MERGE_PATCH)
 
         try:
             await retry_on_conflict(attempt, self._clock, self._rng, DEFAULT_BACKOFF)
         except ApiError as problem:
             if is_conflict(problem):
-                raise RetryLater(f"the finalizer of {identity} cannot be removed: {problem}") from problem
+                raise RetryLater(
+                    f"the finalizer of {identity} cannot be removed: {problem}"
+                ) from problem
             if not is_not_found(problem):
                 raise
 
 
-def _absent(identity: Identity) -> ApiError:
-    """What has this name now is something else."""
+def _absent(identity: OwnerIdentity) -> ApiError:
+    """Another object has this name now."""
     return not_found(GroupResource("", identity.kind.lower()), identity.name)
 
 
 def _served_conditions(obj: Object) -> list[tuple[str, str]]:
-    return [(row["type"], row["status"]) for row in (obj.get("status") or {}).get("conditions") or ()]
+    return [
+        (row["type"], row["status"]) for row in (obj.get("status") or {}).get("conditions") or ()
+    ]
 
 
 def _cancel(tasks: Iterable[asyncio.Task[None]]) -> None:

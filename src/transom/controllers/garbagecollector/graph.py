@@ -1,10 +1,12 @@
-"""Who owns whom, as far as watching tells: a graph of nodes by uid, and what its changes call for.
+"""The owner references that watches show: a graph of nodes by uid, and the work that its changes
+cause.
 
-An owner that was heard of but not seen is a virtual node: somebody has to ask the server whether it exists, because
-the owner's own event may still be on its way, or it may never have been there. References may disagree on what an owner
-is called; a virtual node keeps one of these identities at a time, and every one of them gets its turn.
+An owner that is referenced but was not observed is a virtual node: the collector must ask the
+server whether it exists, because its own event may be delayed, or it may never have existed.
+References may disagree about the identity of an owner; a virtual node has one of these identities
+at a time, and each of them is tried in turn.
 
-Nothing here talks to the server or waits.
+This module does not call the server and does not wait.
 """
 
 from __future__ import annotations
@@ -13,15 +15,17 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from transom.machinery.field import go_quote
+from transom.kit.goquote import go_quote
 from transom.machinery.objects import Object
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 _ABSENT_REMEMBERED = 500
 
 
-class Identity(NamedTuple):
-    """What an object is called. Compared in this order when one of several names has to be tried first."""
+class OwnerIdentity(NamedTuple):
+    """The identity of an object. Ordered, so that the choice among several identities is
+    deterministic.
+    """
 
     kind: str
     api_version: str
@@ -31,41 +35,78 @@ class Identity(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"[{self.api_version}/{self.kind}, namespace: {self.namespace}, name: {self.name}, uid: {self.uid}]"
+            f"[{self.api_version}/{self.kind}, namespace: {self.namespace}, name: {self.name}, "
+            f"uid: {self.uid}]"
         )
 
 
-def referred(ref: Object, namespace: str) -> Identity:
-    """The owner a reference names, if it is in this namespace."""
-    return Identity(ref.get("kind", ""), ref.get("apiVersion", ""), namespace, ref.get("name", ""), ref.get("uid", ""))
+def referred_owner(ref: Object, namespace: str) -> OwnerIdentity:
+    """The owner that a reference names, if it is in this namespace."""
+    return OwnerIdentity(
+        ref.get("kind", ""),
+        ref.get("apiVersion", ""),
+        namespace,
+        ref.get("name", ""),
+        ref.get("uid", ""),
+    )
 
 
-class Node:
-    """One object. Equal only to itself, so it can wait in a queue."""
+_FEW = 8  # up to this many references of an object are searched linearly
 
-    __slots__ = ("being_deleted", "deleting_dependents", "dependents", "identity", "owners", "virtual")
 
-    def __init__(self, identity: Identity, owners: Sequence[Object] = (), *, virtual: bool = False) -> None:
+class GraphNode:
+    """One object. Equal only to itself, so it can be in a queue."""
+
+    __slots__ = (
+        "_by_uid",
+        "_indexed",
+        "being_deleted",
+        "deleting_dependents",
+        "dependents",
+        "identity",
+        "owners",
+        "virtual",
+    )
+
+    def __init__(
+        self, identity: OwnerIdentity, owners: Sequence[Object] = (), *, virtual: bool = False
+    ) -> None:
         self.identity = identity
         self.owners = owners
         self.virtual = virtual
         self.being_deleted = False
         self.deleting_dependents = False
-        self.dependents: dict[Node, None] = {}  # a set in order of arrival
+        self.dependents: dict[GraphNode, None] = {}  # a set in order of arrival
+        self._by_uid: dict[str, list[Object]] = {}
+        self._indexed: Sequence[Object] | None = None  # the references that `_by_uid` was made from
 
-    def renamed(self, identity: Identity) -> Node:
-        """The same under another identity; those who hold the old one shall notice that it is not in the graph."""
-        out = Node(identity, self.owners, virtual=self.virtual)
+    def renamed(self, identity: OwnerIdentity) -> GraphNode:
+        """A copy with another identity; holders of the old node see that it is no longer in the
+        graph.
+        """
+        out = GraphNode(identity, self.owners, virtual=self.virtual)
         out.being_deleted = self.being_deleted
         out.deleting_dependents = self.deleting_dependents
         out.dependents = dict(self.dependents)
         return out
 
-    def blocking_dependents(self) -> list[Node]:
+    def references_to(self, uid: str) -> Sequence[Object]:
+        owners = self.owners
+        if len(owners) <= _FEW:
+            return [ref for ref in owners if ref.get("uid") == uid]
+        if self._indexed is not owners:
+            self._by_uid = {}
+            for ref in owners:
+                self._by_uid.setdefault(ref.get("uid", ""), []).append(ref)
+            self._indexed = owners
+        return self._by_uid.get(uid, ())
+
+    def blocking_dependents(self) -> list[GraphNode]:
         uid = self.identity.uid
         return [
-            dependent for dependent in self.dependents
-            if any(ref.get("uid") == uid and ref.get("blockOwnerDeletion") for ref in dependent.owners)
+            dependent
+            for dependent in self.dependents
+            if any(ref.get("blockOwnerDeletion") for ref in dependent.references_to(uid))
         ]
 
     def __repr__(self) -> str:
@@ -73,13 +114,13 @@ class Node:
 
 
 class AbsentOwners:
-    """Identities that were found not to exist; the ones used last."""
+    """A cache of identities that do not exist; keeps the most recently used ones."""
 
     def __init__(self, size: int = _ABSENT_REMEMBERED) -> None:
         self._size = size
-        self._known: OrderedDict[Identity, None] = OrderedDict()
+        self._known: OrderedDict[OwnerIdentity, None] = OrderedDict()
 
-    def add(self, identity: Identity) -> None:
+    def add(self, identity: OwnerIdentity) -> None:
         self._known[identity] = None
         self._known.move_to_end(identity)
         if len(self._known) > self._size:
@@ -89,37 +130,45 @@ class AbsentOwners:
         return identity in self._known
 
 
-class Graph:
-    """`check` is called with each node that may have to go, `orphan` with each whose dependents are to be let go, and
-    `invalid` with a node whose reference names an owner of another namespace."""
+class DependencyGraph:
+    """`check` is called with each node that may have to be deleted, `orphan` with each whose
+    dependents are to be orphaned, and `invalid` with a node whose reference names an owner in
+    another namespace.
+    """
 
     def __init__(
-        self, check: Callable[[Node], None], check_later: Callable[[Node], None], orphan: Callable[[Node], None],
-        invalid: Callable[[Node, Identity], None],
+        self,
+        check: Callable[[GraphNode], None],
+        check_later: Callable[[GraphNode], None],
+        orphan: Callable[[GraphNode], None],
+        invalid: Callable[[GraphNode, OwnerIdentity], None],
     ) -> None:
         self._check = check
         self._check_later = check_later
         self._orphan = orphan
         self._invalid = invalid
-        self._nodes: dict[str, Node] = {}
+        self._nodes: dict[str, GraphNode] = {}
         self.absent = AbsentOwners()
 
-    def get(self, uid: str) -> Node | None:
+    def get(self, uid: str) -> GraphNode | None:
         return self._nodes.get(uid)
 
     def __len__(self) -> int:
         return len(self._nodes)
 
-    # ---- what was seen -------------------------------------------------------------------------------------------
+    # ---- what was seen
+    # -------------------------------------------------------------------------------------------
 
     def seen(self, api_version: str, kind: str, old: Object | None, obj: Object) -> None:
         """An object appeared or changed."""
         meta = obj["metadata"]
         owners = meta.get("ownerReferences") or ()
-        identity = Identity(kind, api_version, meta.get("namespace", ""), meta["name"], meta["uid"])
+        identity = OwnerIdentity(
+            kind, api_version, meta.get("namespace", ""), meta["name"], meta["uid"]
+        )
         node = self._nodes.get(identity.uid)
         if node is None:
-            node = Node(identity, owners)
+            node = GraphNode(identity, owners)
             node.being_deleted = "deletionTimestamp" in meta
             node.deleting_dependents = _ends_with(obj, FOREGROUND)
             self._nodes[identity.uid] = node
@@ -133,7 +182,7 @@ class Graph:
                 node.being_deleted = True
         self._begin_deletion(old, obj, node)
 
-    def gone(self, identity: Identity) -> None:
+    def gone(self, identity: OwnerIdentity) -> None:
         """An object that was seen is deleted."""
         node = self._nodes.get(identity.uid)
         if node is None:
@@ -142,8 +191,8 @@ class Graph:
             node = self._observe(node, identity)
         self._remove(node, identity)
 
-    def absent_on_server(self, identity: Identity) -> None:
-        """The server knows no such object."""
+    def absent_on_server(self, identity: OwnerIdentity) -> None:
+        """The server has no such object."""
         node = self._nodes.get(identity.uid)
         if node is None:
             return
@@ -152,7 +201,7 @@ class Graph:
             if not others:
                 self._remove(node, identity)
                 return
-            # Some call the owner something else, so that may exist.
+            # Some dependents use another identity of the owner, which may exist.
             self._lost(matching, identity)
             if node.identity == identity:
                 replacement = _next_identity(others, identity)
@@ -163,17 +212,18 @@ class Graph:
         elif node.identity == identity:
             self._remove(node, identity)
         else:
-            # The object is there under another name: only those are lost who call it by this one.
+            # The object exists with another identity: only the dependents that use this one have
+            # lost their owner.
             self._lost(_partition(node.dependents, identity)[0], identity)
 
-    def _lost(self, dependents: Sequence[Node], identity: Identity) -> None:
+    def _lost(self, dependents: Sequence[GraphNode], identity: OwnerIdentity) -> None:
         if dependents:
             self.absent.add(identity)
         for dependent in dependents:
             self._check(dependent)
 
-    def _observe(self, node: Node, identity: Identity) -> Node:
-        """A virtual node is a real one now."""
+    def _observe(self, node: GraphNode, identity: OwnerIdentity) -> GraphNode:
+        """Turns a virtual node into a real one."""
         if identity != node.identity:
             for dependent in _partition(node.dependents, identity)[1]:
                 if identity.namespace and dependent.identity.namespace != identity.namespace:
@@ -184,7 +234,7 @@ class Graph:
         node.virtual = False
         return node
 
-    def _remove(self, node: Node, identity: Identity) -> None:
+    def _remove(self, node: GraphNode, identity: OwnerIdentity) -> None:
         del self._nodes[node.identity.uid]
         self._remove_from_owners(node, node.owners)
         if node.dependents:
@@ -196,7 +246,7 @@ class Graph:
             if owner is not None and owner.deleting_dependents:
                 self._check(owner)
 
-    def _begin_deletion(self, old: Object | None, obj: Object, node: Node) -> None:
+    def _begin_deletion(self, old: Object | None, obj: Object, node: GraphNode) -> None:
         if _begins_with(old, obj, ORPHAN):
             self._orphan(node)
         elif _begins_with(old, obj, FOREGROUND):
@@ -205,9 +255,10 @@ class Graph:
                 self._check(dependent)
             self._check(node)
 
-    # ---- edges ---------------------------------------------------------------------------------------------------
+    # ---- edges
+    # ----------------------------------------------------------------------------------------------
 
-    def _update_owners(self, node: Node, owners: Sequence[Object]) -> None:
+    def _update_owners(self, node: GraphNode, owners: Sequence[Object]) -> None:
         if node.owners == owners:
             return
         before = {ref.get("uid", ""): ref for ref in node.owners}
@@ -219,7 +270,11 @@ class Graph:
                 self._check_uid(ref.get("uid", ""))
         for ref in owners:
             known = before.get(ref.get("uid", ""))
-            if known is not None and known.get("blockOwnerDeletion") and not ref.get("blockOwnerDeletion"):
+            if (
+                known is not None
+                and known.get("blockOwnerDeletion")
+                and not ref.get("blockOwnerDeletion")
+            ):
                 self._check_uid(ref.get("uid", ""))
         node.owners = owners
         self._add_to_owners(node, added)
@@ -230,13 +285,13 @@ class Graph:
         if node is not None:
             self._check(node)
 
-    def _add_to_owners(self, node: Node, owners: Iterable[Object]) -> None:
+    def _add_to_owners(self, node: GraphNode, owners: Iterable[Object]) -> None:
         doubtful = False
         for ref in owners:
-            identity = referred(ref, node.identity.namespace)
+            identity = referred_owner(ref, node.identity.namespace)
             owner = self._nodes.get(identity.uid)
             if owner is None:
-                owner = self._nodes[identity.uid] = Node(identity, virtual=True)
+                owner = self._nodes[identity.uid] = GraphNode(identity, virtual=True)
                 owner.dependents[node] = None
                 self._check(owner)
                 continue
@@ -246,8 +301,8 @@ class Graph:
         if doubtful:
             self._check(node)
 
-    def _doubtful(self, node: Node, owner: Node, identity: Identity) -> bool:
-        """Whether the reference may not mean the owner that has this uid."""
+    def _doubtful(self, node: GraphNode, owner: GraphNode, identity: OwnerIdentity) -> bool:
+        """Whether the reference may mean a different object than the owner with this uid."""
         theirs, ours = owner.identity.namespace, node.identity.namespace
         if theirs and theirs != ours:
             if not owner.virtual:
@@ -255,23 +310,23 @@ class Graph:
             return True
         if owner.identity._replace(namespace=ours) != identity:
             return True
-        # A namespaced kind that something without a namespace refers to by mistake.
+        # A cluster-scoped object refers to a namespaced kind by mistake.
         return not theirs and theirs != ours and owner.virtual
 
-    def _remove_from_owners(self, node: Node, owners: Iterable[Object]) -> None:
+    def _remove_from_owners(self, node: GraphNode, owners: Iterable[Object]) -> None:
         for ref in owners:
             owner = self._nodes.get(ref.get("uid", ""))
             if owner is not None:
                 owner.dependents.pop(node, None)
 
-    def _report_namespace(self, node: Node, uid: str) -> None:
+    def _report_namespace(self, node: GraphNode, uid: str) -> None:
         for ref in node.owners:
             if ref.get("uid") == uid:
-                self._invalid(node, referred(ref, node.identity.namespace))
+                self._invalid(node, referred_owner(ref, node.identity.namespace))
                 return
 
 
-def invalid_namespace_message(owner: Identity) -> str:
+def invalid_namespace_message(owner: OwnerIdentity) -> str:
     return f"ownerRef {owner} does not exist in namespace {go_quote(owner.namespace)}"
 
 
@@ -284,13 +339,16 @@ def _ends_with(obj: Object, finalizer: str) -> bool:
 
 
 def _begins_with(old: Object | None, obj: Object, finalizer: str) -> bool:
-    """Whether this change is what sets off the end of the object by this finalizer."""
+    """Whether this change starts the deletion of the object with this finalizer."""
     return _ends_with(obj, finalizer) and (old is None or not _ends_with(old, finalizer))
 
 
-def _partition(dependents: Iterable[Node], owner: Identity) -> tuple[list[Node], list[Node]]:
-    """Those that refer to the owner by exactly this identity, and those that have its uid and mean something else. With
-    two references to one uid a dependent can be in both."""
+def _partition(
+    dependents: Iterable[GraphNode], owner: OwnerIdentity
+) -> tuple[list[GraphNode], list[GraphNode]]:
+    """The dependents that use exactly this identity of the owner, and those that use its uid with
+    another identity. A dependent with two references to one uid can be in both.
+    """
     matching, others = [], []
     for dependent in dependents:
         namespace = dependent.identity.namespace
@@ -298,7 +356,9 @@ def _partition(dependents: Iterable[Node], owner: Identity) -> tuple[list[Node],
             others.append(dependent)
             continue
         wanted = owner._replace(namespace=namespace)
-        same = {referred(ref, namespace) == wanted for ref in dependent.owners if ref.get("uid") == owner.uid}
+        same = {
+            referred_owner(ref, namespace) == wanted for ref in dependent.references_to(owner.uid)
+        }
         if True in same:
             matching.append(dependent)
         if False in same:
@@ -306,16 +366,19 @@ def _partition(dependents: Iterable[Node], owner: Identity) -> tuple[list[Node],
     return matching, others
 
 
-def _next_identity(dependents: Iterable[Node], absent: Identity) -> Identity | None:
-    """Another identity of an owner that these dependents know it by: the first after `absent`, or the first of all."""
-    found: set[Identity] = set()
+def _next_identity(dependents: Iterable[GraphNode], absent: OwnerIdentity) -> OwnerIdentity | None:
+    """Another identity that these dependents use for the owner: the first after `absent`, or the
+    first of all.
+    """
+    found: set[OwnerIdentity] = set()
     for dependent in dependents:
-        for ref in dependent.owners:
-            if ref.get("uid") != absent.uid:
-                continue
-            other = referred(ref, dependent.identity.namespace)
-            if not absent.namespace and (other.api_version, other.kind) == (absent.api_version, absent.kind):
-                other = other._replace(namespace="")  # that kind is known to have none
+        for ref in dependent.references_to(absent.uid):
+            other = referred_owner(ref, dependent.identity.namespace)
+            if not absent.namespace and (other.api_version, other.kind) == (
+                absent.api_version,
+                absent.kind,
+            ):
+                other = other._replace(namespace="")  # cluster-scoped kinds have no namespace
             if other != absent:
                 found.add(other)
     following = [identity for identity in found if identity > absent]

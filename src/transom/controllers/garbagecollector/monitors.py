@@ -1,7 +1,8 @@
-"""Every resource of the server under watch, and which resource a kind is.
+"""Watches every resource of the server, and maps kinds to resources.
 
-Built-in resources come from the informers that all controllers share. A custom one has an informer here, which ends
-with its definition and goes on from what it knew when the resource comes back.
+Built-in resources use the informers that all controllers share. A custom resource has its own
+informer, which stops with its definition and resumes from its last state when the resource comes
+back.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ import random
 from collections.abc import Callable
 from typing import NamedTuple
 
-from transom.client.api import Client
+from transom.client.api import ApiClient
 from transom.client.informer import Informer, InformerFactory
-from transom.client.resources import GroupVersionResource, builtin
+from transom.client.resources import GroupVersionResource, builtin_resource
 from transom.kit.clock import Clock
 from transom.machinery.errors import ApiError, GroupResource
 from transom.machinery.kinds import KINDS
@@ -22,8 +23,8 @@ from transom.machinery.objects import Object
 
 log = logging.getLogger("transom.controllers")
 
-_BUILT_IN = {(kind.group, kind.plural): builtin(kind.key) for kind in KINDS}
-# Nothing owns an event and it owns nothing; there are many.
+_BUILT_IN = {(kind.group, kind.plural): builtin_resource(kind.key) for kind in KINDS}
+# Events neither have owners nor own objects, and there are many.
 _IGNORED = {("", "events"), ("events.k8s.io", "events")}
 _VERBS = frozenset(("delete", "list", "watch"))
 
@@ -31,20 +32,26 @@ Seen = Callable[[str, str, Object | None, Object], None]  # apiVersion, kind, ol
 Gone = Callable[[str, str, Object], None]
 
 
-class Served(NamedTuple):
-    """What the server has: kinds by group version and kind, the versions to watch, and the groups that did not answer."""
+class ServedResources(NamedTuple):
+    """What the server serves: kinds by group version and kind, the versions to watch, and the
+    groups that failed.
+    """
 
     kinds: dict[tuple[str, str], GroupVersionResource]
     deletable: list[GroupVersionResource]
     silent: frozenset[str]
 
 
-async def discover(client: Client) -> Served:
+async def discover_served(client: ApiClient) -> ServedResources:
     core: list[str] = (await client.get_json("/api"))["versions"]
     groups = [("", core[0], core)]
     for group in (await client.get_json("/apis"))["groups"]:
         groups.append(
-            (group["name"], group["preferredVersion"]["version"], [row["version"] for row in group["versions"]])
+            (
+                group["name"],
+                group["preferredVersion"]["version"],
+                [row["version"] for row in group["versions"]],
+            )
         )
     kinds: dict[tuple[str, str], GroupVersionResource] = {}
     deletable: dict[GroupResource, GroupVersionResource] = {}
@@ -53,24 +60,36 @@ async def discover(client: Client) -> Served:
         for version in sorted(versions, key=lambda version: version != preferred):
             group_version = f"{name}/{version}" if name else version
             try:
-                document = await client.get_json(f"/apis/{group_version}" if name else f"/api/{version}")
+                document = await client.get_json(
+                    f"/apis/{group_version}" if name else f"/api/{version}"
+                )
             except (ApiError, OSError) as problem:
                 log.info("garbage collector: discovery of %s failed: %s", group_version, problem)
                 silent.add(name)
                 continue
+            # there may be thousands of groups, and in-process calls do not yield
+            await asyncio.sleep(0)
             for row in document.get("resources") or ():
                 if "/" in row["name"]:
                     continue
-                resource = GroupVersionResource(name, version, row["name"], row["namespaced"], row["kind"])
+                resource = GroupVersionResource(
+                    name, version, row["name"], row["namespaced"], row["kind"]
+                )
                 kinds.setdefault((group_version, row["kind"]), resource)
                 if _VERBS.issubset(row.get("verbs") or ()):
                     deletable.setdefault(resource.group_resource, resource)
-    return Served(kinds, [*deletable.values()], frozenset(silent))
+    return ServedResources(kinds, [*deletable.values()], frozenset(silent))
 
 
 class Monitors:
     def __init__(
-        self, client: Client, informers: InformerFactory, clock: Clock, rng: random.Random, seen: Seen, gone: Gone
+        self,
+        client: ApiClient,
+        informers: InformerFactory,
+        clock: Clock,
+        rng: random.Random,
+        seen: Seen,
+        gone: Gone,
     ) -> None:
         self._client = client
         self._shared = informers
@@ -83,15 +102,15 @@ class Monitors:
         self._kinds: dict[tuple[str, str], GroupVersionResource] = {}
 
     def resource(self, api_version: str, kind: str) -> GroupVersionResource | None:
-        """How to ask the server for objects of a kind; None when it serves no such kind."""
+        """How to read objects of a kind; None if it is not served."""
         found = self._kinds.get((api_version, kind))
         if found is None:
             return None
-        # Only metadata matters, so any version will do; the stored one needs no conversion.
+        # Only metadata matters, so any version works; the stored one needs no conversion.
         return _BUILT_IN.get((found.group, found.plural), found)
 
-    def follow(self, served: Served) -> list[Informer]:
-        """Watch what is served now; gives the informers to wait for."""
+    def follow(self, served: ServedResources) -> list[Informer]:
+        """Watches all served resources; returns the informers to wait for."""
         known = {k: v for k, v in self._kinds.items() if k[0].rpartition("/")[0] in served.silent}
         self._kinds = {**known, **served.kinds}
         wanted = [r for r in served.deletable if (r.group, r.plural) not in _IGNORED]
@@ -103,16 +122,22 @@ class Monitors:
             if informer is None:
                 informer = self._watch(resource, handle, own)
             if own and resource not in self._own:
-                self._own[resource] = asyncio.create_task(informer.run(), name=f"informer {resource}")
+                self._own[resource] = asyncio.create_task(
+                    informer.run(), name=f"informer {resource}"
+                )
             active.append(informer)
         self._shared.start()
         for resource in [r for r in self._own if r not in wanted and r.group not in served.silent]:
             self._own.pop(resource).cancel()
         return active
 
-    def _watch(self, resource: GroupVersionResource, handle: GroupVersionResource, own: bool) -> Informer:
+    def _watch(
+        self, resource: GroupVersionResource, handle: GroupVersionResource, own: bool
+    ) -> Informer:
         api_version, kind = resource.api_version, resource.kind
-        informer = Informer(self._client, handle, self._clock, self._rng) if own else self._shared(handle)
+        informer = (
+            Informer(self._client, handle, self._clock, self._rng) if own else self._shared(handle)
+        )
 
         def added(obj: Object) -> None:
             self._seen(api_version, kind, None, obj)
@@ -122,10 +147,15 @@ class Monitors:
             if before["uid"] != after["uid"]:
                 self._gone(api_version, kind, old)
                 self._seen(api_version, kind, None, new)
-            elif any(before.get(f) != after.get(f) for f in ("ownerReferences", "finalizers", "deletionTimestamp")):
+            elif any(
+                before.get(f) != after.get(f)
+                for f in ("ownerReferences", "finalizers", "deletionTimestamp")
+            ):
                 self._seen(api_version, kind, old, new)
 
-        informer.add_handler(add=added, update=updated, delete=lambda obj: self._gone(api_version, kind, obj))
+        informer.add_handler(
+            add=added, update=updated, delete=lambda obj: self._gone(api_version, kind, obj)
+        )
         self._watched[resource] = informer
         return informer
 

@@ -1,11 +1,11 @@
-"""The horizontal pod autoscaler: replicas that follow a metric.
+"""The horizontal pod autoscaler: scales replicas by metrics.
 
 - `metrics.py`: reads the three metrics APIs
-- `calculator.py`: from the metrics of pods to a number of replicas
-- `sources.py`: each type of metric of an autoscaler, with what its status says
+- `calculator.py`: computes replicas from pod metrics
+- `sources.py`: each metric type of an autoscaler, with its status
 - `limits.py`: stabilization and the rate of change
-- `conditions.py`: what an autoscaler says of itself
-- `controller.py`: the loop
+- `conditions.py`: the conditions of an autoscaler
+- `controller.py`: the control loop
 """
 
 from transom.controllers.horizontalpodautoscaler.controller import Autoscaler

@@ -1,7 +1,8 @@
-"""From metrics of pods to a number of replicas.
+"""Computes a number of replicas from pod metrics.
 
-The ratio of what pods use to what they should use decides; a tenth more or less changes nothing. Pods of which nothing
-is known, or that are not ready, are counted so that the change becomes smaller, never so that it turns round.
+The ratio of current to target usage determines the result; a deviation of up to 10 % changes
+nothing. Pods without metrics, or not ready, are counted conservatively: they reduce the change, but
+never reverse it.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from transom.controllers.horizontalpodautoscaler.metrics import MetricsError, PodMetric, PodMetrics
-from transom.controllers.pods import is_ready, phase, ready_condition
+from transom.controllers.pods import is_pod_ready, pod_phase, pod_ready_condition
 from transom.kit.clock import parse_rfc3339
 from transom.machinery.objects import Object
-from transom.machinery.quantity import parse as parse_quantity
+from transom.machinery.quantity import parse_quantity
 
 TOLERANCE = 0.1
 CPU_INITIALIZATION_SECONDS = 300.0
@@ -38,13 +39,13 @@ class _Groups(NamedTuple):
 
 
 def _grouped(pods: Sequence[Object], metrics: PodMetrics, resource: str, now: float) -> _Groups:
-    """Sort pods by whether their metrics mean something; those that mean nothing are taken out of `metrics`."""
+    """Groups pods by whether their metrics are meaningful; removes the others from `metrics`."""
     ready, unready, missing, ignored = 0, set(), set(), set()
     for pod in pods:
         name = pod["metadata"]["name"]
-        if "deletionTimestamp" in pod["metadata"] or phase(pod) == "Failed":
+        if "deletionTimestamp" in pod["metadata"] or pod_phase(pod) == "Failed":
             ignored.add(name)
-        elif phase(pod) == "Pending":
+        elif pod_phase(pod) == "Pending":
             unready.add(name)
         elif name not in metrics:
             missing.add(name)
@@ -58,12 +59,16 @@ def _grouped(pods: Sequence[Object], metrics: PodMetrics, resource: str, now: fl
 
 
 def _is_starting(pod: Object, metric: PodMetric, now: float) -> bool:
-    """Whether the processor time of a pod may still be that of its start."""
-    condition = ready_condition(pod)
+    """Whether the CPU usage of a pod may still be that of its start-up."""
+    condition = pod_ready_condition(pod)
     started = (pod.get("status") or {}).get("startTime")
     if condition is None or not started:
         return True
-    since = parse_rfc3339(condition["lastTransitionTime"]) if condition.get("lastTransitionTime") else 0.0
+    since = (
+        parse_rfc3339(condition["lastTransitionTime"])
+        if condition.get("lastTransitionTime")
+        else 0.0
+    )
     start, unready = parse_rfc3339(started), condition.get("status") == "False"
     if start + CPU_INITIALIZATION_SECONDS > now:
         return unready or metric.timestamp < since + metric.window
@@ -75,9 +80,15 @@ def _ceil(value: float) -> int:
 
 
 def by_utilization(
-    current: int, target: int, metrics: PodMetrics, pods: Sequence[Object], resource: str, container: str, now: float
+    current: int,
+    target: int,
+    metrics: PodMetrics,
+    pods: Sequence[Object],
+    resource: str,
+    container: str,
+    now: float,
 ) -> Utilization:
-    """So that pods use `target` percent of what they request."""
+    """For pods to use `target` percent of their requests."""
     if not pods:
         raise MetricsError(_NO_PODS)
     metrics = dict(metrics)
@@ -106,9 +117,14 @@ def by_utilization(
 
 
 def by_average(
-    current: int, target: int, metrics: PodMetrics, pods: Sequence[Object], resource: str, now: float
+    current: int,
+    target: int,
+    metrics: PodMetrics,
+    pods: Sequence[Object],
+    resource: str,
+    now: float,
 ) -> tuple[int, int]:
-    """So that pods have `target` (in thousandths) on average; and what they have."""
+    """For an average of `target` (in thousandths) per pod; also returns the current average."""
     if not pods:
         raise MetricsError(_NO_PODS)
     metrics = dict(metrics)
@@ -132,19 +148,19 @@ def by_average(
 
 
 def by_total(current: int, target: int, value: int, pods: Sequence[Object]) -> int:
-    """So that a value that all pods share comes to its target."""
+    """For a shared value to reach its target."""
     ratio = value / target
     if current == 0:
-        return _ceil(ratio)  # up from zero there are no pods to count
+        return _ceil(ratio)  # scaling up from zero: there are no pods to count
     if abs(1.0 - ratio) <= TOLERANCE:
         return current
     if not pods:
         raise MetricsError(f"unable to calculate ready pods: {_NO_PODS}")
-    return _ceil(ratio * sum(phase(pod) == "Running" and is_ready(pod) for pod in pods))
+    return _ceil(ratio * sum(pod_phase(pod) == "Running" and is_pod_ready(pod) for pod in pods))
 
 
 def by_total_per_pod(replicas: int, target: int, value: int) -> tuple[int, int]:
-    """So that each pod has `target` of a value that all share; and what each has."""
+    """For `target` of a shared value per pod; also returns the current value per pod."""
     wanted = replicas
     if replicas == 0 or abs(1.0 - value / (target * replicas)) > TOLERANCE:
         wanted = _ceil(value / target)
@@ -165,7 +181,9 @@ def _requests(pods: Sequence[Object], container: str, resource: str) -> dict[str
     return out
 
 
-def _utilization(metrics: PodMetrics, requests: dict[str, int], target: int) -> tuple[float, int, int]:
+def _utilization(
+    metrics: PodMetrics, requests: dict[str, int], target: int
+) -> tuple[float, int, int]:
     known = [(metric.value, requests[name]) for name, metric in metrics.items() if name in requests]
     used, requested = sum(value for value, _ in known), sum(request for _, request in known)
     if requested == 0:

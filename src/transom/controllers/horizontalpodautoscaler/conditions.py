@@ -1,4 +1,4 @@
-"""What an autoscaler says of itself: three conditions, with Kubernetes' reasons and messages."""
+"""The three conditions of an autoscaler, with Kubernetes' reasons and messages."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ ABLE_TO_SCALE, SCALING_ACTIVE, SCALING_LIMITED = "AbleToScale", "ScalingActive",
 
 
 class Conditions:
-    """Those of one autoscaler during one look at it."""
+    """The conditions of one autoscaler during one sync."""
 
     def __init__(self, old: list[Object] | None, now: float) -> None:
         self._all = list(old or ())
@@ -20,7 +20,13 @@ class Conditions:
         at = next((i for i, condition in enumerate(self._all) if condition["type"] == kind), None)
         old = self._all[at] if at is not None else {}
         since = old.get("lastTransitionTime") if old.get("status") == text else rfc3339(self._now)
-        fresh = {"type": kind, "status": text, "lastTransitionTime": since, "reason": reason, "message": message}
+        fresh = {
+            "type": kind,
+            "status": text,
+            "lastTransitionTime": since,
+            "reason": reason,
+            "message": message,
+        }
         if at is None:
             self._all.append(fresh)
         else:

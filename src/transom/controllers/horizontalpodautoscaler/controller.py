@@ -1,4 +1,4 @@
-"""The loop: every autoscaler is looked at every 15 seconds, neither more nor less often."""
+"""The control loop: syncs every autoscaler every 15 seconds."""
 
 from __future__ import annotations
 
@@ -7,13 +7,21 @@ import logging
 from transom.client.api import is_not_found
 from transom.client.events import NORMAL, WARNING
 from transom.client.resources import HORIZONTAL_POD_AUTOSCALERS, PODS, GroupVersionResource
-from transom.client.store import key_of
+from transom.client.store import object_key
 from transom.client.workqueue import WorkQueue
-from transom.controllers.base import Env, work
-from transom.controllers.horizontalpodautoscaler.conditions import ABLE_TO_SCALE, SCALING_ACTIVE, Conditions
-from transom.controllers.horizontalpodautoscaler.limits import Memory
-from transom.controllers.horizontalpodautoscaler.metrics import Metrics
-from transom.controllers.horizontalpodautoscaler.sources import NoProposal, Sources, Target
+from transom.controllers.base import ControllerContext, run_worker
+from transom.controllers.horizontalpodautoscaler.conditions import (
+    ABLE_TO_SCALE,
+    SCALING_ACTIVE,
+    Conditions,
+)
+from transom.controllers.horizontalpodautoscaler.limits import ScalingHistory
+from transom.controllers.horizontalpodautoscaler.metrics import HpaMetricsClient
+from transom.controllers.horizontalpodautoscaler.sources import (
+    MetricSources,
+    NoProposal,
+    ScaleTarget,
+)
 from transom.controllers.scales import InvalidApiVersion, NoMatch, Scales, group_of
 from transom.kit.clock import rfc3339
 from transom.machinery.errors import ApiError
@@ -29,27 +37,27 @@ _BELOW = "Current number of replicas below Spec.MinReplicas"
 
 
 class Uncomputable(Exception):
-    """No metric says how many replicas there should be."""
+    """No metric gives a number of replicas."""
 
 
 class Autoscaler:
-    def __init__(self, env: Env) -> None:
+    def __init__(self, env: ControllerContext) -> None:
         self._client = env.client
         self._clock = env.clock
         self._events = env.recorder("horizontal-pod-autoscaler")
         self._scales = Scales(env.client, env.clock)
         self._queue: WorkQueue[str] = WorkQueue(env.clock, name="horizontalpodautoscaler")
-        self._memories: dict[str, Memory] = {}
+        self._memories: dict[str, ScalingHistory] = {}
         self._autoscalers = env.informers(HORIZONTAL_POD_AUTOSCALERS)
         self._pods = env.informers(PODS)
-        self._sources = Sources(Metrics(env.client, self._scales), self._pods)
+        self._sources = MetricSources(HpaMetricsClient(env.client, self._scales), self._pods)
         self._autoscalers.add_handler(add=self._enqueue, update=lambda _, new: self._enqueue(new))
 
     def _enqueue(self, autoscaler: Object) -> None:
-        self._queue.add_after(key_of(autoscaler), _SECONDS)
+        self._queue.add_after(object_key(autoscaler), _SECONDS)
 
     async def run(self) -> None:
-        await work(self._queue, self._sync, (self._autoscalers, self._pods))
+        await run_worker(self._queue, self._sync, (self._autoscalers, self._pods))
 
     async def _sync(self, key: str) -> None:
         autoscaler = self._autoscalers.by_key(key)
@@ -60,12 +68,13 @@ class Autoscaler:
         try:
             await self._reconcile(key, autoscaler)
         except ApiError as problem:
-            # The next look is in 15 seconds anyway.
+            # The next sync is in 15 seconds anyway.
             log.info("the autoscaler %s could not be brought up to date: %s", key, problem)
 
-    # ---- one autoscaler ------------------------------------------------------------------------------------------
+    # ---- one autoscaler
+    # ------------------------------------------------------------------------------------------
 
-    def _tell(self, autoscaler: Object, kind: str, reason: str, message: str) -> None:
+    def _record_event(self, autoscaler: Object, kind: str, reason: str, message: str) -> None:
         self._events.event({**autoscaler, "apiVersion": _SHOWN.api_version}, kind, reason, message)
 
     async def _reconcile(self, key: str, autoscaler: Object) -> None:
@@ -75,20 +84,32 @@ class Autoscaler:
         try:
             resource, scale = await self._scale(autoscaler)
         except (ApiError, OSError, NoMatch, InvalidApiVersion) as problem:
-            self._tell(autoscaler, WARNING, "FailedGetScale", str(problem))
-            conditions.set(ABLE_TO_SCALE, False, "FailedGetScale",
-                           f"the HPA controller was unable to get the target's current scale: {problem}")
+            self._record_event(autoscaler, WARNING, "FailedGetScale", str(problem))
+            conditions.set(
+                ABLE_TO_SCALE,
+                False,
+                "FailedGetScale",
+                f"the HPA controller was unable to get the target's current scale: {problem}",
+            )
             await self._write(autoscaler, {"conditions": conditions.as_list()})
             return
-        conditions.set(ABLE_TO_SCALE, True, "SucceededGetScale",
-                       "the HPA controller was able to get the target's current scale")
+        conditions.set(
+            ABLE_TO_SCALE,
+            True,
+            "SucceededGetScale",
+            "the HPA controller was able to get the target's current scale",
+        )
         current = (scale.get("spec") or {}).get("replicas", 0)
-        memory = self._memories.setdefault(key, Memory(current, now))
+        memory = self._memories.setdefault(key, ScalingHistory(current, now))
         least = spec.get("minReplicas", 1)
         metrics: list[Object] = []
         if current == 0 and least != 0:
-            conditions.set(SCALING_ACTIVE, False, "ScalingDisabled",
-                           "scaling is disabled since the replica count of the target is zero")
+            conditions.set(
+                SCALING_ACTIVE,
+                False,
+                "ScalingDisabled",
+                "scaling is disabled since the replica count of the target is zero",
+            )
             desired, reason = 0, ""
         elif current > spec["maxReplicas"]:
             desired, reason = spec["maxReplicas"], _ABOVE
@@ -98,37 +119,71 @@ class Autoscaler:
             try:
                 wanted, name, metrics = await self._wanted(autoscaler, scale, conditions, now)
             except Uncomputable as problem:
-                await self._write(autoscaler, {"currentReplicas": current, "conditions": conditions.as_list()})
-                self._tell(autoscaler, WARNING, "FailedComputeMetricsReplicas", str(problem))
+                await self._write(
+                    autoscaler, {"currentReplicas": current, "conditions": conditions.as_list()}
+                )
+                self._record_event(
+                    autoscaler, WARNING, "FailedComputeMetricsReplicas", str(problem)
+                )
                 return
-            reason = f"{name} above target" if wanted > current else "All metrics below target" if wanted < current else ""
+            reason = (
+                f"{name} above target"
+                if wanted > current
+                else "All metrics below target"
+                if wanted < current
+                else ""
+            )
             desired = memory.limited(spec, current, wanted, least, now, conditions)
-        status: Object = {"currentReplicas": current, "desiredReplicas": desired, "currentMetrics": metrics}
+        status: Object = {
+            "currentReplicas": current,
+            "desiredReplicas": desired,
+            "currentMetrics": metrics,
+        }
         if desired != current:
             try:
                 await self._scales.set(resource, scale, desired)
             except (ApiError, OSError) as problem:
-                self._tell(autoscaler, WARNING, "FailedRescale",
-                           f"New size: {desired}; reason: {reason}; error: {problem}")
-                conditions.set(ABLE_TO_SCALE, False, "FailedUpdateScale",
-                               f"the HPA controller was unable to update the target scale: {problem}")
-                await self._write(autoscaler, {"currentReplicas": current, "conditions": conditions.as_list()})
+                self._record_event(
+                    autoscaler,
+                    WARNING,
+                    "FailedRescale",
+                    f"New size: {desired}; reason: {reason}; error: {problem}",
+                )
+                conditions.set(
+                    ABLE_TO_SCALE,
+                    False,
+                    "FailedUpdateScale",
+                    f"the HPA controller was unable to update the target scale: {problem}",
+                )
+                await self._write(
+                    autoscaler, {"currentReplicas": current, "conditions": conditions.as_list()}
+                )
                 return
-            conditions.set(ABLE_TO_SCALE, True, "SucceededRescale",
-                           f"the HPA controller was able to update the target scale to {desired}")
-            self._tell(autoscaler, NORMAL, "SuccessfulRescale", f"New size: {desired}; reason: {reason}")
+            conditions.set(
+                ABLE_TO_SCALE,
+                True,
+                "SucceededRescale",
+                f"the HPA controller was able to update the target scale to {desired}",
+            )
+            self._record_event(
+                autoscaler, NORMAL, "SuccessfulRescale", f"New size: {desired}; reason: {reason}"
+            )
             memory.scaled(spec.get("behavior"), current, desired, now)
             status["lastScaleTime"] = rfc3339(now)
         await self._write(autoscaler, {**status, "conditions": conditions.as_list()})
 
     async def _scale(self, autoscaler: Object) -> tuple[GroupVersionResource, Object]:
-        """The scale of the target; of several resources of its kind that of the first that has one."""
+        """The scale of the target; if its kind has several resources, that of the first with a
+        scale.
+        """
         ref = autoscaler["spec"]["scaleTargetRef"]
         group, _ = group_of(ref.get("apiVersion", ""))
         first: ApiError | None = None
         for resource in await self._scales.resources(group, ref["kind"]):
             try:
-                return resource, await self._scales.get(resource, autoscaler["metadata"]["namespace"], ref["name"])
+                return resource, await self._scales.get(
+                    resource, autoscaler["metadata"]["namespace"], ref["name"]
+                )
             except ApiError as problem:
                 first = first or problem
         assert first is not None  # there is at least one resource
@@ -137,7 +192,9 @@ class Autoscaler:
     async def _wanted(
         self, autoscaler: Object, scale: Object, conditions: Conditions, now: float
     ) -> tuple[int, str, list[Object]]:
-        """The most that any metric asks for, the name of that metric, and what all of them are."""
+        """The largest proposal of all metrics, the name of that metric, and the status of all
+        metrics.
+        """
         target = self._target(autoscaler, scale, conditions)
         specs = autoscaler["spec"].get("metrics") or []
         statuses: list[Object] = []
@@ -146,7 +203,7 @@ class Autoscaler:
             try:
                 proposal = await self._sources.propose(metric, target, now)
             except NoProposal as failure:
-                self._tell(autoscaler, WARNING, failure.reason, failure.condition)
+                self._record_event(autoscaler, WARNING, failure.reason, failure.condition)
                 failures.append(failure)
                 statuses.append({"type": ""})
                 continue
@@ -155,32 +212,50 @@ class Autoscaler:
                 replicas, name = proposal.replicas, proposal.name
         if len(failures) >= len(specs):
             first = failures[0] if failures else NoProposal("", "", "")
-            conditions.set(SCALING_ACTIVE, False, first.reason,
-                           f"the HPA was unable to compute the replica count: {first.condition}")
-            raise Uncomputable(f"invalid metrics ({len(failures)} invalid out of {len(specs)}), first error is: {first}")
-        conditions.set(SCALING_ACTIVE, True, "ValidMetricFound",
-                       f"the HPA was able to successfully calculate a replica count from {name}")
+            conditions.set(
+                SCALING_ACTIVE,
+                False,
+                first.reason,
+                f"the HPA was unable to compute the replica count: {first.condition}",
+            )
+            raise Uncomputable(
+                f"invalid metrics ({len(failures)} invalid out of {len(specs)}), first error "
+                f"is: {first}"
+            )
+        conditions.set(
+            SCALING_ACTIVE,
+            True,
+            "ValidMetricFound",
+            f"the HPA was able to successfully calculate a replica count from {name}",
+        )
         return replicas, name, statuses
 
-    def _target(self, autoscaler: Object, scale: Object, conditions: Conditions) -> Target:
+    def _target(self, autoscaler: Object, scale: Object, conditions: Conditions) -> ScaleTarget:
         status = scale.get("status") or {}
         text = status.get("selector") or ""
         selector: LabelSelector | None = None
-        reason, message, condition = "SelectorRequired", "selector is required", (
-            "the HPA target's scale is missing a selector")
+        reason, message, condition = (
+            "SelectorRequired",
+            "selector is required",
+            ("the HPA target's scale is missing a selector"),
+        )
         if text:
             try:
                 selector = parse_labels(text)
             except SelectorError as problem:
                 reason = "InvalidSelector"
                 message = condition = (
-                    f"couldn't convert selector into a corresponding internal selector object: {problem}")
+                    "couldn't convert selector into a corresponding internal selector "
+                    f"object: {problem}"
+                )
         if selector is None:
-            self._tell(autoscaler, WARNING, reason, message)
+            self._record_event(autoscaler, WARNING, reason, message)
             conditions.set(SCALING_ACTIVE, False, "InvalidSelector", condition)
             raise Uncomputable(message)
         wanted = (scale.get("spec") or {}).get("replicas", 0)
-        return Target(autoscaler["metadata"]["namespace"], selector, wanted, status.get("replicas", 0))
+        return ScaleTarget(
+            autoscaler["metadata"]["namespace"], selector, wanted, status.get("replicas", 0)
+        )
 
     async def _write(self, autoscaler: Object, fresh: Object) -> None:
         old = autoscaler.get("status") or {}
@@ -188,14 +263,16 @@ class Autoscaler:
         if _plain(status) == _plain(old):
             return
         try:
-            await self._client.update_status(HORIZONTAL_POD_AUTOSCALERS, {**autoscaler, "status": status})
+            await self._client.update_status(
+                HORIZONTAL_POD_AUTOSCALERS, {**autoscaler, "status": status}
+            )
         except ApiError as problem:
             if is_not_found(problem):
                 return
-            self._tell(autoscaler, WARNING, "FailedUpdateStatus", str(problem))
+            self._record_event(autoscaler, WARNING, "FailedUpdateStatus", str(problem))
             raise
 
 
 def _plain(status: Object) -> Object:
-    """Without what is not set."""
+    """Without unset fields."""
     return {name: value for name, value in status.items() if value}

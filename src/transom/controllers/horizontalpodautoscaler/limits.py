@@ -1,7 +1,7 @@
-"""From what the metrics ask for to what is done: stabilization over time, and limits to the rate of change.
+"""Limits the proposals of the metrics: stabilization over time, and the rate of change.
 
-Each autoscaler has a memory of recommendations and of its own changes. It is kept in the process only, as in
-Kubernetes: after a restart the first recommendation is the present size.
+Recommendations and scaling events of each autoscaler are kept in memory only, as in Kubernetes:
+after a restart the first recommendation is the current size.
 """
 
 from __future__ import annotations
@@ -10,27 +10,48 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from transom.controllers.horizontalpodautoscaler.conditions import ABLE_TO_SCALE, SCALING_LIMITED, Conditions
+from transom.controllers.horizontalpodautoscaler.conditions import (
+    ABLE_TO_SCALE,
+    SCALING_LIMITED,
+    Conditions,
+)
 from transom.machinery.objects import Object
 
 DOWNSCALE_STABILIZATION_SECONDS = 300
 _UP_FACTOR, _UP_MINIMUM = 2, 4
 _WITHIN = ("DesiredWithinRange", "the desired count is within the acceptable range")
-_TOO_FAST_UP = ("ScaleUpLimit", "the desired replica count is increasing faster than the maximum scale rate")
-_TOO_FAST_DOWN = ("ScaleDownLimit", "the desired replica count is decreasing faster than the maximum scale rate")
+_TOO_FAST_UP = (
+    "ScaleUpLimit",
+    "the desired replica count is increasing faster than the maximum scale rate",
+)
+_TOO_FAST_DOWN = (
+    "ScaleDownLimit",
+    "the desired replica count is decreasing faster than the maximum scale rate",
+)
 _TOO_MANY = ("TooManyReplicas", "the desired replica count is more than the maximum replica count")
 _TOO_FEW = ("TooFewReplicas", "the desired replica count is less than the minimum replica count")
-_STABILIZED_UP = ("ScaleUpStabilized",
-                  "recent recommendations were lower than current one, applying the lowest recent recommendation")
-_STABILIZED_DOWN = ("ScaleDownStabilized",
-                    "recent recommendations were higher than current one, applying the highest recent recommendation")
+_STABILIZED_UP = (
+    "ScaleUpStabilized",
+    "recent recommendations were lower than current one, applying the lowest recent recommendation",
+)
+_STABILIZED_DOWN = (
+    "ScaleDownStabilized",
+    (
+        "recent recommendations were higher than current one, applying the highest recent "
+        "recommendation"
+    ),
+)
 _DEFAULT_UP: Object = {
-    "stabilizationWindowSeconds": 0, "selectPolicy": "Max",
-    "policies": [{"type": "Pods", "value": 4, "periodSeconds": 15},
-                 {"type": "Percent", "value": 100, "periodSeconds": 15}],
+    "stabilizationWindowSeconds": 0,
+    "selectPolicy": "Max",
+    "policies": [
+        {"type": "Pods", "value": 4, "periodSeconds": 15},
+        {"type": "Percent", "value": 100, "periodSeconds": 15},
+    ],
 }
 _DEFAULT_DOWN: Object = {
-    "stabilizationWindowSeconds": DOWNSCALE_STABILIZATION_SECONDS, "selectPolicy": "Max",
+    "stabilizationWindowSeconds": DOWNSCALE_STABILIZATION_SECONDS,
+    "selectPolicy": "Max",
     "policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}],
 }
 
@@ -40,8 +61,8 @@ class _At(NamedTuple):
     value: int
 
 
-class Memory:
-    """Of one autoscaler."""
+class ScalingHistory:
+    """The history of one autoscaler."""
 
     def __init__(self, replicas: int, now: float) -> None:
         self._recommended = [_At(now, replicas)]
@@ -49,20 +70,28 @@ class Memory:
         self._downs: list[_At] = []
 
     def scaled(self, behavior: Object | None, before: int, after: int, now: float) -> None:
-        """Remember a change, for policies that limit how many there may be in a time."""
+        """Records a change, for policies that limit the changes in a period."""
         if behavior is None:
             return
         events, rules = (
-            (self._ups, _rules(behavior, "scaleUp")) if after > before else (self._downs, _rules(behavior, "scaleDown"))
+            (self._ups, _rules(behavior, "scaleUp"))
+            if after > before
+            else (self._downs, _rules(behavior, "scaleDown"))
         )
         longest = max((policy["periodSeconds"] for policy in rules["policies"]), default=0)
         events[:] = [event for event in events if event.time >= now - longest]
         events.append(_At(now, abs(after - before)))
 
     def limited(
-        self, spec: Object, current: int, desired: int, least: int, now: float, conditions: Conditions
+        self,
+        spec: Object,
+        current: int,
+        desired: int,
+        least: int,
+        now: float,
+        conditions: Conditions,
     ) -> int:
-        """The size to go to, with the conditions that explain it."""
+        """The new size, with the conditions that explain it."""
         behavior = spec.get("behavior")
         if behavior is None:
             stable, why = self._stabilized(desired, now)
@@ -74,11 +103,14 @@ class Memory:
         if behavior is None:
             result, limit = _bounded(current, stable, least, spec["maxReplicas"])
         else:
-            result, limit = self._rate_limited(behavior, current, stable, least, spec["maxReplicas"], now)
+            result, limit = self._rate_limited(
+                behavior, current, stable, least, spec["maxReplicas"], now
+            )
         conditions.set(SCALING_LIMITED, result != stable, *limit)
         return result
 
-    # ---- stabilization -------------------------------------------------------------------------------------------
+    # ---- stabilization
+    # -------------------------------------------------------------------------------------------
 
     def _stabilized(self, desired: int, now: float) -> tuple[int, tuple[str, str]]:
         cutoff = now - DOWNSCALE_STABILIZATION_SECONDS
@@ -91,7 +123,9 @@ class Memory:
     ) -> tuple[int, tuple[str, str]]:
         up = _rules(behavior, "scaleUp")["stabilizationWindowSeconds"]
         down = _rules(behavior, "scaleDown")["stabilizationWindowSeconds"]
-        window, better, why = (up, min, _STABILIZED_UP) if desired >= current else (down, max, _STABILIZED_DOWN)
+        window, better, why = (
+            (up, min, _STABILIZED_UP) if desired >= current else (down, max, _STABILIZED_DOWN)
+        )
         result = better([desired, *(r.value for r in self._recommended if r.time > now - window)])
         self._recommend(desired, now - max(up, down), now)
         return result, why
@@ -100,7 +134,8 @@ class Memory:
         self._recommended = [r for r in self._recommended if r.time >= cutoff]
         self._recommended.append(_At(now, desired))
 
-    # ---- rates ---------------------------------------------------------------------------------------------------
+    # ---- rates
+    # ----------------------------------------------------------------------------------------------
 
     def _rate_limited(
         self, behavior: Object, current: int, desired: int, least: int, most: int, now: float
@@ -111,7 +146,9 @@ class Memory:
             if desired > allowed:
                 return allowed, why
         elif desired < current:
-            limit = min(_down_limit(current, self._downs, _rules(behavior, "scaleDown"), now), current)
+            limit = min(
+                _down_limit(current, self._downs, _rules(behavior, "scaleDown"), now), current
+            )
             allowed, why = (limit, _TOO_FAST_DOWN) if least < limit else (least, _TOO_FEW)
             if desired < allowed:
                 return allowed, why
@@ -130,7 +167,9 @@ def _bounded(current: int, desired: int, least: int, most: int) -> tuple[int, tu
 
 def _rules(behavior: Object, direction: str) -> Object:
     default = _DEFAULT_UP if direction == "scaleUp" else _DEFAULT_DOWN
-    given = {name: value for name, value in (behavior.get(direction) or {}).items() if value is not None}
+    given = {
+        name: value for name, value in (behavior.get(direction) or {}).items() if value is not None
+    }
     return {**default, **given}
 
 

@@ -1,4 +1,4 @@
-"""The five types of metric an autoscaler can name: each gives a proposal, the name it goes by, and its status."""
+"""The five metric types of an autoscaler: each gives a proposal, its name, and its status."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from typing import NamedTuple
 
 from transom.client.informer import Informer
 from transom.controllers.horizontalpodautoscaler import calculator
-from transom.controllers.horizontalpodautoscaler.metrics import Metrics, MetricsError
+from transom.controllers.horizontalpodautoscaler.metrics import HpaMetricsClient, MetricsError
 from transom.machinery.objects import Object
-from transom.machinery.quantity import from_milli
-from transom.machinery.quantity import parse as parse_quantity
+from transom.machinery.quantity import from_milli, parse_quantity
 from transom.machinery.selectors import LabelSelector, SelectorError, everything, from_object
 
 
-class Target(NamedTuple):
+class ScaleTarget(NamedTuple):
     """What is scaled."""
 
     namespace: str
@@ -23,14 +22,16 @@ class Target(NamedTuple):
     present: int  # and in its status
 
 
-class Proposal(NamedTuple):
+class ReplicaProposal(NamedTuple):
     replicas: int
     name: str
     status: Object
 
 
 class NoProposal(Exception):
-    """`reason` and `condition` (a message) are for the condition and event, the text is for the error as a whole."""
+    """`reason` and `condition` (a message) are for the condition and event; the text is for the
+    error as a whole.
+    """
 
     def __init__(self, reason: str, condition: str, text: str) -> None:
         super().__init__(text)
@@ -38,16 +39,21 @@ class NoProposal(Exception):
         self.condition = condition
 
 
-class Sources:
-    def __init__(self, metrics: Metrics, pods: Informer) -> None:
+class MetricSources:
+    def __init__(self, metrics: HpaMetricsClient, pods: Informer) -> None:
         self._metrics = metrics
         self._pods = pods
-        self._types: dict[str, Callable[[Object, Target, float], Awaitable[Proposal]]] = {
-            "Object": self._object, "Pods": self._of_pods, "Resource": self._resource,
-            "ContainerResource": self._container_resource, "External": self._external,
+        self._types: dict[
+            str, Callable[[Object, ScaleTarget, float], Awaitable[ReplicaProposal]]
+        ] = {
+            "Object": self._object,
+            "Pods": self._of_pods,
+            "Resource": self._resource,
+            "ContainerResource": self._container_resource,
+            "External": self._external,
         }
 
-    async def propose(self, metric: Object, target: Target, now: float) -> Proposal:
+    async def propose(self, metric: Object, target: ScaleTarget, now: float) -> ReplicaProposal:
         """Raises NoProposal."""
         kind = metric.get("type", "")
         source = self._types.get(kind)
@@ -56,12 +62,16 @@ class Sources:
             raise NoProposal("InvalidMetricSourceType", text, text)
         return await source(metric, target, now)
 
-    def _list(self, target: Target) -> list[Object]:
+    def _list(self, target: ScaleTarget) -> list[Object]:
         return self._pods.list(target.namespace, target.selector)
 
-    async def _object(self, metric: Object, target: Target, now: float) -> Proposal:
+    async def _object(self, metric: Object, target: ScaleTarget, now: float) -> ReplicaProposal:
         source = metric["object"]
-        wanted, identifier, described = source["target"], source["metric"], source["describedObject"]
+        wanted, identifier, described = (
+            source["target"],
+            source["metric"],
+            source["describedObject"],
+        )
         name = identifier["name"]
 
         def fail(problem: object, prefix: str = "") -> NoProposal:
@@ -77,113 +87,170 @@ class Sources:
             try:
                 return await self._metrics.of_object(name, target.namespace, described, selector)
             except MetricsError as problem:
-                # Kubernetes prints these in the wrong order, and people search for what it prints.
-                raise MetricsError(f"unable to get metric {name}: {described['kind']} on {target.namespace} "
-                                   f"{described['name']}/{problem}") from problem
+                # Kubernetes prints these in the wrong order, and users search for its text.
+                raise MetricsError(
+                    f"unable to get metric {name}: {described['kind']} on {target.namespace} "
+                    f"{described['name']}/{problem}"
+                ) from problem
 
         status = {"metric": _identity(identifier), "current": {}}
         if wanted.get("type") == "Value":
             try:
                 found = await value()
-                replicas = calculator.by_total(target.wanted, _milli(wanted["value"]), found, self._list(target))
+                replicas = calculator.by_total(
+                    target.wanted, _milli(wanted["value"]), found, self._list(target)
+                )
             except MetricsError as problem:
                 raise fail(problem) from problem
             status |= {"describedObject": described, "current": {"value": _text(found)}}
-            return Proposal(replicas, f"{described['kind']} metric {name}", {"type": "Object", "object": status})
+            return ReplicaProposal(
+                replicas, f"{described['kind']} metric {name}", {"type": "Object", "object": status}
+            )
         if wanted.get("type") == "AverageValue":
             try:
                 found = await value()
             except MetricsError as problem:
                 raise fail(problem, f"failed to get {name} object metric: ") from problem
-            replicas, average = calculator.by_total_per_pod(target.present, _milli(wanted["averageValue"]), found)
+            replicas, average = calculator.by_total_per_pod(
+                target.present, _milli(wanted["averageValue"]), found
+            )
             status |= {"describedObject": described, "current": {"averageValue": _text(average)}}
-            return Proposal(replicas, _external_name(identifier), {"type": "Object", "object": status})
-        raise fail("invalid object metric source: neither a value target nor an average value target was set")
+            return ReplicaProposal(
+                replicas, _external_name(identifier), {"type": "Object", "object": status}
+            )
+        raise fail(
+            "invalid object metric source: neither a value target nor an average value "
+            "target was set"
+        )
 
-    async def _of_pods(self, metric: Object, target: Target, now: float) -> Proposal:
+    async def _of_pods(self, metric: Object, target: ScaleTarget, now: float) -> ReplicaProposal:
         source = metric["pods"]
         identifier = source["metric"]
         name = identifier["name"]
         try:
             selector = _metric_selector(identifier)
             try:
-                found = await self._metrics.of_pods(name, target.namespace, target.selector, selector)
+                found = await self._metrics.of_pods(
+                    name, target.namespace, target.selector, selector
+                )
             except MetricsError as problem:
                 raise MetricsError(f"unable to get metric {name}: {problem}") from problem
             replicas, average = calculator.by_average(
-                target.wanted, _milli(source["target"]["averageValue"]), found, self._list(target), "", now)
+                target.wanted,
+                _milli(source["target"]["averageValue"]),
+                found,
+                self._list(target),
+                "",
+                now,
+            )
         except (MetricsError, SelectorError) as problem:
             text = f"failed to get pods metric value: {problem}"
             raise NoProposal("FailedGetPodsMetric", str(problem), text) from problem
         status = {"metric": _identity(identifier), "current": {"averageValue": _text(average)}}
-        return Proposal(replicas, f"pods metric {name}", {"type": "Pods", "pods": status})
+        return ReplicaProposal(replicas, f"pods metric {name}", {"type": "Pods", "pods": status})
 
-    async def _resource(self, metric: Object, target: Target, now: float) -> Proposal:
+    async def _resource(self, metric: Object, target: ScaleTarget, now: float) -> ReplicaProposal:
         source = metric["resource"]
-        replicas, name, current = await self._usage("FailedGetResourceMetric", source, "", target, now)
-        return Proposal(replicas, name, {"type": "Resource", "resource": {"name": source["name"], "current": current}})
+        replicas, name, current = await self._usage(
+            "FailedGetResourceMetric", source, "", target, now
+        )
+        return ReplicaProposal(
+            replicas,
+            name,
+            {"type": "Resource", "resource": {"name": source["name"], "current": current}},
+        )
 
-    async def _container_resource(self, metric: Object, target: Target, now: float) -> Proposal:
+    async def _container_resource(
+        self, metric: Object, target: ScaleTarget, now: float
+    ) -> ReplicaProposal:
         source = metric["containerResource"]
         container = source["container"]
         replicas, name, current = await self._usage(
-            "FailedGetContainerResourceMetric", source, container, target, now)
+            "FailedGetContainerResourceMetric", source, container, target, now
+        )
         status = {"name": source["name"], "container": container, "current": current}
-        return Proposal(replicas, name, {"type": "ContainerResource", "containerResource": status})
+        return ReplicaProposal(
+            replicas, name, {"type": "ContainerResource", "containerResource": status}
+        )
 
     async def _usage(
-        self, reason: str, source: Object, container: str, target: Target, now: float
+        self, reason: str, source: Object, container: str, target: ScaleTarget, now: float
     ) -> tuple[int, str, Object]:
         resource, wanted = source["name"], source["target"]
         value, percent = wanted.get("averageValue"), wanted.get("averageUtilization")
         try:
             if value is None and percent is None:
                 raise MetricsError(
-                    "invalid resource metric source: neither a utilization target nor a value target was set")
+                    "invalid resource metric source: neither a utilization target nor a "
+                    "value target was set"
+                )
             try:
                 try:
-                    found = await self._metrics.resource(resource, target.namespace, target.selector, container)
+                    found = await self._metrics.resource(
+                        resource, target.namespace, target.selector, container
+                    )
                 except MetricsError as problem:
-                    raise MetricsError(f"unable to get metrics for resource {resource}: {problem}") from problem
+                    raise MetricsError(
+                        f"unable to get metrics for resource {resource}: {problem}"
+                    ) from problem
                 if value is not None:
                     replicas, average = calculator.by_average(
-                        target.wanted, _milli(value), found, self._list(target), resource, now)
+                        target.wanted, _milli(value), found, self._list(target), resource, now
+                    )
                     return replicas, f"{resource} resource", {"averageValue": _text(average)}
                 got = calculator.by_utilization(
-                    target.wanted, percent, found, self._list(target), resource, container, now)
+                    target.wanted, percent, found, self._list(target), resource, container, now
+                )
             except MetricsError as problem:
                 raise MetricsError(f"failed to get {resource} utilization: {problem}") from problem
         except MetricsError as problem:
             raise NoProposal(reason, str(problem), str(problem)) from problem
         name = f"{resource} resource utilization (percentage of request)"
-        return got.replicas, name, {"averageUtilization": got.percent, "averageValue": _text(got.average)}
+        return (
+            got.replicas,
+            name,
+            {"averageUtilization": got.percent, "averageValue": _text(got.average)},
+        )
 
-    async def _external(self, metric: Object, target: Target, now: float) -> Proposal:
+    async def _external(self, metric: Object, target: ScaleTarget, now: float) -> ReplicaProposal:
         source = metric["external"]
         identifier, wanted = source["metric"], source["target"]
         name = identifier["name"]
         average = wanted.get("averageValue")
         if average is None and wanted.get("value") is None:
-            text = "invalid external metric source: neither a value target nor an average value target was set"
+            text = (
+                "invalid external metric source: neither a value target nor an average value "
+                "target was set"
+            )
             raise NoProposal("FailedGetExternalMetric", text, text)
         try:
             selector = _metric_selector(identifier)
             try:
                 total = sum(await self._metrics.external(name, target.namespace, selector))
             except MetricsError as problem:
-                raise MetricsError(f"unable to get external metric {target.namespace}/{name}/"
-                                   f"{go_selector(identifier.get('selector'))}: {problem}") from problem
+                raise MetricsError(
+                    f"unable to get external metric {target.namespace}/{name}/"
+                    f"{go_selector(identifier.get('selector'))}: {problem}"
+                ) from problem
             if average is not None:
-                replicas, shown = calculator.by_total_per_pod(target.present, _milli(average), total)
+                replicas, shown = calculator.by_total_per_pod(
+                    target.present, _milli(average), total
+                )
                 current = {"averageValue": _text(shown)}
             else:
-                replicas = calculator.by_total(target.wanted, _milli(wanted["value"]), total, self._list(target))
+                replicas = calculator.by_total(
+                    target.wanted, _milli(wanted["value"]), total, self._list(target)
+                )
                 current = {"value": _text(total)}
         except (MetricsError, SelectorError) as problem:
             what = f"external metric {name}" if average is None else f"{name} external metric"
-            raise NoProposal("FailedGetExternalMetric", str(problem), f"failed to get {what}: {problem}") from problem
+            raise NoProposal(
+                "FailedGetExternalMetric", str(problem), f"failed to get {what}: {problem}"
+            ) from problem
         status = {"metric": _identity(identifier), "current": current}
-        return Proposal(replicas, _external_name(identifier), {"type": "External", "external": status})
+        return ReplicaProposal(
+            replicas, _external_name(identifier), {"type": "External", "external": status}
+        )
 
 
 def _metric_selector(identifier: Object) -> LabelSelector:
@@ -192,7 +259,9 @@ def _metric_selector(identifier: Object) -> LabelSelector:
 
 
 def _identity(identifier: Object) -> Object:
-    return {name: identifier[name] for name in ("name", "selector") if identifier.get(name) is not None}
+    return {
+        name: identifier[name] for name in ("name", "selector") if identifier.get(name) is not None
+    }
 
 
 def _external_name(identifier: Object) -> str:
@@ -216,5 +285,7 @@ def go_selector(selector: Object | None) -> str:
         f"LabelSelectorRequirement{{Key:{e['key']},Operator:{e['operator']},Values:[{' '.join(e.get('values') or ())}],}},"
         for e in selector.get("matchExpressions") or ()
     )
-    return (f"&LabelSelector{{MatchLabels:map[string]string{{{labels}}},"
-            f"MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}")
+    return (
+        f"&LabelSelector{{MatchLabels:map[string]string{{{labels}}},"
+        f"MatchExpressions:[]LabelSelectorRequirement{{{expressions}}},}}"
+    )

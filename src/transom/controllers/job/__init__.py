@@ -1,8 +1,8 @@
-"""Jobs: pods that run to their end, as often as asked for.
+"""Jobs: pods that run to completion.
 
-- `controller.py`: one Job brought towards its end, and the waiting after failures
-- `indexes.py`: Jobs whose pods are numbered
-- `status.py`: what a Job says of itself
+- `controller.py`: syncs a Job, with back-off after failures
+- `indexes.py`: Indexed Jobs
+- `status.py`: the status of a Job
 """
 
 from transom.controllers.job.controller import Jobs

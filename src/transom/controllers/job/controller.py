@@ -1,7 +1,8 @@
-"""One Job brought towards its end.
+"""Syncs a Job until it finishes.
 
-A failed pod is replaced at once the first time and then after 10 s, 20 s, 40 s ... up to six minutes, until a pod
-succeeds or the limit of failures is reached. That waiting is the back-off of the Job in the work queue.
+The first failed pod is replaced immediately, later ones after 10 s, 20 s, 40 s ... up to six
+minutes, until a pod succeeds or the failure limit is reached. This delay is the back-off of the Job
+in the work queue.
 """
 
 from __future__ import annotations
@@ -13,15 +14,22 @@ from transom.client.api import is_namespace_terminating, is_not_found
 from transom.client.events import NORMAL, WARNING
 from transom.client.ratelimit import ItemBackoff
 from transom.client.resources import JOBS, PODS
-from transom.client.store import key_of
+from transom.client.store import object_key
 from transom.client.workqueue import RetryLater, WorkQueue
 from transom.controllers import pods
-from transom.controllers.base import Env, work
-from transom.controllers.dependents import Dependents, selector_of
+from transom.controllers.base import ControllerContext, run_worker
+from transom.controllers.dependents import Dependents, owner_selector
 from transom.controllers.expectations import Expectations
 from transom.controllers.job import indexes, status
-from transom.controllers.job.round import Round
-from transom.controllers.ownership import claim, controller_ref, index_by_controller, owned_or_orphaned, resolve
+from transom.controllers.job.sync import JobSync
+from transom.controllers.ownership import (
+    claim_objects,
+    controller_ref,
+    index_by_controller,
+    owned_or_orphaned_objects,
+    resolve_controller_ref,
+)
+from transom.kit.backoff import exponential_backoff
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object, controller_of
 from transom.machinery.selectors import SelectorError
@@ -32,7 +40,9 @@ _STATUS_TRIES = 4
 
 
 class _Backoff(ItemBackoff):
-    """A work queue forgets failures after every round that went well. A Job's end only when it makes progress."""
+    """A work queue normally resets its back-off after every successful sync. A Job's back-off is
+    reset only when the Job makes progress.
+    """
 
     def forget(self, item: Hashable) -> None:
         return
@@ -43,15 +53,19 @@ class _Backoff(ItemBackoff):
 
 def _failed_and_owned(pod: Object) -> bool:
     meta = pod["metadata"]
-    return pods.phase(pod) == "Failed" and controller_of(pod) is not None and "deletionTimestamp" not in meta
+    return (
+        pods.pod_phase(pod) == "Failed"
+        and controller_of(pod) is not None
+        and "deletionTimestamp" not in meta
+    )
 
 
 class FailedPods(RetryLater):
-    """Pods of a Job have failed since it was last looked at."""
+    """Whether pods of a Job have failed since its last sync."""
 
 
 class Jobs:
-    def __init__(self, env: Env) -> None:
+    def __init__(self, env: ControllerContext) -> None:
         self._client = env.client
         self._clock = env.clock
         self._events = env.recorder("job-controller")
@@ -62,37 +76,54 @@ class Jobs:
         self._jobs = env.informers(JOBS)
         self._pods = env.informers(PODS)
         index_by_controller(self._pods)
-        self._jobs.add_handler(add=self._enqueue, update=lambda _, new: self._enqueue(new), delete=self._job_deleted)
+        self._jobs.add_handler(
+            add=self._enqueue, update=lambda _, new: self._enqueue(new), delete=self._job_deleted
+        )
         self._pods.add_handler(update=self._pod_updated)
         Dependents(
-            self._pods, self._jobs, self._enqueue, matters=lambda _, new: not _failed_and_owned(new),
-            created=lambda owner: self._expectations.created(key_of(owner)),
-            deleted=lambda owner, pod: self._expectations.deleted(key_of(owner), key_of(pod)),
+            self._pods,
+            self._jobs,
+            self._enqueue,
+            matters=lambda _, new: not _failed_and_owned(new),
+            created=lambda owner: self._expectations.created(object_key(owner)),
+            deleted=lambda owner, pod: self._expectations.deleted(
+                object_key(owner), object_key(pod)
+            ),
         )
 
     async def run(self) -> None:
-        await work(self._queue, self._sync, (self._jobs, self._pods), _WORKERS)
+        await run_worker(self._queue, self._sync, (self._jobs, self._pods), _WORKERS)
 
-    # ---- what happens --------------------------------------------------------------------------------------------
+    # ---- what happens
+    # --------------------------------------------------------------------------------------------
 
     def _enqueue(self, job: Object) -> None:
-        self._queue.add(key_of(job))
+        self._queue.add(object_key(job))
 
     def _job_deleted(self, job: Object) -> None:
-        self._expectations.forget(key_of(job))
+        self._expectations.forget(object_key(job))
         self._enqueue(job)
 
     def _pod_updated(self, old: Object, new: Object) -> None:
-        """A failed pod is looked at after the back-off; `Dependents` tells of all the rest at once."""
-        if not _failed_and_owned(new) or old["metadata"]["resourceVersion"] == new["metadata"]["resourceVersion"]:
+        """Enqueues the Job of a failed pod after the back-off; `Dependents` handles all other
+        changes immediately.
+        """
+        if (
+            not _failed_and_owned(new)
+            or old["metadata"]["resourceVersion"] == new["metadata"]["resourceVersion"]
+        ):
             return
-        job = resolve(self._jobs, new["metadata"]["namespace"], controller_of(new))
+        job = resolve_controller_ref(self._jobs, new["metadata"]["namespace"], controller_of(new))
         if job is not None:
-            key = key_of(job)
+            key = object_key(job)
             failures = self._queue.failures(key)
-            self._queue.add_after(key, min(_BACKOFF * 2.0 ** (failures - 1), _LONGEST_BACKOFF) if failures else 0)
+            self._queue.add_after(
+                key,
+                exponential_backoff(_BACKOFF, _LONGEST_BACKOFF, failures - 1) if failures else 0,
+            )
 
-    # ---- one Job -------------------------------------------------------------------------------------------------
+    # ---- one Job
+    # ----------------------------------------------------------------------------------------------
 
     async def _sync(self, key: str) -> None:
         job = self._jobs.by_key(key)
@@ -103,11 +134,13 @@ class Jobs:
             return
         settled = self._expectations.satisfied(key)
         try:
-            selector = selector_of(job)
+            selector = owner_selector(job)
         except SelectorError as error:
             raise RetryLater(f"couldn't convert Job selector: {error}") from error
-        mine = await claim(self._client, JOBS, job, selector, PODS, owned_or_orphaned(self._pods, job))
-        round_ = Round(job, mine, self._clock.time())
+        mine = await claim_objects(
+            self._client, JOBS, job, selector, PODS, owned_or_orphaned_objects(self._pods, job)
+        )
+        round_ = JobSync(job, mine, self._clock.time())
         left = round_.seconds_left()
         if left is not None and left > 0:
             self._queue.add_after(key, left)
@@ -124,7 +157,7 @@ class Jobs:
         if round_.changed or round_.new_success:
             self._backoff.end(key)
 
-    async def _decide(self, key: str, now: Round, settled: bool) -> Exception | None:
+    async def _decide(self, key: str, now: JobSync, settled: bool) -> Exception | None:
         failure = now.failure()
         if failure is not None:
             problems = await self._delete(key, now.job, now.active)
@@ -141,17 +174,27 @@ class Jobs:
             wanted = now.job["spec"].get("completions")
             if wanted is not None:
                 if now.count_active > 0:
-                    self._events.event(now.job, WARNING, "TooManyActivePods",
-                                       "Too many active pods running after completion count reached")
+                    self._events.event(
+                        now.job,
+                        WARNING,
+                        "TooManyActivePods",
+                        "Too many active pods running after completion count reached",
+                    )
                 if now.succeeded > wanted:
-                    self._events.event(now.job, WARNING, "TooManySucceededPods",
-                                       "Too many succeeded pods running after completion count reached")
+                    self._events.event(
+                        now.job,
+                        WARNING,
+                        "TooManySucceededPods",
+                        "Too many succeeded pods running after completion count reached",
+                    )
             now.complete()
             self._events.event(now.job, NORMAL, "Completed", "Job completed")
         return problem
 
-    async def _manage(self, key: str, now: Round) -> Exception | None:
-        """Create and delete pods so that as many are active as should be; `now.count_active` is how many then are."""
+    async def _manage(self, key: str, now: JobSync) -> Exception | None:
+        """Creates and deletes pods to reach the desired number of active ones; updates
+        `now.count_active`.
+        """
         doomed = now.to_delete()
         if doomed:
             problems = await self._delete(key, now.job, doomed)
@@ -162,13 +205,13 @@ class Jobs:
             return None
         return await self._create(key, now, missing)
 
-    async def _create(self, key: str, now: Round, count: int) -> Exception | None:
+    async def _create(self, key: str, now: JobSync, count: int) -> Exception | None:
         job = now.job
-        pod = pods.from_template(job["spec"]["template"], job, controller_ref(job, JOBS))
+        pod = pods.pod_from_template(job["spec"]["template"], job, controller_ref(job, JOBS))
         if indexes.is_indexed(job):
             numbers = now.pending_indexes(count)
             count = len(numbers)
-            made = [indexes.numbered(pod, job["metadata"]["name"], number) for number in numbers]
+            made = [indexes.with_index(pod, job["metadata"]["name"], number) for number in numbers]
         else:
             made = [pod] * count
         self._expectations.expect(key, count)
@@ -189,21 +232,23 @@ class Jobs:
         return problem
 
     async def _delete(self, key: str, job: Object, doomed: Sequence[Object]) -> list[Exception]:
-        """What could not be deleted, by its reason."""
-        self._expectations.expect(key, 0, [key_of(pod) for pod in doomed])
+        """The pods that could not be deleted, and why."""
+        self._expectations.expect(key, 0, [object_key(pod) for pod in doomed])
 
         async def delete(pod: Object) -> Exception | None:
             try:
                 await self._pod_control.delete(job, pod["metadata"]["name"])
             except (ApiError, OSError, pods.DeleteFailed) as problem:
-                self._expectations.deleted(key, key_of(pod))
+                self._expectations.deleted(key, object_key(pod))
                 return None if is_not_found(problem) else problem
             return None
 
         return [p for p in await asyncio.gather(*(delete(pod) for pod in doomed)) if p is not None]
 
     async def _write_status(self, job: Object, fresh: Object) -> None:
-        """The status is all ours, so it goes over whatever state the object is in by now."""
+        """This controller owns the whole status, so it overwrites it regardless of the
+        resourceVersion.
+        """
         meta = job["metadata"]
         for attempt in range(_STATUS_TRIES):
             newest = await self._client.get(JOBS, meta["namespace"], meta["name"])

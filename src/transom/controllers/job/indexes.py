@@ -1,4 +1,4 @@
-"""Jobs in completion mode Indexed: every pod has a number, and each number has to succeed once."""
+"""Jobs with completion mode Indexed: every pod has an index, and each index has to succeed once."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import islice
 from typing import Any
 
-from transom.controllers.pods import phase
+from transom.controllers.pods import pod_phase
 from transom.machinery.objects import Object
 
 ANNOTATION = "batch.kubernetes.io/job-completion-index"
 VARIABLE = "JOB_COMPLETION_INDEX"
-_LONGEST_NAME = 63 - 5  # a generated name has five letters more
+_LONGEST_NAME = 63 - 5  # a generated name has five more characters
 
 
 def is_indexed(job: Object) -> bool:
@@ -19,18 +19,18 @@ def is_indexed(job: Object) -> bool:
 
 
 def index_of(pod: Object) -> int | None:
-    """The number of a pod, None when it has none that can be read."""
+    """The index of a pod; None if it has no valid one."""
     text = (pod["metadata"].get("annotations") or {}).get(ANNOTATION, "")
     return int(text) if text.isascii() and text.isdigit() else None
 
 
-def succeeded(pods: Iterable[Object], completions: int) -> list[int]:
-    done = {index_of(pod) for pod in pods if phase(pod) == "Succeeded"}
+def succeeded_indexes(pods: Iterable[Object], completions: int) -> list[int]:
+    done = {index_of(pod) for pod in pods if pod_phase(pod) == "Succeeded"}
     return sorted(index for index in done if index is not None and index < completions)
 
 
-def text(indexes: Sequence[int]) -> str:
-    """`0,2-4,7`: from sorted numbers."""
+def format_indexes(indexes: Sequence[int]) -> str:
+    """Formats sorted indexes: `0,2-4,7`."""
     runs: list[list[int]] = []
     for index in indexes:
         if runs and runs[-1][-1] == index - 1:
@@ -40,25 +40,29 @@ def text(indexes: Sequence[int]) -> str:
     return ",".join(str(a) if a == b else f"{a},{b}" if b == a + 1 else f"{a}-{b}" for a, b in runs)
 
 
-def pending(wanted: int, completions: int, taken: Collection[int]) -> list[int]:
-    """The lowest numbers that nobody works on or has done."""
+def pending_indexes(wanted: int, completions: int, taken: Collection[int]) -> list[int]:
+    """The lowest indexes that are neither active nor succeeded."""
     return list(islice((i for i in range(completions) if i not in taken), max(wanted, 0)))
 
 
-def surplus(active: Iterable[Object], completions: int, rank: Callable[[Object], Any]) -> list[Object]:
-    """Pods that share a number with a better one, or have none of this Job."""
+def surplus_index_pods(
+    active: Iterable[Object], completions: int, rank: Callable[[Object], Any]
+) -> list[Object]:
+    """Pods that share an index with a better pod, or have no index of this Job."""
     by_index: dict[int | None, list[Object]] = {}
     for pod in active:
         index = index_of(pod)
-        by_index.setdefault(index if index is not None and index < completions else None, []).append(pod)
+        by_index.setdefault(
+            index if index is not None and index < completions else None, []
+        ).append(pod)
     out = list(by_index.pop(None, ()))
     for group in by_index.values():
         out += sorted(group, key=rank)[:-1]
     return out
 
 
-def numbered(pod: Object, job_name: str, index: int) -> Object:
-    """A pod to be created, with its number in name, host name, annotation and environment."""
+def with_index(pod: Object, job_name: str, index: int) -> Object:
+    """A pod to create, with its index in the name, host name, annotation and environment."""
     suffix = f"-{index}"
     meta = pod["metadata"]
     spec: Object = {**pod["spec"], "hostname": job_name + suffix}
@@ -66,9 +70,11 @@ def numbered(pod: Object, job_name: str, index: int) -> Object:
         if spec.get(field):
             spec[field] = [_with_variable(container) for container in spec[field]]
     return {
-        **pod, "spec": spec,
+        **pod,
+        "spec": spec,
         "metadata": {
-            **meta, "generateName": job_name[:_LONGEST_NAME - len(suffix) - 1] + suffix + "-",
+            **meta,
+            "generateName": job_name[: _LONGEST_NAME - len(suffix) - 1] + suffix + "-",
             "annotations": {**(meta.get("annotations") or {}), ANNOTATION: str(index)},
         },
     }
@@ -80,4 +86,3 @@ def _with_variable(container: Object) -> Object:
         return container
     source = {"fieldRef": {"fieldPath": f"metadata.annotations['{ANNOTATION}']"}}
     return {**container, "env": [*env, {"name": VARIABLE, "valueFrom": source}]}
-

@@ -1,4 +1,6 @@
-"""What a Job says of itself: its end, its conditions. Pure functions; CronJobs and the clean-up read them too."""
+"""The status of a Job: its end and its conditions. Pure functions, also used by CronJobs and the
+TTL controller.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ COMPLETE, FAILED, SUSPENDED = "Complete", "Failed", "Suspended"
 
 
 def end_condition(job: Object) -> Object | None:
-    """The condition that says that the Job is over, however it went."""
+    """The condition that shows that the Job has finished, successfully or not."""
     for condition in (job.get("status") or {}).get("conditions") or ():
         if condition["type"] in (COMPLETE, FAILED) and condition.get("status") == "True":
             return condition
@@ -26,29 +28,39 @@ def is_suspended(job: Object) -> bool:
     return bool(job["spec"].get("suspend"))
 
 
-def condition(kind: str, now: float, reason: str = "", message: str = "", status: str = "True") -> Object:
-    out = {"type": kind, "status": status, "lastProbeTime": rfc3339(now), "lastTransitionTime": rfc3339(now)}
+def make_job_condition(
+    kind: str, now: float, reason: str = "", message: str = "", status: str = "True"
+) -> Object:
+    out = {
+        "type": kind,
+        "status": status,
+        "lastProbeTime": rfc3339(now),
+        "lastTransitionTime": rfc3339(now),
+    }
     if reason:
         out |= {"reason": reason, "message": message}
     return out
 
 
-def with_suspension(conditions: Sequence[Object], suspended: bool, now: float) -> list[Object] | None:
-    """The conditions with the one about suspension turned, None when it says so already."""
+def with_suspension(
+    conditions: Sequence[Object], suspended: bool, now: float
+) -> list[Object] | None:
+    """The conditions with Suspended updated; None if it is up to date."""
     fresh = (
-        condition(SUSPENDED, now, "JobSuspended", "Job suspended") if suspended
-        else condition(SUSPENDED, now, "JobResumed", "Job resumed", "False")
+        make_job_condition(SUSPENDED, now, "JobSuspended", "Job suspended")
+        if suspended
+        else make_job_condition(SUSPENDED, now, "JobResumed", "Job resumed", "False")
     )
     at = next((i for i, old in enumerate(conditions) if old["type"] == SUSPENDED), None)
     if at is None:
-        return [*conditions, fresh] if suspended else None  # it never was
+        return [*conditions, fresh] if suspended else None  # it was never suspended
     if conditions[at].get("status") == fresh["status"]:
         return None
-    return [*conditions[:at], fresh, *conditions[at + 1:]]
+    return [*conditions[:at], fresh, *conditions[at + 1 :]]
 
 
 def seconds_to_deadline(job: Object, start: str, now: float) -> float | None:
-    """Seconds until the Job has been active for too long, negative afterwards; None when it may take its time."""
+    """Seconds until the active deadline, negative after it; None without a deadline."""
     allowed = job["spec"].get("activeDeadlineSeconds")
     if allowed is None or not start or is_suspended(job):
         return None
@@ -56,7 +68,7 @@ def seconds_to_deadline(job: Object, start: str, now: float) -> float | None:
 
 
 def restarted_too_often(job: Object, pods: Iterable[Object]) -> bool:
-    """Where containers are started again within their pod, those starts count against the limit."""
+    """Container restarts within the pod count against the limit."""
     if (job["spec"]["template"].get("spec") or {}).get("restartPolicy") != "OnFailure":
         return False
     restarts = 0
@@ -64,6 +76,8 @@ def restarted_too_often(job: Object, pods: Iterable[Object]) -> bool:
         status = pod.get("status") or {}
         if status.get("phase") in ("Running", "Pending"):
             for field in ("initContainerStatuses", "containerStatuses"):
-                restarts += sum(container.get("restartCount", 0) for container in status.get(field) or ())
+                restarts += sum(
+                    container.get("restartCount", 0) for container in status.get(field) or ()
+                )
     limit = job["spec"].get("backoffLimit", 0)
     return restarts > 0 if limit == 0 else restarts >= limit

@@ -1,7 +1,9 @@
-"""The life of nodes: who has gone silent is marked, tainted, and loses its pods, but never all nodes at once.
+"""The node lifecycle: unresponsive nodes are marked and tainted, and their pods are evicted, but
+never on all nodes at once.
 
-`health.py` judges one node, `zones.py` how fast nodes of a zone may be given up, `controller.py` brings both together
-every few seconds; `taint_manager.py` moves pods off nodes with NoExecute taints, whoever put those there.
+`health.py` evaluates one node, `zones.py` limits the eviction rate of a zone, `controller.py`
+combines both every few seconds; `taint_manager.py` evicts pods from nodes with NoExecute taints,
+whichever component added them.
 """
 
 from transom.controllers.nodelifecycle.controller import NodeLifecycle

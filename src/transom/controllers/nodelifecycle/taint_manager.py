@@ -1,4 +1,4 @@
-"""Moves pods off nodes that have NoExecute taints: at once, or when the time is over for which they tolerate them."""
+"""Evicts pods from nodes with NoExecute taints: immediately, or when their toleration expires."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from transom.client.api import is_not_found
 from transom.client.events import NORMAL
 from transom.client.informer import Informer
 from transom.client.resources import PODS
-from transom.client.store import key_of, split_key
+from transom.client.store import object_key, split_key
 from transom.client.workqueue import WorkQueue
-from transom.controllers.base import Env, work
+from transom.controllers.base import ControllerContext, run_worker
 from transom.controllers.nodelifecycle.taints import NO_EXECUTE, taints_of, tolerated_seconds
 from transom.kit.clock import Timer
 from transom.machinery.errors import ApiError
@@ -22,18 +22,22 @@ _TRIES = 5
 
 
 class _Eviction(NamedTuple):
-    since: float  # when the pod began to tolerate what it is evicted for
+    since: float  # when the pod started to tolerate the taints
     timer: Timer
 
 
 def _no_execute(node: Object | None) -> list[Object]:
-    return [] if node is None else [taint for taint in taints_of(node) if taint["effect"] == NO_EXECUTE]
+    return (
+        []
+        if node is None
+        else [taint for taint in taints_of(node) if taint["effect"] == NO_EXECUTE]
+    )
 
 
 class TaintManager:
     """`nodes` and `pods` are informers; the pods have an index `BY_NODE`."""
 
-    def __init__(self, env: Env, nodes: Informer, pods: Informer) -> None:
+    def __init__(self, env: ControllerContext, nodes: Informer, pods: Informer) -> None:
         self._client = env.client
         self._clock = env.clock
         self._events = env.recorder("taint-controller")
@@ -41,14 +45,15 @@ class TaintManager:
         self._nodes, self._pods = nodes, pods
         self._tainted: dict[str, list[Object]] = {}
         self._evictions: dict[str, _Eviction] = {}
-        self._evicted: set[str] = set()  # deletion is under way or done; not again before a cancellation
+        self._evicted: set[str] = set()  # being deleted or deleted; not repeated until cancelled
         nodes.add_handler(add=self._node_changed, update=self._node_updated, delete=self._node_gone)
         pods.add_handler(add=self._pod_changed, update=self._pod_updated, delete=self._pod_gone)
 
     async def run(self) -> None:
-        await work(self._queue, self._delete, (self._nodes, self._pods), _WORKERS)
+        await run_worker(self._queue, self._delete, (self._nodes, self._pods), _WORKERS)
 
-    # ---- changes -------------------------------------------------------------------------------------------------
+    # ---- changes
+    # ----------------------------------------------------------------------------------------------
 
     def _node_updated(self, old: Object, new: Object) -> None:
         if _no_execute(old) != _no_execute(new):
@@ -64,7 +69,7 @@ class TaintManager:
             if taints:
                 self._judge(pod, taints)
             else:
-                self._cancel(key_of(pod))
+                self._cancel(object_key(pod))
 
     def _node_gone(self, node: Object) -> None:
         self._tainted.pop(node["metadata"]["name"], None)
@@ -80,12 +85,13 @@ class TaintManager:
             self._judge(pod, taints)
 
     def _pod_gone(self, pod: Object) -> None:
-        self._cancel(key_of(pod))
+        self._cancel(object_key(pod))
 
-    # ---- evictions -----------------------------------------------------------------------------------------------
+    # ---- evictions
+    # ----------------------------------------------------------------------------------------------
 
     def _judge(self, pod: Object, taints: list[Object]) -> None:
-        key = key_of(pod)
+        key = object_key(pod)
         seconds = tolerated_seconds(taints, pod["spec"].get("tolerations") or ())
         if not seconds:
             self._cancel(key)
@@ -97,10 +103,12 @@ class TaintManager:
         if planned is not None:
             since = planned.since
             if since + seconds < now + seconds:
-                return  # it goes no later than that
+                return  # an earlier deadline stays
             self._cancel(key)
         if key not in self._evicted:
-            self._evictions[key] = _Eviction(since, self._clock.call_later(seconds, self._evict, key))
+            self._evictions[key] = _Eviction(
+                since, self._clock.call_later(seconds, self._evict, key)
+            )
 
     def _evict(self, key: str) -> None:
         self._evictions.pop(key, None)
@@ -113,11 +121,11 @@ class TaintManager:
         planned = self._evictions.pop(key, None)
         if planned is not None:
             planned.timer.cancel()
-            self._tell(key, f"Cancelling deletion of Pod {key}")
+            self._record_event(key, f"Cancelling deletion of Pod {key}")
 
     async def _delete(self, key: str) -> None:
         namespace, name = split_key(key)
-        self._tell(key, f"Marking for deletion Pod {key}")
+        self._record_event(key, f"Marking for deletion Pod {key}")
         try:
             await self._client.delete(PODS, namespace, name)
         except (ApiError, OSError) as problem:
@@ -127,7 +135,7 @@ class TaintManager:
                 raise
             self._evicted.discard(key)
 
-    def _tell(self, key: str, text: str) -> None:
+    def _record_event(self, key: str, text: str) -> None:
         namespace, name = split_key(key)
         about = {"kind": "Pod", "name": name, "namespace": namespace}
         self._events.event(about, NORMAL, "TaintManagerEviction", text)

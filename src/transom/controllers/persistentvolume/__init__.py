@@ -1,7 +1,8 @@
-"""Claims and volumes: bound to each other, made on demand, given back when a claim is gone.
+"""Claims and volumes: binding, provisioning and reclaiming.
 
-`matching.py` says what fits, `binder.py` decides for each claim and each volume, `provision.py` makes volumes,
-`reclaim.py` deletes or recycles them; `cache.py` keeps what was written until the informers show it.
+`matching.py` decides what matches, `binder.py` syncs claims and volumes, `provision.py` creates
+volumes, `reclaim.py` deletes or recycles them; `cache.py` keeps written objects until the informers
+show them.
 """
 
 from transom.controllers.persistentvolume.binder import VolumeBinder

@@ -1,9 +1,11 @@
-"""Objects at least as new as what this controller wrote itself, whether or not the informer has seen that yet."""
+"""Objects that are at least as new as this controller's own writes, even if the informer lags
+behind.
+"""
 
 from __future__ import annotations
 
 from transom.client.informer import Informer
-from transom.client.store import key_of
+from transom.client.store import object_key
 from transom.machinery.objects import Object
 
 
@@ -11,7 +13,7 @@ def _version(obj: Object) -> int:
     return int(obj["metadata"]["resourceVersion"])
 
 
-class Fresh:
+class WriteThroughCache:
     def __init__(self, informer: Informer) -> None:
         self._informer = informer
         self._written: dict[str, Object] = {}
@@ -26,20 +28,22 @@ class Fresh:
     def list(self) -> list[Object]:
         if not self._written:
             return self._informer.list()
-        keys = {key_of(obj) for obj in self._informer.list()} | self._written.keys()
+        keys = {object_key(obj) for obj in self._informer.list()} | self._written.keys()
         return [obj for key in keys if (obj := self.get(key)) is not None]
 
     def remember(self, obj: Object, *, created: bool = False) -> Object:
-        """Keep what a write gave, unless the informer has it already or knows that it is gone."""
-        seen = self._informer.by_key(key_of(obj))
+        """Stores the result of a write, unless the informer already has it or shows its
+        deletion.
+        """
+        seen = self._informer.by_key(object_key(obj))
         if created if seen is None else _version(obj) > _version(seen):
-            self._written[key_of(obj)] = obj
+            self._written[object_key(obj)] = obj
         return obj
 
     def _arrived(self, obj: Object) -> None:
-        written = self._written.get(key_of(obj))
+        written = self._written.get(object_key(obj))
         if written is not None and _version(obj) >= _version(written):
-            del self._written[key_of(obj)]
+            del self._written[object_key(obj)]
 
     def _gone(self, obj: Object) -> None:
-        self._written.pop(key_of(obj), None)
+        self._written.pop(object_key(obj), None)

@@ -1,10 +1,10 @@
-"""Which volume a claim gets: pure functions."""
+"""Which volume a claim gets. Pure functions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from transom.client.events import reference
+from transom.client.events import object_reference
 from transom.machinery import quantity, selectors
 from transom.machinery.objects import Object, with_metadata
 from transom.machinery.quantity import Quantity
@@ -17,26 +17,30 @@ SELECTED_NODE = "volume.kubernetes.io/selected-node"
 _CLASS = "volume.beta.kubernetes.io/storage-class"
 
 
-def notes_of(obj: Object) -> dict[str, str]:
+def volume_annotations(obj: Object) -> dict[str, str]:
     return obj["metadata"].get("annotations") or {}
 
 
-def phase(obj: Object) -> str:
+def volume_phase(obj: Object) -> str:
     return (obj.get("status") or {}).get("phase") or ""
 
 
-def class_of(obj: Object) -> str:
-    """The storage class that a claim or a volume names; the old annotation goes before the field."""
-    notes = notes_of(obj)
+def storage_class_of(obj: Object) -> str:
+    """The storage class of a claim or a volume; the deprecated annotation takes precedence over the
+    field.
+    """
+    notes = volume_annotations(obj)
     return notes[_CLASS] if _CLASS in notes else obj["spec"].get("storageClassName") or ""
 
 
-def requested(claim: Object) -> Quantity:
-    return quantity.parse(((claim["spec"].get("resources") or {}).get("requests") or {}).get("storage", "0"))
+def requested_storage_of_claim(claim: Object) -> Quantity:
+    return quantity.parse_quantity(
+        ((claim["spec"].get("resources") or {}).get("requests") or {}).get("storage", "0")
+    )
 
 
-def capacity(volume: Object) -> Quantity:
-    return quantity.parse((volume["spec"].get("capacity") or {}).get("storage", "0"))
+def volume_capacity(volume: Object) -> Quantity:
+    return quantity.parse_quantity((volume["spec"].get("capacity") or {}).get("storage", "0"))
 
 
 def claim_ref(volume: Object) -> Object | None:
@@ -49,7 +53,7 @@ def claim_key(volume: Object) -> str:
 
 
 def is_bound_to(volume: Object, claim: Object) -> bool:
-    """Whether the volume is the claim's, or reserved for a claim of this name."""
+    """Whether the volume is bound to the claim, or reserved for a claim of this name."""
     ref, meta = claim_ref(volume), claim["metadata"]
     if ref is None or ref.get("name") != meta["name"] or ref.get("namespace") != meta["namespace"]:
         return False
@@ -58,20 +62,24 @@ def is_bound_to(volume: Object, claim: Object) -> bool:
 
 def modes_differ(claim: Object, volume: Object) -> bool:
     default = "Filesystem"
-    return (claim["spec"].get("volumeMode") or default) != (volume["spec"].get("volumeMode") or default)
+    return (claim["spec"].get("volumeMode") or default) != (
+        volume["spec"].get("volumeMode") or default
+    )
 
 
 def access_modes_fit(claim: Object, volume: Object) -> bool:
-    return set(claim["spec"].get("accessModes") or ()) <= set(volume["spec"].get("accessModes") or ())
+    return set(claim["spec"].get("accessModes") or ()) <= set(
+        volume["spec"].get("accessModes") or ()
+    )
 
 
-def mismatch(volume: Object, claim: Object) -> str:
-    """Why a volume that the claim asks for by name cannot be its volume, or ""."""
+def volume_mismatch(volume: Object, claim: Object) -> str:
+    """Why a volume that the claim names cannot be used, or ""."""
     if "deletionTimestamp" in volume["metadata"]:
         return f'the volume is marked for deletion "{volume["metadata"]["name"]}"'
-    if capacity(volume) < requested(claim):
+    if volume_capacity(volume) < requested_storage_of_claim(claim):
         return "requested PV is too small"
-    if class_of(volume) != class_of(claim):
+    if storage_class_of(volume) != storage_class_of(claim):
         return "storageClassName does not match"
     if modes_differ(claim, volume):
         return "incompatible volumeMode"
@@ -81,12 +89,16 @@ def mismatch(volume: Object, claim: Object) -> str:
 
 
 def best_match(claim: Object, volumes: Iterable[Object], delayed: bool) -> Object | None:
-    """The volume that is the claim's already, else the smallest that fits, among those with the fewest access modes.
-    With `delayed` binding the scheduler chooses, so that only the former counts."""
+    """The volume that is already reserved for the claim, otherwise the smallest match among those
+    with the fewest access modes. With `delayed` binding the scheduler chooses, so only the former
+    counts.
+    """
     groups: dict[tuple[str, ...], list[Object]] = {}
     for volume in volumes:
         if access_modes_fit(claim, volume):
-            groups.setdefault(tuple(sorted(set(volume["spec"].get("accessModes") or ()))), []).append(volume)
+            groups.setdefault(
+                tuple(sorted(set(volume["spec"].get("accessModes") or ()))), []
+            ).append(volume)
     for modes in sorted(groups, key=lambda modes: (len(modes), modes)):
         found = _best(claim, groups[modes], delayed)
         if found is not None:
@@ -95,20 +107,28 @@ def best_match(claim: Object, volumes: Iterable[Object], delayed: bool) -> Objec
 
 
 def _best(claim: Object, volumes: Sequence[Object], delayed: bool) -> Object | None:
-    wanted, wanted_class = requested(claim), class_of(claim)
+    wanted, wanted_class = requested_storage_of_claim(claim), storage_class_of(claim)
     selector = claim["spec"].get("selector")
     chosen = selectors.from_object(selector) if selector else None
     best: tuple[Quantity, Object] | None = None
     for volume in sorted(volumes, key=lambda volume: str(volume["metadata"]["name"])):
         bound = is_bound_to(volume, claim)
-        size = capacity(volume)
-        if (claim_ref(volume) is not None and not bound) or size < wanted or modes_differ(claim, volume):
+        size = volume_capacity(volume)
+        if (
+            (claim_ref(volume) is not None and not bound)
+            or size < wanted
+            or modes_differ(claim, volume)
+        ):
             continue
         if "deletionTimestamp" in volume["metadata"]:
             continue
         if bound:
             return volume
-        if delayed or phase(volume) != "Available" or class_of(volume) != wanted_class:
+        if (
+            delayed
+            or volume_phase(volume) != "Available"
+            or storage_class_of(volume) != wanted_class
+        ):
             continue
         if chosen is not None and not chosen.matches(volume["metadata"].get("labels") or {}):
             continue
@@ -118,29 +138,37 @@ def _best(claim: Object, volumes: Sequence[Object], delayed: bool) -> Object | N
 
 
 def bound_volume(volume: Object, claim: Object) -> Object | None:
-    """The volume as the claim's own; None when it is that already."""
+    """The volume with a claimRef to the claim; None if it has it already."""
     ref, meta = claim_ref(volume) or {}, claim["metadata"]
     out = volume
     if any(ref.get(field) != meta[field] for field in ("name", "namespace", "uid")):
-        out = {**volume, "spec": {**volume["spec"], "claimRef": reference(claim)}}
-    if not is_bound_to(volume, claim) and BOUND_BY_CONTROLLER not in notes_of(volume):
-        out = with_metadata(out, annotations={**notes_of(volume), BOUND_BY_CONTROLLER: "yes"})
+        out = {**volume, "spec": {**volume["spec"], "claimRef": object_reference(claim)}}
+    if not is_bound_to(volume, claim) and BOUND_BY_CONTROLLER not in volume_annotations(volume):
+        out = with_metadata(
+            out, annotations={**volume_annotations(volume), BOUND_BY_CONTROLLER: "yes"}
+        )
     return None if out is volume else out
 
 
 def bound_claim(claim: Object, volume: Object) -> Object | None:
-    """The claim with this volume for good; None when it has it already."""
-    notes, out = dict(notes_of(claim)), claim
+    """The claim bound to this volume; None if it already is."""
+    notes, out = dict(volume_annotations(claim)), claim
     name = volume["metadata"]["name"]
     if claim["spec"].get("volumeName") != name:
         out = {**claim, "spec": {**claim["spec"], "volumeName": name}}
         notes.setdefault(BOUND_BY_CONTROLLER, "yes")
     notes.setdefault(BIND_COMPLETED, "yes")
-    return None if out is claim and notes == notes_of(claim) else with_metadata(out, annotations=notes)
+    return (
+        None
+        if out is claim and notes == volume_annotations(claim)
+        else with_metadata(out, annotations=notes)
+    )
 
 
 def claim_status(claim: Object, wanted: str, volume: Object | None) -> Object | None:
-    """The status of a claim that enters a phase, with what its volume offers; None when it has that status already."""
+    """The status of a claim in a phase, with the properties of its volume; None if it has that
+    status already.
+    """
     status = claim.get("status") or {}
     out = {**status, "phase": wanted}
     if volume is None:
@@ -148,17 +176,17 @@ def claim_status(claim: Object, wanted: str, volume: Object | None) -> Object | 
         out.pop("capacity", None)
     else:
         out["accessModes"] = volume["spec"].get("accessModes") or []
-        # Not later: the file system may rightly be smaller than the device it is on.
+        # Only once: the file system may be smaller than its device.
         if status.get("phase") != wanted:
             known = (status.get("capacity") or {}).get("storage")
-            if known is None or quantity.parse(known) != capacity(volume):
+            if known is None or quantity.parse_quantity(known) != volume_capacity(volume):
                 out["capacity"] = volume["spec"]["capacity"]
     return None if out == status else out
 
 
 def unbound_volume(volume: Object) -> Object:
-    """The volume free again, or reserved as its maker wanted it."""
-    notes, spec = dict(notes_of(volume)), dict(volume["spec"])
+    """The volume available again, or still reserved if it was pre-bound."""
+    notes, spec = dict(volume_annotations(volume)), dict(volume["spec"])
     if BOUND_BY_CONTROLLER in notes:
         del notes[BOUND_BY_CONTROLLER], spec["claimRef"]
     else:

@@ -10,12 +10,15 @@ BY_CLAIM = "claims"  # the index of pods
 def claims_of(pod: Object) -> list[str]:
     """Keys of the claims that the pod mounts."""
     namespace = pod["metadata"].get("namespace", "")
-    names = ((volume.get("persistentVolumeClaim") or {}).get("claimName") for volume in pod["spec"].get("volumes") or ())
+    names = (
+        (volume.get("persistentVolumeClaim") or {}).get("claimName")
+        for volume in pod["spec"].get("volumes") or ()
+    )
     return [f"{namespace}/{name}" for name in names if name]
 
 
-def ended(pod: Object) -> bool:
-    """Over, or deleted with nothing running any more."""
+def has_pod_ended(pod: Object) -> bool:
+    """Terminal, or deleted with no container running."""
     status = pod.get("status") or {}
     if status.get("phase") in ("Succeeded", "Failed"):
         return True

@@ -1,6 +1,7 @@
-"""StatefulSets: pods with a name, a place in the order and storage of their own.
+"""StatefulSets: pods with a stable name, ordinal and storage.
 
-`identity` says what belongs to an ordinal, `controller` when to look at which set, `update` does one look.
+`identity` defines what belongs to an ordinal, `controller` decides when to sync a set, `update`
+performs one sync.
 """
 
 from transom.controllers.statefulset.controller import StatefulSets

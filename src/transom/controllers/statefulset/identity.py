@@ -1,4 +1,6 @@
-"""Who a pod of a StatefulSet is: its ordinal, name, labels, host name and claims. Pure functions."""
+"""The identity of a StatefulSet pod: its ordinal, name, labels, host name and claims. Pure
+functions.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ _INT32 = 1 << 31
 
 
 def parent_and_ordinal(pod_name: str) -> tuple[str, int]:
-    """The set that a pod's name speaks of, and its place; "" and -1 when it speaks of none."""
+    """The set's name and the ordinal in a pod's name; "" and -1 if it has none."""
     match = _NAME.fullmatch(pod_name)
     if match is None:
         return "", -1
@@ -28,7 +30,7 @@ def ordinal_of(pod: Object) -> int:
     return parent_and_ordinal(pod["metadata"]["name"])[1]
 
 
-def is_member(stateful_set: Object, pod: Object) -> bool:
+def is_member_of_set(stateful_set: Object, pod: Object) -> bool:
     return parent_and_ordinal(pod["metadata"]["name"])[0] == stateful_set["metadata"]["name"]
 
 
@@ -36,14 +38,21 @@ def revision_of(pod: Object) -> str:
     return (pod["metadata"].get("labels") or {}).get(REVISION_LABEL, "")
 
 
-def claims(stateful_set: Object, ordinal: int) -> dict[str, Object]:
-    """The claims of one pod by the names of their templates, in the order of the templates."""
+def pod_claims(stateful_set: Object, ordinal: int) -> dict[str, Object]:
+    """The claims of one pod by the names of their templates, in template order."""
     meta, spec = stateful_set["metadata"], stateful_set["spec"]
     found = {}
     for template in spec.get("volumeClaimTemplates") or ():
         given = template.get("metadata") or {}
-        labels = {**(given.get("labels") or {}), **((spec.get("selector") or {}).get("matchLabels") or {})}
-        claim_meta = {**given, "name": f"{given['name']}-{meta['name']}-{ordinal}", "namespace": meta["namespace"]}
+        labels = {
+            **(given.get("labels") or {}),
+            **((spec.get("selector") or {}).get("matchLabels") or {}),
+        }
+        claim_meta = {
+            **given,
+            "name": f"{given['name']}-{meta['name']}-{ordinal}",
+            "namespace": meta["namespace"],
+        }
         if labels:
             claim_meta["labels"] = labels
         found[given["name"]] = {**template, "metadata": claim_meta}
@@ -55,7 +64,9 @@ def identity_matches(stateful_set: Object, pod: Object) -> bool:
     parent, ordinal = parent_and_ordinal(meta["name"])
     name = stateful_set["metadata"]["name"]
     return (
-        ordinal >= 0 and parent == name and meta["name"] == f"{name}-{ordinal}"
+        ordinal >= 0
+        and parent == name
+        and meta["name"] == f"{name}-{ordinal}"
         and (meta.get("labels") or {}).get(POD_NAME_LABEL) == meta["name"]
     )
 
@@ -63,24 +74,31 @@ def identity_matches(stateful_set: Object, pod: Object) -> bool:
 def storage_matches(stateful_set: Object, pod: Object) -> bool:
     volumes = {volume["name"]: volume for volume in pod["spec"].get("volumes") or ()}
     return all(
-        (volumes.get(name, {}).get("persistentVolumeClaim") or {}).get("claimName") == claim["metadata"]["name"]
-        for name, claim in claims(stateful_set, ordinal_of(pod)).items()
+        (volumes.get(name, {}).get("persistentVolumeClaim") or {}).get("claimName")
+        == claim["metadata"]["name"]
+        for name, claim in pod_claims(stateful_set, ordinal_of(pod)).items()
     )
 
 
 def with_identity(stateful_set: Object, pod: Object) -> Object:
-    """The pod with the labels and volumes that its place asks for."""
+    """The pod with the labels and volumes of its ordinal."""
     meta, ordinal = pod["metadata"], ordinal_of(pod)
     name = f"{stateful_set['metadata']['name']}-{ordinal}"
-    wanted = claims(stateful_set, ordinal)
+    wanted = pod_claims(stateful_set, ordinal)
     volumes: list[Object] = [
         {"name": volume, "persistentVolumeClaim": {"claimName": claim["metadata"]["name"]}}
         for volume, claim in wanted.items()
     ]
-    volumes += [volume for volume in pod["spec"].get("volumes") or () if volume["name"] not in wanted]
+    volumes += [
+        volume for volume in pod["spec"].get("volumes") or () if volume["name"] not in wanted
+    ]
     out = {
         **pod,
-        "metadata": {**meta, "name": name, "labels": {**(meta.get("labels") or {}), POD_NAME_LABEL: name}},
+        "metadata": {
+            **meta,
+            "name": name,
+            "labels": {**(meta.get("labels") or {}), POD_NAME_LABEL: name},
+        },
         "spec": dict(pod["spec"]),
     }
     if volumes:
@@ -89,9 +107,11 @@ def with_identity(stateful_set: Object, pod: Object) -> Object:
 
 
 def new_pod(stateful_set: Object, revision: str, ordinal: int) -> Object:
-    """A pod to be created."""
-    pod = pods.from_template(
-        stateful_set["spec"].get("template") or {}, stateful_set, controller_ref(stateful_set, STATEFUL_SETS)
+    """A pod to create."""
+    pod = pods.pod_from_template(
+        stateful_set["spec"].get("template") or {},
+        stateful_set,
+        controller_ref(stateful_set, STATEFUL_SETS),
     )
     meta, name = stateful_set["metadata"], f"{stateful_set['metadata']['name']}-{ordinal}"
     pod["metadata"] = {**pod["metadata"], "name": name, "namespace": meta["namespace"]}

@@ -1,17 +1,22 @@
-"""One look at one StatefulSet: which pods to create, to wait for, to delete, and what its status is then.
+"""One sync of one StatefulSet: which pods to create, wait for or delete, and the resulting status.
 
-The order is the whole point: a pod is made when all before it run and are ready, and removed when all after it are
-gone, unless the set allows to do it in parallel.
+The order matters: a pod is created when all its predecessors are running and ready, and deleted
+when all its successors are gone, unless the set allows parallel management.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from transom.client.api import Client, is_already_exists, is_not_found
+from transom.client.api import ApiClient, is_already_exists, is_not_found
 from transom.client.events import NORMAL, WARNING, EventRecorder
 from transom.client.informer import Informer
-from transom.client.resources import CONTROLLER_REVISIONS, PERSISTENT_VOLUME_CLAIMS, PODS, STATEFUL_SETS
+from transom.client.resources import (
+    CONTROLLER_REVISIONS,
+    PERSISTENT_VOLUME_CLAIMS,
+    PODS,
+    STATEFUL_SETS,
+)
 from transom.client.workqueue import RetryLater
 from transom.controllers import history, pods
 from transom.controllers.statefulset import identity
@@ -19,30 +24,36 @@ from transom.controllers.statefulset.identity import ordinal_of, revision_of
 from transom.machinery.errors import ApiError
 from transom.machinery.objects import Object
 
+_MOST_CREATED = 500  # pods per sync, like the burst size of other controllers
 _COUNTS = ("replicas", "readyReplicas", "currentReplicas", "updatedReplicas")
 _COMPARED = (*_COUNTS, "currentRevision", "updateRevision")
 _ROLLING, _ON_DELETE = "RollingUpdate", "OnDelete"
 
 
 class ClaimsFailed(RetryLater):
-    """A pod cannot have its storage."""
+    """The storage of a pod cannot be created."""
 
 
 def _runs(pod: Object) -> bool:
-    return pods.phase(pod) == "Running" and pods.is_ready(pod)
+    return pods.pod_phase(pod) == "Running" and pods.is_pod_ready(pod)
 
 
 def _is_healthy(pod: Object) -> bool:
-    return _runs(pod) and not pods.is_terminating(pod)
+    return _runs(pod) and not pods.is_pod_terminating(pod)
 
 
 def _is_created(pod: Object) -> bool:
-    return bool(pods.phase(pod))
+    return bool(pods.pod_phase(pod))
 
 
-class Update:
+class StatefulSetUpdate:
     def __init__(
-        self, client: Client, events: EventRecorder, claims: Informer, stateful_set: Object, mine: Sequence[Object],
+        self,
+        client: ApiClient,
+        events: EventRecorder,
+        claims: Informer,
+        stateful_set: Object,
+        mine: Sequence[Object],
         revisions: Sequence[Object],
     ) -> None:
         self._client = client
@@ -50,7 +61,7 @@ class Update:
         self._claims = claims
         self._set = stateful_set
         self._pods = mine
-        self._revisions = history.ordered(revisions)
+        self._revisions = history.sorted_revisions(revisions)
         self._collisions: int = (stateful_set.get("status") or {}).get("collisionCount") or 0
 
     async def sync(self) -> None:
@@ -63,28 +74,39 @@ class Update:
             raise
         await self._truncate_history(current, update)
 
-    # ---- revisions -----------------------------------------------------------------------------------------------
+    # ---- revisions
+    # ----------------------------------------------------------------------------------------------
 
     async def _current_and_update(self) -> tuple[Object, Object]:
         revisions = self._revisions
-        following = history.number(revisions[-1]) + 1 if revisions else 1
-        update = history.planned(self._set, STATEFUL_SETS, following, self._collisions)
-        equal = [revision for revision in revisions if history.same_data(revision, update)]
+        following = history.revision_number(revisions[-1]) + 1 if revisions else 1
+        update = history.planned_revision(self._set, STATEFUL_SETS, following, self._collisions)
+        equal = [revision for revision in revisions if history.same_revision_data(revision, update)]
         if not equal:
-            update, self._collisions = await history.create(self._client, self._set, update, self._collisions)
-        elif history.same_data(revisions[-1], equal[-1]):
+            update, self._collisions = await history.create_revision(
+                self._client, self._set, update, self._collisions
+            )
+        elif history.same_revision_data(revisions[-1], equal[-1]):
             update = revisions[-1]
         else:
-            update = await history.renumber(self._client, equal[-1], following)
+            update = await history.renumber_revision(self._client, equal[-1], following)
         name = (self._set.get("status") or {}).get("currentRevision")
-        current = next((revision for revision in revisions if revision["metadata"]["name"] == name), update)
+        current = next(
+            (revision for revision in revisions if revision["metadata"]["name"] == name), update
+        )
         return current, update
 
     async def _truncate_history(self, current: Object, update: Object) -> None:
-        live = {current["metadata"]["name"], update["metadata"]["name"], *(revision_of(pod) for pod in self._pods)}
-        past = [revision for revision in self._revisions if revision["metadata"]["name"] not in live]
+        live = {
+            current["metadata"]["name"],
+            update["metadata"]["name"],
+            *(revision_of(pod) for pod in self._pods),
+        }
+        past = [
+            revision for revision in self._revisions if revision["metadata"]["name"] not in live
+        ]
         limit = self._set["spec"].get("revisionHistoryLimit", 10)
-        for revision in past[:max(len(past) - limit, 0)]:
+        for revision in past[: max(len(past) - limit, 0)]:
             meta = revision["metadata"]
             try:
                 await self._client.delete(CONTROLLER_REVISIONS, meta["namespace"], meta["name"])
@@ -92,16 +114,20 @@ class Update:
                 if not is_not_found(problem):
                     raise
 
-    # ---- pods ----------------------------------------------------------------------------------------------------
+    # ---- pods
+    # ----------------------------------------------------------------------------------------------
 
     async def _manage(self, current: Object, update: Object) -> Object:
-        """Do what can be done now; the status after it."""
+        """Performs all steps that are possible now; returns the new status."""
         stateful_set, spec = self._set, self._set["spec"]
         names = current["metadata"]["name"], update["metadata"]["name"]
         count = spec.get("replicas", 0)
         status: Object = {
-            "observedGeneration": stateful_set["metadata"].get("generation", 0), "currentRevision": names[0],
-            "updateRevision": names[1], "collisionCount": self._collisions, **dict.fromkeys(_COUNTS, 0),
+            "observedGeneration": stateful_set["metadata"].get("generation", 0),
+            "currentRevision": names[0],
+            "updateRevision": names[1],
+            "collisionCount": self._collisions,
+            **dict.fromkeys(_COUNTS, 0),
         }
         found: dict[int, Object] = {}
         condemned = []
@@ -109,7 +135,7 @@ class Update:
             status["replicas"] += 1
             if _runs(pod):
                 status["readyReplicas"] += 1
-            if _is_created(pod) and not pods.is_terminating(pod):
+            if _is_created(pod) and not pods.is_pod_terminating(pod):
                 _count_revision(status, revision_of(pod), 1)
             ordinal = ordinal_of(pod)
             if 0 <= ordinal < count:
@@ -122,13 +148,24 @@ class Update:
 
         def planned(ordinal: int) -> Object:
             revision = current if self._stays_current(ordinal) else update
-            return identity.new_pod(history.restored(stateful_set, revision), revision["metadata"]["name"], ordinal)
+            return identity.new_pod(
+                history.restored_object(stateful_set, revision),
+                revision["metadata"]["name"],
+                ordinal,
+            )
 
-        replicas = [found.get(ordinal) or planned(ordinal) for ordinal in range(count)]
-        first_unhealthy = next((pod for pod in (*replicas, *condemned) if not _is_healthy(pod)), None)
+        # Plan pods one by one: `replicas` may be far larger than the number that will ever exist.
+        healthy = len(found) == count and all(map(_is_healthy, found.values()))
+        first_unhealthy = next((pod for pod in condemned if not _is_healthy(pod)), None)
+        if not healthy:
+            first_unhealthy = None  # it is within the desired replicas
         ordered = spec.get("podManagementPolicy") != "Parallel"
-        for ordinal, pod in enumerate(replicas):
-            if pods.phase(pod) == "Failed":
+        replicas: list[Object] = []
+        created = 0
+        for ordinal in range(count):
+            pod = found.get(ordinal) or planned(ordinal)
+            replicas.append(pod)
+            if pods.pod_phase(pod) == "Failed":
                 await self._recreate_failed(pod)
                 _count_revision(status, revision_of(pod), -1)
                 status["replicas"] -= 1
@@ -137,15 +174,19 @@ class Update:
                 await self._create(pod)
                 status["replicas"] += 1
                 _count_revision(status, revision_of(pod), 1)
-                if ordered:
-                    return status
+                created += 1
+                if ordered or created == _MOST_CREATED:
+                    return status  # the new pods trigger the next sync
                 continue
             if ordered and not _is_healthy(pod):
                 return status
-            if not (identity.identity_matches(stateful_set, pod) and identity.storage_matches(stateful_set, pod)):
-                await self._repair(history.restored(stateful_set, update), pod)
+            if not (
+                identity.identity_matches(stateful_set, pod)
+                and identity.storage_matches(stateful_set, pod)
+            ):
+                await self._repair(history.restored_object(stateful_set, update), pod)
         for pod in reversed(condemned):
-            if pods.is_terminating(pod):
+            if pods.is_pod_terminating(pod):
                 if ordered:
                     return status
                 continue
@@ -159,7 +200,7 @@ class Update:
         return status
 
     def _stays_current(self, ordinal: int) -> bool:
-        """Whether a new pod of this place is still made after the current revision."""
+        """Whether a new pod with this ordinal still uses the current revision."""
         strategy = self._set["spec"].get("updateStrategy") or {}
         rolling = strategy.get("rollingUpdate")
         if rolling is not None:
@@ -168,40 +209,44 @@ class Update:
         return bool(strategy.get("type") == _ROLLING and ordinal < done)
 
     async def _move_to_update(self, replicas: Sequence[Object], status: Object) -> None:
-        """Delete the last pod that is not of the update revision, if all behind it are well."""
+        """Deletes the last pod that does not have the update revision, if all its successors are
+        healthy.
+        """
         strategy = self._set["spec"].get("updateStrategy") or {}
         if strategy.get("type") == _ON_DELETE:
             return
         lowest = (strategy.get("rollingUpdate") or {}).get("partition") or 0
         for pod in reversed(replicas[lowest:]):
-            if revision_of(pod) != status["updateRevision"] and not pods.is_terminating(pod):
+            if revision_of(pod) != status["updateRevision"] and not pods.is_pod_terminating(pod):
                 await self._delete(pod)
                 status["currentReplicas"] -= 1
                 return
             if not _is_healthy(pod):
                 return
 
-    # ---- writes --------------------------------------------------------------------------------------------------
+    # ---- writes
+    # ----------------------------------------------------------------------------------------------
 
     async def _create(self, pod: Object) -> None:
         namespace = self._set["metadata"]["namespace"]
         try:
             await self._create_claims(self._set, pod)
         except ClaimsFailed as problem:
-            self._tell("create", pod, problem)
+            self._record_event("create", pod, problem)
             raise
         try:
             await self._client.create(PODS, namespace, pod)
         except ApiError as problem:
             if not is_already_exists(problem):
-                self._tell("create", pod, problem)
+                self._record_event("create", pod, problem)
             raise
-        self._tell("create", pod)
+        self._record_event("create", pod)
 
     async def _recreate_failed(self, pod: Object) -> None:
         meta = self._set["metadata"]
         message = (
-            f"StatefulSet {meta['namespace']}/{meta['name']} is recreating failed Pod {pod['metadata']['name']}"
+            f"StatefulSet {meta['namespace']}/{meta['name']} is recreating failed Pod "
+            f"{pod['metadata']['name']}"
         )
         self._events.event(self._set, WARNING, "RecreatingFailedPod", message)
         await self._delete(pod)
@@ -209,31 +254,33 @@ class Update:
     async def _delete(self, pod: Object) -> None:
         meta = pod["metadata"]
         try:
-            # Never another pod that has this name by now.
-            await self._client.delete(PODS, meta["namespace"], meta["name"], uid=meta.get("uid", ""))
+            # Never delete another pod that has this name by now.
+            await self._client.delete(
+                PODS, meta["namespace"], meta["name"], uid=meta.get("uid", "")
+            )
         except ApiError as problem:
             if not is_not_found(problem):
-                self._tell("delete", pod, problem)
+                self._record_event("delete", pod, problem)
                 raise
         else:
-            self._tell("delete", pod)
+            self._record_event("delete", pod)
 
     async def _repair(self, stateful_set: Object, pod: Object) -> None:
-        """Give a pod back its label and volumes."""
+        """Restores the labels and volumes of a pod."""
         repaired = identity.with_identity(stateful_set, pod)
         try:
             if not identity.storage_matches(stateful_set, pod):
                 await self._create_claims(stateful_set, pod)
             await self._client.update(PODS, repaired)
         except (ApiError, ClaimsFailed) as problem:
-            self._tell("update", pod, problem)
+            self._record_event("update", pod, problem)
             raise
-        self._tell("update", pod)
+        self._record_event("update", pod)
 
     async def _create_claims(self, stateful_set: Object, pod: Object) -> None:
         namespace = stateful_set["metadata"]["namespace"]
         problems = []
-        for claim in identity.claims(stateful_set, ordinal_of(pod)).values():
+        for claim in identity.pod_claims(stateful_set, ordinal_of(pod)).values():
             name = claim["metadata"]["name"]
             known = self._claims.get(namespace, name)
             if known is not None:
@@ -259,13 +306,16 @@ class Update:
             status["currentReplicas"] = status["updatedReplicas"]
             status["currentRevision"] = status["updateRevision"]
         behind = status["observedGeneration"] > old.get("observedGeneration", 0)
-        if not behind and all((old.get(field) or 0) == (status.get(field) or 0) for field in _COMPARED):
+        if not behind and all(
+            (old.get(field) or 0) == (status.get(field) or 0) for field in _COMPARED
+        ):
             return
         await self._client.update_status(STATEFUL_SETS, {**stateful_set, "status": status})
 
-    # ---- events --------------------------------------------------------------------------------------------------
+    # ---- events
+    # ----------------------------------------------------------------------------------------------
 
-    def _tell(self, verb: str, pod: Object, problem: Exception | None = None) -> None:
+    def _record_event(self, verb: str, pod: Object, problem: Exception | None = None) -> None:
         name, pod_name = self._set["metadata"]["name"], pod["metadata"]["name"]
         if problem is None:
             message = f"{verb} Pod {pod_name} in StatefulSet {name} successful"
@@ -280,7 +330,10 @@ class Update:
             message = f"create Claim {claim} Pod {pod_name} in StatefulSet {name} success"
             self._events.event(self._set, NORMAL, "SuccessfulCreate", message)
         else:
-            message = f"create Claim {claim} for Pod {pod_name} in StatefulSet {name} failed error: {problem}"
+            message = (
+                f"create Claim {claim} for Pod {pod_name} in StatefulSet {name} failed error: "
+                f"{problem}"
+            )
             self._events.event(self._set, WARNING, "FailedCreate", message)
 
 

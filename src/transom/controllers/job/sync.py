@@ -1,4 +1,6 @@
-"""One look at a Job: what there is, what should be, what its status then says. It decides and calls nobody."""
+"""One sync of a Job: compares actual and desired state and computes the status. Makes decisions but
+calls no API.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,10 @@ from transom.machinery.objects import Object
 _COUNTS = ("active", "succeeded", "failed")
 
 
-class Round:
-    """`active` are the pods at work at the beginning; whoever creates or deletes pods corrects `count_active`."""
+class JobSync:
+    """`active` are the active pods at the start; the function that creates or deletes pods updates
+    `count_active`.
+    """
 
     def __init__(self, job: Object, mine: Sequence[Object], now: float) -> None:
         self.job = job
@@ -22,14 +26,22 @@ class Round:
         self._spec = job["spec"]
         self._old = job.get("status") or {}
         self._conditions: list[Object] = list(self._old.get("conditions") or ())
-        self.active = [pod for pod in mine if pods.is_active(pod)]
+        self.active = [pod for pod in mine if pods.is_pod_active(pod)]
         self.count_active = len(self.active)
-        self._failed = sum(pods.phase(pod) == "Failed" for pod in mine)
-        self._done = indexes.succeeded(mine, self._completions or 0) if indexes.is_indexed(job) else None
-        self.succeeded = (
-            sum(pods.phase(pod) == "Succeeded" for pod in mine) if self._done is None else len(self._done)
+        self._failed = sum(pods.pod_phase(pod) == "Failed" for pod in mine)
+        self._done = (
+            indexes.succeeded_indexes(mine, self._completions or 0)
+            if indexes.is_indexed(job)
+            else None
         )
-        self._start = self._old.get("startTime") or ("" if status.is_suspended(job) else rfc3339(now))
+        self.succeeded = (
+            sum(pods.pod_phase(pod) == "Succeeded" for pod in mine)
+            if self._done is None
+            else len(self._done)
+        )
+        self._start = self._old.get("startTime") or (
+            "" if status.is_suspended(job) else rfc3339(now)
+        )
         self._completed_at = ""
         self.over = False
 
@@ -52,13 +64,17 @@ class Round:
     def seconds_left(self) -> float | None:
         return status.seconds_to_deadline(self.job, self._start, self._now)
 
-    # ---- the end -------------------------------------------------------------------------------------------------
+    # ---- the end
+    # ----------------------------------------------------------------------------------------------
 
     def failure(self) -> tuple[str, str] | None:
         """Why the Job has failed: reason and message."""
-        # With as many pods as there should be, a failure is one that was noticed before and could not be written down.
+        # If the expected number of pods is active, the failure was already seen and only its status
+        # write failed.
         new = self.new_failure and self.count_active != self._parallelism
-        if (new and self._failed > self._spec.get("backoffLimit", 0)) or status.restarted_too_often(self.job, self._pods):
+        if (new and self._failed > self._spec.get("backoffLimit", 0)) or status.restarted_too_often(
+            self.job, self._pods
+        ):
             return "BackoffLimitExceeded", "Job has reached the specified backoff limit"
         left = self.seconds_left()
         if left is not None and left <= 0:
@@ -68,24 +84,25 @@ class Round:
     def fail(self, reason: str, message: str) -> None:
         self._failed += self.count_active
         self.count_active = 0
-        self._end(status.condition(status.FAILED, self._now, reason, message))
+        self._end(status.make_job_condition(status.FAILED, self._now, reason, message))
 
     def is_complete(self) -> bool:
         if self._completions is not None:
             return self.succeeded >= self._completions
-        # A work queue: the first success says that there is no more work; the others finish theirs.
+        # A work queue: the first success means that there is no more work; the other pods may
+        # finish.
         return self.succeeded > 0 and self.count_active == 0
 
     def complete(self) -> None:
         self._completed_at = rfc3339(self._now)
-        self._end(status.condition(status.COMPLETE, self._now))
+        self._end(status.make_job_condition(status.COMPLETE, self._now))
 
     def _end(self, condition: Object) -> None:
         self._conditions.append(condition)
         self.over = True
 
     def turn_suspension(self) -> tuple[str, str] | None:
-        """Note that the Job is suspended or resumed; the event that says so when that is news."""
+        """Updates the Suspended condition; returns the event if it changed."""
         suspended = status.is_suspended(self.job)
         changed = status.with_suspension(self._conditions, suspended, self._now)
         if changed is None:
@@ -93,20 +110,25 @@ class Round:
         self._conditions = changed
         if suspended:
             return "Suspended", "Job suspended"
-        self._start = rfc3339(self._now)  # its time runs anew
+        self._start = rfc3339(self._now)  # its deadline starts again
         return "Resumed", "Job resumed"
 
-    # ---- pods ----------------------------------------------------------------------------------------------------
+    # ---- pods
+    # ----------------------------------------------------------------------------------------------
 
     def to_delete(self) -> Sequence[Object]:
         if status.is_suspended(self.job):
             return self.active
-        doomed = indexes.surplus(self.active, self._completions or 0, pods.rank) if self._done is not None else []
+        doomed = (
+            indexes.surplus_index_pods(self.active, self._completions or 0, pods.deletion_rank)
+            if self._done is not None
+            else []
+        )
         too_many = len(self.active) - len(doomed) - self._parallelism
         if too_many > 0:
             doomed_uids = {pod["metadata"]["uid"] for pod in doomed}
             rest = [pod for pod in self.active if pod["metadata"]["uid"] not in doomed_uids]
-            doomed += sorted(rest, key=pods.rank)[:too_many]
+            doomed += sorted(rest, key=pods.deletion_rank)[:too_many]
         return doomed
 
     def missing(self) -> int:
@@ -121,9 +143,10 @@ class Round:
 
     def pending_indexes(self, count: int) -> list[int]:
         busy = {index for pod in self.active if (index := indexes.index_of(pod)) is not None}
-        return indexes.pending(count, self._completions or 0, busy | set(self._done or ()))
+        return indexes.pending_indexes(count, self._completions or 0, busy | set(self._done or ()))
 
-    # ---- status --------------------------------------------------------------------------------------------------
+    # ---- status
+    # ----------------------------------------------------------------------------------------------
 
     @property
     def _counts(self) -> tuple[int, int, int]:
@@ -136,7 +159,11 @@ class Round:
 
     def status(self) -> Object:
         out = {**self._old, **dict(zip(_COUNTS, self._counts, strict=True))}
-        out |= {"conditions": self._conditions, "startTime": self._start, "completionTime": self._completed_at}
+        out |= {
+            "conditions": self._conditions,
+            "startTime": self._start,
+            "completionTime": self._completed_at,
+        }
         if self._done is not None:
-            out["completedIndexes"] = indexes.text(self._done)
+            out["completedIndexes"] = indexes.format_indexes(self._done)
         return {name: value for name, value in out.items() if value}
