@@ -1,1 +1,0 @@
-"""The machines that nodes run on: their hardware, identity, files and faults. Knows nothing of pods."""

@@ -1,0 +1,289 @@
+"""File trees as plain data, so that the disk of a simulated machine outlives the process.
+
+A tree is saved as the difference from the frozen tree it started from. File contents are stored
+next to the JSON document, as bytes. `capture_tree` only lists directories and runs on the event
+loop; `pack_state` does the encoding and may run in a thread.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from transom.machines import security
+from transom.machines.inodes import (
+    FORMAT_MASK,
+    FROZEN,
+    HIDDEN,
+    NOT_ARCHIVE,
+    SYSTEM,
+    BlockContent,
+    Inode,
+    NamedInode,
+    SocketListener,
+    shared,
+)
+from transom.machines.styles import PathStyle
+
+Document = Any
+"""JSON data that may contain immutable dataclasses and named tuples: `pack` encodes those."""
+
+_MAGIC: Final = b"transom machine 1\n"
+_MODE_BITS: Final = (
+    0xFFFF | HIDDEN | SYSTEM | NOT_ARCHIVE
+)  # the other flags above st_mode are not part of a disk
+
+
+class DamagedState(ValueError):
+    """Saved bytes that cannot be read."""
+
+
+class SavedContents:
+    """File contents that a document refers to by number. Content that several files share is stored
+    once.
+
+    Holds trees whose rows are still incomplete until `complete`.
+    """
+
+    __slots__ = ("_numbers", "_pending", "items")
+
+    def __init__(self, items: Sequence[bytes] = ()) -> None:
+        self.items = list(items)
+        self._numbers: dict[int, int] = {}
+        self._pending: list[_Capture] = []
+
+    def add(self, data: bytes | bytearray) -> int:
+        if type(data) is not bytes:
+            data = bytes(data)  # it may grow during the write
+        number = self._numbers.get(id(data))
+        if number is None:
+            number = self._numbers[id(data)] = len(self.items)
+            self.items.append(data)
+        return number
+
+    def later(self, capture: _Capture) -> None:
+        self._pending.append(capture)
+
+    def complete(self) -> None:
+        """Creates the rows of all captured trees. May run in a thread."""
+        pending, self._pending = self._pending, []
+        for capture in pending:
+            capture.make_rows(self)
+
+
+class _Capture:
+    """The names and directories of a tree at one moment.
+
+    Listing the directories must not be interrupted, so that a file that is moved in the meantime is
+    saved exactly once. File contents are read when their row is created, like a kernel that writes
+    back dirty pages later.
+    """
+
+    __slots__ = ("_base", "_entries", "_root", "rows")
+
+    def __init__(self, root: Inode, base: Inode) -> None:
+        self.rows: list[Document] = []
+        self._root = root
+        self._base = base
+        # For mutable directories; holding the node prevents the reuse of its id.
+        self._entries: dict[int, tuple[Inode, list[tuple[str, Inode]]]] = {}
+        todo = [root]
+        while todo:
+            node = todo.pop()
+            data = node.data
+            if type(data) is dict and not node.mode & FROZEN:
+                self._entries[id(node)] = (node, list(data.items()))
+                todo += [child for child in data.values() if type(child.data) is dict]
+
+    def make_rows(self, contents: SavedContents) -> None:
+        rows, base = self.rows, self._base
+        moved: dict[int, list[str]] | None = None
+        todo: list[tuple[Inode, str, int, Inode | None]] = [(self._root, "", -1, base)]
+        while todo:
+            node, key, parent, under = todo.pop()
+            listed = self._entries.get(id(node))
+            if node.mode & FROZEN and listed is None:
+                if node is under:
+                    rows.append((parent, key))
+                    continue
+                moved = _paths(base) if moved is None else moved
+                path = moved.get(id(node))
+                if path is not None:
+                    rows.append((parent, key, path))
+                    continue
+            data = node.data
+            number = len(rows)
+            payload: Document = None
+            if type(data) is dict:
+                entries = listed[1] if listed is not None else list(data.items())
+                below = under.data if under is not None and type(under.data) is dict else {}
+                todo += [
+                    (child, name, number, below.get(name)) for name, child in reversed(entries)
+                ]
+            elif isinstance(data, bytes | bytearray):
+                if not isinstance(data, BlockContent):  # a device's content is not on this disk
+                    payload = (contents.add(data),)
+            elif data is not None and not isinstance(data, SocketListener):
+                payload = data  # a link's target, or the size of a file that is all zeros
+            rows.append(
+                (
+                    parent,
+                    key,
+                    node.called(key),
+                    node.mode & _MODE_BITS,
+                    node.mtime,
+                    _saved_owner(node),
+                    payload,
+                )
+            )
+        self._entries.clear()
+
+
+def capture_tree(root: Inode, base: Inode, contents: SavedContents) -> list[Document]:
+    """The rows of a tree that began as `base`, parents before children. The list is empty until
+    `contents` is completed.
+
+    A row is `[parent, key]` for an entry that is unchanged from `base`, `[parent, key, path]` for a
+    part of `base` that was moved, otherwise `[parent, key, name, mode, mtime, owner, data]`. Mounts
+    are not included.
+    """
+    capture = _Capture(root, base)
+    contents.later(capture)
+    return capture.rows
+
+
+def restore_tree(
+    rows: Sequence[Document], base: Inode, contents: SavedContents, style: PathStyle
+) -> Inode:
+    """The tree that `capture_tree` saved. Parts that `base` no longer has are omitted. Raises
+    DamagedState.
+    """
+    contents.complete()
+    nodes: list[Inode | None] = []
+    unders: list[Inode | None] = []
+    kept = contents.items
+    try:
+        for row in rows:
+            parent, key = row[0], row[1]
+            above = nodes[parent] if parent >= 0 else None
+            under = _child(unders[parent], key) if parent >= 0 else base
+            if len(row) == 2:
+                node = under
+            elif len(row) == 3:
+                node = base
+                for part in row[2]:
+                    node = _child(node, part) if node is not None else None
+            else:
+                _, _, name, mode, mtime, owner, payload = row
+                node = style.node(
+                    name, mode, _data(mode, payload, kept), mtime, _restored_owner(owner)
+                )
+            nodes.append(node)
+            unders.append(under)
+            if parent >= 0 and node is not None and above is not None:
+                assert type(above.data) is dict, "a directory"
+                above.data[key] = node
+    except (IndexError, KeyError, TypeError, ValueError, AttributeError, AssertionError) as problem:
+        raise DamagedState(f"a file tree cannot be read: {problem}") from problem
+    if not nodes or nodes[0] is None:
+        raise DamagedState("a file tree is empty")
+    return nodes[0]
+
+
+def _saved_owner(node: Inode) -> Document:
+    """A number; on Windows an access control list, unless it is one of the predefined ones."""
+    if not isinstance(node, NamedInode) or node.owner <= security.OPEN:
+        return node.owner
+    found = security.descriptor_of(node.owner)
+    return [found.owner, found.protected, [list(ace) for ace in found.aces]]
+
+
+def _restored_owner(saved: Document) -> int:
+    if isinstance(saved, int):
+        return saved
+    owner, protected, aces = saved
+    return security.number_of(
+        security.SecurityDescriptor(owner, tuple(security.Ace(*ace) for ace in aces), protected)
+    )
+
+
+def _data(mode: int, payload: Document, contents: Sequence[bytes]) -> Any:
+    if mode & FORMAT_MASK == 0o040000:
+        return {}
+    return shared(contents[payload[0]]) if isinstance(payload, list | tuple) else payload
+
+
+def _child(node: Inode | None, key: str) -> Inode | None:
+    return node.data.get(key) if node is not None and type(node.data) is dict else None
+
+
+def _paths(base: Inode) -> dict[int, list[str]]:
+    """The path of each node of a frozen tree."""
+    out: dict[int, list[str]] = {}
+    todo: list[tuple[Inode, list[str]]] = [(base, [])]
+    while todo:
+        node, path = todo.pop()
+        out[id(node)] = path
+        if type(node.data) is dict:
+            todo += [(child, [*path, key]) for key, child in node.data.items()]
+    return out
+
+
+# ---- bytes
+# --------------------------------------------------------------------------------------------------
+
+
+def pack_state(document: Document, contents: SavedContents) -> bytes:
+    contents.complete()
+    head = _dump({"document": document, "sizes": [len(item) for item in contents.items]})
+    return b"".join((_MAGIC, b"%d\n" % len(head), head, *contents.items))
+
+
+def unpack_state(data: bytes) -> tuple[Document, SavedContents]:
+    """Raises DamagedState."""
+    try:
+        if not data.startswith(_MAGIC):
+            raise ValueError("not a saved machine, or one of a newer version")
+        end = data.index(b"\n", len(_MAGIC))
+        at = end + 1 + int(data[len(_MAGIC) : end])
+        head = _load(data[end + 1 : at])
+        items = []
+        for size in head["sizes"]:
+            items.append(data[at : at + size])
+            at += size
+        if at != len(data):
+            raise ValueError("it is not complete")
+        return head["document"], SavedContents(items)
+    except (ValueError, KeyError, TypeError) as problem:
+        raise DamagedState(str(problem)) from problem
+
+
+def _dump(value: Document) -> bytes:
+    # not in real containers whose programs import this: they have the standard library only
+    import orjson
+
+    try:
+        return orjson.dumps(value, default=_plain)
+    except TypeError:  # names that are not UTF-8
+        return json.dumps(value, default=_plain).encode()
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, tuple):
+        return tuple(value)  # a named tuple, which orjson does not support
+    if isinstance(value, Mapping):
+        return dict(value)
+    if dataclasses.is_dataclass(value):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    raise TypeError(f"not for a document: {type(value).__name__}")
+
+
+def _load(data: bytes) -> Document:
+    import orjson
+
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return json.loads(data)

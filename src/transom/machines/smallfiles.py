@@ -1,0 +1,25 @@
+"""Reads configuration and state files of a node.
+
+A pod with a hostPath can replace each of them with a file of any size. The code that reads and
+parses them runs on the event loop that serves all nodes and the API, so reads are limited to a
+sensible size.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import Final
+
+from transom.machines.api import Files
+
+LARGEST: Final = 256 << 10
+LARGEST_YAML: Final = 64 << 10  # YAML takes a hundred times as long to parse as JSON
+
+
+def read_small_file(files: Files, path: str, largest: int = LARGEST) -> bytes:
+    """Raises OSError: EFBIG for a larger file."""
+    data = files.read(path, 0, largest + 1)
+    if len(data) > largest:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
+    return data

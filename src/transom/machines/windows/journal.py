@@ -1,0 +1,67 @@
+"""The event logs and scheduled tasks of a Windows system, which are on its disk and survive a
+reboot. Independent of the rest of the system.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import asdict, dataclass, field
+from typing import Final, NamedTuple
+
+from transom.machines.saving import Document
+
+_MAX_EVENTS: Final = 2000
+
+
+class LogEntry(NamedTuple):
+    """An entry of an event log."""
+
+    number: int
+    log: str
+    time: float
+    level: str  # "Information", "Warning", "Error"
+    source: str
+    event_id: int
+    message: str
+
+
+@dataclass(slots=True)
+class ScheduledTask:
+    name: str
+    command: str
+    schedule: str
+    user: str
+    state: str = "Ready"
+    enabled: bool = True
+    next_run: float | None = None
+    last_run: float | None = None
+    last_result: int = 267011  # the task has not yet run
+
+
+@dataclass(slots=True)
+class SystemJournal:
+    events: deque[LogEntry] = field(default_factory=lambda: deque(maxlen=_MAX_EVENTS))
+    tasks: dict[str, ScheduledTask] = field(default_factory=dict)  # by name in lower case
+    entries: int = 0  # ever created
+
+    def log(
+        self, log: str, time: float, level: str, source: str, event_id: int, message: str
+    ) -> None:
+        self.entries += 1
+        self.events.append(LogEntry(self.entries, log, time, level, source, event_id, message))
+
+    def save(self) -> Document:
+        return {
+            "entries": self.entries,
+            "events": [tuple(entry) for entry in self.events],
+            "tasks": [asdict(task) for task in self.tasks.values()],
+        }
+
+    def restore(self, saved: Document) -> None:
+        self.entries = saved["entries"]
+        self.events.clear()
+        self.events.extend(LogEntry(*row) for row in saved["events"])
+        self.tasks.clear()
+        for row in saved["tasks"]:
+            task = ScheduledTask(**row)
+            self.tasks[task.name.lower()] = task

@@ -1,0 +1,114 @@
+"""The table of programs in Windows images."""
+
+from __future__ import annotations
+
+from transom.userland.api import ProgramContext
+from transom.userland.cmd import main as cmd_main
+from transom.userland.cmd.forfiles import forfiles
+from transom.userland.posix.commands import archive, http, table
+from transom.userland.posix.sh.main import run_shell
+from transom.userland.powershell import main as powershell_main
+from transom.userland.process import Command
+from transom.userland.windows import (
+    accounts,
+    acls,
+    choice,
+    clock,
+    copying,
+    disk_tools,
+    event_tools,
+    names,
+    network,
+    registry,
+    services,
+    sessions,
+    system,
+    tasks,
+    text,
+    wmic,
+)
+
+COMMANDS: dict[str, Command] = {
+    "cmd": cmd_main.run_cmd,
+    "curl": http.curl,
+    "forfiles": forfiles,
+    "powershell": powershell_main.run_powershell,
+    "pwsh": powershell_main.run_powershell,
+    "tar": archive.tar,
+    **accounts.COMMANDS,
+    **acls.COMMANDS,
+    **choice.COMMANDS,
+    **clock.COMMANDS,
+    **copying.COMMANDS,
+    **disk_tools.COMMANDS,
+    **event_tools.COMMANDS,
+    **names.COMMANDS,
+    **network.COMMANDS,
+    **registry.COMMANDS,
+    **services.COMMANDS,
+    **sessions.COMMANDS,
+    **system.COMMANDS,
+    **tasks.COMMANDS,
+    **text.COMMANDS,
+    **wmic.COMMANDS,
+}
+
+_NOT_IN_NANO = frozenset(
+    [
+        "powershell",
+        "pwsh",
+        "systeminfo",
+        "nltest",
+        "wmic",
+        "net",
+        "sc",
+        "reg",
+        "where",
+        "robocopy",
+        "xcopy",
+        "getmac",
+        "netstat",
+        "route",
+        "w32tm",
+        "tzutil",
+        "diskpart",
+        "forfiles",
+        "mountvol",
+        "query",
+        "quser",
+        "qwinsta",
+    ]
+)
+_ADDED = ("curl", "dig")  # in directories of their own, besides busybox's tools
+
+
+def find_windows_tool(context: ProgramContext, name: str) -> Command | None:
+    image = context.image
+    command = COMMANDS.get(name)
+    if command is None:
+        return (
+            find_busybox_tool(name)
+            if image.userland == "any" or (image.userland == "busybox" and name in _ADDED)
+            else None
+        )
+    if name == "pwsh":
+        there = image.options.get("pwsh") == "true" or image.userland in (
+            "any",
+            "windows",
+            "busybox",
+        )
+        return command if there else None
+    if (
+        image.userland == "nanoserver"
+        and name in _NOT_IN_NANO
+        and image.options.get(name) != "true"
+    ):
+        return None
+    return command
+
+
+def find_busybox_tool(name: str) -> Command | None:
+    """A tool of busybox for Windows."""
+    if name in ("sh", "ash", "bash"):
+        return run_shell
+    return table.applet if name == "busybox" else table.COMMANDS.get(name)

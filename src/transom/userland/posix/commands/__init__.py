@@ -1,0 +1,1 @@
+"""Commands: functions over a process, in tables by name."""

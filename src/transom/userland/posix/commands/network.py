@@ -1,0 +1,354 @@
+"""Network commands: nc, ping and others."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import socket
+
+from transom.userland import http_client as netclient
+from transom.userland.files import error_text
+from transom.userland.posix.commands.options import parse_options
+from transom.userland.process import Command, Process
+
+
+def is_ip_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
+def why(error: OSError) -> str:
+    if isinstance(error, ConnectionRefusedError):
+        return "Connection refused"
+    if isinstance(error, TimeoutError):
+        return "Connection timed out"
+    return error_text(error)
+
+
+async def nc(process: Process) -> int:
+    options = parse_options(process, "wpqis")
+    operands = options.operands
+    if "l" in options:
+        return await _nc_listen(process, options.value("p") or (operands[-1] if operands else ""))
+    if len(operands) < 2 or not operands[1].split("-")[0].isdigit():
+        process.complain(
+            "nc: missing port number"
+            if operands
+            else "BusyBox v1.31.1 () multi-call binary.\n\nUsage: nc [OPTIONS] HOST PORT"
+        )
+        return 1
+    host, port = operands[0], int(operands[1].split("-")[0])
+    context = process.context
+    limit = float(options.value("w", "0")) or None
+    if "u" in options:
+        if "z" not in options:
+            return await _nc_datagrams(process, host, port, limit)
+        code = await _nc_knock(process, host, port, limit)
+        if not code and "v" in options:
+            process.complain(f"{host} ({host}:{port}) open")
+        return code
+    try:
+        connection = await netclient.with_timeout(
+            context, limit, context.network.connect(host, port)
+        )
+    except socket.gaierror:
+        return process.fail(f"bad address '{host}'")
+    except TimeoutError:
+        if "v" in options or "z" not in options:
+            process.complain(
+                f"nc: connect to {host} port {port} (tcp) timed out: Operation in progress"
+                if process.gnu
+                else f"nc: {host} ({host}:{port}): Connection timed out"
+            )
+        return 1
+    except OSError as error:
+        process.complain(f"nc: {host} ({host}:{port}): {why(error)}")
+        return 1
+    if "v" in options:
+        process.complain(f"{host} ({host}:{port}) open")
+    if "z" in options:
+        connection.close()
+        return 0
+    await _relay(process, connection)
+    return 0
+
+
+async def _nc_knock(process: Process, host: str, port: int, limit: float | None) -> int:
+    """Over UDP, a port counts as open unless it is reported closed."""
+    context = process.context
+    try:
+        address = (await context.network.resolve(host))[0]
+        with contextlib.suppress(TimeoutError):
+            await netclient.with_timeout(
+                context, limit or 1.0, context.network.ask(address, port, b"X")
+            )
+    except socket.gaierror:
+        return process.fail(f"bad address '{host}'")
+    except ConnectionRefusedError:
+        return 1
+    return 0
+
+
+async def _nc_datagrams(process: Process, host: str, port: int, limit: float | None) -> int:
+    """Sends each chunk of input as a datagram. The end of the other side is not visible: it waits
+    for `limit`, or forever.
+    """
+    context = process.context
+    try:
+        address = (await context.network.resolve(host))[0]
+    except socket.gaierror:
+        return process.fail(f"bad address '{host}'")
+    while chunk := await process.stdin.read():
+        try:
+            process.stdout.write(
+                await netclient.with_timeout(
+                    context, limit, context.network.ask(address, port, chunk)
+                )
+            )
+        except ConnectionRefusedError:
+            return 1
+        except TimeoutError:
+            continue
+    await (process.sleep(limit) if limit else asyncio.Event().wait())
+    return 0
+
+
+async def _relay(process: Process, connection: socket.socket) -> None:
+    loop = asyncio.get_running_loop()
+    connection.setblocking(False)
+
+    async def send() -> None:
+        try:
+            while chunk := await process.stdin.read():
+                await loop.sock_sendall(connection, chunk)
+            connection.shutdown(socket.SHUT_WR)
+        except OSError:
+            return
+
+    sending = process.program.spawn(send())
+    try:
+        while chunk := await loop.sock_recv(connection, 65536):
+            process.stdout.write(chunk)
+    except ConnectionError:
+        return
+    finally:
+        sending.cancel()
+        connection.close()
+
+
+async def _nc_listen(process: Process, port: str) -> int:
+    if not port.isdigit():
+        return process.fail("missing port number")
+    arrived: asyncio.Future[socket.socket] = asyncio.get_running_loop().create_future()
+
+    def accept(connection: socket.socket) -> None:
+        if arrived.done():
+            connection.close()
+        else:
+            arrived.set_result(connection)
+
+    try:
+        close = process.context.network.listen(int(port), accept)
+    except OSError as error:
+        return process.fail(f"bind: {error_text(error)}")
+    try:
+        connection = await arrived
+    finally:
+        close()
+    await _relay(process, connection)
+    return 0
+
+
+async def linux_ping(process: Process) -> int:
+    options = parse_options(process, "cwWiIst")
+    if not options.operands:
+        process.complain("BusyBox v1.31.1 () multi-call binary.\n\nUsage: ping [OPTIONS] HOST")
+        return 1
+    host = options.operands[0]
+    context = process.context
+    try:
+        address = (await context.network.resolve(host))[0]
+    except socket.gaierror:
+        return process.fail(
+            f"bad address '{host}'" if not process.gnu else f"{host}: Name or service not known",
+            2 if process.gnu else 1,
+        )
+    size = int(options.value("s", "56"))
+    process.write(
+        f"PING {host} ({address}): {size} data bytes\n"
+        if not process.gnu
+        else f"PING {host} ({address}) {size}({size + 28}) bytes of data.\n"
+    )
+    count = int(options.value("c", "0"))
+    deadline = float(options.value("w", "0"))
+    interval = float(options.value("i", "1"))
+    started = context.clock.monotonic()
+    sent = received = 0
+    try:
+        while (not count or sent < count) and (
+            not deadline or context.clock.monotonic() - started < deadline
+        ):
+            if await context.network.echo(address, float(options.value("W", "1"))):
+                process.write(
+                    f"{size + 8} bytes from {address}: seq={sent} ttl=64 time=0.072 ms\n"
+                    if not process.gnu
+                    else (
+                        f"{size + 8} bytes from {address}: icmp_seq={sent + 1} ttl=64 time=0.072 "
+                        "ms\n"
+                    )
+                )
+                received += 1
+            sent += 1
+            if not count or sent < count:
+                await process.sleep(interval)
+    finally:
+        lost = (sent - received) * 100 // sent if sent else 0
+        process.write(
+            f"\n--- {host} ping statistics ---\n{sent} packets transmitted, {received} "
+            f"packets received, {lost}% packet loss\n"
+        )
+        if received:
+            process.write("round-trip min/avg/max = 0.072/0.072/0.072 ms\n")
+    return int(received == 0)
+
+
+_CHANGES = frozenset(("add", "append", "change", "chg", "del", "delete", "flush", "replace", "set"))
+
+
+def ip(process: Process) -> int:
+    context = process.context
+    words = [argument for argument in process.argv[1:] if not argument.startswith("-")]
+    what = words[0] if words else ""
+    if len(words) > 1 and words[1] in _CHANGES:
+        if context.credentials.net_admin:
+            return 0  # its value is not used
+        process.complain(
+            ("" if process.gnu else "ip: ") + "RTNETLINK answers: Operation not permitted"
+        )
+        return 2
+    address = context.network.ips[0] if context.network.ips else "127.0.0.1"
+    six = next((found for found in context.network.ips if ":" in found), "")
+    if what.startswith("a"):
+        process.write(
+            "1: lo: <LOOPBACK,UP,LOWER_UP> mtu 65536 qdisc noqueue state UNKNOWN qlen 1000\n"
+            "    link/loopback 00:00:00:00:00:00 brd 00:00:00:00:00:00\n    inet 127.0.0.1/8 "
+            "scope host lo\n"
+            "       valid_lft forever preferred_lft forever\n"
+            "3: eth0@if7: <BROADCAST,MULTICAST,UP,LOWER_UP,M-DOWN> mtu 1450 qdisc noqueue "
+            "state UP\n"
+            f"    link/ether {mac_address(address)} brd ff:ff:ff:ff:ff:ff\n    inet "
+            f"{address}/24 brd "
+            f"{address.rpartition('.')[0]}.255 scope global eth0\n"
+            "       valid_lft forever preferred_lft forever\n"
+        )
+        if six:
+            process.write(
+                f"    inet6 {six}/64 scope global\n       valid_lft forever preferred_lft forever\n"
+            )
+        return 0
+    if what.startswith("r") and "-6" in process.argv:
+        if six:
+            net = ipaddress.ip_interface(f"{six}/64").network
+            process.write(
+                f"{net} dev eth0  metric 256\ndefault via {net[1]} dev eth0  metric 1024\n"
+            )
+        return 0
+    if what.startswith("r"):
+        prefix = address.rpartition(".")[0]
+        process.write(
+            f"default via {prefix}.1 dev eth0\n{prefix}.0/24 dev eth0 scope link  src {address}\n"
+        )
+        return 0
+    if what.startswith("l"):
+        process.write(
+            "1: lo: <LOOPBACK,UP,LOWER_UP> mtu 65536 qdisc noqueue state UNKNOWN qlen "
+            "1000\n3: eth0@if7: "
+            "<BROADCAST,MULTICAST,UP,LOWER_UP,M-DOWN> mtu 1450 qdisc noqueue state UP\n"
+        )
+        return 0
+    process.complain("Usage: ip [OPTIONS] address|route|link|neigh|rule [ARGS]")
+    return 1
+
+
+def mac_address(address: str) -> str:
+    """The MAC address that overlay networks derive from an IPv4 address."""
+    pieces = address.split(".")
+    numbers = (
+        [int(piece) for piece in pieces]
+        if len(pieces) == 4 and all(piece.isdigit() for piece in pieces)
+        else [0, 0, 0, 1]
+    )
+    return "0a:58:" + ":".join(f"{number:02x}" for number in numbers)
+
+
+def ifconfig(process: Process) -> int:
+    address = process.context.network.ips[0] if process.context.network.ips else "127.0.0.1"
+    six = "".join(
+        f"          inet6 addr: {found}/64 Scope:Global\n"
+        for found in process.context.network.ips
+        if ":" in found
+    )
+    process.write(
+        f"eth0      Link encap:Ethernet  HWaddr {mac_address(address).upper()}\n          inet "
+        f"addr:{address}  Bcast:{address.rpartition('.')[0]}.255  "
+        f"Mask:255.255.255.0\n{six}          UP BROADCAST RUNNING MULTICAST  MTU:1450  Metric:1\n\n"
+        "lo        Link encap:Local Loopback\n          inet addr:127.0.0.1  "
+        "Mask:255.0.0.0\n          "
+        "UP LOOPBACK RUNNING  MTU:65536  Metric:1\n\n"
+    )
+    return 0
+
+
+async def redis_cli(process: Process) -> int:
+    options = parse_options(process, "hpan", stop_at_operand=True)
+    host, port = options.value("h", "127.0.0.1"), int(options.value("p", "6379"))
+    try:
+        connection = await process.context.network.connect(host, port)
+    except OSError as error:
+        process.complain(f"Could not connect to Redis at {host}:{port}: {why(error)}")
+        return 1
+    reader, writer = await asyncio.open_connection(sock=connection)
+    try:
+        commands = (
+            [options.operands]
+            if options.operands
+            else [line.split() for line in (await process.read_all()).decode().splitlines()]
+        )
+        for command in commands:
+            parts = b"".join(
+                b"$%d\r\n%s\r\n" % (len(argument.encode()), argument.encode())
+                for argument in command
+            )
+            writer.write(b"*%d\r\n%s" % (len(command), parts))
+            process.write(await _redis_answer(reader) + "\n")
+    finally:
+        writer.close()
+    return 0
+
+
+async def _redis_answer(reader: asyncio.StreamReader, depth: str = "") -> str:
+    line = (await reader.readline()).decode().rstrip("\r\n")
+    kind, rest = line[:1], line[1:]
+    if kind == "$":
+        if rest == "-1":
+            return ""
+        data = await reader.readexactly(int(rest) + 2)
+        return data[:-2].decode("utf-8", "surrogateescape")
+    if kind == "*":
+        return "\n".join([await _redis_answer(reader) for _ in range(int(rest))])
+    return rest
+
+
+COMMANDS: dict[str, Command] = {
+    "ifconfig": ifconfig,
+    "ip": ip,
+    "nc": nc,
+    "ncat": nc,
+    "netcat": nc,
+    "ping": linux_ping,
+    "redis-cli": redis_cli,
+}

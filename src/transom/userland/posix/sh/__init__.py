@@ -1,0 +1,1 @@
+"""POSIX shells: ash, dash and bash, as far as scripts in manifests need them."""

@@ -1,0 +1,1 @@
+"""Windows PowerShell and pwsh, as far as scripts in manifests need them."""

@@ -1,0 +1,156 @@
+"""`class` and `enum`: definitions, instances, their methods."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from transom.userland.powershell.control import Return
+from transom.userland.powershell.defined_types import DefinedType, MethodScope
+from transom.userland.powershell.members import cast_value
+from transom.userland.powershell.parameters import parameter_value
+from transom.userland.powershell.tree import ClassMember, ClassStatement, EnumStatement
+from transom.userland.powershell.values import Hashtable, PowerShellError, PsObject, to_text
+
+if TYPE_CHECKING:
+    from transom.userland.powershell.evaluator import PowerShellEvaluator
+
+_ZERO = {
+    "int": 0,
+    "int32": 0,
+    "int64": 0,
+    "long": 0,
+    "double": 0.0,
+    "bool": False,
+    "boolean": False,
+}
+
+
+def define_enum(evaluator: PowerShellEvaluator, node: EnumStatement) -> None:
+    evaluator.types[node.name.lower()] = DefinedType(node.name, dict(node.members))
+
+
+async def define_class(evaluator: PowerShellEvaluator, node: ClassStatement) -> None:
+    base = evaluator.types.get(node.base.lower()) if node.base else None
+    made = DefinedType(node.name, None, node.members, base)
+    evaluator.types[node.name.lower()] = made
+    for member in node.members:
+        if member.static and member.script is None:
+            made.statics[member.name.lower()] = await _initial(evaluator, member)
+
+
+async def _initial(evaluator: PowerShellEvaluator, member: ClassMember) -> Any:
+    if member.default is not None:
+        value = await evaluator.value(member.default)
+        return cast_defined(evaluator, member.type, value) if member.type else value
+    return _ZERO.get(member.type.lower())
+
+
+def enum_value(made: DefinedType, name: str) -> PsObject:
+    """By name or number."""
+    for member, number in (made.values or {}).items():
+        if name.lower() in (member.lower(), str(number)):
+            return PsObject(made.name, {"value__": number}, member)
+    names = ",".join(made.values or {})
+    raise PowerShellError(
+        f'Cannot convert value "{name}" to type "{made.name}". Error: "Unable to match the '
+        f"identifier name {name} to a valid enumerator name. Specify one of the following "
+        f'enumerator names and try again:\r\n{names.replace(",", ", ")}"',
+        "InvalidArgument: (:) [], RuntimeException",
+        "InvalidCastFromStringToEnumeration",
+    )
+
+
+def cast_defined(evaluator: PowerShellEvaluator, kind: str, value: Any) -> Any:
+    """A cast to a type of the script, or of .NET."""
+    made = evaluator.types.get(kind.lower())
+    if made is None:
+        return cast_value(kind, value)
+    if made.values is not None:
+        return value if isinstance(value, PsObject) else enum_value(made, to_text(value))
+    return value
+
+
+def set_member(evaluator: PowerShellEvaluator, kind: str, name: str, value: Any) -> None:
+    """`[type]::name = value`"""
+    made = evaluator.types.get(kind.lower())
+    table = made.statics if made is not None else evaluator.static_values.setdefault(kind, {})
+    table[name.lower()] = value
+
+
+async def _call(
+    evaluator: PowerShellEvaluator, found: list[ClassMember], arguments: list[Any], this: Any
+) -> Any:
+    fitting = [
+        one
+        for one in found
+        if one.script is not None and len(one.script.parameters) == len(arguments)
+    ]
+    if not fitting or fitting[0].script is None:
+        raise PowerShellError(
+            f'Cannot find an overload for "{found[0].name}" and the argument count: '
+            f'"{len(arguments)}".',
+            "NotSpecified: (:) [], MethodException",
+            "MethodCountCouldNotFindBest",
+        )
+    member, script = fitting[0], fitting[0].script
+    scope = MethodScope({"this": this})
+    for parameter, value in zip(script.parameters, arguments, strict=True):
+        scope[parameter.name.lower()] = parameter_value(parameter, value, member.name)
+    saved, evaluator.emit = evaluator.emit, _discard
+    evaluator.scopes.append(scope)
+    try:
+        await evaluator.block(script.body)
+    except Return:
+        pass  # `scope` has the value
+    finally:
+        evaluator.scopes.pop()
+        evaluator.emit = saved
+    if member.type.lower() in ("", "void") or scope.result is None:
+        return scope.result
+    return cast_defined(evaluator, member.type, scope.result)
+
+
+def _discard(value: Any) -> None:
+    """Only what a method returns is its output."""
+
+
+async def _new(evaluator: PowerShellEvaluator, made: DefinedType, arguments: list[Any]) -> PsObject:
+    this = PsObject(made.name, {})
+    for member in made.properties():
+        this.properties[member.name] = await _initial(evaluator, member)
+    constructors = made.methods(made.name, static=False)
+    if constructors:
+        await _call(evaluator, constructors, arguments, this)
+    elif len(arguments) == 1 and isinstance(arguments[0], Hashtable):
+        this.properties.update({to_text(key): value for key, value in arguments[0].items()})
+    return this
+
+
+def defined_static(
+    evaluator: PowerShellEvaluator, made: DefinedType, name: str, arguments: list[Any] | None
+) -> Any:
+    """`[type]::name`, or a call of it."""
+    lower = name.lower()
+    if made.values is not None:
+        return enum_value(made, name)
+    if arguments is None:
+        return made.statics.get(lower)
+    if lower == "new":
+        return _new(evaluator, made, arguments)
+    found = made.methods(name, static=True)
+    if found:
+        return _call(evaluator, found, arguments, None)
+    raise PowerShellError(
+        f"Method invocation failed because [{made.name}] does not contain a method named '{name}'.",
+        f"InvalidOperation: ({name}:String) [], RuntimeException",
+        "MethodNotFound",
+    )
+
+
+def defined_method(
+    evaluator: PowerShellEvaluator, target: Any, name: str, arguments: list[Any]
+) -> Any:
+    """A call of a method of an instance; None if its class has none of this name."""
+    made = evaluator.types.get(target.kind.lower()) if isinstance(target, PsObject) else None
+    found = made.methods(name, static=False) if made is not None else []
+    return _call(evaluator, found, arguments, target) if found else None

@@ -1,0 +1,205 @@
+"""How cmdlets are called: parameters are bound by name, by prefix of the name, or by position."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from transom.userland.powershell.control import Thrown
+from transom.userland.powershell.tree import BoundArgument, NamedArgument, ParameterArgument
+from transom.userland.powershell.values import PowerShellError, ScriptBlock, to_items, to_text
+from transom.userland.process import Process
+
+if TYPE_CHECKING:
+    from transom.userland.powershell.evaluator import PowerShellEvaluator
+
+
+class Cmdlet(NamedTuple):
+    name: str
+    run: Callable[[CmdletCall], Any]
+    positional: tuple[str, ...] = ()
+    switches: frozenset[str] = frozenset()
+    named: tuple[str, ...] = ()
+
+
+def cmdlet_row(
+    name: str,
+    run: Callable[[CmdletCall], Any],
+    positional: str = "",
+    switches: str = "",
+    named: str = "",
+) -> Cmdlet:
+    """Words separated by spaces. A positional parameter with `*` takes all remaining arguments."""
+    return Cmdlet(
+        name, run, tuple(positional.split()), frozenset(switches.split()), tuple(named.split())
+    )
+
+
+_COMMON_SWITCHES = frozenset(("Verbose", "Debug", "Confirm", "WhatIf"))
+_COMMON = (
+    "ErrorAction",
+    "EA",
+    "ErrorVariable",
+    "OutVariable",
+    "WarningAction",
+    "InformationAction",
+    "OutBuffer",
+)
+
+
+class CmdletCall:
+    """One call of a cmdlet."""
+
+    def __init__(
+        self, evaluator: PowerShellEvaluator, cmdlet: Cmdlet, name: str, given: list[Any] | None
+    ) -> None:
+        self.evaluator = evaluator
+        self.cmdlet = cmdlet
+        self.name = name
+        self.input = given
+        self.values: dict[str, Any] = {}
+        self.rest: list[Any] = []
+
+    @property
+    def process(self) -> Process:
+        return self.evaluator.process
+
+    def has(self, name: str) -> bool:
+        return name in self.values
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self.values.get(name, default)
+
+    def text(self, name: str, default: str = "") -> str:
+        return to_text(self.values[name]) if name in self.values else default
+
+    def objects(self) -> list[Any]:
+        """The objects from the pipeline, or those of -InputObject."""
+        return self.input if self.input is not None else to_items(self.get("InputObject"))
+
+    def emit(self, value: Any) -> None:
+        self.evaluator.emit(value)
+
+    def fail(self, message: str, category: str, identity: str) -> None:
+        """Writes a non-terminating error, which -ErrorAction can make terminating or silent. A
+        cmdlet that is not PowerShell's own has its module in `identity`, after a comma.
+        """
+        own = f"{identity},Microsoft.PowerShell.Commands.{self.cmdlet.name.replace('-', '')}Command"
+        full = identity if "," in identity else own
+        error = PowerShellError(message, category, full, where=self.cmdlet.name)
+        action = self.text("ErrorAction", self.text("EA")).lower()
+        if action in ("silentlycontinue", "ignore", "0"):
+            self.evaluator.success = False
+            self.evaluator.errors.insert(0, error)
+        elif action == "stop":
+            raise Thrown(error.message, error.category, error.identity, where=error.where)
+        else:
+            self.evaluator.write_error(error)
+
+    def _parameter(self, name: str) -> str | None:
+        known = (
+            *self.cmdlet.switches,
+            *(p.rstrip("*") for p in self.cmdlet.positional),
+            *self.cmdlet.named,
+            *_COMMON,
+            *_COMMON_SWITCHES,
+        )
+        lower = name.lower()
+        exact = next((one for one in known if one.lower() == lower), None)
+        return exact or next((one for one in known if one.lower().startswith(lower)), None)
+
+    async def bind(self, arguments: Sequence[BoundArgument]) -> None:
+        loose: list[Any] = []
+        waiting: str | None = None
+        for argument in arguments:
+            if isinstance(argument, ParameterArgument):
+                if waiting is not None:
+                    self.values[waiting] = True
+                waiting = None
+                name = self._parameter(argument.name)
+                if name is None:
+                    raise PowerShellError(
+                        f"A parameter cannot be found that matches parameter name '{argument.name}'.",
+                        f"InvalidArgument: (:) [{self.cmdlet.name}], ParameterBindingException",
+                        f"NamedParameterNotFound,Microsoft.PowerShell.Commands.{self.cmdlet.name.replace('-', '')}Command",
+                        where=self.cmdlet.name,
+                    )
+                if name in self.cmdlet.switches or name in _COMMON_SWITCHES:
+                    self.values[name] = True
+                else:
+                    waiting = name
+                continue
+            if isinstance(argument, NamedArgument):
+                name = self._parameter(argument.name)
+                if name is not None:
+                    self.values[name] = await self.evaluator.value(argument.value)
+                continue
+            value = await self.evaluator.value(argument)
+            if waiting is not None:
+                self.values[waiting] = value
+                waiting = None
+            else:
+                loose.append(value)
+        if waiting is not None:
+            self.values[waiting] = True
+        for parameter in self.cmdlet.positional:
+            bare = parameter.rstrip("*")
+            if bare in self.values or not loose:
+                continue
+            if parameter.endswith("*"):
+                self.values[bare] = loose if len(loose) > 1 else loose[0]
+                loose = []
+            else:
+                self.values[bare] = loose.pop(0)
+        self.rest = loose
+
+    async def run(self) -> None:
+        try:
+            result = self.cmdlet.run(self)
+            if inspect.isawaitable(result):
+                await result
+        except PowerShellError as error:
+            action = self.text("ErrorAction", self.text("EA")).lower()
+            if action in ("silentlycontinue", "ignore", "0"):
+                self.evaluator.success = False
+                return
+            if not error.where:
+                error.where = self.cmdlet.name
+            raise
+        except OSError as problem:  # that the cmdlet itself does not expect
+            self.fail(
+                problem.strerror or str(problem),
+                f"WriteError: (:) [{self.cmdlet.name}], IOException",
+                "IOException",
+            )
+
+    async def each(self, block: ScriptBlock, item: Any) -> None:
+        """Runs a block for an item; its output is output of the cmdlet."""
+        await self.evaluator.call_block(block, [], item)
+
+
+class CmdletTable:
+    """Cmdlets by name and alias."""
+
+    def __init__(self, rows: Mapping[str, Cmdlet], aliases: Mapping[str, str]) -> None:
+        """`rows` are by lower-case name; `aliases` are names without regard to case, by alias."""
+        known = {
+            alias: rows[name.lower()] for alias, name in aliases.items() if name.lower() in rows
+        }
+        self._rows = {**rows, **known}
+        self._named = rows
+        self.aliases = aliases
+
+    def find(self, name: str) -> Cmdlet | None:
+        lower = name.lower()
+        if lower.startswith("microsoft.powershell"):
+            lower = lower.rpartition("\\")[2]
+        return self._rows.get(lower)
+
+    def all(self) -> list[Cmdlet]:
+        return sorted(self._named.values(), key=lambda row: row.name)
+
+    def extended(self, rows: Iterable[Cmdlet]) -> CmdletTable:
+        """A table with more cmdlets; they replace those of the same name."""
+        return CmdletTable({**self._named, **{row.name.lower(): row for row in rows}}, self.aliases)

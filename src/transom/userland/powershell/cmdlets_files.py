@@ -1,0 +1,731 @@
+"""Cmdlets for files: Get-Content, Get-ChildItem, New-Item, Test-Path and others. Env: is a drive,
+too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import ntpath
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from transom.machines.api import Stat
+from transom.userland.files import MAX_PATH
+from transom.userland.posix.commands.files import copy_tree
+from transom.userland.powershell import cmdlets_registry
+from transom.userland.powershell.cmdlets import CmdletCall, cmdlet_row
+from transom.userland.powershell.cmdlets_output import write_stream
+from transom.userland.powershell.cmdlets_session import drive_items
+from transom.userland.powershell.members import local_date
+from transom.userland.powershell.operators import matches_wildcard
+from transom.userland.powershell.values import (
+    DateTime,
+    PsObject,
+    ScriptBlock,
+    to_bool,
+    to_items,
+    to_number,
+    to_text,
+    unrolled,
+)
+
+if TYPE_CHECKING:
+    from transom.userland.powershell.evaluator import PowerShellEvaluator
+
+
+def _paths(call: CmdletCall, name: str = "Path") -> list[str]:
+    given = call.get(name, call.get("LiteralPath"))
+    if given is None and call.input is not None:
+        return [
+            to_text(value.get("FullName") or value)
+            if isinstance(value, PsObject)
+            else to_text(value)
+            for value in call.input
+        ]
+    return [
+        to_text(value.get("FullName") or value) if isinstance(value, PsObject) else to_text(value)
+        for value in to_items(given)
+    ]
+
+
+def _missing(call: CmdletCall, path: str) -> None:
+    full = call.process.files.absolute(path)
+    call.fail(
+        f"Cannot find path '{full}' because it does not exist.",
+        f"ObjectNotFound: ({full}:String) [{call.cmdlet.name}], ItemNotFoundException",
+        "PathNotFound",
+    )
+
+
+def _denied(call: CmdletCall, path: str) -> None:
+    full = call.process.files.absolute(path)
+    if len(full) >= MAX_PATH and not full.startswith("\\\\?\\"):
+        call.fail(
+            "The specified path, file name, or both are too long. The fully qualified file "
+            "name must be less than 260 "
+            "characters, and the directory name must be less than 248 characters.",
+            f"WriteError: ({full}:String) [{call.cmdlet.name}], PathTooLongException",
+            "PathTooLong",
+        )
+        return
+    call.fail(
+        f"Access to the path '{full}' is denied.",
+        f"PermissionDenied: ({full}:String) [{call.cmdlet.name}], UnauthorizedAccessException",
+        "UnauthorizedAccessError",
+    )
+
+
+def expand_wildcards(call: CmdletCall, path: str) -> list[str]:
+    """The files that match a path with wildcards."""
+    if "*" not in path and "?" not in path:
+        return [path]
+    directory, mask = ntpath.split(path.replace("/", "\\"))
+    files = call.process.files
+    try:
+        names = files.listdir(directory or ".")
+    except OSError:
+        return []
+    mask = "*" if mask == "*.*" else mask
+    return [
+        files.join(directory, name) if directory else name
+        for name in names
+        if fnmatchcase(name.lower(), mask.lower())
+    ]
+
+
+async def _get_content(call: CmdletCall) -> None:
+    files = call.process.files
+    for path in [one for given in _paths(call) for one in expand_wildcards(call, given)]:
+        try:
+            data = files.read(path)
+        except FileNotFoundError:
+            _missing(call, path)
+            continue
+        except OSError:
+            _denied(call, path)
+            continue
+        content = data.decode("utf-8-sig", "surrogateescape")
+        if call.has("Raw"):
+            call.emit(content)
+            continue
+        found = content.replace("\r\n", "\n").removesuffix("\n").split("\n") if content else []
+        if call.has("TotalCount") or call.has("First") or call.has("Head"):
+            found = found[
+                : int(to_number(call.get("TotalCount", call.get("First", call.get("Head")))))
+            ]
+        if call.has("Tail") or call.has("Last"):
+            count = int(to_number(call.get("Tail", call.get("Last"))))
+            found = found[-count:] if count else []
+        for line in found:
+            call.emit(line)
+        if call.has("Wait"):
+            await _follow(call, path, len(data))
+
+
+async def _follow(call: CmdletCall, path: str, seen: int) -> None:
+    while True:
+        await call.process.sleep(1)
+        try:
+            data = call.process.files.read(path)
+        except OSError:
+            continue
+        fresh = (
+            data[seen:].decode("utf-8", "surrogateescape").replace("\r\n", "\n").removesuffix("\n")
+        )
+        seen = len(data)
+        if fresh:
+            for line in fresh.split("\n"):
+                call.emit(line)
+
+
+def _content(call: CmdletCall) -> bytes:
+    values = (
+        call.input
+        if call.input is not None and not call.has("Value")
+        else to_items(call.get("Value"))
+    )
+    end = "" if call.has("NoNewline") else "\r\n"
+    return "".join(to_text(value) + end for value in values).encode("utf-8", "surrogateescape")
+
+
+def _set_content(call: CmdletCall) -> None:
+    for path in _paths(call):
+        write_stream(call, path, _content(call))
+
+
+def _add_content(call: CmdletCall) -> None:
+    for path in _paths(call):
+        write_stream(call, path, _content(call), append=True)
+
+
+def _clear_content(call: CmdletCall) -> None:
+    for path in _paths(call):
+        write_stream(call, path, b"")
+
+
+def file_object(call: CmdletCall, path: str, state: Stat) -> PsObject:
+    files = call.process.files
+    full = files.absolute(path)
+    directory = state.kind == "directory" or (state.kind == "symlink" and files.is_directory(full))
+    letters = files.attributes(full, follow=False)
+    link = state.kind == "symlink"
+    mode = (
+        ("d" if directory else "-")
+        + "".join(letter.lower() if letter in letters else "-" for letter in "ARHS")
+        + ("l" if link else "-")
+    )
+    names = [name for letter, name in _ATTRIBUTES.items() if letter in letters and letter != "A"]
+    names += (
+        (["Directory"] if directory else [])
+        + (["Archive"] if "A" in letters else [])
+        + (["ReparsePoint"] if link else [])
+    )
+    with contextlib.suppress(OSError):
+        full = files.real_path(full)
+    name = files.base(full) or full
+    stem, extension = ntpath.splitext(name)
+    properties: dict[str, Any] = {
+        "Name": name,
+        "FullName": full,
+        "BaseName": stem,
+        "Extension": extension,
+        "Mode": mode,
+        "LastWriteTime": local_date(call.evaluator, state.mtime),
+        "CreationTime": local_date(call.evaluator, state.mtime),
+        "Length": None if directory else state.size,
+        "DirectoryName": files.parent(full),
+        "PSIsContainer": directory,
+        "Exists": True,
+        "Attributes": ", ".join(names) or "Normal",
+        "IsReadOnly": "R" in letters,
+        "Parent": ntpath.basename(files.parent(full)),
+        "Directory": files.parent(full),
+        "Root": full[:3],
+        "LastWriteTimeUtc": DateTime(state.mtime),
+        "LastAccessTime": local_date(call.evaluator, state.mtime),
+        "PSPath": rf"Microsoft.PowerShell.Core\FileSystem::{full}",
+        "PSChildName": name,
+    }
+    if state.kind == "symlink":
+        properties["Target"] = files.readlink(full)
+        properties["LinkType"] = "SymbolicLink"
+    return PsObject(
+        "System.IO.DirectoryInfo" if directory else "System.IO.FileInfo", properties, name
+    )
+
+
+def _children(call: CmdletCall) -> None:
+    files = call.process.files
+    for given in _paths(call) or ["."]:
+        items = drive_items(call, given)
+        if items is not None:
+            for item in items:
+                call.emit(item)
+            continue
+        if given.lower().startswith("env:"):
+            wanted = given[4:].strip("\\") or "*"
+            for name, value in call.evaluator.env.items():
+                if not fnmatchcase(name.lower(), wanted.lower()):
+                    continue
+                call.emit(
+                    PsObject(
+                        "System.Collections.DictionaryEntry", {"Name": name, "Value": value}, name
+                    )
+                )
+            continue
+        key = cmdlets_registry.registry_key_path(call, given)
+        if key is not None:
+            cmdlets_registry.registry_children(call, key)
+            continue
+        path, mask = given, call.text("Filter", "*")
+        if "*" in given or "?" in given:
+            path, mask = ntpath.split(given.replace("/", "\\"))
+            path = path or "."
+        if not files.exists(path):
+            _missing(call, given)
+            continue
+        if not files.is_directory(path):
+            call.emit(_shown(call, path))
+            continue
+        _walk(
+            call,
+            path,
+            "*" if mask == "*.*" else mask,
+            int(to_number(call.get("Depth"))) if call.has("Depth") else None,
+        )
+
+
+def _shown(call: CmdletCall, path: str, top: str = "") -> Any:
+    """-Name: relative to the directory that is listed."""
+    made = file_object(call, path, call.process.files.stat(path, follow=False))
+    if not call.has("Name"):
+        return made
+    above = call.process.files.absolute(top).rstrip("\\") + "\\" if top else ""
+    full = to_text(made.get("FullName"))
+    return full[len(above) :] if above and full.startswith(above) else made.text
+
+
+def _walk(
+    call: CmdletCall, directory: str, mask: str, depth: int | None = None, top: str = ""
+) -> None:
+    top = top or directory
+    files = call.process.files
+    inner: list[str] = []
+    try:
+        names = files.listdir(directory)
+    except OSError:
+        _denied(call, directory)
+        return
+    rows = [(name, files.join(directory, name)) for name in names]
+    rows.sort(key=lambda row: (not files.is_directory(row[1]), row[0].lower()))
+    include = [to_text(one).lower() for one in to_items(call.get("Include"))]
+    exclude = [to_text(one).lower() for one in to_items(call.get("Exclude"))]
+    for name, path in rows:
+        is_directory = files.is_directory(path)
+        if is_directory:
+            inner.append(path)
+        if (call.has("File") and is_directory) or (call.has("Directory") and not is_directory):
+            continue
+        if include and not any(fnmatchcase(name.lower(), one) for one in include):
+            continue
+        if (
+            not call.has("Force")
+            and set(files.attributes(path, follow=False)) & {"H", "S"}
+            and not call.has("Hidden")
+        ):
+            continue
+        if call.has("Hidden") and "H" not in files.attributes(path, follow=False):
+            continue
+        if call.has("ReadOnly") and "R" not in files.attributes(path, follow=False):
+            continue
+        if exclude and any(fnmatchcase(name.lower(), one) for one in exclude):
+            continue
+        if fnmatchcase(name.lower(), mask.lower()):
+            call.emit(_shown(call, path, top))
+    if call.has("Recurse") and (depth is None or depth > 0):
+        for path in inner:
+            _walk(call, path, mask, None if depth is None else depth - 1, top)
+
+
+def _get_item(call: CmdletCall) -> None:
+    for given in _paths(call):
+        if given.lower().startswith("env:"):
+            name = given[4:].strip("\\/")
+            call.emit(
+                PsObject(
+                    "System.Collections.DictionaryEntry",
+                    {"Name": name, "Value": call.evaluator.env.get(name)},
+                    name,
+                )
+            )
+            continue
+        key = cmdlets_registry.registry_key_path(call, given)
+        if key is not None:
+            cmdlets_registry.get_key(call, key)
+            continue
+        for path in expand_wildcards(call, given):
+            try:
+                call.emit(file_object(call, path, call.process.files.stat(path, follow=False)))
+            except OSError:
+                _missing(call, path)
+
+
+def _new_item(call: CmdletCall) -> None:
+    files = call.process.files
+    kind = call.text("ItemType", call.text("Type", "File")).lower()
+    if call.cmdlet.name == "New-Directory":
+        kind = "directory"
+    for given in _paths(call):
+        path = files.join(given, call.text("Name")) if call.has("Name") else given
+        if path.lower().startswith("env:"):
+            call.evaluator.put(path, call.get("Value"))
+            continue
+        key = cmdlets_registry.registry_key_path(call, path)
+        if key is not None:
+            cmdlets_registry.new_key(call, key)
+            continue
+        full = files.absolute(path)
+        try:
+            if kind == "directory":
+                if files.exists(path) and not call.has("Force"):
+                    call.fail(
+                        f"An item with the specified name {full} already exists.",
+                        f"ResourceExists: ({full}:String) [New-Item], IOException",
+                        "DirectoryExist",
+                    )
+                    continue
+                files.mkdir(path, parents=True)
+            elif kind in ("symboliclink", "junction"):
+                files.symlink(call.text("Value", call.text("Target")), path)
+            else:
+                if files.exists(path) and not call.has("Force"):
+                    call.fail(
+                        f"The file '{full}' already exists.",
+                        f"WriteError: ({full}:String) [New-Item], IOException",
+                        "NewItemIOError",
+                    )
+                    continue
+                if call.has("Force") and not files.is_directory(files.parent(full)):
+                    files.mkdir(files.parent(full), parents=True)
+                files.write(path, to_text(call.get("Value", "")).encode())
+        except FileNotFoundError:
+            call.fail(
+                f"Could not find a part of the path '{full}'.",
+                f"WriteError: ({full}:String) [New-Item], DirectoryNotFoundException",
+                "NewItemIOError",
+            )
+            continue
+        except OSError:
+            _denied(call, path)
+            continue
+        call.emit(file_object(call, path, files.stat(path, follow=False)))
+
+
+def _remove_item(call: CmdletCall) -> None:
+    files = call.process.files
+    for given in _paths(call):
+        if given.lower().startswith("env:"):
+            call.evaluator.put(given, None)
+            continue
+        key = cmdlets_registry.registry_key_path(call, given)
+        if key is not None:
+            cmdlets_registry.remove_key(call, key)
+            continue
+        for path in expand_wildcards(call, given):
+            try:
+                state = files.stat(path, follow=False)
+                recursive = call.has("Recurse")
+                if state.kind == "directory" and files.listdir(path) and not recursive:
+                    call.fail(
+                        (
+                            f"The item at {files.absolute(path)} has children and the Recurse "
+                            "parameter was not specified."
+                        ),
+                        f"WriteError: ({files.absolute(path)}:String) [Remove-Item], IOException",
+                        "DirectoryNotEmpty",
+                    )
+                    continue
+                files.remove(path, recursive=recursive or state.kind == "directory")
+            except FileNotFoundError:
+                _missing(call, path)
+            except OSError:
+                _denied(call, path)
+
+
+def _test_path(call: CmdletCall) -> None:
+    for given in _paths(call):
+        if given.lower().startswith("env:"):
+            wanted = given[4:].strip("\\/")
+            call.emit(
+                not wanted or any(matches_wildcard(name, wanted) for name in call.evaluator.env)
+            )
+            continue
+        items = drive_items(call, given)
+        if items is not None:
+            call.emit(bool(items))
+            continue
+        key = cmdlets_registry.registry_key_path(call, given)
+        if key is not None:
+            call.emit(cmdlets_registry.exists(call, key))
+            continue
+        files = call.process.files
+        kind = call.text("PathType", "Any").lower()
+        found = [path for path in expand_wildcards(call, given) if files.exists(path)]
+        call.emit(
+            any(
+                kind == "any" or files.is_directory(path) == (kind == "container") for path in found
+            )
+        )
+
+
+def _item_property(call: CmdletCall) -> None:
+    for given in _paths(call) or ["."]:
+        key = cmdlets_registry.registry_key_path(call, given)
+        if key is None:
+            for path in expand_wildcards(call, given):
+                try:
+                    call.emit(file_object(call, path, call.process.files.stat(path)))
+                except OSError:
+                    _missing(call, path)
+            continue
+        picked = cmdlets_registry.properties(call, key)
+        if call.cmdlet.name == "Get-ItemPropertyValue":
+            for value in picked.values():
+                call.emit(value)
+        else:
+            call.emit(cmdlets_registry.with_place(key, picked))
+
+
+def _set_item_property(call: CmdletCall) -> None:
+    for given in _paths(call):
+        key = cmdlets_registry.registry_key_path(call, given)
+        if key is not None:
+            cmdlets_registry.set_property(call, key)
+            continue
+        name = call.text("Name").lower()
+        for path in expand_wildcards(call, given):
+            if not call.process.files.exists(path):
+                _missing(call, path)
+            elif name == "isreadonly":
+                on = to_bool(call.get("Value"))
+                call.process.files.set_attributes(path, "R" if on else "", "" if on else "R")
+            elif name == "attributes":
+                letters = _attribute_letters(to_text(call.get("Value")))
+                call.process.files.set_attributes(
+                    path, letters, "".join(c for c in "RASH" if c not in letters)
+                )
+            else:
+                full = call.process.files.absolute(path)
+                call.fail(
+                    f"The property {call.text('Name')} does not exist on {full}.",
+                    f"InvalidArgument: ({full}:String) [Set-ItemProperty], PSArgumentException",
+                    "SetPropertyError",
+                )
+
+
+_ATTRIBUTES = {"R": "ReadOnly", "H": "Hidden", "S": "System", "A": "Archive"}
+
+
+def _attribute_letters(shown: str) -> str:
+    words = [word.strip().lower() for word in shown.split(",")]
+    return "".join(letter for letter, name in _ATTRIBUTES.items() if name.lower() in words)
+
+
+def set_file_property(
+    evaluator: PowerShellEvaluator, target: PsObject, name: str, value: Any
+) -> bool:
+    """`$file.IsReadOnly = $true`; False for properties that files do not have."""
+    path = to_text(target.get("FullName"))
+    if name.lower() == "isreadonly":
+        evaluator.process.files.set_attributes(
+            path, "R" if to_bool(value) else "", "" if to_bool(value) else "R"
+        )
+    elif name.lower() == "attributes":
+        letters = _attribute_letters(to_text(value))
+        evaluator.process.files.set_attributes(
+            path, letters, "".join(c for c in "RASH" if c not in letters)
+        )
+    else:
+        return False
+    return True
+
+
+def _remove_item_property(call: CmdletCall) -> None:
+    for given in _paths(call):
+        key = cmdlets_registry.registry_key_path(call, given)
+        if key is not None:
+            (
+                cmdlets_registry.rename_property
+                if call.has("NewName")
+                else cmdlets_registry.remove_property
+            )(call, key)
+
+
+async def _copy_item(call: CmdletCall) -> None:
+    files = call.process.files
+    target = call.text("Destination", ".")
+    for given in _paths(call):
+        for path in expand_wildcards(call, given):
+            place = (
+                files.join(target, files.base(files.absolute(path)))
+                if files.is_directory(target)
+                else target
+            )
+            try:
+                if files.is_directory(path) and not call.has("Recurse"):
+                    files.mkdir(place, parents=True)
+                    continue
+                await copy_tree(call.process, path, place, follow=True, preserve=False)
+            except FileNotFoundError:
+                _missing(call, path if not files.exists(path) else place)
+            except OSError:
+                _denied(call, place)
+
+
+async def _move_item(call: CmdletCall) -> None:
+    files = call.process.files
+    target = call.text("Destination", call.text("NewName"))
+    block = call.get("NewName")
+    for given in _paths(call):
+        for path in expand_wildcards(call, given):
+            if isinstance(block, ScriptBlock) and files.exists(path):
+                item = file_object(call, path, files.stat(path, follow=False))
+                target = to_text(unrolled(await call.evaluator.invoke(block, [], item)))
+            place = (
+                files.join(target, files.base(files.absolute(path)))
+                if files.is_directory(target)
+                else target
+            )
+            if call.cmdlet.name == "Rename-Item":
+                place = files.join(files.parent(files.absolute(path)), target)
+            try:
+                files.rename(path, place)
+            except FileNotFoundError:
+                _missing(call, path)
+            except OSError:
+                _denied(call, path)
+
+
+def _get_location(call: CmdletCall) -> None:
+    here = (
+        cmdlets_registry.drive_path(call.evaluator.location)
+        if call.evaluator.location
+        else call.process.cwd
+    )
+    call.emit(
+        PsObject(
+            "System.Management.Automation.PathInfo", {"Path": here, "ProviderPath": here}, here
+        )
+    )
+
+
+def _set_location(call: CmdletCall) -> None:
+    evaluator = call.evaluator
+    path = (
+        _paths(call)
+        or [evaluator.env.get("USERPROFILE", "C:\\") if call.cmdlet.name == "Set-Location" else "."]
+    )[0]
+    before = (evaluator.location, call.process.cwd)
+    key = cmdlets_registry.registry_key_path(call, path)
+    if key is not None:
+        if not cmdlets_registry.exists(call, key):
+            raise cmdlets_registry.missing_path_error(call, key)
+        evaluator.location = key
+    else:
+        drive = path[:2] if path[1:2] == ":" else ""
+        if drive and not call.process.files.is_directory(drive + "\\"):
+            call.fail(
+                f"Cannot find drive. A drive with the name '{drive[0]}' does not exist.",
+                f"ObjectNotFound: ({drive[0]}:String) [{call.cmdlet.name}], DriveNotFoundException",
+                "DriveNotFound",
+            )
+            return
+        if not call.process.files.is_directory(path):
+            _missing(call, path)
+            return
+        full = call.process.files.absolute(drive + "\\" if path == drive and drive else path)
+        with contextlib.suppress(OSError):
+            full = call.process.files.real_path(full)
+        call.process.cwd, evaluator.location = full, ""
+    if call.cmdlet.name == "Push-Location":
+        evaluator.locations.append(before)
+
+
+def _pop_location(call: CmdletCall) -> None:
+    if call.evaluator.locations:
+        call.evaluator.location, call.process.cwd = call.evaluator.locations.pop()
+
+
+def _join_path(call: CmdletCall) -> None:
+    for path in _paths(call):
+        call.emit(ntpath.join(path, call.text("ChildPath").lstrip("\\")))
+
+
+def _split_path(call: CmdletCall) -> None:
+    for path in _paths(call):
+        if call.has("Qualifier"):
+            call.emit(path.partition(":")[0] + ":")
+        elif call.has("IsAbsolute"):
+            call.emit(ntpath.isabs(path) and path[1:2] == ":")
+        elif call.has("NoQualifier"):
+            call.emit(path.partition(":")[2] if ":" in path else path)
+        else:
+            bare = path.rstrip("\\/") if len(path) > 3 else path
+            call.emit(ntpath.basename(bare) if call.has("Leaf") else ntpath.dirname(bare))
+
+
+def _resolve_path(call: CmdletCall) -> None:
+    for path in _paths(call):
+        if not call.process.files.exists(path):
+            _missing(call, path)
+            continue
+        full = call.process.files.absolute(path)
+        call.emit(PsObject("System.Management.Automation.PathInfo", {"Path": full}, full))
+
+
+def _file_hash(call: CmdletCall) -> None:
+    for path in _paths(call):
+        algorithm = call.text("Algorithm", "SHA256")
+        digest = (
+            hashlib.new(algorithm.lower(), call.process.files.read(path), usedforsecurity=False)
+            .hexdigest()
+            .upper()
+        )
+        call.emit(
+            PsObject(
+                "Microsoft.Powershell.Utility.FileHash",
+                {
+                    "Algorithm": algorithm.upper(),
+                    "Hash": digest,
+                    "Path": call.process.files.absolute(path),
+                },
+            )
+        )
+
+
+CMDLETS = (
+    cmdlet_row(
+        "Get-Content",
+        _get_content,
+        "Path",
+        "Raw Wait",
+        "LiteralPath TotalCount First Head Tail Last Encoding ReadCount",
+    ),
+    cmdlet_row(
+        "Set-Content", _set_content, "Path Value", "NoNewline Force", "LiteralPath Encoding"
+    ),
+    cmdlet_row(
+        "Add-Content", _add_content, "Path Value", "NoNewline Force", "LiteralPath Encoding"
+    ),
+    cmdlet_row("Clear-Content", _clear_content, "Path", "Force", "LiteralPath"),
+    cmdlet_row(
+        "Get-ChildItem",
+        _children,
+        "Path Filter",
+        "Recurse Force File Directory Name Hidden ReadOnly",
+        "LiteralPath Include Exclude Depth",
+    ),
+    cmdlet_row("Get-Item", _get_item, "Path", "Force", "LiteralPath"),
+    cmdlet_row("New-Item", _new_item, "Path", "Force", "ItemType Type Name Value Target"),
+    cmdlet_row("New-Directory", _new_item, "Path", "Force", "Name"),
+    cmdlet_row("Remove-Item", _remove_item, "Path", "Recurse Force", "LiteralPath Include Exclude"),
+    cmdlet_row("Test-Path", _test_path, "Path", "IsValid", "LiteralPath PathType"),
+    cmdlet_row("Get-ItemProperty", _item_property, "Path Name", "", "LiteralPath"),
+    cmdlet_row("Get-ItemPropertyValue", _item_property, "Path Name", "", "LiteralPath"),
+    cmdlet_row(
+        "Copy-Item", _copy_item, "Path Destination", "Recurse Force PassThru", "LiteralPath"
+    ),
+    cmdlet_row("Move-Item", _move_item, "Path Destination", "Force", "LiteralPath"),
+    cmdlet_row("Rename-Item", _move_item, "Path NewName", "Force", "LiteralPath"),
+    cmdlet_row("Get-Location", _get_location),
+    cmdlet_row("Set-Location", _set_location, "Path", "PassThru", "LiteralPath"),
+    cmdlet_row("Push-Location", _set_location, "Path", "PassThru", "LiteralPath"),
+    cmdlet_row("Pop-Location", _pop_location, "", "PassThru"),
+    cmdlet_row(
+        "Set-ItemProperty",
+        _set_item_property,
+        "Path Name Value",
+        "PassThru Force",
+        "LiteralPath Type PropertyType",
+    ),
+    cmdlet_row(
+        "New-ItemProperty",
+        _set_item_property,
+        "Path Name",
+        "Force",
+        "LiteralPath PropertyType Type Value",
+    ),
+    cmdlet_row("Remove-ItemProperty", _remove_item_property, "Path Name", "Force", "LiteralPath"),
+    cmdlet_row(
+        "Rename-ItemProperty",
+        _remove_item_property,
+        "Path Name NewName",
+        "PassThru Force",
+        "LiteralPath",
+    ),
+    cmdlet_row("Join-Path", _join_path, "Path ChildPath"),
+    cmdlet_row("Split-Path", _split_path, "Path", "Leaf Parent Qualifier NoQualifier IsAbsolute"),
+    cmdlet_row("Resolve-Path", _resolve_path, "Path", "", "LiteralPath"),
+    cmdlet_row("Get-FileHash", _file_hash, "Path", "", "Algorithm"),
+)

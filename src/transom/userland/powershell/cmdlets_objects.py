@@ -1,0 +1,462 @@
+"""Cmdlets for pipelines: Where-Object, ForEach-Object, Select-Object, Sort-Object, Measure-Object
+and others.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from functools import cmp_to_key
+from typing import Any
+
+from transom.userland.limits import MAX_SORTED, bounded, check_size
+from transom.userland.powershell import members, statics
+from transom.userland.powershell.automatic import AUTOMATIC
+from transom.userland.powershell.cmdlets import CmdletCall, cmdlet_row
+from transom.userland.powershell.cmdlets_files import expand_wildcards
+from transom.userland.powershell.formatting import property_text
+from transom.userland.powershell.new_object import create_powershell_object
+from transom.userland.powershell.operators import OPERATORS, expression, matches_wildcard, time_span
+from transom.userland.powershell.parser import parse_powershell
+from transom.userland.powershell.selecting import computed, selected
+from transom.userland.powershell.values import (
+    Hashtable,
+    PsObject,
+    ScriptBlock,
+    to_bool,
+    to_items,
+    to_number,
+    to_text,
+    unrolled,
+)
+from transom.userland.preemption import check_slice
+
+
+async def _for_each(call: CmdletCall) -> None:
+    target = call.get("Process")
+    blocks = [block for block in to_items(target) if isinstance(block, ScriptBlock)]
+    begin, end = call.get("Begin"), call.get("End")
+    if isinstance(begin, ScriptBlock):
+        await call.each(begin, None)
+    for item in call.objects():
+        await call.process.breathe()
+        if blocks:
+            for block in blocks:
+                await call.each(block, item)
+        else:
+            value = members.get_property(call.evaluator, item, to_text(target))
+            if value is None and to_text(target):
+                value = members.call_method(call.evaluator, item, to_text(target), [])
+            call.emit(value)
+    if isinstance(end, ScriptBlock):
+        await call.each(end, None)
+
+
+_ORDERED = (
+    "EQ",
+    "NE",
+    "GT",
+    "GE",
+    "LT",
+    "LE",
+    "Like",
+    "NotLike",
+    "Match",
+    "NotMatch",
+    "Contains",
+    "In",
+    "NotIn",
+)
+_COMPARISONS = (*_ORDERED, "Is")
+_ANY_CASE = {f"I{name}": name for name in _ORDERED}
+
+
+async def _where(call: CmdletCall) -> None:
+    block = call.get("FilterScript")
+    for item in call.objects():
+        if isinstance(block, ScriptBlock):
+            hit = to_bool(unrolled(await call.evaluator.invoke(block, [], item)))
+        else:
+            value = members.get_property(call.evaluator, item, to_text(block))
+            given = next((name for name in (*_COMPARISONS, *_ANY_CASE) if call.has(name)), "")
+            operator = _ANY_CASE.get(given, given)  # comparisons ignore case anyway
+            if not operator:
+                hit = to_bool(value)
+            elif operator == "Match":
+                hit = expression(call.text(given)).search(to_text(value)) is not None
+            else:
+                hit = to_bool(OPERATORS[f"-{operator.lower()}"](value, call.get(given)))
+        if hit:
+            call.emit(item)
+
+
+async def _select(call: CmdletCall) -> None:
+    values = list(call.objects())
+    expand = call.text("ExpandProperty")
+    wanted = to_items(call.get("Property"))
+    if call.has("ExcludeProperty") and not wanted:
+        wanted = ["*"]
+    if call.has("Unique") and not expand and not wanted:
+        first: dict[str, Any] = {}
+        for value in values:
+            first.setdefault(to_text(value), value)
+        values = list(first.values())
+    if call.has("Skip"):
+        values = values[int(to_number(call.get("Skip"))) :]
+    if call.has("SkipLast"):
+        count = int(to_number(call.get("SkipLast")))
+        values = values[:-count] if count else values
+    if call.has("First"):
+        values = values[: int(to_number(call.get("First")))]
+    if call.has("Last"):
+        count = int(to_number(call.get("Last")))
+        values = values[-count:] if count else []
+    if call.has("Index"):
+        places = [int(to_number(index)) for index in to_items(call.get("Index"))]
+        values = [values[place] for place in places if -len(values) <= place < len(values)]
+    seen = set[str]()
+    for value in values:
+        if expand:
+            for inner in to_items(members.get_property(call.evaluator, value, expand)):
+                if not call.has("Unique") or to_text(inner) not in seen:
+                    call.emit(inner)
+                seen.add(to_text(inner))
+        elif wanted:
+            made = await selected(call, value, wanted)
+            shown = repr([to_text(one) for one in made.values()])
+            if not call.has("Unique") or shown not in seen:
+                call.emit(PsObject("Selected.System.Management.Automation.PSCustomObject", made))
+            seen.add(shown)
+        else:
+            call.emit(value)
+
+
+async def _sort(call: CmdletCall) -> None:
+    values = list(bounded(call.objects(), MAX_SORTED))
+    wanted = to_items(call.get("Property"))
+    keyed: list[tuple[list[Any], Any]] = []
+    for value in values:
+        await call.process.take_turn()
+        keys = [
+            (await computed(call, value, one))[1]
+            if not isinstance(one, ScriptBlock)
+            else unrolled(await call.evaluator.invoke(one, [], value))
+            for one in wanted
+        ]
+        keyed.append((keys or [value], value))
+
+    def compare(left: tuple[list[Any], Any], right: tuple[list[Any], Any]) -> int:
+        check_slice()
+        for a, b in zip(left[0], right[0], strict=True):
+            if to_bool(OPERATORS["-lt"](a, b)):
+                return -1
+            if to_bool(OPERATORS["-gt"](a, b)):
+                return 1
+        return 0
+
+    keyed.sort(key=cmp_to_key(compare), reverse=call.has("Descending"))
+    last: Any = None
+    for keys, value in keyed:
+        if call.has("Unique") and last is not None and to_bool(OPERATORS["-eq"](keys[0], last)):
+            continue
+        last = keys[0]
+        call.emit(value)
+
+
+def _measure(call: CmdletCall) -> None:
+    values = list(call.objects())
+    name = call.text("Property")
+    if any(call.has(one) for one in ("Line", "Word", "Character")):
+        texts = [to_text(value) for value in values]
+        counts = {
+            "Lines": sum(text.count("\n") + 1 for text in texts) if call.has("Line") else None,
+            "Words": sum(len(text.split()) for text in texts) if call.has("Word") else None,
+            "Characters": sum(map(len, texts)) if call.has("Character") else None,
+            "Property": None,
+        }
+        call.emit(PsObject("Microsoft.PowerShell.Commands.TextMeasureInfo", counts))
+        return
+    picked = [property_text(value, name) if name else value for value in values]
+    if name:
+        picked = [value for value in picked if value is not None]
+        if values and not picked:
+            call.fail(
+                f'The property "{name}" cannot be found in the input for any objects.',
+                "InvalidArgument: (:) [Measure-Object], PSArgumentException",
+                "GenericMeasurePropertyNotFound",
+            )
+            return
+    numbers = [
+        to_number(value)
+        for value in picked
+        if isinstance(value, int | float | str)
+        and to_text(value).replace(".", "").lstrip("-").isdigit()
+    ]
+    result: dict[str, Any] = {
+        "Count": len(picked),
+        "Average": None,
+        "Sum": None,
+        "Maximum": None,
+        "Minimum": None,
+        "Property": name or None,
+    }
+    if numbers:
+        if call.has("Sum"):
+            result["Sum"] = sum(numbers)
+        if call.has("Average"):
+            result["Average"] = sum(numbers) / len(numbers)
+        if call.has("Maximum"):
+            result["Maximum"] = max(numbers)
+        if call.has("Minimum"):
+            result["Minimum"] = min(numbers)
+    call.emit(PsObject("Microsoft.PowerShell.Commands.GenericMeasureInfo", result))
+
+
+async def _group(call: CmdletCall) -> None:
+    groups: dict[str, list[Any]] = {}
+    for value in call.objects():
+        key = (
+            (await computed(call, value, to_items(call.get("Property"))[0]))[1]
+            if call.has("Property")
+            else value
+        )
+        groups.setdefault(to_text(key), []).append(value)
+    for name, members_ in groups.items():
+        call.emit(
+            PsObject(
+                "Microsoft.PowerShell.Commands.GroupInfo",
+                {"Count": len(members_), "Name": name}
+                | ({} if call.has("NoElement") else {"Group": members_}),
+            )
+        )
+
+
+def _searched(call: CmdletCall) -> list[tuple[str, list[str]]]:
+    """The lines to search, by file; those of the pipeline are `InputStream`."""
+    files = call.process.files
+    paths = [
+        path
+        for given in to_items(call.get("Path"))
+        for path in expand_wildcards(call, to_text(given))
+    ]
+    plain: list[str] = []
+    for value in call.objects() if not call.has("Path") else ():
+        if isinstance(value, PsObject) and value.kind == "System.IO.FileInfo":
+            paths.append(to_text(value.get("FullName")))
+        else:
+            plain += to_text(value).replace("\r\n", "\n").split("\n")
+    found: list[tuple[str, list[str]]] = [("InputStream", plain)] if plain else []
+    for path in paths:
+        if files.is_directory(path):
+            continue
+        try:
+            text = files.text(path)
+        except OSError:
+            full = files.absolute(path)
+            call.fail(
+                f"Cannot find path '{full}' because it does not exist.",
+                f"ObjectNotFound: ({full}:String) [Select-String], ItemNotFoundException",
+                "PathNotFound",
+            )
+            continue
+        lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
+        found.append((files.absolute(path), lines))
+    return found
+
+
+def _select_string(call: CmdletCall) -> None:
+    patterns = [to_text(one) for one in to_items(call.get("Pattern"))]
+    simple, fold = call.has("SimpleMatch"), not call.has("CaseSensitive")
+    compiled = [(one, expression(re.escape(one) if simple else one, fold=fold)) for one in patterns]
+    for path, lines in _searched(call):
+        for index, line in enumerate(lines, 1):
+            hit = next(
+                ((one, found) for one, pattern in compiled if (found := pattern.search(line))), None
+            )
+            if (hit is not None) == call.has("NotMatch"):
+                continue
+            if call.has("Quiet"):
+                call.emit(True)
+                return
+            every = [statics.match_object(hit[1])] if hit is not None else []
+            if hit is not None and call.has("AllMatches"):
+                every = statics.all_matches(line, hit[0], fold=fold)
+            call.emit(
+                PsObject(
+                    "Microsoft.PowerShell.Commands.MatchInfo",
+                    {
+                        "IgnoreCase": fold,
+                        "LineNumber": index,
+                        "Line": line,
+                        "Filename": path.rpartition("\\")[2],
+                        "Path": path,
+                        "Pattern": hit[0] if hit is not None else patterns[0],
+                        "Context": None,
+                        "Matches": every,
+                    },
+                    line if path == "InputStream" else f"{path}:{index}:{line}",
+                )
+            )
+            if call.has("List"):
+                break
+    if call.has("Quiet"):
+        call.emit(False)
+
+
+async def _new_object(call: CmdletCall) -> None:
+    arguments = to_items(call.get("ArgumentList"))
+    made = create_powershell_object(call.evaluator, call.text("TypeName"), arguments)
+    made = await made if inspect.isawaitable(made) else made
+    properties = call.get("Property")
+    if isinstance(made, PsObject) and isinstance(properties, Hashtable):
+        made.properties.update({to_text(key): value for key, value in properties.items()})
+    call.emit(made)
+
+
+_MEMBER_TYPES = ("", "noteproperty", "scriptproperty", "scriptmethod", "aliasproperty")
+
+
+def _add_member(call: CmdletCall) -> None:
+    for value in call.objects():
+        name = call.text("NotePropertyName", call.text("Name"))
+        content = call.get("NotePropertyValue", call.get("Value"))
+        if call.text("MemberType").lower() not in _MEMBER_TYPES:  # `Add-Member NAME VALUE`
+            name, content = (
+                (call.text("MemberType"), call.get("Name"))
+                if call.has("MemberType")
+                else (name, content)
+            )
+        if isinstance(value, PsObject):
+            value.properties[name] = content
+        if call.has("PassThru"):
+            call.emit(value)
+
+
+async def _invoke_expression(call: CmdletCall) -> None:
+    source = call.text("Command", to_text(call.input[0]) if call.input else "")
+    await call.evaluator.block(parse_powershell(source))
+
+
+async def _measure_command(call: CmdletCall) -> None:
+    clock = call.process.context.clock
+    start = clock.monotonic()
+    block = call.get("Expression")
+    if isinstance(block, ScriptBlock):
+        await call.evaluator.invoke(block, [])
+    call.emit(time_span(clock.monotonic() - start))
+
+
+def _get_random(call: CmdletCall) -> None:
+    rng = call.process.context.rng
+    pool = call.objects()
+    if pool:
+        count = int(to_number(call.get("Count", 1)))
+        for value in rng.sample(pool, min(count, len(pool))):
+            call.emit(value)
+        return
+    low, high = (
+        int(to_number(call.get("Minimum", 0))),
+        int(to_number(call.get("Maximum", 2147483647))),
+    )
+    call.emit(rng.randrange(low, high))
+
+
+def _set_variable(call: CmdletCall) -> None:
+    call.evaluator.put(call.text("Name"), call.get("Value"))
+
+
+def _get_variable(call: CmdletCall) -> None:
+    evaluator = call.evaluator
+    named = {name for scope in evaluator.scopes for name in scope} | set(AUTOMATIC)
+    for given in to_items(call.get("Name")) or ["*"]:
+        wanted = to_text(given)
+        found = sorted(name for name in named if matches_wildcard(name, wanted))
+        if not found and "*" not in wanted:
+            call.fail(
+                f"Cannot find a variable with the name '{wanted}'.",
+                f"ObjectNotFound: ({wanted}:String) [Get-Variable], ItemNotFoundException",
+                "VariableNotFound",
+            )
+        for name in found:
+            shown = name if "*" in wanted else wanted
+            value = evaluator.get(name)
+            call.emit(
+                value
+                if call.has("ValueOnly")
+                else PsObject(
+                    "System.Management.Automation.PSVariable", {"Name": shown, "Value": value}
+                )
+            )
+
+
+def _compare_object(call: CmdletCall) -> None:
+    left, right = to_items(call.get("ReferenceObject")), to_items(call.get("DifferenceObject"))
+    check_size(max(len(left), len(right)), MAX_SORTED)
+    for value in right:
+        check_slice()
+        if value not in left:
+            call.emit(
+                PsObject(
+                    "System.Management.Automation.PSCustomObject",
+                    {"InputObject": value, "SideIndicator": "=>"},
+                )
+            )
+    for value in left:
+        check_slice()
+        if value not in right:
+            call.emit(
+                PsObject(
+                    "System.Management.Automation.PSCustomObject",
+                    {"InputObject": value, "SideIndicator": "<="},
+                )
+            )
+
+
+CMDLETS = (
+    cmdlet_row("ForEach-Object", _for_each, "Process*", "Parallel", "Begin End InputObject"),
+    cmdlet_row(
+        "Where-Object",
+        _where,
+        "FilterScript",
+        "",
+        " ".join((*_COMPARISONS, *_ANY_CASE)) + " InputObject",
+    ),
+    cmdlet_row(
+        "Select-Object",
+        _select,
+        "Property*",
+        "Unique",
+        "First Last Skip SkipLast ExpandProperty ExcludeProperty Index InputObject",
+    ),
+    cmdlet_row("Sort-Object", _sort, "Property*", "Descending Unique", "InputObject"),
+    cmdlet_row(
+        "Measure-Object",
+        _measure,
+        "Property",
+        "Sum Average Maximum Minimum Line Word Character",
+        "InputObject",
+    ),
+    cmdlet_row("Group-Object", _group, "Property*", "NoElement", "InputObject"),
+    cmdlet_row(
+        "Select-String",
+        _select_string,
+        "Pattern Path",
+        "SimpleMatch Quiet NotMatch CaseSensitive AllMatches List",
+        "InputObject",
+    ),
+    cmdlet_row("New-Object", _new_object, "TypeName ArgumentList*", "", "Property ComObject"),
+    cmdlet_row(
+        "Add-Member",
+        _add_member,
+        "MemberType Name Value",
+        "PassThru Force",
+        "InputObject NotePropertyName NotePropertyValue",
+    ),
+    cmdlet_row("Invoke-Expression", _invoke_expression, "Command"),
+    cmdlet_row("Measure-Command", _measure_command, "Expression"),
+    cmdlet_row("Get-Random", _get_random, "Maximum", "", "Minimum Count InputObject"),
+    cmdlet_row("Set-Variable", _set_variable, "Name Value", "", "Scope Option"),
+    cmdlet_row("New-Variable", _set_variable, "Name Value", "", "Scope Option"),
+    cmdlet_row("Get-Variable", _get_variable, "Name", "ValueOnly"),
+    cmdlet_row("Compare-Object", _compare_object, "ReferenceObject DifferenceObject"),
+)

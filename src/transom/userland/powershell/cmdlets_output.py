@@ -1,0 +1,320 @@
+"""Cmdlets that print: Write-*, Out-*, Format-*, and those that convert objects to text."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from transom.userland.powershell import formatting
+from transom.userland.powershell.cmdlets import CmdletCall, cmdlet_row
+from transom.userland.powershell.selecting import selected
+from transom.userland.powershell.values import (
+    DateTime,
+    Hashtable,
+    PowerShellError,
+    PsObject,
+    to_bool,
+    to_items,
+    to_number,
+    to_text,
+)
+
+
+def _write_host(call: CmdletCall) -> None:
+    separator = call.text("Separator", " ")
+    values = (
+        call.input
+        if call.input is not None and not call.has("Object")
+        else to_items(call.get("Object"))
+    )
+    call.evaluator.flush()
+    call.process.write(
+        separator.join(to_text(value) for value in values)
+        + ("" if call.has("NoNewline") else "\r\n")
+    )
+
+
+def _write_output(call: CmdletCall) -> None:
+    for value in call.objects():
+        call.emit(value)
+
+
+def _write_error(call: CmdletCall) -> None:
+    message = call.text("Message", to_text(call.input[-1]) if call.input else "")
+    first = next((line for line in call.evaluator.script.splitlines() if line.strip()), "").strip()
+    error = PowerShellError(
+        message,
+        "NotSpecified: (:) [Write-Error], WriteErrorException",
+        "Microsoft.PowerShell.Commands.WriteErrorException",
+        where=first[:110],
+    )
+    call.evaluator.success = False
+    if call.text("ErrorAction", call.text("EA")).lower() == "stop":
+        raise error
+    call.evaluator.write_error(error)
+    call.evaluator.success = False
+
+
+def _write_prefixed(prefix: str) -> Any:
+    def run(call: CmdletCall) -> None:
+        call.evaluator.flush()
+        call.process.write(f"{prefix}: {call.text('Message')}\r\n")
+
+    return run
+
+
+def _write_if(prefix: str, switch: str) -> Any:
+    """Shown with -Verbose or -Debug, or if the preference variable requests it."""
+
+    def run(call: CmdletCall) -> None:
+        preference = to_text(call.evaluator.get(f"{switch}Preference")).lower()
+        if to_bool(call.get(switch)) or preference in ("continue", "inquire"):
+            call.evaluator.flush()
+            call.process.write(f"{prefix}: {call.text('Message')}\r\n")
+
+    return run
+
+
+def _write_to_information(call: CmdletCall) -> None:
+    preference = to_text(call.evaluator.get("InformationPreference"))
+    if call.text("InformationAction", preference).lower() == "continue":
+        call.evaluator.flush()
+        call.process.write(call.text("MessageData") + "\r\n")
+
+
+def _write_information(call: CmdletCall) -> None:
+    return
+
+
+def _out_null(call: CmdletCall) -> None:
+    return
+
+
+def _out_host(call: CmdletCall) -> None:
+    for value in call.objects():
+        call.evaluator.show(value)
+    call.evaluator.flush()
+
+
+def _out_string(call: CmdletCall) -> None:
+    shown = formatting.format_objects(call.objects())
+    if call.has("Stream"):
+        for line in shown.split("\r\n"):
+            call.emit(line)
+    else:
+        call.emit(shown)
+
+
+def _out_file(call: CmdletCall) -> None:
+    data = formatting.format_objects(call.objects()).encode(_encoding(call))
+    write_stream(call, call.text("FilePath"), data, append=call.has("Append"))
+
+
+def _encoding(call: CmdletCall) -> str:
+    names = {"ascii": "ascii", "utf8": "utf-8", "unicode": "utf-16", "default": "utf-8"}
+    return names.get(call.text("Encoding").lower(), "utf-8")
+
+
+def write_stream(call: CmdletCall, path: str, data: bytes, *, append: bool = False) -> bool:
+    files = call.process.files
+    try:
+        if append:
+            files.append(path, data)
+        else:
+            files.write(path, data)
+    except FileNotFoundError:
+        full = files.absolute(path)
+        call.fail(
+            f"Could not find a part of the path '{full}'.",
+            f"ObjectNotFound: ({full}:String) [{call.cmdlet.name}], DirectoryNotFoundException",
+            "GetContentWriterDirectoryNotFoundError",
+        )
+        return False
+    except OSError:
+        full = files.absolute(path)
+        call.fail(
+            f"Access to the path '{full}' is denied.",
+            f"PermissionDenied: ({full}:String) [{call.cmdlet.name}], UnauthorizedAccessException",
+            "GetContentWriterUnauthorizedAccessError",
+        )
+        return False
+    return True
+
+
+def _tee(call: CmdletCall) -> None:
+    if call.has("FilePath"):
+        write_stream(
+            call,
+            call.text("FilePath"),
+            formatting.format_objects(call.objects()).encode(),
+            append=call.has("Append"),
+        )
+    elif call.has("Variable"):
+        call.evaluator.put(call.text("Variable"), call.objects())
+    for value in call.objects():
+        call.emit(value)
+
+
+def _column_names(value: Any, listed: bool) -> list[str]:
+    """The properties that a table or a list shows by default."""
+    if isinstance(value, PsObject):
+        columns = None if listed else formatting.default_columns(value)
+        names = list(columns if columns is not None else value.properties)
+        return names if listed else names[:_MAX_COLUMNS]
+    return [to_text(key) for key in value] if isinstance(value, Hashtable) else []
+
+
+_MAX_COLUMNS = 10
+
+
+def _format(shape: Any) -> Any:
+    async def run(call: CmdletCall) -> None:
+        values = call.objects()
+        if not values:
+            return
+        listed = shape is formatting.as_list
+        wanted = [one for one in to_items(call.get("Property")) if one != "*"]
+        every = call.has("Property") and not wanted
+        first = values[0]
+        call.evaluator.flush()
+        if wanted:
+            rows = [PsObject("Formatted", await selected(call, value, wanted)) for value in values]
+            shown = shape(rows, list(rows[0].properties))
+        elif not every and not listed and formatting.has_own_view(first):
+            shown = formatting.format_objects(values)
+        else:
+            names = list(first.properties) if every and isinstance(first, PsObject) else []
+            names = names or _column_names(first, listed)
+            shown = shape(values, names) if names else formatting.format_objects(values)
+        if call.has("HideTableHeaders"):
+            shown = "\r\n".join(shown.split("\r\n")[3:])
+        if call.evaluator.emit == call.evaluator.show:
+            call.process.write(shown)
+        else:
+            for line in shown.split("\r\n"):
+                call.emit(line)
+
+    return run
+
+
+def to_plain(value: Any, depth: int = 4) -> Any:
+    """For JSON."""
+    if isinstance(value, PsObject):
+        return (
+            {name: to_plain(item, depth - 1) for name, item in value.properties.items()}
+            if depth
+            else to_text(value)
+        )
+    if isinstance(value, dict):
+        return (
+            {to_text(key): to_plain(item, depth - 1) for key, item in value.items()}
+            if depth
+            else to_text(value)
+        )
+    if isinstance(value, list | tuple | range):
+        return [to_plain(item, depth - 1) for item in value]
+    if isinstance(value, DateTime):
+        return value.format("o")
+    return value if value is None or isinstance(value, str | int | float | bool) else to_text(value)
+
+
+def _to_json(call: CmdletCall) -> None:
+    values = call.objects()
+    value = values[0] if len(values) == 1 else values
+    shaped = to_plain(value, int(to_number(call.get("Depth", 2))) + 2)
+    if call.process.name.startswith("pwsh"):
+        compact = (",", ":") if call.has("Compress") else None
+        indent = None if call.has("Compress") else 2
+        shown = json.dumps(shaped, indent=indent, separators=compact, ensure_ascii=False)
+        call.emit(shown.replace("\n", "\r\n"))
+    elif call.has("Compress"):
+        call.emit(_escaped(json.dumps(shaped, separators=(",", ":"), ensure_ascii=False)))
+    else:
+        call.emit(_aligned(shaped, 0))
+
+
+def _escaped(shown: str) -> str:
+    """Windows PowerShell also escapes characters that are special in HTML."""
+    for character in "<>&'":
+        shown = shown.replace(character, f"\\u{ord(character):04x}")
+    return shown
+
+
+def _aligned(value: Any, column: int) -> str:
+    """Windows PowerShell's layout: two spaces after a colon, and nested values are aligned below
+    their parent value.
+    """
+    if isinstance(value, dict):
+        rows = []
+        for key, item in value.items():
+            name = _escaped(json.dumps(key, ensure_ascii=False)) + ":  "
+            rows.append(name + _aligned(item, column + 4 + len(name)))
+        opening, closing = "{", "}"
+    elif isinstance(value, list):
+        rows = [_aligned(item, column + 4) for item in value]
+        opening, closing = "[", "]"
+    else:
+        return _escaped(json.dumps(value, ensure_ascii=False))
+    inner = ",\r\n".join(" " * (column + 4) + row for row in rows)
+    return f"{opening}\r\n{inner}\r\n{' ' * column}{closing}"
+
+
+def from_plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return PsObject(
+            "System.Management.Automation.PSCustomObject",
+            {key: from_plain(item) for key, item in value.items()},
+        )
+    return [from_plain(item) for item in value] if isinstance(value, list) else value
+
+
+def _from_json(call: CmdletCall) -> None:
+    source = "\n".join(to_text(value) for value in call.objects())
+    try:
+        value = from_plain(json.loads(source))
+    except ValueError:
+        raise PowerShellError(
+            "Invalid JSON primitive: " + source[:40] + ".",
+            "NotSpecified: (:) [ConvertFrom-Json], ArgumentException",
+            "System.ArgumentException,Microsoft.PowerShell.Commands.ConvertFromJsonCommand",
+        ) from None
+    for item in to_items(value):
+        call.emit(item)
+
+
+CMDLETS = (
+    cmdlet_row(
+        "Write-Host",
+        _write_host,
+        "Object*",
+        "NoNewline",
+        "Separator ForegroundColor BackgroundColor",
+    ),
+    cmdlet_row("Write-Output", _write_output, "InputObject*", "NoEnumerate"),
+    cmdlet_row("Write-Error", _write_error, "Message", "", "Exception Category ErrorId"),
+    cmdlet_row("Write-Warning", _write_prefixed("WARNING"), "Message"),
+    cmdlet_row("Write-Verbose", _write_if("VERBOSE", "Verbose"), "Message"),
+    cmdlet_row("Write-Debug", _write_if("DEBUG", "Debug"), "Message"),
+    cmdlet_row("Write-Information", _write_to_information, "MessageData", "", "Tags"),
+    cmdlet_row(
+        "Write-Progress", _write_information, "Activity Status", "Completed", "PercentComplete Id"
+    ),
+    cmdlet_row("Out-Null", _out_null, "InputObject"),
+    cmdlet_row("Out-Host", _out_host, "InputObject", "Paging"),
+    cmdlet_row("Out-Default", _out_host, "InputObject"),
+    cmdlet_row("Out-String", _out_string, "InputObject", "Stream", "Width"),
+    cmdlet_row(
+        "Out-File", _out_file, "FilePath Encoding", "Append Force NoNewline", "InputObject Width"
+    ),
+    cmdlet_row("Tee-Object", _tee, "FilePath", "Append", "Variable InputObject"),
+    cmdlet_row(
+        "Format-Table",
+        _format(formatting.as_table),
+        "Property*",
+        "AutoSize HideTableHeaders Wrap",
+        "InputObject",
+    ),
+    cmdlet_row("Format-List", _format(formatting.as_list), "Property*", "", "InputObject"),
+    cmdlet_row("ConvertTo-Json", _to_json, "InputObject", "Compress", "Depth"),
+    cmdlet_row("ConvertFrom-Json", _from_json, "InputObject"),
+)

@@ -1,0 +1,36 @@
+"""The classes and enums that a script defines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from transom.userland.powershell.tree import ClassMember
+
+
+class MethodScope(dict[str, Any]):
+    """The variables of a method that runs. Its output is what it returns."""
+
+    result: Any = None
+
+
+@dataclass(slots=True)
+class DefinedType:
+    name: str
+    values: dict[str, int] | None  # of an enum, by name
+    members: tuple[ClassMember, ...] = ()
+    base: DefinedType | None = None
+    statics: dict[str, Any] = field(default_factory=dict)
+
+    def methods(self, name: str, static: bool) -> list[ClassMember]:
+        """Own ones before those of the base class."""
+        own = [
+            one
+            for one in self.members
+            if one.script is not None and one.name.lower() == name.lower() and one.static == static
+        ]
+        return own or (self.base.methods(name, static) if self.base is not None else [])
+
+    def properties(self) -> list[ClassMember]:
+        inherited = self.base.properties() if self.base is not None else []
+        return inherited + [one for one in self.members if one.script is None and not one.static]

@@ -1,0 +1,330 @@
+"""Small .NET classes that scripts create: collections, StringBuilder, readers and writers, hashes,
+versions, addresses, exceptions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import ntpath
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from transom.userland.powershell.exceptions import full_exception_name, is_exception_type
+from transom.userland.powershell.values import (
+    Hashtable,
+    PowerShellError,
+    PsObject,
+    to_items,
+    to_number,
+    to_text,
+)
+
+if TYPE_CHECKING:
+    from transom.userland.powershell.evaluator import PowerShellEvaluator
+
+
+class Collection(PsObject):
+    """A queue, a stack or a set."""
+
+    __slots__ = ("items",)
+
+    def __init__(self, kind: str, items: list[Any]) -> None:
+        super().__init__(kind, {}, kind)
+        self.items = items
+
+    def get(self, name: str) -> Any:
+        return len(self.items) if name.lower() == "count" else super().get(name)
+
+
+class StringBuilder(PsObject):
+    __slots__ = ("parts",)
+
+    def __init__(self, text: str) -> None:
+        super().__init__("System.Text.StringBuilder", {}, "")
+        self.parts = [text]
+
+    def get(self, name: str) -> Any:
+        return len("".join(self.parts)) if name.lower() == "length" else super().get(name)
+
+
+class FileStream(PsObject):
+    """A StreamReader or a StreamWriter; a writer writes its file when it is flushed or closed."""
+
+    __slots__ = ("append", "path", "pending", "position")
+
+    def __init__(self, kind: str, path: str, append: bool) -> None:
+        super().__init__(kind, {"AutoFlush": False}, kind)
+        self.path = path
+        self.append = append
+        self.pending: list[str] = []
+        self.position = 0
+
+
+VERSION: Final = "System.Version"
+ADDRESS: Final = "System.Net.IPAddress"
+_HASHES: Final = ("md5", "sha1", "sha256", "sha384", "sha512")
+_COLLECTIONS: Final = {
+    "collections.queue": "System.Collections.Queue",
+    "collections.stack": "System.Collections.Stack",
+    "collections.generic.queue": "System.Collections.Generic.Queue`1",
+    "collections.generic.stack": "System.Collections.Generic.Stack`1",
+    "collections.generic.hashset": "System.Collections.Generic.HashSet`1",
+}
+
+
+def _failure(message: str, identity: str) -> PowerShellError:
+    return PowerShellError(message, "InvalidArgument: (:) [], RuntimeException", identity)
+
+
+def version_object(value: Any) -> PsObject:
+    shown = to_text(value)
+    parts = shown.split(".")
+    if not 2 <= len(parts) <= 4 or not all(part.isdigit() for part in parts):
+        raise _failure(
+            f'Cannot convert value "{shown}" to type "System.Version". Error: "Version string '
+            'portion was too short or too long."',
+            "InvalidCastParseTargetInvocation",
+        )
+    numbers = [int(part) for part in parts] + [-1, -1]
+    names = ("Major", "Minor", "Build", "Revision")
+    return PsObject(VERSION, dict(zip(names, numbers, strict=False)), shown)
+
+
+def address_object(value: Any) -> PsObject:
+    shown = to_text(value)
+    try:
+        found = ipaddress.ip_address(shown)
+    except ValueError:
+        raise _failure(
+            f'Cannot convert value "{shown}" to type "System.Net.IPAddress". Error: "An invalid IP '
+            'address was specified."',
+            "InvalidCastParseTargetInvocation",
+        ) from None
+    family = "InterNetworkV6" if found.version == 6 else "InterNetwork"
+    return PsObject(ADDRESS, {"AddressFamily": family, "IPAddressToString": str(found)}, str(found))
+
+
+def file_object(evaluator: PowerShellEvaluator, kind: str, path: str) -> PsObject:
+    """FileInfo or DirectoryInfo, also of a file that does not exist."""
+    files = evaluator.process.files
+    full = files.absolute(path)
+    there = files.exists(full)
+    properties: dict[str, Any] = {
+        "Name": files.base(full),
+        "FullName": full,
+        "Extension": ntpath.splitext(full)[1],
+        "Exists": there and files.is_directory(full) == (kind == "DirectoryInfo"),
+        "DirectoryName": files.parent(full),
+    }
+    if kind == "FileInfo" and there:
+        properties["Length"] = files.stat(full).size
+    return PsObject(f"System.IO.{kind}", properties, path)
+
+
+def create_dotnet(evaluator: PowerShellEvaluator, kind: str, arguments: list[Any]) -> Any:
+    """`kind` is lower case and without `System.`; None if it is not one of these."""
+    first = arguments[0] if arguments else None
+    base = kind.partition("[")[0]
+    if base in _COLLECTIONS:
+        return Collection(_COLLECTIONS[base], list(to_items(first)))
+    if base == "collections.generic.dictionary":
+        return Hashtable(first or {})
+    if kind == "text.stringbuilder":
+        return StringBuilder(to_text(first) if isinstance(first, str) else "")
+    if kind in ("io.streamwriter", "io.streamreader"):
+        shown = "System.IO.StreamWriter" if kind.endswith("writer") else "System.IO.StreamReader"
+        files = evaluator.process.files
+        path = files.absolute(to_text(first))
+        append = len(arguments) > 1 and arguments[1] is True
+        if kind == "io.streamreader" and not files.exists(path):
+            raise PowerShellError(
+                f'Exception calling ".ctor" with "1" argument(s): "Could not find file \'{path}\'."',
+                "NotSpecified: (:) [], MethodInvocationException",
+                "FileNotFoundException",
+            )
+        if kind == "io.streamwriter" and not append:
+            files.write(path, b"")
+        return FileStream(shown, path, append)
+    if kind in ("io.fileinfo", "io.directoryinfo"):
+        shown = "FileInfo" if kind == "io.fileinfo" else "DirectoryInfo"
+        return file_object(evaluator, shown, to_text(first))
+    if kind == "string":
+        count = int(to_number(arguments[1])) if len(arguments) > 1 else 1
+        return to_text(first) * count if not isinstance(first, list) else "".join(first)
+    if kind == "version":
+        return version_object(".".join(to_text(one) for one in arguments))
+    if kind in ("net.ipaddress", "ipaddress"):
+        return address_object(first)
+    if kind == "security.principal.windowsprincipal":
+        return PsObject("System.Security.Principal.WindowsPrincipal", {"Identity": first})
+    if kind.startswith("security.cryptography."):
+        for name in _HASHES:
+            if name in kind:
+                return _hasher(name)
+    if is_exception_type(kind):
+        message = to_text(first) if arguments else f"Exception of type '{kind}' was thrown."
+        return PsObject(full_exception_name(kind), {"Message": message}, message)
+    return None
+
+
+def _hasher(name: str) -> PsObject:
+    return PsObject("System.Security.Cryptography.HashAlgorithm", {"HashName": name.upper()})
+
+
+def _compute(evaluator: Any, target: PsObject, arguments: list[Any]) -> list[int]:
+    data = bytes(int(to_number(one)) & 0xFF for one in to_items(arguments[0]))
+    return list(hashlib.new(to_text(target.get("HashName")).lower(), data).digest())
+
+
+def _append(newline: bool) -> Callable[..., Any]:
+    def run(evaluator: Any, target: StringBuilder, arguments: list[Any]) -> StringBuilder:
+        target.parts.append((to_text(arguments[0]) if arguments else "") + "\r\n" * newline)
+        return target
+
+    return run
+
+
+def _enqueue(evaluator: Any, target: Collection, arguments: list[Any]) -> None:
+    target.items.append(arguments[0])
+
+
+def _take(last: bool, remove: bool) -> Callable[..., Any]:
+    def run(evaluator: Any, target: Collection, arguments: list[Any]) -> Any:
+        if not target.items:
+            word = "Stack" if last else "Queue"
+            raise PowerShellError(
+                f'Exception calling "{"Pop" if last else "Dequeue"}" with "0" argument(s): '
+                f'"{word} empty."',
+                "NotSpecified: (:) [], MethodInvocationException",
+                "InvalidOperationException",
+            )
+        position = -1 if last else 0
+        return target.items.pop(position) if remove else target.items[position]
+
+    return run
+
+
+def _add_to_set(evaluator: Any, target: Collection, arguments: list[Any]) -> bool:
+    if arguments[0] in target.items:
+        return False
+    target.items.append(arguments[0])
+    return True
+
+
+def _write(newline: bool) -> Callable[..., Any]:
+    def run(evaluator: PowerShellEvaluator, target: PsObject, arguments: list[Any]) -> None:
+        shown = (to_text(arguments[0]) if arguments else "") + "\r\n" * newline
+        if isinstance(target, FileStream):
+            target.pending.append(shown)
+        else:  # of the console
+            evaluator.flush()
+            evaluator.process.write(shown)
+
+    return run
+
+
+def _flush(evaluator: PowerShellEvaluator, target: PsObject, arguments: list[Any]) -> None:
+    if isinstance(target, FileStream) and target.pending:
+        evaluator.process.files.append(target.path, "".join(target.pending).encode())
+        target.pending.clear()
+
+
+def _rest(evaluator: PowerShellEvaluator, target: FileStream) -> str:
+    return evaluator.process.files.text(target.path)[target.position :]
+
+
+def _read_line(evaluator: PowerShellEvaluator, target: FileStream, arguments: list[Any]) -> Any:
+    rest = _rest(evaluator, target)
+    if not rest:
+        return None
+    line, newline, _ = rest.partition("\n")
+    target.position += len(line) + len(newline)
+    return line.removesuffix("\r")
+
+
+def _read_to_end(evaluator: PowerShellEvaluator, target: FileStream, arguments: list[Any]) -> str:
+    rest = _rest(evaluator, target)
+    target.position += len(rest)
+    return rest
+
+
+def _in_role(evaluator: PowerShellEvaluator, target: PsObject, arguments: list[Any]) -> bool:
+    wanted = to_text(arguments[0]).lower().rpartition("\\")[2]
+    account = evaluator.process.context.windows.account
+    if wanted in ("administrator", "administrators", "s-1-5-32-544", "544"):
+        return account.administrator
+    group = evaluator.process.context.windows.system.accounts.identity(wanted)
+    return wanted in [sid.lower() for sid in account.sids] or (
+        group is not None and group.sid in account.sids
+    )
+
+
+_SETS: Final = ("System.Collections.Generic.HashSet`1",)
+_QUEUES: Final = ("System.Collections.Queue", "System.Collections.Generic.Queue`1")
+_STACKS: Final = ("System.Collections.Stack", "System.Collections.Generic.Stack`1")
+
+METHODS: Final[dict[tuple[str, str], Callable[..., Any]]] = {
+    **{(kind, "enqueue"): _enqueue for kind in _QUEUES},
+    **{(kind, "dequeue"): _take(False, True) for kind in _QUEUES},
+    **{(kind, "peek"): _take(False, False) for kind in _QUEUES},
+    **{(kind, "push"): _enqueue for kind in _STACKS},
+    **{(kind, "pop"): _take(True, True) for kind in _STACKS},
+    **{(kind, "peek"): _take(True, False) for kind in _STACKS},
+    **{(kind, "add"): _add_to_set for kind in _SETS},
+    **{
+        (kind, "contains"): lambda evaluator, target, a: a[0] in target.items
+        for kind in (*_SETS, *_QUEUES, *_STACKS)
+    },
+    **{
+        (kind, "toarray"): lambda evaluator, target, a: list(target.items)
+        for kind in (*_SETS, *_QUEUES, *_STACKS)
+    },
+    **{
+        (kind, "clear"): lambda evaluator, target, a: target.items.clear()
+        for kind in (*_SETS, *_QUEUES, *_STACKS)
+    },
+    ("System.Text.StringBuilder", "append"): _append(False),
+    ("System.Text.StringBuilder", "appendline"): _append(True),
+    ("System.Text.StringBuilder", "tostring"): lambda evaluator, target, a: "".join(target.parts),
+    ("System.IO.StreamWriter", "write"): _write(False),
+    ("System.IO.StreamWriter", "writeline"): _write(True),
+    ("System.IO.StreamWriter", "flush"): _flush,
+    ("System.IO.StreamWriter", "close"): _flush,
+    ("System.IO.StreamWriter", "dispose"): _flush,
+    ("System.IO.StreamReader", "readline"): _read_line,
+    ("System.IO.StreamReader", "readtoend"): _read_to_end,
+    ("System.Security.Cryptography.HashAlgorithm", "computehash"): _compute,
+    ("System.Security.Principal.WindowsPrincipal", "isinrole"): _in_role,
+    (ADDRESS, "getaddressbytes"): lambda evaluator, target, a: list(
+        ipaddress.ip_address(target.text).packed
+    ),
+}
+
+STATICS: Final[dict[tuple[str, str], Callable[..., Any]]] = {
+    **{
+        (f"security.cryptography.{name}", "create"): lambda evaluator, a, name=name: _hasher(name)
+        for name in _HASHES
+    },
+    ("net.ipaddress", "parse"): lambda evaluator, a: address_object((a or [""])[0]),
+    ("ipaddress", "parse"): lambda evaluator, a: address_object((a or [""])[0]),
+    ("net.ipaddress", "any"): lambda evaluator, a: address_object("0.0.0.0"),
+    ("net.ipaddress", "loopback"): lambda evaluator, a: address_object("127.0.0.1"),
+    ("version", "parse"): lambda evaluator, a: version_object((a or [""])[0]),
+    ("array", "reverse"): lambda evaluator, a: a[0].reverse() if a else None,
+    ("array", "sort"): lambda evaluator, a: (
+        a[0].sort(key=lambda one: (isinstance(one, str), one)) if a else None
+    ),
+    ("array", "indexof"): lambda evaluator, a: a[0].index(a[1]) if a and a[1] in a[0] else -1,
+    ("string", "concat"): lambda evaluator, a: "".join(to_text(one) for one in a or []),
+    ("string", "compare"): lambda evaluator, a: (
+        (to_text((a or [""])[0]) > to_text((a or ["", ""])[1]))
+        - (to_text((a or [""])[0]) < to_text((a or ["", ""])[1]))
+    ),
+    **{
+        ("security.principal.windowsbuiltinrole", name.lower()): lambda evaluator, a, name=name: (
+            name
+        )
+        for name in ("Administrator", "User", "Guest", "PowerUser", "BackupOperator")
+    },
+}

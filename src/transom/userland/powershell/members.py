@@ -1,0 +1,544 @@
+"""Properties, methods and static members of .NET types that scripts use."""
+
+from __future__ import annotations
+
+import random
+import re
+import socket
+from calendar import timegm
+from collections.abc import Awaitable, Callable
+from time import gmtime, strptime
+from typing import TYPE_CHECKING, Any
+
+from transom.machines.windows.time_zones import offset_seconds
+from transom.userland import http_client as netclient
+from transom.userland.limits import MAX_INPUT, bounded, check_size
+from transom.userland.powershell import (
+    cmdlets_acl,
+    dotnet_objects,
+    listener,
+    processes,
+    statics,
+    xml_objects,
+)
+from transom.userland.powershell.operators import format_operator, time_span
+from transom.userland.powershell.values import (
+    Allocated,
+    Char,
+    DateTime,
+    Hashtable,
+    PowerShellError,
+    PsObject,
+    ScriptBlock,
+    SecretObject,
+    to_bool,
+    to_items,
+    to_number,
+    to_text,
+    type_name_of,
+    unrolled,
+)
+from transom.userland.powershell.xml_objects import XmlObject, parse_xml
+
+if TYPE_CHECKING:
+    from transom.userland.powershell.evaluator import PowerShellEvaluator
+
+
+def item_at(container: Any, index: int) -> Any:
+    if isinstance(container, Allocated) and len(container) <= index < container.size:
+        return 0
+    if isinstance(container, str | list | tuple | range | bytes):
+        found = container[index] if -len(container) <= index < len(container) else None
+        return Char(found) if isinstance(container, str) and found is not None else found
+    return container if index in (0, -1) and container is not None else None
+
+
+def parse_date(shown: str) -> DateTime:
+    for shape in (
+        "%Y-%m-%dT%H:%M:%SZ",
+        "%Y-%m-%dT%H:%M:%S",
+        "%Y-%m-%d %H:%M:%S",
+        "%Y-%m-%d",
+        "%m/%d/%Y %H:%M:%S",
+        "%m/%d/%Y",
+    ):
+        try:
+            return DateTime(float(timegm(strptime(shown, shape))))
+        except ValueError:
+            continue
+    raise PowerShellError(f'Cannot convert value "{shown}" to type "System.DateTime".')
+
+
+def local_date(evaluator: PowerShellEvaluator, moment: float) -> DateTime:
+    """A moment in the time zone of the container or the machine."""
+    offset = offset_seconds(evaluator.process.context.windows.system.registry, moment)
+    return DateTime(moment + offset, offset)
+
+
+def cast_value(name: str, value: Any) -> Any:
+    kind = name.lower().removeprefix("system.")
+    if kind.endswith("[]"):
+        inner = kind[:-2]
+        if inner in ("byte", "char") and isinstance(value, str):
+            return list(value) if inner == "char" else [ord(c) for c in value]
+        return [cast_value(inner, one) for one in to_items(value)]
+    if kind in ("int", "int32", "int64", "long", "byte", "uint32", "int16"):
+        found = ord(value) if isinstance(value, Char) else to_number(value)
+        return round(found) if isinstance(found, float) else found
+    if kind in ("double", "single", "float", "decimal"):
+        return float(to_number(value))
+    if kind in ("string",):
+        return to_text(value)
+    if kind in ("bool", "boolean", "switch"):
+        return to_bool(value)
+    if kind == "char":
+        return Char(chr(value) if isinstance(value, int) else to_text(value)[:1])
+    if kind in ("xml", "xml.xmldocument"):
+        return parse_xml(value)
+    if kind == "datetime":
+        return value if isinstance(value, DateTime) else parse_date(to_text(value))
+    if kind == "array":
+        return to_items(value)
+    if kind == "version":
+        return value if isinstance(value, PsObject) else dotnet_objects.version_object(value)
+    if kind in ("ipaddress", "net.ipaddress"):
+        return value if isinstance(value, PsObject) else dotnet_objects.address_object(value)
+    if kind == "timespan":
+        return value if isinstance(value, PsObject) else statics.parse_time_span(to_text(value))
+    if kind == "security.principal.windowsprincipal":
+        return PsObject("System.Security.Principal.WindowsPrincipal", {"Identity": value})
+    if kind == "hashtable":
+        return value
+    if kind in ("void",):
+        return None
+    if kind == "pscustomobject":
+        found_properties = dict(value) if isinstance(value, Hashtable) else {}
+        return PsObject(
+            "System.Management.Automation.PSCustomObject",
+            {to_text(key): one for key, one in found_properties.items()},
+        )
+    return value
+
+
+def get_property(evaluator: PowerShellEvaluator, target: Any, name: str) -> Any:
+    lower = name.lower()
+    if target is None:
+        return 0 if lower in ("count", "length") else None
+    if isinstance(target, Hashtable):
+        if target.has(name):
+            return target.find(name)
+        return {"keys": list(target), "values": list(target.values()), "count": len(target)}.get(
+            lower
+        )
+    if isinstance(target, PsObject):
+        if lower == "psobject":
+            return _reflected(target)
+        if lower == "count" and target.get(name) is None:
+            return 1
+        return target.get(name)
+    if isinstance(target, list | range | bytes):
+        if lower in ("count", "length", "longlength"):
+            return target.size if isinstance(target, Allocated) else len(target)
+        values = [get_property(evaluator, one, name) for one in target]
+        return [value for value in values if value is not None] or None
+    if lower in ("length", "count"):
+        return len(target) if isinstance(target, str) and lower == "length" else 1
+    if isinstance(target, DateTime):
+        shapes = {
+            "year": "yyyy",
+            "month": "MM",
+            "day": "dd",
+            "hour": "HH",
+            "minute": "mm",
+            "second": "ss",
+        }
+        if lower in shapes:
+            return int(target.format(shapes[lower]))
+        if lower == "dayofweek":
+            return target.format("dddd")
+        if lower == "dayofyear":
+            return gmtime(target.moment).tm_yday
+        if lower == "millisecond":
+            return int(target.moment % 1 * 1000)
+        if lower == "timeofday":
+            return time_span(target.moment % 86400)
+        if lower == "ticks":
+            return int(target.moment * 10_000_000) + 621355968000000000
+        if lower == "date":
+            return DateTime(target.moment - target.moment % 86400, target.offset)
+    return None
+
+
+def _reflected(target: PsObject) -> PsObject:
+    """The value of the property PSObject: what the object consists of."""
+    custom = target.kind == "System.Management.Automation.PSCustomObject"
+    rows = [
+        PsObject(
+            "System.Management.Automation.PSNoteProperty",
+            {
+                "MemberType": "NoteProperty" if custom else "Property",
+                "IsSettable": True,
+                "IsGettable": True,
+                "Value": value,
+                "TypeNameOfValue": type_name_of(value),
+                "Name": name,
+                "IsInstance": True,
+            },
+            f"{type_name_of(value)} {name}={to_text(value)}",
+        )
+        for name, value in target.properties.items()
+    ]
+    return PsObject(
+        "System.Management.Automation.PSObject",
+        {"Properties": rows, "TypeNames": [target.kind, "System.Object"], "BaseObject": target},
+    )
+
+
+async def _for_each(
+    evaluator: PowerShellEvaluator, values: list[Any], arguments: list[Any]
+) -> list[Any]:
+    """The method ForEach of arrays, with a block or the name of a property."""
+    out: list[Any] = []
+    for item in values:
+        if isinstance(arguments[0], ScriptBlock):
+            out += await evaluator.invoke(arguments[0], [], item)
+        else:
+            out += to_items(get_property(evaluator, item, to_text(arguments[0])))
+    return out
+
+
+async def _where(
+    evaluator: PowerShellEvaluator, values: list[Any], arguments: list[Any]
+) -> list[Any]:
+    """The method Where of arrays: a block, then a mode and a number."""
+    mode = to_text(arguments[1]).lower() if len(arguments) > 1 else "default"
+    hits: list[Any] = []
+    misses: list[Any] = []
+    for item in values:
+        found = to_bool(unrolled(await evaluator.invoke(arguments[0], [], item)))
+        (hits if found else misses).append(item)
+    count = int(to_number(arguments[2])) if len(arguments) > 2 else 1
+    if mode == "split":
+        return [hits, misses]
+    return {"first": hits[:count], "last": hits[-count:]}.get(mode, hits)
+
+
+def _length(value: Any) -> int:
+    """The length of a string before it is created."""
+    check_size(to_number(value))
+    return int(to_number(value))
+
+
+def _string_replace(target: str, old: str, new: str) -> str:
+    check_size(len(target) * max(1, len(new) // max(1, len(old))), MAX_INPUT)
+    return bounded(target.replace(old, new))
+
+
+_STRING: dict[str, Callable[[str, list[Any]], Any]] = {
+    "toupper": lambda target, a: target.upper(),
+    "tolower": lambda target, a: target.lower(),
+    "toupperinvariant": lambda target, a: target.upper(),
+    "tolowerinvariant": lambda target, a: target.lower(),
+    "trim": lambda target, a: target.strip(to_text(a[0]) if a else None),
+    "trimstart": lambda target, a: target.lstrip(to_text(a[0]) if a else None),
+    "trimend": lambda target, a: target.rstrip(to_text(a[0]) if a else None),
+    "split": lambda target, a: (
+        re.split("|".join(re.escape(c) for c in to_text(a[0])), target) if a else target.split()
+    ),
+    "replace": lambda target, a: _string_replace(target, to_text(a[0]), to_text(a[1])),
+    "contains": lambda target, a: to_text(a[0]) in target,
+    "startswith": lambda target, a: target.startswith(to_text(a[0])),
+    "endswith": lambda target, a: target.endswith(to_text(a[0])),
+    "substring": lambda target, a: (
+        target[int(a[0]) : int(a[0]) + int(a[1])] if len(a) > 1 else target[int(a[0]) :]
+    ),
+    "indexof": lambda target, a: target.find(to_text(a[0])),
+    "lastindexof": lambda target, a: target.rfind(to_text(a[0])),
+    "padleft": lambda target, a: target.rjust(_length(a[0]), to_text(a[1]) if len(a) > 1 else " "),
+    "padright": lambda target, a: target.ljust(_length(a[0]), to_text(a[1]) if len(a) > 1 else " "),
+    "insert": lambda target, a: bounded(target[: int(a[0])] + to_text(a[1]) + target[int(a[0]) :]),
+    "remove": lambda target, a: (
+        target[: int(a[0])] + (target[int(a[0]) + int(a[1]) :] if len(a) > 1 else "")
+    ),
+    "tochararray": lambda target, a: list(target),
+    "equals": lambda target, a: target == to_text(a[0]),
+    "compareto": lambda target, a: (target > to_text(a[0])) - (target < to_text(a[0])),
+}
+_LIST: dict[str, Callable[[list[Any], list[Any]], Any]] = {
+    "add": lambda target, a: bounded(target).append(a[0]),
+    "addrange": lambda target, a: bounded(target).extend(to_items(a[0])),
+    "clear": lambda target, a: target.clear(),
+    "contains": lambda target, a: a[0] in target,
+    "indexof": lambda target, a: target.index(a[0]) if a[0] in target else -1,
+    "remove": lambda target, a: target.remove(a[0]) if a[0] in target else None,
+    "toarray": lambda target, a: list(target),
+    "getenumerator": lambda target, a: list(target),
+}
+_HASHTABLE: dict[str, Callable[[Hashtable, list[Any]], Any]] = {
+    "add": lambda target, a: target.put(a[0], a[1]),
+    "set_item": lambda target, a: target.put(a[0], a[1]),
+    "get_item": lambda target, a: target.find(a[0]),
+    "item": lambda target, a: target.find(a[0]),
+    "containskey": lambda target, a: target.has(a[0]),
+    "contains": lambda target, a: target.has(a[0]),
+    "containsvalue": lambda target, a: a[0] in target.values(),
+    "remove": lambda target, a: target.pop(a[0], None) and None,
+    "clear": lambda target, a: target.clear(),
+    "getenumerator": lambda target, a: [
+        PsObject("System.Collections.DictionaryEntry", {"Name": key, "Value": value, "Key": key})
+        for key, value in target.items()
+    ],
+}
+_ADD_TIME = {
+    "addseconds": 1.0,
+    "addminutes": 60.0,
+    "addhours": 3600.0,
+    "adddays": 86400.0,
+    "addmilliseconds": 0.001,
+}
+
+
+def call_method(
+    evaluator: PowerShellEvaluator, target: Any, name: str, arguments: list[Any]
+) -> Any | Awaitable[Any]:
+    lower = name.lower()
+    if target is None:
+        raise PowerShellError(
+            "You cannot call a method on a null-valued expression.",
+            "InvalidOperation: (:) [], RuntimeException",
+            "InvokeMethodOnNull",
+        )
+    if lower == "tostring" and not isinstance(target, dotnet_objects.StringBuilder):
+        if arguments and isinstance(target, DateTime):
+            return target.format(to_text(arguments[0]))
+        return (
+            format_operator("{0:" + to_text(arguments[0]) + "}", [target])
+            if arguments
+            else to_text(target)
+        )
+    if lower == "gettype":
+        full = type_name_of(target)
+        return PsObject(
+            "System.RuntimeType",
+            {"Name": full.rpartition(".")[2], "FullName": full, "BaseType": "System.Object"},
+            full,
+        )
+    if isinstance(target, XmlObject) and lower in xml_objects.METHODS:
+        return xml_objects.METHODS[lower](target.node, arguments)
+    method = METHODS.get((target.kind, lower)) if isinstance(target, PsObject) else None
+    if method is not None:
+        return method(evaluator, target, arguments)
+    if lower == "dispose" or lower == "close":
+        return None
+    if lower in ("foreach", "where") and arguments and not isinstance(target, Hashtable):
+        apply = _for_each if lower == "foreach" else _where
+        return apply(evaluator, to_items(target), arguments)
+    try:
+        if isinstance(target, str) and lower in _STRING:
+            return _STRING[lower](target, arguments)
+        if isinstance(target, list) and lower in _LIST:
+            return _LIST[lower](target, arguments)
+        if isinstance(target, Hashtable) and lower in _HASHTABLE:
+            return _HASHTABLE[lower](target, arguments)
+    except IndexError:
+        raise PowerShellError(
+            f'Cannot find an overload for "{name}" and the argument count: "{len(arguments)}".'
+        ) from None
+    if isinstance(target, DateTime):
+        if lower in ("addmonths", "addyears"):
+            return statics.add_months(
+                target.moment, int(to_number(arguments[0])) * (1 if lower == "addmonths" else 12)
+            )
+        if lower in _ADD_TIME:
+            return DateTime(
+                target.moment + float(to_number(arguments[0])) * _ADD_TIME[lower], target.offset
+            )
+        if lower == "add":
+            return DateTime(
+                target.moment + float(to_number(arguments[0].get("TotalSeconds"))), target.offset
+            )
+        if lower in (
+            "toshortdatestring",
+            "tolongdatestring",
+            "toshorttimestring",
+            "tolongtimestring",
+        ):
+            return target.format(
+                {"toshortd": "d", "tolongda": "D", "toshortt": "t", "tolongti": "T"}[lower[:8]]
+            )
+        if lower == "touniversaltime":
+            return DateTime(target.moment - target.offset)
+        if lower == "tolocaltime":
+            return target if target.offset else local_date(evaluator, target.moment)
+        if lower == "subtract":
+            return time_span(target.moment - arguments[0].moment)
+    if isinstance(target, ScriptBlock) and lower in ("invoke", "invokereturnasis"):
+        return evaluator.invoke_with(target, arguments)
+    raise PowerShellError(
+        (
+            f"Method invocation failed because [{type_name_of(target)}] does not contain a method "
+            f"named '{name}'."
+        ),
+        f"InvalidOperation: ({name}:String) [], RuntimeException",
+        "MethodNotFound",
+    )
+
+
+async def _download(evaluator: PowerShellEvaluator, target: PsObject, arguments: list[Any]) -> str:
+    return (await web_request(evaluator, to_text(arguments[0]))).body.decode("utf-8", "replace")
+
+
+async def _download_file(
+    evaluator: PowerShellEvaluator, target: PsObject, arguments: list[Any]
+) -> None:
+    answer = await web_request(evaluator, to_text(arguments[0]))
+    evaluator.process.files.write(to_text(arguments[1]), answer.body)
+
+
+async def web_request(
+    evaluator: PowerShellEvaluator, url: str, method: str = "GET", **more: Any
+) -> netclient.Fetched:
+    """Raises PowerShell's errors."""
+    context = evaluator.process.context
+    seconds = more.pop("timeout", 100)
+    agent = "Mozilla/5.0 (Windows NT; Windows NT 10.0; en-US) WindowsPowerShell/5.1.17763.1490"
+    try:
+        answer = await netclient.with_timeout(
+            context,
+            seconds,
+            netclient.fetch(context, url, method, agent=agent, redirects=5, insecure=True, **more),
+        )
+    except socket.gaierror:
+        host = netclient.split_url(url).host
+        raise _web_error(f"The remote name could not be resolved: '{host}'") from None
+    except TimeoutError:
+        raise _web_error("The operation has timed out.") from None
+    except (OSError, ValueError, EOFError):
+        raise _web_error("Unable to connect to the remote server") from None
+    if answer.status >= 400:
+        raise _web_error(
+            f"The remote server returned an error: ({answer.status}) {answer.reason}.", answer
+        )
+    return answer
+
+
+def _web_error(message: str, answer: netclient.Fetched | None = None) -> PowerShellError:
+    status = (
+        PsObject(
+            "System.Net.HttpWebResponse",
+            {"StatusCode": answer.status, "StatusDescription": answer.reason},
+        )
+        if answer
+        else None
+    )
+    return PowerShellError(
+        message,
+        (
+            "InvalidOperation: (System.Net.HttpWebRequest:HttpWebRequest) [Invoke-WebRequest], "
+            "WebException"
+        ),
+        "WebCmdletWebResponseException,Microsoft.PowerShell.Commands.InvokeWebRequestCommand",
+        value=status,
+    )
+
+
+async def tcp_connect(
+    evaluator: PowerShellEvaluator, target: PsObject, arguments: list[Any]
+) -> None:
+    try:
+        connection = await evaluator.process.context.network.connect(
+            to_text(arguments[0]), int(to_number(arguments[1]))
+        )
+    except OSError:
+        raise PowerShellError(
+            'Exception calling "Connect" with "2" argument(s): "No connection could be made '
+            "because the "
+            'target machine actively refused it"'
+        ) from None
+    connection.close()
+    target.properties["Connected"] = True
+
+
+def _elapsed(evaluator: PowerShellEvaluator, target: PsObject, arguments: list[Any]) -> None:
+    seconds = evaluator.process.context.clock.monotonic() - float(target.properties["start"])
+    target.properties["Elapsed"] = time_span(seconds)
+    target.properties["ElapsedMilliseconds"] = int(seconds * 1000)
+
+
+def _decode(evaluator: PowerShellEvaluator, target: PsObject, arguments: list[Any]) -> str:
+    value = arguments[0]
+    data = value if isinstance(value, bytes) else bytes(int(one) & 0xFF for one in to_items(value))
+    return data.decode(target.text or "utf-8", "replace")
+
+
+def credential(user: str, password: Any) -> SecretObject:
+    secret = password.secret if isinstance(password, SecretObject) else ""
+    return SecretObject(
+        "System.Management.Automation.PSCredential",
+        {"UserName": user, "Password": password},
+        secret,
+    )
+
+
+def _network_credential(
+    evaluator: PowerShellEvaluator, target: SecretObject, arguments: list[Any]
+) -> PsObject:
+    domain, _, user = to_text(target.get("UserName")).rpartition("\\")
+    return PsObject(
+        "System.Net.NetworkCredential",
+        {"UserName": user, "Password": target.secret, "Domain": domain},
+    )
+
+
+def _delete_item(evaluator: PowerShellEvaluator, target: PsObject, arguments: list[Any]) -> None:
+    """Removes links, not their targets; a directory that is not empty only if requested."""
+    path = to_text(target.get("FullName"))
+    try:
+        evaluator.process.context.files.remove(path, recursive=bool(arguments and arguments[0]))
+    except OSError as problem:
+        raise PowerShellError(
+            f'Exception calling "Delete" with "{len(arguments)}" argument(s): "{problem.strerror}"',
+            "NotSpecified: (:) [], MethodInvocationException",
+            "IOException",
+        ) from problem
+
+
+METHODS: dict[tuple[str, str], Callable[..., Any]] = {
+    **listener.METHODS,
+    **dotnet_objects.METHODS,
+    ("System.IO.DirectoryInfo", "delete"): _delete_item,
+    ("System.IO.FileInfo", "delete"): _delete_item,
+    ("System.Management.Automation.PSCredential", "getnetworkcredential"): _network_credential,
+    **cmdlets_acl.METHODS,
+    **processes.METHODS,
+    ("System.Net.WebClient", "downloadstring"): _download,
+    ("System.Net.WebClient", "downloadfile"): _download_file,
+    ("System.Net.Sockets.TcpClient", "connect"): tcp_connect,
+    ("System.Diagnostics.Stopwatch", "stop"): _elapsed,
+    ("System.Text.Encoding", "getbytes"): lambda evaluator, target, a: list(
+        to_text(a[0]).encode(target.text or "utf-8")
+    ),
+    ("System.Text.Encoding", "getstring"): _decode,
+    ("System.IO.TextWriter", "writeline"): lambda evaluator, target, a: evaluator.process.complain(
+        to_text(a[0]) if a else ""
+    ),
+    ("System.Random", "next"): lambda evaluator, target, a: evaluator.process.context.rng.randrange(
+        int(to_number(a[0])) if len(a) > 1 else 0, int(to_number(a[-1])) if a else 2147483647
+    ),
+}
+
+
+def console_write_line(evaluator: PowerShellEvaluator, a: list[Any] | None) -> None:
+    evaluator.flush()
+    evaluator.process.write((to_text(a[0]) if a else "") + "\r\n")
+
+
+def console_write(evaluator: PowerShellEvaluator, a: list[Any] | None) -> None:
+    evaluator.flush()
+    evaluator.process.write(to_text(a[0]) if a else "")
+
+
+def shuffled(rng: random.Random, values: list[Any]) -> list[Any]:
+    copy = list(values)
+    rng.shuffle(copy)
+    return copy

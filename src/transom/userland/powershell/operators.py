@@ -1,0 +1,355 @@
+"""PowerShell's operators."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from fnmatch import translate
+from typing import Any
+
+from transom.userland.limits import MAX_INPUT, bounded, check_size
+from transom.userland.powershell.values import (
+    DateTime,
+    Hashtable,
+    PowerShellError,
+    PsObject,
+    TypeName,
+    to_bool,
+    to_number,
+    to_text,
+    type_name_of,
+)
+from transom.userland.regex import Pattern, compile_pattern
+
+
+def _equal(left: Any, right: Any) -> bool:
+    if isinstance(left, str) or isinstance(right, str):
+        return to_text(left).lower() == to_text(right).lower()
+    if left is None or right is None:
+        return left is right
+    if isinstance(left, PsObject) and isinstance(right, PsObject) and left.text:
+        return left is right or (left.kind == right.kind and left.text == right.text)
+    if isinstance(left, int | float | DateTime) and isinstance(right, int | float | DateTime):
+        return to_number(left) == to_number(right)
+    return bool(left == right)
+
+
+def _order(left: Any, right: Any) -> int:
+    if isinstance(left, str):
+        a, b = left.lower(), to_text(right).lower()
+        return (a > b) - (a < b)
+    x, y = _sortable(left), _sortable(right)
+    if isinstance(x, tuple) or isinstance(y, tuple):
+        one = x if isinstance(x, tuple) else _version_key(to_text(left))
+        two = y if isinstance(y, tuple) else _version_key(to_text(right))
+        return (one > two) - (one < two)
+    return (x > y) - (x < y)
+
+
+def _sortable(value: Any) -> float | tuple[int, ...]:
+    if isinstance(value, PsObject) and value.kind == "System.Version":
+        return _version_key(value.text)
+    if isinstance(value, PsObject) and value.kind == "System.TimeSpan":
+        return float(value.properties["TotalSeconds"])
+    return to_number(value)
+
+
+def _version_key(shown: str) -> tuple[int, ...]:
+    numbers = [int(part) if part.isdigit() else -1 for part in shown.split(".")]
+    return tuple([*numbers, -1, -1, -1][:4])
+
+
+def matches_wildcard(value: Any, pattern: Any, fold: bool = True) -> bool:
+    wanted, shown = (
+        (to_text(pattern).lower(), to_text(value).lower())
+        if fold
+        else (to_text(pattern), to_text(value))
+    )
+    wildcard = translate(wanted).replace("(?>", "(?:")  # RE2 needs no atomic groups
+    return compile_pattern(wildcard, dot_all=True).match(shown) is not None
+
+
+def expression(pattern: str, fold: bool = True) -> Pattern:
+    """Compiles a .NET regular expression; PowerShell's operators ignore case."""
+    return compile_pattern(re.sub(r"\(\?<(\w+)>", r"(?P<\1>", pattern), ignore_case=fold)
+
+
+def _filtered(left: Any, test: Callable[[Any], bool]) -> Any:
+    """The items of an array that match, or whether a single value does."""
+    return [item for item in left if test(item)] if isinstance(left, list) else test(left)
+
+
+def _add(left: Any, right: Any) -> Any:
+    if isinstance(left, list):
+        return bounded(left + (right if isinstance(right, list) else [right]))
+    if isinstance(left, str):
+        return bounded(left + to_text(right))
+    if isinstance(left, Hashtable) and isinstance(right, Hashtable):
+        joined = Hashtable(left)
+        joined.update(right)
+        return joined
+    if left is None:
+        return right
+    if isinstance(left, DateTime):
+        return DateTime(left.moment + _seconds(right), left.offset)
+    return _fitting(to_number(left) + to_number(right))
+
+
+def _fitting(value: int | float) -> int | float:
+    """A result of more than 64 bits is a Double."""
+    if isinstance(value, int) and not -(1 << 63) <= value < 1 << 63:
+        return float(value)
+    return value
+
+
+def _seconds(value: Any) -> float:
+    return float(value.get("TotalSeconds") if isinstance(value, PsObject) else to_number(value))
+
+
+def time_span(seconds: float) -> PsObject:
+    minutes, rest = divmod(abs(seconds), 60)
+    hours, minutes = divmod(int(minutes), 60)
+    days, hours = divmod(hours, 24)
+    shown = f"{'-' if seconds < 0 else ''}{f'{days}.' if days else ''}{hours:02d}:{minutes:02d}:{int(rest):02d}"
+    if rest % 1:
+        shown += f"{rest % 1:.7f}"[1:]
+    return PsObject(
+        "System.TimeSpan",
+        {
+            "Days": days,
+            "Hours": hours,
+            "Minutes": minutes,
+            "Seconds": int(rest),
+            "Milliseconds": int(rest % 1 * 1000),
+            "Ticks": round(seconds * 10_000_000),
+            "TotalDays": seconds / 86400,
+            "TotalHours": seconds / 3600,
+            "TotalMinutes": seconds / 60,
+            "TotalSeconds": seconds,
+            "TotalMilliseconds": seconds * 1000,
+        },
+        shown,
+    )
+
+
+def _subtract(left: Any, right: Any) -> Any:
+    if isinstance(left, DateTime):
+        if isinstance(right, DateTime):
+            return time_span(left.moment - right.moment)
+        return DateTime(left.moment - _seconds(right), left.offset)
+    return _fitting(to_number(left) - to_number(right))
+
+
+def _multiply(left: Any, right: Any) -> Any:
+    if isinstance(left, str | list):
+        check_size(len(left) * to_number(right))
+        return left * int(to_number(right))
+    return _fitting(to_number(left) * to_number(right))
+
+
+def _divide(left: Any, right: Any) -> Any:
+    divisor = to_number(right)
+    if divisor == 0:
+        raise PowerShellError(
+            "Attempted to divide by zero.",
+            "NotSpecified: (:) [], RuntimeException",
+            "RuntimeException",
+            inner="DivideByZeroException",
+        )
+    result = to_number(left) / divisor
+    exact = isinstance(to_number(left), int) and isinstance(divisor, int) and result == int(result)
+    return int(result) if exact else result
+
+
+def _remainder(left: Any, right: Any) -> Any:
+    divisor = to_number(right)
+    if divisor == 0:
+        raise PowerShellError("Attempted to divide by zero.", inner="DivideByZeroException")
+    result = math.fmod(to_number(left), divisor)
+    return int(result) if isinstance(to_number(left), int) and isinstance(divisor, int) else result
+
+
+def _range(left: Any, right: Any) -> list[int] | range:
+    """Long ranges stay lazy: their numbers are rarely needed at once."""
+    first, last = int(to_number(left)), int(to_number(right))
+    numbers = range(first, last + 1) if first <= last else range(first, last - 1, -1)
+    return numbers if len(numbers) > 100_000 else list(numbers)
+
+
+def _replace(left: Any, right: Any, fold: bool = True) -> Any:
+    pattern, replacement = (
+        (to_text(right[0]), to_text(right[1])) if isinstance(right, list) else (to_text(right), "")
+    )
+    template = re.sub(r"\$\{?(\w+)\}?", r"\\g<\1>", replacement.replace("\\", "\\\\"))
+    compiled = expression(pattern, fold)
+    size = 0
+    out: list[str] = []
+    for item in left if isinstance(left, list) else [left]:
+        subject = to_text(item)
+        check_size(len(subject) * (len(replacement) + 1), MAX_INPUT)
+        out.append(compiled.sub(template, subject))
+        size += len(out[-1])
+        check_size(size, MAX_INPUT)
+    return out if isinstance(left, list) else out[0]
+
+
+def _split(left: Any, right: Any) -> list[str]:
+    pattern = to_text(right[0] if isinstance(right, list) else right)
+    limit = int(to_number(right[1])) if isinstance(right, list) and len(right) > 1 else 0
+    out: list[str] = []
+    for item in left if isinstance(left, list) else [left]:
+        out.extend(expression(pattern).split(to_text(item), maxsplit=max(0, limit - 1)))
+    return out
+
+
+def format_operator(shape: str, arguments: list[Any]) -> str:
+    """`-f`: .NET's composite formatting."""
+
+    def one(match: re.Match[str]) -> str:
+        index, width, how = int(match[1]), match[2], match[3]
+        if index >= len(arguments):
+            raise PowerShellError(
+                "Error formatting a string: Index (zero based) must be greater than or equal "
+                "to zero and "
+                "less than the size of the argument list.."
+            )
+        shown = _formatted(arguments[index], how or "")
+        if width:
+            check_size(abs(float(width)))
+            size = int(width)
+            shown = shown.ljust(-size) if size < 0 else shown.rjust(size)
+        return shown
+
+    return (
+        re.sub(
+            r"\{(\d+)(?:,(-?\d+))?(?::([^}]*))?\}",
+            one,
+            shape.replace("{{", "\1").replace("}}", "\2"),
+        )
+        .replace("\1", "{")
+        .replace("\2", "}")
+    )
+
+
+def _formatted(value: Any, how: str) -> str:
+    if isinstance(value, DateTime):
+        return value.format(how) if how else to_text(value)
+    if not how or not isinstance(value, int | float):
+        return to_text(value)
+    kind, digits = how[0], how[1:]
+    if kind in "nNfFpPdDxXcCeEgG" and (digits.isdigit() or not digits):
+        check_size(float(digits or 0), 10_000)
+        places = int(digits) if digits else 2
+        if kind in "cC":
+            shown = f"${abs(value):,.{places}f}"
+            return f"({shown})" if value < 0 else shown
+        if kind in "eE":
+            mantissa, _, exponent = f"{value:.{int(digits) if digits else 6}E}".partition("E")
+            return f"{mantissa}{kind}{int(exponent):+04d}"
+        if kind in "gG":
+            return f"{value:.{int(digits)}G}" if digits else to_text(value)
+        if kind in "nN":
+            return f"{value:,.{places}f}"
+        if kind in "fF":
+            return f"{value:.{places}f}"
+        if kind in "pP":
+            return f"{value * 100:,.{places}f} %"
+        if kind in "dD":
+            return f"{int(value):0{digits or 0}d}"
+        return f"{int(value):0{digits or 0}{kind}}"
+    if set(how) <= set("0#.,"):
+        places = len(how.partition(".")[2])
+        width = how.partition(".")[0].count("0")
+        return f"{value:0{width + (places + 1 if places else 0)}.{places}f}"
+    return to_text(value)
+
+
+def _join(separator: str, values: list[Any]) -> str:
+    check_size(len(values) * len(separator))
+    return bounded(separator.join(to_text(item) for item in values))
+
+
+def _contains(left: Any, right: Any) -> bool:
+    return any(_equal(item, right) for item in (left if isinstance(left, list) else [left]))
+
+
+def _is(left: Any, right: Any) -> bool:
+    wanted = right.name if isinstance(right, TypeName) else to_text(right)
+    wanted = wanted.lower().removeprefix("system.")
+    own = type_name_of(left).lower().removeprefix("system.")
+    return (
+        own == wanted
+        or {
+            "int": "int32",
+            "array": "object[]",
+            "bool": "boolean",
+            "hashtable": "collections.hashtable",
+        }.get(wanted)
+        == own
+    )
+
+
+OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    "+": _add,
+    "-": _subtract,
+    "*": _multiply,
+    "/": _divide,
+    "%": _remainder,
+    "..": _range,
+    "-f": lambda left, right: format_operator(
+        to_text(left), right if isinstance(right, list) else [right]
+    ),
+    "-eq": lambda left, right: _filtered(left, lambda item: _equal(item, right)),
+    "-ne": lambda left, right: _filtered(left, lambda item: not _equal(item, right)),
+    "-ceq": lambda left, right: to_text(left) == to_text(right),
+    "-cne": lambda left, right: to_text(left) != to_text(right),
+    "-gt": lambda left, right: _filtered(left, lambda item: _order(item, right) > 0),
+    "-ge": lambda left, right: _filtered(left, lambda item: _order(item, right) >= 0),
+    "-lt": lambda left, right: _filtered(left, lambda item: _order(item, right) < 0),
+    "-le": lambda left, right: _filtered(left, lambda item: _order(item, right) <= 0),
+    "-like": lambda left, right: _filtered(left, lambda item: matches_wildcard(item, right)),
+    "-notlike": lambda left, right: _filtered(left, lambda item: not matches_wildcard(item, right)),
+    "-notmatch": lambda left, right: _filtered(
+        left, lambda item: expression(to_text(right)).search(to_text(item)) is None
+    ),
+    "-contains": _contains,
+    "-notcontains": lambda left, right: not _contains(left, right),
+    "-in": lambda left, right: _contains(right, left),
+    "-notin": lambda left, right: not _contains(right, left),
+    "-replace": _replace,
+    "-creplace": lambda left, right: _replace(left, right, fold=False),
+    "-clike": lambda left, right: _filtered(
+        left, lambda item: matches_wildcard(item, right, fold=False)
+    ),
+    "-cnotlike": lambda left, right: _filtered(
+        left, lambda item: not matches_wildcard(item, right, fold=False)
+    ),
+    "-cnotmatch": lambda left, right: _filtered(
+        left, lambda item: expression(to_text(right), fold=False).search(to_text(item)) is None
+    ),
+    "-shl": lambda left, right: (
+        (int(to_number(left)) << (int(to_number(right)) & 63)) & 0xFFFFFFFFFFFFFFFF
+    ),
+    "-shr": lambda left, right: int(to_number(left)) >> (int(to_number(right)) & 63),
+    "-split": _split,
+    "-join": lambda left, right: _join(to_text(right), left if isinstance(left, list) else [left]),
+    "-is": _is,
+    "-isnot": lambda left, right: not _is(left, right),
+    "-xor": lambda left, right: to_bool(left) != to_bool(right),
+    "-band": lambda left, right: int(to_number(left)) & int(to_number(right)),
+    "-bor": lambda left, right: int(to_number(left)) | int(to_number(right)),
+    "-bxor": lambda left, right: int(to_number(left)) ^ int(to_number(right)),
+}
+ALIASES = {
+    "-ieq": "-eq",
+    "-ine": "-ne",
+    "-ilike": "-like",
+    "-imatch": "-match",
+    "-ireplace": "-replace",
+    "-inotlike": "-notlike",
+    "-inotmatch": "-notmatch",
+    "-igt": "-gt",
+    "-ilt": "-lt",
+    "-icontains": "-contains",
+}

@@ -1,0 +1,40 @@
+"""Methods of process objects."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from transom.userland.powershell.values import PsObject, to_number
+
+if TYPE_CHECKING:
+    from transom.userland.powershell.evaluator import PowerShellEvaluator
+
+_STEP: Final = 0.1
+
+
+def _kill(evaluator: PowerShellEvaluator, target: PsObject, arguments: list[Any]) -> None:
+    evaluator.process.context.processes.signal(int(to_number(target.get("Id"))), "SIGKILL")
+
+
+async def _wait(
+    evaluator: PowerShellEvaluator, target: PsObject, arguments: list[Any]
+) -> bool | None:
+    """True if it ended in time, False after the timeout; no output without a limit."""
+    pid, context = int(to_number(target.get("Id"))), evaluator.process.context
+    limit = float(to_number(arguments[0])) / 1000 if arguments else None
+    waited = 0.0
+    while any(entry.pid == pid for entry in context.processes.list()):
+        if limit is not None and waited >= limit:
+            return False
+        await evaluator.process.sleep(_STEP)
+        waited += _STEP
+    await evaluator.process.sleep(0)
+    return True if limit is not None else None
+
+
+METHODS: Final = {
+    ("System.Diagnostics.Process", "kill"): _kill,
+    ("System.Diagnostics.Process", "waitforexit"): _wait,
+    ("System.Diagnostics.Process", "refresh"): lambda evaluator, target, arguments: None,
+    ("System.Diagnostics.Process", "close"): lambda evaluator, target, arguments: None,
+}

@@ -1,0 +1,47 @@
+"""Lets a simulated program give up the event loop in the middle of synchronous code.
+
+Programs share the event loop with the whole server. Whatever loops over a program's input or files
+calls `check_slice`, which suspends a program that has kept the loop for too long, without every
+function in between being a coroutine (`greenlets.py`). Everything else runs in the meantime, so it
+must not be called while shared data is being changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from transom.kit.lazy import lazy_import
+from transom.userland.limits import SLICE
+from transom.userland.running_step import RunningStep
+
+if TYPE_CHECKING:
+    from transom.userland import greenlets
+else:
+    greenlets = lazy_import("transom.userland.greenlets")
+
+T = TypeVar("T")
+
+
+_running = RunningStep()
+
+
+def check_slice() -> None:
+    """Let others run when the calling program has kept the event loop for too long. Does nothing
+    outside of programs.
+    """
+    if _running.suspend is not None and perf_counter() - _running.resumed > SLICE:
+        _running.suspend()
+
+
+async def preemptible(coroutine: Coroutine[Any, Any, T]) -> T:
+    """The result of the coroutine, whose synchronous parts may call `check_slice`."""
+    try:
+        steps = greenlets.Steps(coroutine, _running)
+    except ModuleNotFoundError:
+        # Stand-ins of Wine containers have only the standard library, and an event loop of
+        # their own.
+        return await coroutine
+    result: T = await steps
+    return result

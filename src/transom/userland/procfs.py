@@ -1,0 +1,161 @@
+"""Files that the Linux kernel provides: devices, `/proc` and the parts of `/sys` that programs
+read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from transom.machines.api import Stat
+from transom.userland.api import ProcessEntry, ProgramContext
+
+_DEVICES = (
+    "console",
+    "fd",
+    "full",
+    "null",
+    "ptmx",
+    "random",
+    "stderr",
+    "stdin",
+    "stdout",
+    "tty",
+    "urandom",
+    "zero",
+)
+_OUTPUT = re.compile(r"/proc/(\d+)/fd/([12])")
+_PID_FILE = re.compile(r"/proc/(\d+|self)/([a-z_]+)")
+
+
+def _memory_information(context: ProgramContext) -> str:
+    total = context.platform.memory_limit >> 10
+    rows = (
+        ("MemTotal", total),
+        ("MemFree", total // 2),
+        ("MemAvailable", total * 3 // 4),
+        ("Buffers", total // 64),
+        ("Cached", total // 4),
+        ("SwapTotal", 0),
+        ("SwapFree", 0),
+    )
+    return "".join(f"{name + ':':<16}{value:>8} kB\n" for name, value in rows)
+
+
+def _cpu_information(context: ProgramContext) -> str:
+    return "".join(
+        f"processor\t: {n}\nvendor_id\t: GenuineIntel\nmodel name\t: Intel(R) Xeon(R) CPU @ 2.20GHz\n"
+        f"cpu MHz\t\t: 2200.000\ncpu cores\t: {context.platform.cpus}\n\n"
+        for n in range(context.platform.cpus)
+    )
+
+
+def _mounts(context: ProgramContext) -> str:
+    return (
+        "overlay / overlay rw,relatime 0 0\n"
+        "proc /proc proc rw,nosuid,nodev,noexec,relatime 0 0\n"
+        "tmpfs /dev tmpfs rw,nosuid,size=65536k,mode=755 0 0\n"
+        "devpts /dev/pts devpts rw,nosuid,noexec,relatime,gid=5,mode=620,ptmxmode=666 0 0\n"
+        "sysfs /sys sysfs ro,nosuid,nodev,noexec,relatime 0 0\n"
+        "shm /dev/shm tmpfs rw,nosuid,nodev,noexec,relatime,size=65536k 0 0\n"
+    )
+
+
+_MADE: dict[str, Callable[[ProgramContext], str]] = {
+    "/proc/cpuinfo": _cpu_information,
+    "/proc/loadavg": lambda context: "0.12 0.10 0.09 1/250 42\n",
+    "/proc/meminfo": _memory_information,
+    "/proc/mounts": _mounts,
+    "/proc/uptime": lambda context: (
+        f"{context.clock.monotonic():.2f} {context.clock.monotonic() * context.platform.cpus:.2f}\n"
+    ),
+    "/proc/version": lambda context: (
+        f"Linux version {context.platform.build} (gcc version 9.3.0) #1 SMP\n"
+    ),
+    "/proc/sys/kernel/hostname": lambda context: context.network.hostname + "\n",
+    "/proc/sys/kernel/osrelease": lambda context: context.platform.build + "\n",
+    "/sys/fs/cgroup/memory/memory.limit_in_bytes": lambda context: (
+        f"{context.platform.memory_limit}\n"
+    ),
+    "/sys/fs/cgroup/memory.max": lambda context: f"{context.platform.memory_limit}\n",
+}
+
+_OF_PROCESS: dict[str, Callable[[ProgramContext, ProcessEntry], str]] = {
+    "cmdline": lambda context, entry: "".join(f"{argument}\0" for argument in entry.argv),
+    "comm": lambda context, entry: _command_name(entry) + "\n",
+    "cgroup": lambda context, entry: "".join(
+        f"{n}:{name}:/kubepods/{context.platform.container_id}\n"
+        for n, name in ((4, "memory"), (3, "cpu,cpuacct"), (1, "name=systemd"))
+    ),
+    "environ": lambda context, entry: "".join(f"{k}={v}\0" for k, v in context.env.items()),
+    "mounts": lambda context, entry: _mounts(context),
+    "status": lambda context, entry: (
+        f"Name:\t{_command_name(entry)}\nState:\tS (sleeping)\nPid:\t{entry.pid}\nPPid:\t{entry.parent}\n"
+        f"Uid:\t{context.credentials.uid}\t{context.credentials.uid}\t{context.credentials.uid}\t{context.credentials.uid}\n"
+        f"Gid:\t{context.credentials.gid}\t{context.credentials.gid}\t{context.credentials.gid}\t{context.credentials.gid}\n"
+        f"Groups:\t{' '.join(map(str, context.credentials.groups))} \nVmRSS:\t{entry.memory >> 10:>8} kB\nThreads:\t1\n"
+    ),
+}
+
+
+def _command_name(entry: ProcessEntry) -> str:
+    return entry.argv[0].rpartition("/")[2][:15]
+
+
+def read_procfs(context: ProgramContext, path: str) -> bytes | None:
+    """None for an ordinary file."""
+    if not path.startswith(("/proc/", "/sys/")):
+        return None
+    make = _MADE.get(path)
+    if make is not None:
+        return make(context).encode()
+    match = _PID_FILE.fullmatch(path)
+    if match is None or match[2] not in _OF_PROCESS:
+        return None
+    pid = context.pid if match[1] == "self" else int(match[1])
+    for entry in context.processes.list():
+        if entry.pid == pid:
+            return _OF_PROCESS[match[2]](context, entry).encode()
+    return None
+
+
+def process_output(context: ProgramContext, path: str) -> Callable[[bytes], None] | None:
+    """The output of another process: writing to it writes to a container's log."""
+    match = _OUTPUT.fullmatch(path)
+    return context.processes.output(int(match[1]), int(match[2])) if match is not None else None
+
+
+def stat_procfs(context: ProgramContext, path: str) -> Stat | None:
+    now = context.clock.time()
+    if path.startswith("/dev/") and path[5:] in _DEVICES:
+        return Stat("char", 0o666, 0, 0, 0, now)
+    if path in ("/dev", "/proc", "/sys"):
+        return Stat("directory", 0o755, 0, 0, 0, now)
+    if path.startswith("/proc/") and path[6:].isdigit():
+        found = any(entry.pid == int(path[6:]) for entry in context.processes.list())
+        return Stat("directory", 0o555, 0, 0, 0, now) if found else None
+    if read_procfs(context, path) is not None:
+        return Stat("file", 0o444, 0, 0, 0, now)
+    return None
+
+
+def list_procfs(context: ProgramContext, path: str) -> list[str] | None:
+    if path == "/dev":
+        own = context.files.listdir(path) if context.files.exists(path) else []
+        return sorted({*own, *_DEVICES})
+    if path == "/proc":
+        pids = [str(entry.pid) for entry in context.processes.list()]
+        return [
+            *pids,
+            "cpuinfo",
+            "loadavg",
+            "meminfo",
+            "mounts",
+            "self",
+            "sys",
+            "uptime",
+            "version",
+        ]
+    if path.startswith("/proc/") and stat_procfs(context, path) is not None:
+        return sorted(_OF_PROCESS)
+    return None

@@ -1,0 +1,1 @@
+"""Server programs, and programs that only wait."""

@@ -1,0 +1,1 @@
+"""Windows programs other than the two shells."""

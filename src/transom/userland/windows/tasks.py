@@ -1,0 +1,197 @@
+"""schtasks: the scheduled tasks of a container or a machine. chcp, doskey and clip."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from transom.kit.argv import parse_command_line
+from transom.machines.windows.journal import ScheduledTask
+from transom.userland.process import Command, Process
+
+_MISSING: Final = "ERROR: The system cannot find the file specified."
+DAY: Final = 86400.0
+
+
+def _options(words: Sequence[str]) -> dict[str, str]:
+    out: dict[str, str] = {}
+    name = ""
+    for word in words:
+        if word.startswith("/"):
+            name = word.lower()
+            out[name] = ""
+        elif name:
+            out[name] = word
+    return out
+
+
+def schtasks(process: Process) -> int:
+    options = _options(process.argv[1:])
+    verbs = [
+        verb
+        for verb in ("/create", "/delete", "/query", "/run", "/change", "/end")
+        if verb in options
+    ]
+    verb = verbs[0] if verbs else "/query"
+    tasks, name = process.context.windows.system.tasks, options.get("/tn", "").strip("\\")
+    if verb == "/create":
+        return _create(process, options, name)
+    if verb == "/query":
+        return _query(process, options, name)
+    task = tasks.get(name.lower())
+    if task is None:
+        unknown = f'ERROR: The specified task name "{name}" does not exist in the system.'
+        process.complain(unknown if verb == "/delete" else _MISSING)
+        return 1
+    if verb == "/delete":
+        del tasks[name.lower()]
+        process.print_line(f'SUCCESS: The scheduled task "{name}" was successfully deleted.')
+    elif verb == "/run":
+        run_task(process, task)
+        process.print_line(f'SUCCESS: Attempted to run the scheduled task "{name}".')
+    elif verb == "/change":
+        task.enabled = "/disable" not in options and (task.enabled or "/enable" in options)
+        task.state = "Ready" if task.enabled else "Disabled"
+        task.command = options.get("/tr", task.command)
+        process.print_line(f'SUCCESS: The parameters of scheduled task "{name}" have been changed.')
+    else:
+        process.print_line(
+            f'SUCCESS: The scheduled task "{name}" has been terminated successfully.'
+        )
+    return 0
+
+
+def _create(process: Process, options: dict[str, str], name: str) -> int:
+    context = process.context
+    if not name or not options.get("/tr") or not options.get("/sc"):
+        process.complain(
+            'ERROR: Invalid syntax. Mandatory option missing.\r\nType "SCHTASKS /CREATE /?" '
+            "for usage."
+        )
+        return 1
+    if not context.windows.account.administrator:
+        process.complain("ERROR: Access is denied.")
+        return 1
+    if not context.windows.system.can_schedule():
+        process.complain(
+            "ERROR: Insufficient system resources exist to complete the requested service."
+        )
+        return 1
+    user = options.get("/ru", context.windows.account.name)
+    if context.windows.system.accounts.identity(user) is None:
+        process.complain("ERROR: No mapping between account names and security IDs was done.")
+        return 1
+    if name.lower() in context.windows.system.tasks and "/f" not in options:
+        process.complain(
+            f'WARNING: The task name "{name}" already exists. Do you want to replace it (Y/N)? \r\n'
+            "ERROR: Cannot create a file when that file already exists."
+        )
+        return 1
+    now = context.clock.time()
+    hours, _, minutes = options.get("/st", "00:00").partition(":")
+    start = now // DAY * DAY + int(hours or 0) * 3600.0 + int(minutes or 0) * 60.0
+    task = ScheduledTask(
+        name,
+        options["/tr"],
+        options["/sc"].lower(),
+        user,
+        next_run=start if start > now else start + DAY,
+    )
+    context.windows.system.tasks[name.lower()] = task
+    process.print_line(f'SUCCESS: The scheduled task "{name}" has successfully been created.')
+    if task.schedule in ("once", "daily"):
+        context.clock.call_later((task.next_run or now) - now, task_due, process, task)
+    return 0
+
+
+def task_due(process: Process, task: ScheduledTask) -> None:
+    """Runs the task, unless it was deleted."""
+    if process.context.windows.system.tasks.get(task.name.lower()) is task and task.enabled:
+        run_task(process, task)
+        if task.schedule == "daily":
+            task.next_run = (task.next_run or 0.0) + DAY
+            process.context.clock.call_later(DAY, task_due, process, task)
+
+
+def run_task(process: Process, task: ScheduledTask) -> None:
+    context = process.context
+    task.last_run = context.clock.time()
+    account = context.windows.system.accounts.identity(task.user)
+    try:
+        if account is None:
+            raise FileNotFoundError(task.user)
+        context.windows.launch(
+            parse_command_line(task.command, " \t"),
+            account,
+            context.env,
+            r"C:\Windows\system32",
+            lambda _data: None,
+        )
+        task.last_result = 0
+    except OSError:
+        task.last_result = 0x80070002
+
+
+def _moment(value: float | None) -> str:
+    return (
+        time.strftime("%-m/%-d/%Y %-I:%M:%S %p", time.gmtime(value)) if value is not None else "N/A"
+    )
+
+
+def _query(process: Process, options: dict[str, str], name: str) -> int:
+    tasks = [
+        task
+        for task in process.context.windows.system.tasks.values()
+        if not name or task.name.lower() == name.lower()
+    ]
+    if name and not tasks:
+        process.complain(_MISSING)
+        return 1
+    if not tasks:
+        process.print_line(
+            "INFO: There are no scheduled tasks presently available at your access level."
+        )
+        return 0
+    if options.get("/fo", "").lower() == "list" or "/v" in options:
+        for task in tasks:
+            rows = (
+                ("Folder", "\\"),
+                ("HostName", process.context.windows.system.computer_name),
+                ("TaskName", f"\\{task.name}"),
+                ("Next Run Time", _moment(task.next_run)),
+                ("Status", task.state),
+                ("Logon Mode", "Interactive/Background"),
+                ("Last Run Time", _moment(task.last_run)),
+                ("Last Result", str(task.last_result)),
+                ("Task To Run", task.command),
+                ("Run As User", task.user),
+                ("Schedule Type", task.schedule.capitalize()),
+            )
+            for key, value in rows:
+                process.print_line(f"{key + ':':<38} {value}")
+            process.print_line()
+        return 0
+    process.print_line("\r\nFolder: \\")
+    process.print_line(f"{'TaskName':<40} {'Next Run Time':<22} {'Status':<15}")
+    process.print_line(f"{'=' * 40} {'=' * 22} {'=' * 15}")
+    for task in tasks:
+        process.print_line(f"{task.name:<40} {_moment(task.next_run):<22} {task.state:<15}")
+    return 0
+
+
+def chcp(process: Process) -> int:
+    process.print_line(f"Active code page: {process.argv[1] if len(process.argv) > 1 else '437'}")
+    return 0
+
+
+def _quiet(process: Process) -> int:
+    return 0
+
+
+COMMANDS: dict[str, Command] = {
+    "chcp": chcp,
+    "clip": _quiet,
+    "doskey": _quiet,
+    "schtasks": schtasks,
+}

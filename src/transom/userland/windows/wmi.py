@@ -1,0 +1,630 @@
+"""Windows Management Instrumentation: its classes as rows of the current state, and queries on
+them.
+
+systeminfo, wmic, Get-CimInstance, Get-WmiObject and Get-ComputerInfo all use these classes, so they
+cannot disagree.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ntpath
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from transom.machines.windows.host import CURRENT_VERSION, MEMORY_MANAGEMENT, PROCESSOR
+from transom.userland.api import ProcessEntry, ProgramContext
+from transom.userland.files import FileView
+from transom.userland.regex import compile_pattern
+from transom.userland.windows.domain import credential_spec
+from transom.userland.windows.priorities import priority_of, sessions_of
+
+Instance = dict[str, Any]
+VENDOR: Final = "Microsoft Corporation"
+_LOCAL_DISK, _NETWORK_DISK = 3, 4
+_START_MODES: Final = {"auto": "Auto", "demand": "Manual", "disabled": "Disabled"}
+_STATES: Final = {
+    "STOPPED": "Stopped",
+    "RUNNING": "Running",
+    "START_PENDING": "Start Pending",
+    "STOP_PENDING": "Stop Pending",
+    "PAUSED": "Paused",
+}
+
+
+class WmiTimestamp(float):
+    """A point in time, which some tools show as a date and others in WMI's format."""
+
+    __slots__ = ()
+
+    @property
+    def written(self) -> str:
+        """`20201222000000.000000+000`."""
+        return time.strftime("%Y%m%d%H%M%S", time.gmtime(self)) + f".{int(self % 1 * 1e6):06d}+000"
+
+
+def image_name(entry: ProcessEntry) -> str:
+    name = ntpath.basename(entry.argv[0].strip('"').replace("/", "\\"))
+    return name if "." in name else name + ".exe"
+
+
+def _version(context: ProgramContext, name: str) -> str:
+    return str(context.windows.system.registry.get(CURRENT_VERSION, name) or "")
+
+
+def _operating_system(context: ProgramContext) -> list[Instance]:
+    found, build = context.windows.resources, _version(context, "CurrentBuildNumber")
+    return [
+        {
+            "SystemDirectory": r"C:\Windows\system32",
+            "Organization": "",
+            "BuildNumber": build,
+            "RegisteredUser": "",
+            "SerialNumber": "00430-00000-00000-AA" + f"{int(build or 0) % 1000:03d}",
+            "Version": f"10.0.{build}",
+            "Caption": f"Microsoft {_version(context, 'ProductName')}",
+            "BootDevice": r"\Device\HarddiskVolume1",
+            "BuildType": "Multiprocessor Free",
+            "CSName": context.windows.system.computer_name,
+            "CountryCode": "1",
+            "CurrentTimeZone": 0,
+            "FreePhysicalMemory": found.free_memory >> 10,
+            "FreeSpaceInPagingFiles": (found.page_file - found.page_file_used) >> 10,
+            "FreeVirtualMemory": max(0, found.commit_limit - found.committed) >> 10,
+            "InstallDate": WmiTimestamp(1608595200.0),
+            "LastBootUpTime": WmiTimestamp(found.boot_time),
+            "LocalDateTime": WmiTimestamp(context.clock.time()),
+            "Locale": "0409",
+            "Manufacturer": VENDOR,
+            "Name": f"Microsoft {_version(context, 'ProductName')}|C:\\Windows|",
+            "NumberOfProcesses": len(wmi_processes(context)),
+            "NumberOfUsers": 0,
+            "OSArchitecture": "64-bit",
+            "OSLanguage": 1033,
+            "OSType": 18,
+            "ProductType": 3,
+            "SizeStoredInPagingFiles": found.page_file >> 10,
+            "Status": "OK",
+            "SystemDrive": "C:",
+            "TotalVirtualMemorySize": found.commit_limit >> 10,
+            "TotalVisibleMemorySize": found.total_memory >> 10,
+            "WindowsDirectory": r"C:\Windows",
+        }
+    ]
+
+
+def domain(context: ProgramContext) -> str:
+    return credential_spec(context).get("DnsName", "WORKGROUP")
+
+
+def _computer_system(context: ProgramContext) -> list[Instance]:
+    found, joined = context.windows.resources, domain(context)
+    return [
+        {
+            "Name": context.windows.system.computer_name,
+            "PrimaryOwnerName": "",
+            "Domain": joined,
+            "TotalPhysicalMemory": found.total_memory,
+            "Model": "Virtual Machine",
+            "Manufacturer": VENDOR,
+            "DNSHostName": context.network.hostname,
+            "NumberOfLogicalProcessors": context.platform.cpus,
+            "NumberOfProcessors": 1,
+            "PartOfDomain": joined != "WORKGROUP",
+            "SystemType": "x64-based PC",
+            "UserName": None,
+            "Workgroup": joined,
+            "AutomaticManagedPagefile": True,
+            "CurrentTimeZone": 0,
+            "DomainRole": 3 if joined != "WORKGROUP" else 2,
+            "BootupState": "Normal boot",
+            "Status": "OK",
+        }
+    ]
+
+
+def wmi_processes(context: ProgramContext) -> list[ProcessEntry]:
+    """All processes, including the two of the kernel."""
+    if context.native is not None:
+        return list(context.processes.list())
+    started = context.windows.resources.boot_time
+    idle = ProcessEntry(0, 0, "SYSTEM", ("System Idle Process",), started, 8 << 10, 0, 0.0, True)
+    return [
+        idle,
+        ProcessEntry(4, 0, "SYSTEM", ("System",), started, 136 << 10, 1200, 0.2, True),
+        *context.processes.list(),
+    ]
+
+
+def _process(context: ProgramContext) -> list[Instance]:
+    rows, session = [], sessions_of(context)
+    for entry in wmi_processes(context):
+        program = entry.pid > 4
+        line = " ".join(f'"{word}"' if " " in word else word for word in entry.argv)
+        rows.append(
+            {
+                "ProcessId": entry.pid,
+                "Name": image_name(entry) if program else entry.argv[0],
+                "HandleCount": entry.handles,
+                "WorkingSetSize": entry.memory,
+                "VirtualSize": entry.memory * 4,
+                "Caption": image_name(entry),
+                "CommandLine": line if program and not entry.system else None,
+                "CreationDate": WmiTimestamp(entry.started),
+                "CSName": context.windows.system.computer_name,
+                "Description": image_name(entry),
+                "ExecutablePath": executable_path(context, entry),
+                "KernelModeTime": int(entry.cpu * 3e6),
+                "PageFileUsage": entry.memory >> 10,
+                "ParentProcessId": entry.parent,
+                "Priority": priority_of(entry.argv).base,
+                "PrivatePageCount": entry.memory,
+                "SessionId": session(entry),
+                "ThreadCount": 1 + (entry.handles >> 6),
+                "UserModeTime": int(entry.cpu * 7e6),
+            }
+        )
+    return rows
+
+
+def executable_path(context: ProgramContext, entry: ProcessEntry) -> str | None:
+    """The path of a process's program."""
+    if entry.pid <= 4:
+        return None
+    name = entry.argv[0].strip('"').replace("/", "\\")
+    if ntpath.dirname(name):
+        return name
+    files = FileView(context, "C:\\")
+    base = image_name(entry)
+    path = next((value for key, value in context.env.items() if key.lower() == "path"), "")
+    for folder in (*path.split(";"), r"C:\Windows\System32"):
+        if folder and files.exists(ntpath.join(folder, base)):
+            return ntpath.join(folder, base)
+    return rf"C:\Windows\System32\{base}"
+
+
+def _service(context: ProgramContext) -> list[Instance]:
+    return [
+        {
+            "ProcessId": service.pid,
+            "Name": service.name,
+            "StartMode": _START_MODES[service.start],
+            "State": _STATES[service.state],
+            "Status": "OK",
+            "ExitCode": service.exit_code,
+            "Caption": service.display_name,
+            "Description": service.description or None,
+            "DisplayName": service.display_name,
+            "PathName": service.bin_path,
+            "ServiceType": "Own Process",
+            "Started": service.state == "RUNNING",
+            "StartName": service.account,
+            "SystemName": context.windows.system.computer_name,
+            "AcceptStop": service.state == "RUNNING" and service.stoppable,
+        }
+        for service in context.windows.system.services.all()
+    ]
+
+
+def wmi_drives(context: ProgramContext) -> list[tuple[str, int, int]]:
+    """Each drive with its size and free space."""
+    files = FileView(context, "C:\\")
+    return [(drive, *files.space(drive + "\\")) for drive in files.drives()]
+
+
+def disk_serial_number(context: ProgramContext, drive: str) -> str:
+    """The serial number of a volume, eight hexadecimal digits: the same for the same machine and
+    drive.
+    """
+    digest = hashlib.blake2b(
+        f"{context.platform.container_id or context.network.hostname}/{drive}".encode(),
+        digest_size=4,
+    ).hexdigest()
+    return digest.upper()
+
+
+def _logical_disk(context: ProgramContext) -> list[Instance]:
+    return [
+        {
+            "DeviceID": drive,
+            "DriveType": _LOCAL_DISK,
+            "ProviderName": None,
+            "VolumeName": "",
+            "Size": size,
+            "FreeSpace": free,
+            "Caption": drive,
+            "Description": "Local Fixed Disk",
+            "FileSystem": "NTFS",
+            "Name": drive,
+            "SystemName": context.windows.system.computer_name,
+            "VolumeSerialNumber": disk_serial_number(context, drive),
+            "MediaType": 12,
+        }
+        for drive, size, free in wmi_drives(context)
+    ]
+
+
+def _volume(context: ProgramContext) -> list[Instance]:
+    return [
+        {
+            "DriveLetter": drive,
+            "Label": None,
+            "Capacity": size,
+            "FreeSpace": free,
+            "FileSystem": "NTFS",
+            "DriveType": 3,
+            "Name": drive + "\\",
+            "BlockSize": 4096,
+            "SystemName": context.windows.system.computer_name,
+        }
+        for drive, size, free in wmi_drives(context)
+    ]
+
+
+def _page_file(context: ProgramContext) -> list[Instance]:
+    found = context.windows.resources
+    used = found.page_file_used >> 20
+    return [
+        {
+            "Name": r"C:\pagefile.sys",
+            "AllocatedBaseSize": found.page_file >> 20,
+            "CurrentUsage": used,
+            "PeakUsage": used,
+            "Caption": r"C:\pagefile.sys",
+            "Description": r"C:\pagefile.sys",
+            "InstallDate": WmiTimestamp(1608595200.0),
+            "TempPageFile": False,
+        }
+    ]
+
+
+def _page_file_setting(context: ProgramContext) -> list[Instance]:
+    rows = context.windows.system.registry.get(MEMORY_MANAGEMENT, "PagingFiles")
+    out = []
+    for row in rows if isinstance(rows, tuple) else ():
+        name, *sizes = row.split()
+        first, last = (*map(int, sizes), 0, 0)[:2]
+        caption = f"{name[:2]}\\ '{ntpath.basename(name)}'"
+        out.append({"Name": name, "InitialSize": first, "MaximumSize": last, "Caption": caption})
+    return out
+
+
+def _processor(context: ProgramContext) -> list[Instance]:
+    return [
+        {
+            "DeviceID": "CPU0",
+            "Name": PROCESSOR,
+            "Caption": "Intel64 Family 6 Model 79 Stepping 1",
+            "MaxClockSpeed": 2594,
+            "SocketDesignation": "None",
+            "Manufacturer": "GenuineIntel",
+            "NumberOfCores": max(1, context.platform.cpus // 2),
+            "NumberOfLogicalProcessors": context.platform.cpus,
+            "AddressWidth": 64,
+            "Architecture": 9,
+            "CurrentClockSpeed": 2594,
+            "LoadPercentage": round(min(1.0, _average_load(context)) * 100),
+            "Status": "OK",
+        }
+    ]
+
+
+def _average_load(context: ProgramContext) -> float:
+    found = context.windows.resources
+    return found.cpu_seconds / max(1.0, (context.clock.time() - found.boot_time) * found.cpus)
+
+
+def _user_account(context: ProgramContext) -> list[Instance]:
+    database = context.windows.system.accounts
+    return [
+        {
+            "Name": user.name,
+            "Caption": rf"{database.computer}\{user.name}",
+            "AccountType": 512,
+            "SID": user.sid,
+            "Domain": database.computer,
+            "Description": user.description,
+            "Disabled": not user.enabled,
+            "FullName": user.full_name,
+            "LocalAccount": True,
+            "PasswordExpires": user.password_expires,
+            "Status": "OK",
+        }
+        for user in database.users()
+    ]
+
+
+def _group(context: ProgramContext) -> list[Instance]:
+    database = context.windows.system.accounts
+    return [
+        {
+            "SID": group.sid,
+            "Name": group.name,
+            "Caption": rf"{database.computer}\{group.name}",
+            "Domain": database.computer,
+            "Description": group.description,
+            "LocalAccount": True,
+            "Status": "OK",
+        }
+        for group in database.groups()
+    ]
+
+
+def _bios(context: ProgramContext) -> list[Instance]:
+    return [
+        {
+            "SMBIOSBIOSVersion": "090007 ",
+            "Manufacturer": "American Megatrends Inc.",
+            "Name": "BIOS Date: 06/02/17 17:08:58  Ver: 09.00.07",
+            "SerialNumber": disk_serial_number(context, "bios"),
+            "Version": "VRTUAL - 6001702",
+        }
+    ]
+
+
+def _fixes(context: ProgramContext) -> list[Instance]:
+    """The update that this build includes."""
+    revision = _version(context, "UBR")
+    return [
+        {
+            "Source": context.windows.system.computer_name,
+            "Description": "Update",
+            "HotFixID": f"KB4{int(revision or 0):06d}",
+            "InstalledBy": r"NT AUTHORITY\SYSTEM",
+            "InstalledOn": "12/22/2020",
+        }
+    ]
+
+
+def _environment(context: ProgramContext) -> list[Instance]:
+    return [
+        {"Name": name, "UserName": "<SYSTEM>", "VariableValue": value, "SystemVariable": True}
+        for name, value in context.windows.system.variables().items()
+    ]
+
+
+def _time_zone(context: ProgramContext) -> list[Instance]:
+    name = "Coordinated Universal Time"
+    return [{"Bias": 0, "SettingID": "", "Caption": f"(UTC) {name}", "StandardName": name}]
+
+
+def _scheduled(context: ProgramContext) -> list[Instance]:
+    return [
+        {"Name": task.name, "Command": task.command, "State": task.state}
+        for task in context.windows.system.tasks.values()
+    ]
+
+
+def _adapter_configuration(context: ProgramContext) -> list[Instance]:
+    view = context.windows.network
+    return [
+        {
+            "ServiceName": "netvsc",
+            "DHCPEnabled": False,
+            "Index": one.index,
+            "Description": one.description,
+            "Caption": f"[{one.index:08d}] {one.description}",
+            "DefaultIPGateway": list(one.gateways) or None,
+            "DNSDomain": next(iter(view.dns.searches), ""),
+            "DNSHostName": context.network.hostname if one.addresses else None,
+            "DNSServerSearchOrder": list(view.dns_servers(one)) or None,
+            "InterfaceIndex": one.index,
+            "IPAddress": [str(address.ip) for address in one.addresses] or None,
+            "IPEnabled": bool(one.addresses),
+            "IPSubnet": [
+                str(address.netmask) if address.version == 4 else str(address.network.prefixlen)
+                for address in one.addresses
+            ]
+            or None,
+            "MACAddress": one.mac.replace("-", ":"),
+            "SettingID": f"{{{one.guid}}}",
+        }
+        for one in view.interfaces()
+    ]
+
+
+def _memory_counters(context: ProgramContext) -> list[Instance]:
+    found = context.windows.resources
+    return [
+        {
+            "AvailableBytes": found.free_memory,
+            "AvailableKBytes": found.free_memory >> 10,
+            "AvailableMBytes": found.free_memory >> 20,
+            "CommitLimit": found.commit_limit,
+            "CommittedBytes": found.committed,
+            "PercentCommittedBytesInUse": found.committed * 100 // max(1, found.commit_limit),
+        }
+    ]
+
+
+CLASSES: Final[Mapping[str, tuple[str, Callable[[ProgramContext], list[Instance]]]]] = {
+    name.lower(): (name, function)
+    for name, function in {
+        "Win32_BIOS": _bios,
+        "Win32_ComputerSystem": _computer_system,
+        "Win32_Environment": _environment,
+        "Win32_Group": _group,
+        "Win32_LogicalDisk": _logical_disk,
+        "Win32_NetworkAdapterConfiguration": _adapter_configuration,
+        "Win32_OperatingSystem": _operating_system,
+        "Win32_PerfFormattedData_PerfOS_Memory": _memory_counters,
+        "Win32_PageFileSetting": _page_file_setting,
+        "Win32_PageFileUsage": _page_file,
+        "Win32_Process": _process,
+        "Win32_Processor": _processor,
+        "Win32_QuickFixEngineering": _fixes,
+        "Win32_ScheduledJob": _scheduled,
+        "Win32_Service": _service,
+        "Win32_TimeZone": _time_zone,
+        "Win32_UserAccount": _user_account,
+        "Win32_Volume": _volume,
+    }.items()
+}
+SHOWN: Final = {  # properties that PowerShell shows by default
+    "Win32_ComputerSystem": 6,
+    "Win32_LogicalDisk": 6,
+    "Win32_NetworkAdapterConfiguration": 4,
+    "Win32_OperatingSystem": 6,
+    "Win32_Process": 5,
+    "Win32_Service": 6,
+    "Win32_BIOS": 5,
+    "Win32_Processor": 5,
+    "Win32_UserAccount": 5,
+    "Win32_Group": 4,
+    "Win32_QuickFixEngineering": 5,
+    "Win32_PageFileUsage": 4,
+    "Win32_PageFileSetting": 3,
+    "Win32_Volume": 5,
+    "Win32_Environment": 3,
+}
+
+
+class QueryError(Exception):
+    """The query is not valid."""
+
+
+class NoClassError(QueryError):
+    """The class does not exist."""
+
+
+def instances(
+    context: ProgramContext, name: str, condition: str = ""
+) -> tuple[str, list[Instance]]:
+    """The name of a class as WMI writes it, and its instances that meet a condition. Raises
+    QueryError.
+    """
+    found = CLASSES.get(name.lower())
+    if found is None:
+        raise NoClassError(name)
+    rows = found[1](context)
+    if condition.strip():
+        meets = parse_condition(condition)
+        rows = [row for row in rows if meets(row)]
+    return found[0], rows
+
+
+def wmi_query(context: ProgramContext, text: str) -> tuple[str, list[Instance]]:
+    """`SELECT a, b FROM Win32_Process WHERE c = 'd'`. Raises QueryError."""
+    words = text.strip().replace("\t", " ").replace("\r", " ").replace("\n", " ")
+    place = words.lower().find(" from ")
+    if not words.lower().startswith("select ") or place < 0:
+        raise QueryError(text)
+    name, _, rest = words[place + 6 :].strip().partition(" ")
+    rest = rest.strip()
+    if rest and not rest.lower().startswith("where "):
+        raise QueryError(text)
+    name, rows = instances(context, name, rest[6:])
+    wanted = [word.strip().lower() for word in words[7:place].split(",")]
+    if wanted != ["*"]:
+        rows = [{key: value for key, value in row.items() if key.lower() in wanted} for row in rows]
+    return name, rows
+
+
+_TOKEN: Final = re.compile(
+    r"\s*(?:(\()|(\))|(and\b|or\b|not\b)|([A-Za-z_]\w*)\s*(<>|!=|<=|>=|=|<|>|like\b|is\s+not\b|is\b)\s*"
+    r"(?:'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"|([^\s()]+)))",
+    re.IGNORECASE,
+)
+Test = Callable[[Instance], bool]
+
+
+def parse_condition(text: str) -> Test:
+    """`Name = 'x' AND (State <> 'Running' OR ProcessId > 4)`. Raises QueryError."""
+    tokens: list[re.Match[str]] = []
+    position = 0
+    while position < len(text.rstrip()):
+        match = _TOKEN.match(text, position)
+        if match is None:
+            raise QueryError(text)
+        tokens.append(match)
+        position = match.end()
+    if not tokens or len(tokens) > 200:
+        raise QueryError(text)
+    test, rest = _either(tokens, 0)
+    if rest != len(tokens):
+        raise QueryError(text)
+    return test
+
+
+def _word(tokens: Sequence[re.Match[str]], index: int) -> str:
+    return (tokens[index][3] or "").lower() if index < len(tokens) else ""
+
+
+def _either(tokens: Sequence[re.Match[str]], index: int) -> tuple[Test, int]:
+    test, index = _both(tokens, index)
+    tests = [test]
+    while _word(tokens, index) == "or":
+        test, index = _both(tokens, index + 1)
+        tests.append(test)
+    return (lambda row: any(one(row) for one in tests)), index
+
+
+def _both(tokens: Sequence[re.Match[str]], index: int) -> tuple[Test, int]:
+    test, index = _one(tokens, index)
+    tests = [test]
+    while _word(tokens, index) == "and":
+        test, index = _one(tokens, index + 1)
+        tests.append(test)
+    return (lambda row: all(one(row) for one in tests)), index
+
+
+def _one(tokens: Sequence[re.Match[str]], index: int) -> tuple[Test, int]:
+    if index >= len(tokens):
+        raise QueryError("")
+    token = tokens[index]
+    if _word(tokens, index) == "not":
+        test, index = _one(tokens, index + 1)
+        return (lambda row: not test(row)), index
+    if token[1]:
+        test, index = _either(tokens, index + 1)
+        if index >= len(tokens) or not tokens[index][2]:
+            raise QueryError("")
+        return test, index + 1
+    if not token[4]:
+        raise QueryError("")
+    value = next((part for part in (token[6], token[7], token[8]) if part is not None), "")
+    return _comparison(
+        token[4].lower(), re.sub(r"\s+", " ", token[5].lower()), value.replace("\\\\", "\\")
+    ), index + 1
+
+
+def _comparison(name: str, operator: str, wanted: str) -> Test:
+    def test(row: Instance) -> bool:
+        key = next((key for key in row if key.lower() == name), None)
+        if key is None:
+            raise QueryError(name)
+        value = row[key]
+        if operator in ("is", "is not"):
+            return (value is None) == (operator == "is")
+        if operator == "like":
+            pattern = re.escape(wanted).replace("%", ".*").replace("_", ".")
+            return (
+                compile_pattern(f"^(?:{pattern})$", ignore_case=True).search(str(value or ""))
+                is not None
+            )
+        a, b = _comparable(value, wanted)
+        order = (a > b) - (a < b)
+        return {
+            "=": order == 0,
+            "<>": order != 0,
+            "!=": order != 0,
+            "<": order < 0,
+            "<=": order <= 0,
+            ">": order > 0,
+            ">=": order >= 0,
+        }[operator]
+
+    return test
+
+
+def _comparable(value: Any, wanted: str) -> tuple[Any, Any]:
+    if isinstance(value, bool):
+        return value, wanted.lower() in ("true", "1")
+    if isinstance(value, int | float):
+        try:
+            return value, float(wanted)
+        except ValueError:
+            return str(value), wanted
+    return str(value if value is not None else "").lower(), wanted.lower()
