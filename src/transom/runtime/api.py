@@ -1,8 +1,10 @@
-"""The runtime seam: sandboxes, containers, commands in them, images and statistics, as CRI has them.
+"""The runtime interface: sandboxes, containers, commands in them, images and statistics, modelled
+on CRI.
 
-A runtime belongs to one host and outlives the kubelet that uses it: a kubelet that comes back finds its sandboxes here.
-It knows nothing of the API; what a container is to be is decided by the kubelet before. Every failure is a
-`RuntimeFailure` whose text is what the real runtime's client would show (`rpc error: code = Unknown desc = ...`).
+A runtime belongs to one host and outlives the kubelet that uses it: a restarted kubelet finds its
+sandboxes here. It knows nothing of the API; the kubelet decides the configuration of each
+container. Every failure is a `RuntimeFailure` whose text is what the real runtime's client would
+show (`rpc error: code = Unknown desc = ...`).
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from transom.network.api import DnsConfig, PortMapping
 
 
 class RuntimeFailure(RpcError):
-    """What a runtime could not do."""
+    """An operation of the runtime failed."""
 
 
 SandboxState = Literal["ready", "notready"]
@@ -38,6 +40,9 @@ class LinuxSandbox:
     selinux: Mapping[str, str] | None = None
     seccomp: str = ""
     cgroup_parent: str = ""
+    host_users: bool = (
+        False  # it needs the node's users, devices or privileges, so it gets no user namespace
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +57,7 @@ class SandboxConfig:
     ports: tuple[PortMapping, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
-    linux: LinuxSandbox = LinuxSandbox()  # the kubelet fills it on Windows too, as Kubernetes' does
+    linux: LinuxSandbox = LinuxSandbox()  # the kubelet sets it on Windows too, as Kubernetes' does
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,8 @@ class Mount:
     read_only: bool = False
     propagation: Literal["private", "hostToContainer", "bidirectional"] = "private"
     selinux_relabel: bool = False
+    # for a subPath: the volume that `host_path` must not leave, whatever links it contains by then
+    volume_path: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +121,8 @@ class WindowsContainer:
 class ContainerConfig:
     name: str
     attempt: int
-    image: str  # as the pod names it
-    image_ref: str  # the id that the pull gave
+    image: str  # as written in the pod
+    image_ref: str  # the id that the pull returned
     command: tuple[str, ...] = ()
     args: tuple[str, ...] = ()
     working_dir: str = ""
@@ -173,7 +180,7 @@ class Image(NamedTuple):
     username: str = ""
 
 
-class Auth(NamedTuple):
+class AuthConfig(NamedTuple):
     username: str = ""
     password: str = ""
     server: str = ""
@@ -185,28 +192,43 @@ class ExecResult(NamedTuple):
     exit_code: int
 
 
-class Process(Protocol):
-    """A command that runs in a container for a client, or an attached client of the container's own process."""
+class ContainerProcess(Protocol):
+    """A command that runs in a container for a client, or an attached client of the container's own
+    process.
+    """
 
     def write(self, data: bytes) -> None:
-        """To its standard input."""
+        """Writes to its standard input. While `input_full`, the caller should wait."""
+
+    @property
+    def input_full(self) -> bool:
+        """Whether much of the input has not been read yet."""
+
+    async def input_drained(self) -> None:
+        """Waits until the input is no longer full. May wait forever for a program that does not
+        read.
+        """
 
     def end_input(self) -> None: ...
     def resize(self, width: int, height: int) -> None: ...
     def hold(self, held: bool) -> None:
-        """The client does not keep up: no more output until it has caught up, as a full pipe holds up a program."""
+        """Pauses the output of a client that does not keep up, as a full pipe blocks a program."""
 
     async def wait(self) -> int:
-        """The exit code, after all output was handed over. For attach: when the container has ended."""
+        """The exit code, after all output was delivered. For attach: when the container has
+        ended.
+        """
 
     def close(self) -> None:
-        """The client has gone: an exec'd command is killed, an attached container is left alone."""
+        """The client has disconnected: kills an exec'd command, leaves an attached container
+        running.
+        """
 
 
 Output = Callable[[Literal["stdout", "stderr"], bytes], None]
 
 
-class Filesystem(NamedTuple):
+class FilesystemUsage(NamedTuple):
     mount_point: str
     used: int
     inodes_used: int
@@ -231,10 +253,10 @@ class ContainerStats(NamedTuple):
     major_page_faults: int = 0
     paged: int = 0  # Windows: bytes in the page file
     processes: int = 1
-    writable_layer: Filesystem | None = None
+    writable_layer: FilesystemUsage | None = None
 
 
-class Interface(NamedTuple):
+class InterfaceStats(NamedTuple):
     name: str
     rx_bytes: int
     tx_bytes: int
@@ -245,11 +267,11 @@ class Interface(NamedTuple):
 class SandboxStats(NamedTuple):
     id: str
     time: float
-    interfaces: tuple[Interface, ...]
+    interfaces: tuple[InterfaceStats, ...]
 
 
 class RuntimeStatus(NamedTuple):
-    """Empty texts mean ready; else `REASON` and the message, as CRI's conditions have them."""
+    """Empty texts mean ready; otherwise `REASON` and the message, as in CRI's conditions."""
 
     runtime_reason: str = ""
     runtime_message: str = ""
@@ -257,32 +279,32 @@ class RuntimeStatus(NamedTuple):
     network_message: str = ""
 
 
-class Event(NamedTuple):
-    """Something happened that a kubelet should look at. `pod_uid` is the sandbox's."""
+class RuntimeEvent(NamedTuple):
+    """An event that a kubelet should handle. `pod_uid` is the sandbox's."""
 
     kind: Literal["sandbox", "started", "died", "removed"]
     pod_uid: str
     container_id: str
 
 
-class Version(NamedTuple):
+class RuntimeVersion(NamedTuple):
     name: str  # docker, containerd
-    version: str  # says when it is simulated: "19.3.14-sim"
+    version: str  # includes "sim" when simulated: "19.3.14-sim"
 
 
-class Runtime(Protocol):
+class ContainerRuntime(Protocol):
     @property
-    def version(self) -> Version: ...
+    def version(self) -> RuntimeVersion: ...
     def status(self) -> RuntimeStatus: ...
 
     # Sandboxes
     async def run_sandbox(self, config: SandboxConfig, handler: str = "") -> str: ...
     async def stop_sandbox(self, sandbox_id: str) -> None:
-        """Its containers are killed, its network is gone. Nothing happens to one that is not there."""
+        """Kills its containers and removes its network. A no-op for an unknown sandbox."""
 
     async def remove_sandbox(self, sandbox_id: str) -> None: ...
     def sandboxes(self, uid: str = "") -> Sequence[Sandbox]:
-        """All, or those of one pod; the newest first."""
+        """All sandboxes, or those of one pod; newest first."""
 
     # Containers
     async def create_container(self, sandbox_id: str, config: ContainerConfig) -> str: ...
@@ -290,40 +312,57 @@ class Runtime(Protocol):
     async def stop_container(self, container_id: str, grace: float) -> None: ...
     async def remove_container(self, container_id: str) -> None: ...
     def containers(self, uid: str = "") -> Sequence[Container]:
-        """All, or those of one pod; the newest first."""
+        """All containers, or those of one pod; newest first."""
 
     def container(self, container_id: str) -> Container | None: ...
     def reopen_log(self, container_id: str) -> None: ...
     def watch_log(self, container_id: str, listener: Callable[[], None]) -> Callable[[], None]:
-        """Calls after the container has written to its log, and after the log was reopened; the answer ends that."""
-
+        """Calls back after the container has written to its log, and after the log was reopened;
+        call the result to stop.
+        """
 
     # Commands
-    async def exec_sync(self, container_id: str, command: Sequence[str], seconds: float = 0) -> ExecResult:
-        """RuntimeFailure with the code DeadlineExceeded after so many seconds; 0 means no limit."""
+    async def exec_sync(
+        self, container_id: str, command: Sequence[str], seconds: float = 0
+    ) -> ExecResult:
+        """Raises RuntimeFailure with the code DeadlineExceeded after this many seconds; 0 means no
+        limit.
+        """
 
     async def exec(
-        self, container_id: str, command: Sequence[str], output: Output, *, stdin: bool = False, tty: bool = False
-    ) -> Process: ...
-    async def attach(self, container_id: str, output: Output, *, stdin: bool = False, tty: bool = False) -> Process: ...
+        self,
+        container_id: str,
+        command: Sequence[str],
+        output: Output,
+        *,
+        stdin: bool = False,
+        tty: bool = False,
+    ) -> ContainerProcess: ...
+    async def attach(
+        self, container_id: str, output: Output, *, stdin: bool = False, tty: bool = False
+    ) -> ContainerProcess: ...
     async def port_forward(self, sandbox_id: str, port: int) -> socket.socket:
-        """A connection to a port in the sandbox. RuntimeFailure (or a text on Windows without wincat) where it fails."""
+        """A connection to a port in the sandbox. Raises RuntimeFailure (or returns a text on
+        Windows without wincat) on failure.
+        """
 
     # Images
-    async def pull_image(self, image: str, auth: Auth | None = None, sandbox: SandboxConfig | None = None) -> str:
-        """Its id. Fails with NotFound, Unknown, Unavailable."""
+    async def pull_image(
+        self, image: str, auth: AuthConfig | None = None, sandbox: SandboxConfig | None = None
+    ) -> str:
+        """Returns its id. Raises NotFound, Unknown, Unavailable."""
 
     def image(self, image: str) -> Image | None:
         """By name, digest or id."""
 
     def images(self) -> Sequence[Image]: ...
     async def remove_image(self, image: str) -> None: ...
-    def image_filesystem(self) -> Filesystem: ...
+    def image_filesystem(self) -> FilesystemUsage: ...
 
-    # Statistics and news
+    # Statistics and events
     def container_stats(self, uid: str = "") -> Sequence[ContainerStats]:
-        """Of running containers."""
+        """The statistics of running containers."""
 
     def sandbox_stats(self, uid: str = "") -> Sequence[SandboxStats]: ...
-    def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:
-        """Called at once for each event; the answer ends that."""
+    def subscribe(self, listener: Callable[[RuntimeEvent], None]) -> Callable[[], None]:
+        """Calls back immediately for each event; call the result to unsubscribe."""

@@ -1,4 +1,6 @@
-"""Where a container runtime listens: `unix:///run/containerd/containerd.sock`, `npipe:////./pipe/containerd-containerd`."""
+"""Where a container runtime listens: `unix:///run/containerd/containerd.sock`,
+`npipe:////./pipe/containerd-containerd`.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +12,17 @@ from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 DEFAULT: Final = (
-    "npipe:////./pipe/containerd-containerd" if sys.platform == "win32" else "unix:///run/containerd/containerd.sock"
+    "npipe:////./pipe/containerd-containerd"
+    if sys.platform == "win32"
+    else "unix:///run/containerd/containerd.sock"
 )
 
 
-class AddressError(ValueError):
-    """It is no address, or none that this operating system has."""
+class RuntimeEndpointError(ValueError):
+    """Not an endpoint, or not one that this operating system supports."""
 
 
-class Address(NamedTuple):
+class RuntimeEndpoint(NamedTuple):
     kind: Literal["unix", "npipe"]
     path: str  # of the socket, or `\\\\.\\pipe\\NAME`
 
@@ -27,48 +31,69 @@ class Address(NamedTuple):
         return f"{self.kind}://{self.path.replace(chr(92), '/')}"
 
 
-def parse(endpoint: str, platform: str = sys.platform) -> Address:
-    """As Kubernetes reads it. AddressError also for what can be read but not reached from `platform`."""
+def parse_runtime_endpoint(endpoint: str, platform: str = sys.platform) -> RuntimeEndpoint:
+    """Parses it as Kubernetes does. Raises AddressError also for an endpoint that is not reachable
+    from `platform`.
+    """
     parts = urlsplit(endpoint.replace("\\", "/") if endpoint.startswith("npipe:") else endpoint)
     windows = platform == "win32"
     if parts.scheme == "unix" or endpoint.startswith("/"):
         if windows:
-            raise AddressError(f'the endpoint "{endpoint}" is a Unix socket; on Windows it is "{_example(windows)}"')
+            raise RuntimeEndpointError(
+                f'the endpoint "{endpoint}" is a Unix socket; on Windows it is '
+                f'"{_example(windows)}"'
+            )
         path = parts.path if parts.scheme else endpoint
         if parts.netloc or not path.startswith("/"):
-            raise AddressError(f'the endpoint "{endpoint}" names no absolute path: "{_example(windows)}" does')
-        return Address("unix", path)
+            raise RuntimeEndpointError(
+                f'the endpoint "{endpoint}" names no absolute path: "{_example(windows)}" does'
+            )
+        return RuntimeEndpoint("unix", path)
     if parts.scheme == "npipe":
         pipe = parts.path if parts.path.startswith("//") else f"//{parts.netloc or '.'}{parts.path}"
         if not pipe.lower().startswith("//./pipe/") or pipe.endswith("/"):
-            raise AddressError(f'the endpoint "{endpoint}" names no pipe: "npipe:////./pipe/containerd-containerd" does')
-        if not windows:
-            raise AddressError(
-                f'the endpoint "{endpoint}" is a named pipe, which only Windows has; here it is "{_example(windows)}"'
+            raise RuntimeEndpointError(
+                f'the endpoint "{endpoint}" names no pipe: '
+                '"npipe:////./pipe/containerd-containerd" does'
             )
-        return Address("npipe", pipe.replace("/", "\\"))
+        if not windows:
+            raise RuntimeEndpointError(
+                f'the endpoint "{endpoint}" is a named pipe, which only Windows has; here it '
+                f'is "{_example(windows)}"'
+            )
+        return RuntimeEndpoint("npipe", pipe.replace("/", "\\"))
     known = "npipe" if windows else "unix"
-    raise AddressError(f'the endpoint "{endpoint}" is not supported: only {known} endpoints as "{_example(windows)}" are')
+    raise RuntimeEndpointError(
+        f'the endpoint "{endpoint}" is not supported: only {known} endpoints as '
+        f'"{_example(windows)}" are'
+    )
 
 
 def _example(windows: bool) -> str:
-    return "npipe:////./pipe/containerd-containerd" if windows else "unix:///run/containerd/containerd.sock"
+    return (
+        "npipe:////./pipe/containerd-containerd"
+        if windows
+        else "unix:///run/containerd/containerd.sock"
+    )
 
 
-async def connect(address: Address, protocol: Callable[[], asyncio.Protocol]) -> Any:
-    """The protocol, connected. Raises OSError."""
+async def connect_runtime(
+    address: RuntimeEndpoint, protocol: Callable[[], asyncio.Protocol]
+) -> Any:
+    """Connects and returns the protocol. Raises OSError."""
     loop: Any = asyncio.get_running_loop()
     if address.kind == "npipe":
-        # Of the loop that asyncio has on Windows. While all instances of a pipe are busy it tries again, without end.
+        # Only asyncio's event loop on Windows has this. While all instances of a pipe are busy, it
+        # retries without end.
         _, made = await loop.create_pipe_connection(protocol, address.path)
-        await asyncio.sleep(0)  # it answers before it has told the protocol
+        await asyncio.sleep(0)  # it returns before the protocol is notified
     else:
         _, made = await loop.create_unix_connection(protocol, address.path)
     return made
 
 
-def complaint(address: Address, problem: OSError) -> str:
-    """Why `connect` failed, as Go says it; Windows' words are sentences."""
+def endpoint_complaint(address: RuntimeEndpoint, problem: OSError) -> str:
+    """Why `connect_runtime` failed, in Go's wording; Windows' messages are sentences."""
     if address.kind == "npipe":
         if isinstance(problem, TimeoutError):
             return "context deadline exceeded"

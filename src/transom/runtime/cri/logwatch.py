@@ -1,6 +1,7 @@
-"""Says when a log file has grown or was exchanged. By looking: a runtime's shims write logs, and they tell nobody.
+"""Reports when a log file has grown or was replaced. Polls: a runtime's shims write logs, and they
+do not notify.
 
-Only while somebody follows a log; that is a system call a few times a second.
+Only while a log is followed, at the cost of a few system calls per second.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from transom.kit.clock import Clock, Timer
 _PERIOD: Final = 0.2
 
 
-def watch(clock: Clock, path: Callable[[], str], listener: Callable[[], None]) -> Callable[[], None]:
-    """`path` says where the log is now. The answer ends it."""
+def watch_log(
+    clock: Clock, path: Callable[[], str], listener: Callable[[], None]
+) -> Callable[[], None]:
+    """`path` returns where the log is now. Call the result to stop."""
     before = _look(path())
     timer: Timer
     ended = False
@@ -39,7 +42,7 @@ def watch(clock: Clock, path: Callable[[], str], listener: Callable[[], None]) -
 
 
 def _look(path: str) -> tuple[int, int]:
-    """Which file, and how long; nothing between two files."""
+    """The file's identity and size; nothing between two files."""
     try:
         found = os.stat(path)
     except OSError:

@@ -1,8 +1,9 @@
-"""What a runtime has, kept in memory, and the news of it.
+"""Caches a runtime's sandboxes and containers, and reports changes.
 
-CRI up to containerd 1.6 tells nobody when a container ends, so somebody has to look: a short list once a second, and details of
-only what has changed since, which is how kubelets do it. Whoever changes something himself has that one thing looked at
-at once. One lock keeps looks apart, so that an older answer never replaces a newer one.
+CRI up to containerd 1.6 does not notify when a container ends, so this polls: a short list once a
+second, and details only of what has changed since, as kubelets do. Callers that change something
+refresh that one item immediately. One lock serializes polls, so that an older response never
+replaces a newer one.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from transom.runtime.api import Container, Event, RuntimeFailure, Sandbox
-from transom.runtime.cri import inward
-from transom.runtime.cri.client import Client
+from transom.runtime.api import Container, RuntimeEvent, RuntimeFailure, Sandbox
+from transom.runtime.cri import from_cri
+from transom.runtime.cri.client import CriClient
 from transom.runtime.cri.codec import Message
-from transom.runtime.cri.paths import Paths
+from transom.runtime.cri.paths import CriPaths
 
 log = logging.getLogger("transom.runtime.cri")
 
@@ -27,19 +28,19 @@ _T = TypeVar("_T")
 
 class KnownSandbox(NamedTuple):
     view: Sandbox
-    config: Message  # as CRI has it, for containers that are made in it
+    config: Message  # the CRI message, for containers that are created in it
 
 
 class Relist:
-    def __init__(self, client: Client, paths: Paths) -> None:
+    def __init__(self, client: CriClient, paths: CriPaths) -> None:
         self._client = client
         self._paths = paths
         self._lock = asyncio.Lock()
         self._sandboxes: dict[str, KnownSandbox] = {}
         self._containers: dict[str, Container] = {}
-        self._listeners: tuple[Callable[[Event], None], ...] = ()
+        self._listeners: tuple[Callable[[RuntimeEvent], None], ...] = ()
 
-    # ---- what is known
+    # ---- the cache
 
     def sandbox(self, identity: str) -> KnownSandbox | None:
         return self._sandboxes.get(identity)
@@ -48,19 +49,27 @@ class Relist:
         return self._containers.get(identity)
 
     def sandboxes(self, uid: str = "") -> list[Sandbox]:
-        """The newest first."""
-        found = (known.view for known in self._sandboxes.values() if not uid or known.view.config.uid == uid)
+        """Newest first."""
+        found = (
+            known.view
+            for known in self._sandboxes.values()
+            if not uid or known.view.config.uid == uid
+        )
         return sorted(found, key=lambda sandbox: -sandbox.created_at)
 
     def containers(self, uid: str = "") -> list[Container]:
-        found = (container for container in self._containers.values() if not uid or self.uid_of(container) == uid)
+        found = (
+            container
+            for container in self._containers.values()
+            if not uid or self.uid_of(container) == uid
+        )
         return sorted(found, key=lambda container: -container.created_at)
 
     def uid_of(self, container: Container) -> str:
         known = self._sandboxes.get(container.sandbox_id)
         return known.view.config.uid if known is not None else container.labels.get(POD_UID, "")
 
-    def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:
+    def subscribe(self, listener: Callable[[RuntimeEvent], None]) -> Callable[[], None]:
         self._listeners += (listener,)
 
         def end() -> None:
@@ -68,18 +77,25 @@ class Relist:
 
         return end
 
-    # ---- looking
+    # ---- polling
 
     async def look(self) -> None:
-        """At everything. Raises RuntimeFailure."""
+        """Refreshes everything. Raises RuntimeFailure."""
         async with self._lock:
-            listed, running = await _both(self._client.call("ListPodSandbox"), self._client.call("ListContainers"))
+            listed, running = await _both(
+                self._client.call("ListPodSandbox"), self._client.call("ListContainers")
+            )
             sandboxes = {each["id"]: each for each in listed.get("items") or ()}
             containers = {each["id"]: each for each in running.get("containers") or ()}
-            await _all(self._update_sandbox(identity) for identity, each in sandboxes.items() if self._is_news(each))
+            await _all(
+                self._update_sandbox(identity)
+                for identity, each in sandboxes.items()
+                if self._is_news(each)
+            )
             await _all(
                 self._update_container(identity, each.get("pod_sandbox_id", ""))
-                for identity, each in containers.items() if self._is_container_news(each)
+                for identity, each in containers.items()
+                if self._is_container_news(each)
             )
             for identity in self._containers.keys() - containers.keys():
                 self._forget_container(identity)
@@ -87,7 +103,7 @@ class Relist:
                 self._forget_sandbox(identity)
 
     async def look_at_sandbox(self, identity: str, config: Message | None = None) -> None:
-        """`config` is what it was made with, when that is known. Gone is no failure."""
+        """`config` is what it was created with, when known. A missing one is not an error."""
         async with self._lock:
             await self._update_sandbox(identity, config)
 
@@ -96,7 +112,7 @@ class Relist:
             await self._update_container(identity, sandbox_id)
 
     async def look_at_pod(self, sandbox_id: str) -> None:
-        """At a sandbox and all containers in it."""
+        """Refreshes a sandbox and all its containers."""
         async with self._lock:
             await self._update_sandbox(sandbox_id)
             inside = [each for each in self._containers.values() if each.sandbox_id == sandbox_id]
@@ -104,13 +120,13 @@ class Relist:
 
     def _is_news(self, message: Message) -> bool:
         known = self._sandboxes.get(message["id"])
-        return known is None or known.view.state != inward.sandbox_state(message)
+        return known is None or known.view.state != from_cri.sandbox_state_from_cri(message)
 
     def _is_container_news(self, message: Message) -> bool:
         known = self._containers.get(message["id"])
-        return known is None or known.state != inward.container_state(message)
+        return known is None or known.state != from_cri.container_state_from_cri(message)
 
-    # ---- one thing; the lock is held
+    # ---- single items; the lock is held
 
     async def _update_sandbox(self, identity: str, config: Message | None = None) -> None:
         before = self._sandboxes.get(identity)
@@ -122,9 +138,13 @@ class Relist:
             self._forget_sandbox(identity)
             return
         status = answer.get("status") or {}
-        config = config or inward.told_config(answer) or inward.config_of_status(status)
-        meant = before.view.config if before is not None else inward.config(config, self._paths)
-        view = inward.sandbox(status, meant)
+        config = config or from_cri.reported_config(answer) or from_cri.config_of_status(status)
+        meant = (
+            before.view.config
+            if before is not None
+            else from_cri.config_from_cri(config, self._paths)
+        )
+        view = from_cri.sandbox_from_cri(status, meant)
         self._sandboxes[identity] = KnownSandbox(view, config)
         was = before.view.state if before is not None else "notready"
         if view.state != was:
@@ -132,13 +152,17 @@ class Relist:
 
     async def _update_container(self, identity: str, sandbox_id: str) -> None:
         before = self._containers.get(identity)
-        answer = await _unless_gone(self._client.call("ContainerStatus", {"container_id": identity}))
+        answer = await _unless_gone(
+            self._client.call("ContainerStatus", {"container_id": identity})
+        )
         if answer is None:
             self._forget_container(identity)
             return
         if before is not None:
             sandbox_id = before.sandbox_id
-        view = self._containers[identity] = inward.container(answer.get("status") or {}, sandbox_id, self._paths)
+        view = self._containers[identity] = from_cri.container_from_cri(
+            answer.get("status") or {}, sandbox_id, self._paths
+        )
         if before is not None and before.state == view.state:
             return
         if view.state == "running":
@@ -149,7 +173,9 @@ class Relist:
     def _forget_sandbox(self, identity: str) -> None:
         known = self._sandboxes.pop(identity, None)
         if known is not None:
-            for container in [each for each in self._containers.values() if each.sandbox_id == identity]:
+            for container in [
+                each for each in self._containers.values() if each.sandbox_id == identity
+            ]:
                 self._forget(container, known.view.config.uid)
             self._tell("removed", known.view.config.uid, identity)
 
@@ -165,7 +191,7 @@ class Relist:
         self._tell("removed", uid, container.id)
 
     def _tell(self, kind: Happened, uid: str, identity: str) -> None:
-        event = Event(kind, uid, identity)
+        event = RuntimeEvent(kind, uid, identity)
         for listener in self._listeners:
             listener(event)
 
@@ -184,7 +210,7 @@ async def _both(one: Awaitable[Message], other: Awaitable[Message]) -> tuple[Mes
 
 
 async def _all(updates: Iterable[Awaitable[Any]]) -> None:
-    """What one of them fails with is no reason to leave out the others; it is tried again in the next round."""
+    """A failure of one does not skip the others; it is retried in the next round."""
     for problem in await asyncio.gather(*updates, return_exceptions=True):
         if isinstance(problem, RuntimeFailure):
             log.debug("a look at the runtime failed: %s", problem)

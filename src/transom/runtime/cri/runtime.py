@@ -1,7 +1,7 @@
 """`CriRuntime`: a real containerd as `runtime.api.Runtime`.
 
-What the seam wants to know at once comes from memory, which is at most a second old (`relist`), numbers ten (`statistics`).
-The network of its pods is the runtime's own, through CNI.
+Synchronous queries are answered from memory, at most one second old (`relist`), statistics ten
+(`statistics`). The runtime provides the network of its pods itself, through CNI.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from typing import Any, Final
 from transom.kit.clock import Clock
 from transom.network.api import Dial
 from transom.runtime.api import (
-    Auth,
+    AuthConfig,
     Container,
     ContainerConfig,
+    ContainerProcess,
     ContainerStats,
-    Event,
     ExecResult,
-    Filesystem,
+    FilesystemUsage,
     Image,
     Output,
-    Process,
+    RuntimeEvent,
     RuntimeFailure,
     RuntimeStatus,
+    RuntimeVersion,
     Sandbox,
     SandboxConfig,
     SandboxStats,
-    Version,
 )
-from transom.runtime.cri import address, inward, logwatch, outward, streams
-from transom.runtime.cri.client import PATIENCE, Client
+from transom.runtime.cri import address, from_cri, logwatch, streams, to_cri
+from transom.runtime.cri.client import PATIENCE, CriClient
 from transom.runtime.cri.codec import Message
 from transom.runtime.cri.imagelist import ImageList
-from transom.runtime.cri.paths import NodeFiles, Paths
+from transom.runtime.cri.paths import CriPaths, RealNodeFiles
 from transom.runtime.cri.relist import Relist
-from transom.runtime.cri.statistics import Statistics
+from transom.runtime.cri.statistics import CriStatistics
 from transom.runtime.native import cgroups
 
 log = logging.getLogger("transom.runtime.cri")
@@ -51,45 +51,53 @@ _UNREACHABLE: Final = "ContainerRuntimeUnreachable"
 
 
 class CriRuntime:
-    """`start` it first. `files` are the node's, where they lie in a folder of the machine; `dial` opens connections to the
-    runtime's streaming server, where plain TCP does not lead there. Every `period` seconds it looks for news."""
+    """Call `start` first. `files` are the node's, when they are in a directory of the machine;
+    `dial` opens connections to the runtime's streaming server where plain TCP cannot reach it.
+    Polls every `period` seconds.
+    """
 
     def __init__(
         self,
         clock: Clock,
         endpoint: str = address.DEFAULT,
         *,
-        files: NodeFiles | None = None,
+        files: RealNodeFiles | None = None,
         dial: Dial | None = None,
         period: float = 1.0,
         patience: float = PATIENCE,
     ) -> None:
         self._clock = clock
-        self._client = Client(endpoint, patience)
-        self._paths = Paths(files)
+        self._client = CriClient(endpoint, patience)
+        self._paths = CriPaths(files)
         self._dial = dial
         self._period = period
         self._known = Relist(self._client, self._paths)
         self._images = ImageList(self._client)
-        self._statistics = Statistics(self._client, clock)
+        self._statistics = CriStatistics(self._client, clock)
         self._status = RuntimeStatus()
         self._systemd = False
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """Meets the runtime and learns what it has. Raises RuntimeFailure when it is not there."""
+        """Connects to the runtime and loads its state. Raises RuntimeFailure when it is not
+        available.
+        """
         await self.refresh()
-        for period, function in ((self._period, self._look), (_HEALTH, self._check), (_COUNT, self._statistics.look)):
+        for period, function in (
+            (self._period, self._look),
+            (_HEALTH, self._check),
+            (_COUNT, self._statistics.look),
+        ):
             self._spawn(self._repeat(period, function))
 
     async def refresh(self) -> None:
-        """Everything that is kept in memory, now."""
+        """Refreshes everything that is kept in memory."""
         await self._check()
         await self._known.look()
         await self._statistics.look()
 
     async def close(self) -> None:
-        """Sandboxes and containers stay."""
+        """Sandboxes and containers keep running."""
         for task in tuple(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -116,8 +124,8 @@ class CriRuntime:
 
     async def _check(self) -> None:
         answer = await self._client.call("Status", {"verbose": True})
-        self._status = inward.status(answer)
-        self._systemd = inward.has_systemd_groups(answer)
+        self._status = from_cri.runtime_status_from_cri(answer)
+        self._systemd = from_cri.has_systemd_groups(answer)
         await self._images.look()
 
     def _failed(self, failure: RuntimeFailure) -> None:
@@ -129,13 +137,15 @@ class CriRuntime:
         self._status = RuntimeStatus(_UNREACHABLE, str(failure))
 
     @property
-    def version(self) -> Version:
-        told = self._client.version
-        return Version(told.get("runtime_name", "containerd"), told.get("runtime_version", ""))
+    def version(self) -> RuntimeVersion:
+        version = self._client.version
+        return RuntimeVersion(
+            version.get("runtime_name", "containerd"), version.get("runtime_version", "")
+        )
 
     @property
     def interface(self) -> str:
-        """The version of CRI that is spoken: v1 or v1alpha2."""
+        """The CRI version in use: v1 or v1alpha2."""
         return self._client.api
 
     def status(self) -> RuntimeStatus:
@@ -144,7 +154,9 @@ class CriRuntime:
     # Sandboxes
 
     async def run_sandbox(self, config: SandboxConfig, handler: str = "") -> str:
-        message = self._on_disk(lambda: outward.sandbox(config, self._paths, systemd=self._systemd))
+        message = self._on_disk(
+            lambda: to_cri.sandbox_to_cri(config, self._paths, systemd=self._systemd)
+        )
         request = {"config": message, "runtime_handler": handler}
         answer = await self._client.call("RunPodSandbox", request, self._client.patience * 2)
         identity: str = answer.get("pod_sandbox_id", "")
@@ -164,10 +176,10 @@ class CriRuntime:
             self._remove_group(known.config)
 
     def _remove_group(self, config: Message) -> None:
-        """The pod's control group was made for its containers, and nobody else removes it."""
+        """The pod's cgroup was created for its containers, and no other component removes it."""
         parent = (config.get("linux") or {}).get("cgroup_parent", "")
         if parent.startswith("/") and not self._systemd:
-            cgroups.remove_empty([parent])
+            cgroups.remove_empty_cgroup([parent])
 
     def sandboxes(self, uid: str = "") -> Sequence[Sandbox]:
         return self._known.sandboxes(uid)
@@ -178,7 +190,7 @@ class CriRuntime:
         known = self._known.sandbox(sandbox_id)
         if known is None:
             raise RuntimeFailure("NotFound", f'failed to find sandbox id "{sandbox_id}": not found')
-        message = self._on_disk(lambda: outward.container(config, known.config, self._paths))
+        message = self._on_disk(lambda: to_cri.container_to_cri(config, known.config, self._paths))
         request = {"pod_sandbox_id": sandbox_id, "config": message, "sandbox_config": known.config}
         answer = await self._client.call("CreateContainer", request)
         identity: str = answer.get("container_id", "")
@@ -208,7 +220,9 @@ class CriRuntime:
         return self._known.container(container_id)
 
     def reopen_log(self, container_id: str) -> None:
-        """Asks for it and does not wait. A log that was not reopened is found missing by the next rotation."""
+        """Sends the request and does not wait. The next rotation notices a log that was not
+        reopened.
+        """
         if self._container(container_id).state != "running":
             raise RuntimeFailure("Unknown", "container is not running")
         self._spawn(self._reopen(container_id))
@@ -221,7 +235,7 @@ class CriRuntime:
 
     def watch_log(self, container_id: str, listener: Callable[[], None]) -> Callable[[], None]:
         path = self._container(container_id).log_path
-        return logwatch.watch(self._clock, lambda: self._real_log(path), listener)
+        return logwatch.watch_log(self._clock, lambda: self._real_log(path), listener)
 
     def _real_log(self, path: str) -> str:
         try:
@@ -237,7 +251,7 @@ class CriRuntime:
         return container
 
     def _on_disk(self, make: Callable[[], Message]) -> Message:
-        """A configuration whose paths lead somewhere."""
+        """The configuration with its paths resolved."""
         try:
             return make()
         except OSError as problem:
@@ -245,7 +259,9 @@ class CriRuntime:
             text = f"failed to resolve {where!r}: {os.strerror(problem.errno or 5).lower()}"
             raise RuntimeFailure("Unknown", text) from problem
 
-    async def _call_if_there(self, method: str, request: Message, seconds: float | None = None) -> None:
+    async def _call_if_there(
+        self, method: str, request: Message, seconds: float | None = None
+    ) -> None:
         try:
             await self._client.call(method, request, seconds)
         except RuntimeFailure as failure:
@@ -254,45 +270,75 @@ class CriRuntime:
 
     # Commands
 
-    async def exec_sync(self, container_id: str, command: Sequence[str], seconds: float = 0) -> ExecResult:
+    async def exec_sync(
+        self, container_id: str, command: Sequence[str], seconds: float = 0
+    ) -> ExecResult:
         limit = math.ceil(seconds)
         request = {"container_id": container_id, "cmd": list(command), "timeout": limit}
         try:
-            answer = await self._client.call("ExecSync", request, self._client.patience + limit if limit else 0)
+            answer = await self._client.call(
+                "ExecSync", request, self._client.patience + limit if limit else 0
+            )
         except RuntimeFailure as failure:
             if limit and f"timeout {limit}s exceeded" in failure.description:
                 raise RuntimeFailure("DeadlineExceeded", failure.description) from failure
             raise
-        return ExecResult(answer.get("stdout", b""), answer.get("stderr", b""), answer.get("exit_code", 0))
+        return ExecResult(
+            answer.get("stdout", b""), answer.get("stderr", b""), answer.get("exit_code", 0)
+        )
 
     async def exec(
-        self, container_id: str, command: Sequence[str], output: Output, *, stdin: bool = False, tty: bool = False
-    ) -> Process:
+        self,
+        container_id: str,
+        command: Sequence[str],
+        output: Output,
+        *,
+        stdin: bool = False,
+        tty: bool = False,
+    ) -> ContainerProcess:
         request = {"container_id": container_id, "cmd": list(command), **_streams(stdin, tty)}
         answer = await self._client.call("Exec", request)
-        return await streams.command(answer.get("url", ""), output, self._dial, stdin=stdin, tty=tty)
+        return await streams.open_command_stream(
+            answer.get("url", ""), output, self._dial, stdin=stdin, tty=tty
+        )
 
-    async def attach(self, container_id: str, output: Output, *, stdin: bool = False, tty: bool = False) -> Process:
-        answer = await self._client.call("Attach", {"container_id": container_id, **_streams(stdin, tty)})
+    async def attach(
+        self, container_id: str, output: Output, *, stdin: bool = False, tty: bool = False
+    ) -> ContainerProcess:
+        answer = await self._client.call(
+            "Attach", {"container_id": container_id, **_streams(stdin, tty)}
+        )
 
         async def ended() -> int:
             await self._known.look_at_container(container_id)
             container = self._known.container(container_id)
             return container.exit_code if container is not None else 0
 
-        return await streams.command(answer.get("url", ""), output, self._dial, stdin=stdin, tty=tty, ended=ended)
+        return await streams.open_command_stream(
+            answer.get("url", ""), output, self._dial, stdin=stdin, tty=tty, ended=ended
+        )
 
     async def port_forward(self, sandbox_id: str, port: int) -> socket.socket:
-        answer = await self._client.call("PortForward", {"pod_sandbox_id": sandbox_id, "port": [port]})
-        return await streams.forward(answer.get("url", ""), sandbox_id, port, self._dial)
+        answer = await self._client.call(
+            "PortForward", {"pod_sandbox_id": sandbox_id, "port": [port]}
+        )
+        return await streams.open_port_forward(answer.get("url", ""), sandbox_id, port, self._dial)
 
     # Images
 
-    async def pull_image(self, image: str, auth: Auth | None = None, sandbox: SandboxConfig | None = None) -> str:
+    async def pull_image(
+        self, image: str, auth: AuthConfig | None = None, sandbox: SandboxConfig | None = None
+    ) -> str:
         of_sandbox = None
         if sandbox is not None:
-            of_sandbox = self._on_disk(lambda: outward.sandbox(sandbox, self._paths, systemd=self._systemd))
-        request = {"image": {"image": image}, "auth": outward.auth(auth), "sandbox_config": of_sandbox}
+            of_sandbox = self._on_disk(
+                lambda: to_cri.sandbox_to_cri(sandbox, self._paths, systemd=self._systemd)
+            )
+        request = {
+            "image": {"image": image},
+            "auth": to_cri.auth_to_cri(auth),
+            "sandbox_config": of_sandbox,
+        }
         answer = await self._client.call("PullImage", request, 0)
         await self._images.look()
         return answer.get("image_ref", "")
@@ -307,10 +353,10 @@ class CriRuntime:
         await self._call_if_there("RemoveImage", {"image": {"image": image}})
         await self._images.look()
 
-    def image_filesystem(self) -> Filesystem:
+    def image_filesystem(self) -> FilesystemUsage:
         return self._statistics.images
 
-    # Statistics and news
+    # Statistics and events
 
     def container_stats(self, uid: str = "") -> Sequence[ContainerStats]:
         running = {each.id for each in self._known.containers(uid) if each.state == "running"}
@@ -320,7 +366,7 @@ class CriRuntime:
         ready = {each.id for each in self._known.sandboxes(uid) if each.state == "ready"}
         return [row for row in self._statistics.sandboxes if row.id in ready]
 
-    def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:
+    def subscribe(self, listener: Callable[[RuntimeEvent], None]) -> Callable[[], None]:
         return self._known.subscribe(listener)
 
 

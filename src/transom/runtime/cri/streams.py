@@ -1,6 +1,8 @@
-"""exec, attach and port-forward: the runtime answers the call with the address of its streaming server, which speaks SPDY.
+"""exec, attach and port-forward: the runtime returns the address of its streaming server, which
+speaks SPDY.
 
-The sessions are `kit.streaming`'s; here is what stands at their other end: a `Process` of the seam, or a socket.
+The sessions are from `kit.streaming`; this module provides the other end: a `Process` of
+`runtime.api`, or a socket.
 """
 
 from __future__ import annotations
@@ -13,79 +15,131 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Literal, cast
 from urllib.parse import urlsplit
 
-from transom.http.outgoing import CallError, Head, Outgoing, Target, dial
+from transom.http.outgoing import (
+    CallError,
+    CallTarget,
+    OutgoingConnection,
+    ResponseHead,
+    dial_target,
+)
 from transom.http.sessions import SessionDriver
 from transom.http.upgraded import Upgraded
 from transom.kit.streaming import channels, portforward, remotecommand
-from transom.kit.streaming.remotecommand import Streams
+from transom.kit.streaming.remotecommand import CommandStreams
 from transom.network.api import Dial
 from transom.runtime.api import Output, RuntimeFailure
 
 log = logging.getLogger("transom.runtime.cri")
 
-_KILLED: Final = 137  # what a client that has gone would have seen
+_KILLED: Final = 137  # output for a client that has disconnected
 _LONGEST_REFUSAL: Final = 64 * 1024
-# How long a port has to be refused. SPDY has no word for a connection that stands, and the runtime, which is on this
-# machine, tells of one that does not within a few milliseconds.
+# How long to wait for a port to be refused. SPDY does not acknowledge a connection, and the
+# runtime, which is on this machine, reports a failed one within a few milliseconds.
 _REFUSAL_SECONDS: Final = 0.05
 
-# What the streaming server puts in front of the runtime's own words; the kubelet will do so again.
+# What the streaming server prepends to the runtime's own text; the kubelet prepends it again.
 _COMPLAINTS: Final = ("error executing command in container: ", "error attaching to container: ")
 
 
-async def _upgrade(url: str, protocols: Sequence[str], connect: Dial | None) -> tuple[Upgraded, str]:
+async def _upgrade(
+    url: str, protocols: Sequence[str], connect: Dial | None
+) -> tuple[Upgraded, str]:
     """The connection, and the protocol that the server chose. Raises RuntimeFailure."""
     parts = urlsplit(url)
     host, tls = parts.hostname or "", parts.scheme == "https"
-    target = Target(host, parts.port or (443 if tls else 80), host, insecure=True, tls=tls)
-    lines = [(b"Host", parts.netloc.encode()), *channels.spdy_request_headers(protocols), (b"Content-Length", b"0")]
+    target = CallTarget(host, parts.port or (443 if tls else 80), host, insecure=True, tls=tls)
+    lines = [
+        (b"Host", parts.netloc.encode()),
+        *channels.spdy_request_headers(protocols),
+        (b"Content-Length", b"0"),
+    ]
     path = f"{parts.path}?{parts.query}" if parts.query else parts.path
-    request = f"POST {path} HTTP/1.1\r\n".encode() + b"".join(b"%b: %b\r\n" % line for line in lines) + b"\r\n"
+    request = (
+        f"POST {path} HTTP/1.1\r\n".encode()
+        + b"".join(b"%b: %b\r\n" % line for line in lines)
+        + b"\r\n"
+    )
     try:
-        connection = await dial(target, connect)
+        connection = await dial_target(target, connect)
         head = await connection.send(request)
         if head.status != 101:
-            raise RuntimeFailure("Unknown", f"unable to upgrade connection: {await _refusal(connection, head)}")
-        return Upgraded(connection), head.header(channels.PROTOCOL_HEADER.lower().encode()) or protocols[-1]
+            raise RuntimeFailure(
+                "Unknown", f"unable to upgrade connection: {await _refusal(connection, head)}"
+            )
+        return Upgraded(connection), head.header(
+            channels.PROTOCOL_HEADER.lower().encode()
+        ) or protocols[-1]
     except CallError as problem:
-        raise RuntimeFailure("Unavailable", f"error dialing the streaming server: {problem}") from problem
+        raise RuntimeFailure(
+            "Unavailable", f"error dialing the streaming server: {problem}"
+        ) from problem
 
 
-async def _refusal(connection: Outgoing, head: Head) -> str:
+async def _refusal(connection: OutgoingConnection, head: ResponseHead) -> str:
     body = await connection.read_all(_LONGEST_REFUSAL)
     connection.close()
     return body.decode(errors="replace").strip() or f"status code {head.status}"
 
 
-# ---- commands --------------------------------------------------------------------------------------------------------
+# ---- commands
+# --------------------------------------------------------------------------------------------------
 
 
-async def command(
-    url: str, output: Output, connect: Dial | None, *, stdin: bool, tty: bool, ended: Callable[[], Awaitable[int]] | None = None
+async def open_command_stream(
+    url: str,
+    output: Output,
+    connect: Dial | None,
+    *,
+    stdin: bool,
+    tty: bool,
+    ended: Callable[[], Awaitable[int]] | None = None,
 ) -> StreamProcess:
-    """`ended` says with which code what was attached to has ended; without it that comes with the session."""
-    streams = Streams(stdin=stdin, stdout=True, stderr=not tty, tty=tty)
+    """`ended` returns the exit code of what was attached to; without it the session delivers the
+    code.
+    """
+    streams = CommandStreams(stdin=stdin, stdout=True, stderr=not tty, tty=tty)
     wire, protocol = await _upgrade(url, channels.REMOTE_COMMAND_SPDY, connect)
-    return StreamProcess(remotecommand.SpdyClient(streams, protocol), wire, output, ended)
+    return StreamProcess(remotecommand.SpdyCommandClient(streams, protocol), wire, output, ended)
 
 
 class StreamProcess:
-    """`runtime.api.Process`. A client that goes away is no end to the command: runtimes have no such call."""
+    """`runtime.api.Process`. A client that disconnects does not end the command: CRI has no such
+    call.
+    """
 
     def __init__(
-        self, session: remotecommand.SpdyClient, wire: Upgraded, output: Output, ended: Callable[[], Awaitable[int]] | None
+        self,
+        session: remotecommand.SpdyCommandClient,
+        wire: Upgraded,
+        output: Output,
+        ended: Callable[[], Awaitable[int]] | None,
     ) -> None:
         self._session = session
         self._output = output
         self._ended = ended
         self._held = False
         self._done: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._drained = asyncio.Event()
         self._driver = SessionDriver(session, wire, self._react)
+        self._driver.on_behind = self._behind
         self._driver.start()
 
     def write(self, data: bytes) -> None:
         self._session.write(channels.STDIN, data)
         self._driver.send()
+
+    @property
+    def input_full(self) -> bool:
+        return self._driver.behind
+
+    async def input_drained(self) -> None:
+        while self.input_full:
+            self._drained.clear()
+            await self._drained.wait()
+
+    def _behind(self, behind: bool) -> None:
+        if not behind:
+            self._drained.set()
 
     def end_input(self) -> None:
         self._session.end(channels.STDIN)
@@ -105,23 +159,27 @@ class StreamProcess:
 
     async def wait(self) -> int:
         status = await asyncio.shield(self._done)
-        code = channels.exit_code(status)
+        code = channels.exit_code_of_status(status)
         if code is None:
             raise RuntimeFailure("Unknown", _complaint(status))
         return code if self._ended is None else await self._ended()
 
     def close(self) -> None:
-        self._finish(channels.exit_status(_KILLED, ""))
+        self._finish(channels.exit_code_status(_KILLED, ""))
 
     def _react(self, event: remotecommand.Event) -> None:
         match event:
-            case remotecommand.Data(stream, data):
+            case remotecommand.CommandData(stream, data):
                 self._output(cast(Literal["stdout", "stderr"], stream), data)
                 self._session.acknowledge(stream, len(data))
-            case remotecommand.Finished(status):
+            case remotecommand.CommandFinished(status):
                 self._finish(status)
-            case remotecommand.Closed(error):
-                self._finish(channels.internal_error(error or "the connection was closed before the command ended"))
+            case remotecommand.CommandClosed(error):
+                self._finish(
+                    channels.internal_error_status(
+                        error or "the connection was closed before the command ended"
+                    )
+                )
 
     def _finish(self, status: dict[str, Any]) -> None:
         if not self._done.done():
@@ -138,11 +196,16 @@ def _complaint(status: dict[str, Any]) -> str:
     return text
 
 
-# ---- ports -----------------------------------------------------------------------------------------------------------
+# ---- ports
+# --------------------------------------------------------------------------------------------------
 
 
-async def forward(url: str, sandbox_id: str, port: int, connect: Dial | None) -> socket.socket:
-    """A connection to a port in a sandbox. Raises RuntimeFailure where the runtime says at once that there is none."""
+async def open_port_forward(
+    url: str, sandbox_id: str, port: int, connect: Dial | None
+) -> socket.socket:
+    """A connection to a port in a sandbox. Raises RuntimeFailure when the runtime refuses it
+    immediately.
+    """
     wire, _ = await _upgrade(url, channels.PORT_FORWARD_SPDY, connect)
     near, far = socket.socketpair()
     near.setblocking(False)
@@ -163,16 +226,16 @@ async def forward(url: str, sandbox_id: str, port: int, connect: Dial | None) ->
 
 
 class _Bridge(asyncio.Protocol):
-    """Our end of the socket pair, joined with the one connection of a session."""
+    """Our end of the socket pair, connected to the one connection of a session."""
 
     def __init__(self, wire: Upgraded, port: int) -> None:
         self._transport: Any = None
-        self._session = portforward.SpdyClient()
+        self._session = portforward.SpdyForwardClient()
         self._driver = SessionDriver(self._session, wire, self._react)
         self._driver.on_behind = self._behind
         self._connection = -1
         self._port = port
-        self.spoken = asyncio.Event()  # the other side has said something, were it only that there is nobody
+        self.spoken = asyncio.Event()  # the other side has responded, even if with a refusal
         self.failure = ""
 
     # ---- the socket
@@ -210,19 +273,19 @@ class _Bridge(asyncio.Protocol):
 
     def _react(self, event: portforward.Event) -> None:
         match event:
-            case portforward.Data(connection, data):
+            case portforward.ForwardData(connection, data):
                 self._transport.write(data)
                 self._session.acknowledge(connection, len(data))
                 self.spoken.set()
-            case portforward.Failed(_, message):
+            case portforward.ForwardFailed(_, message):
                 if self.spoken.is_set():
                     log.warning("a forwarded port failed: %s", message)
                 self.failure = message
                 self.spoken.set()
-            case portforward.Ended():
+            case portforward.ForwardEnded():
                 if self._transport.can_write_eof() and not self._transport.is_closing():
                     self._transport.write_eof()
-            case portforward.Disconnected() | portforward.Closed():
+            case portforward.ForwardDisconnected() | portforward.ForwardClosed():
                 self.end()
 
     def end(self) -> None:

@@ -1,1 +1,3 @@
-"""Images for real containers: names, registries, archives, layers, and a store on disk that all nodes of a machine share."""
+"""Images for real containers: references, registries, archives, layers, and an on-disk store that
+all nodes of a machine share.
+"""

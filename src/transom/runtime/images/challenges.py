@@ -1,4 +1,4 @@
-"""How a registry wants to be asked: the header WWW-Authenticate, and the tokens that authorization servers give for it."""
+"""Registry authentication: the header WWW-Authenticate, and tokens from authorization servers."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import orjson
 
-from transom.runtime.api import Auth
+from transom.runtime.api import AuthConfig
 
 _TOKEN: Final = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _PARAMETER: Final = re.compile(rf'\s*({_TOKEN})\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]*))\s*(?:,|$)')
-_SCHEME: Final = re.compile(rf"\s*,?\s*({_TOKEN})(?:\s+|$)")
+_SCHEME: Final = re.compile(rf"\s*+,?\s*+({_TOKEN})(?:\s+|$)")
 _CLIENT: Final = "containerd-client"
-_LONGEST: Final = 8192  # a header that says more says nothing sensible
+_LONGEST: Final = 8192  # a longer header is not sensible
 
 
-class Challenge(NamedTuple):
+class AuthChallenge(NamedTuple):
     scheme: str  # bearer, basic
     parameters: Mapping[str, str]
 
 
-def parse(header: str) -> list[Challenge]:
-    """All challenges of a header; those that cannot be read are left out."""
-    found: list[Challenge] = []
+def parse_challenges(header: str) -> list[AuthChallenge]:
+    """All challenges of a header; invalid ones are skipped."""
+    found: list[AuthChallenge] = []
     at = 0
     header = header[:_LONGEST]
     while match := _SCHEME.match(header, at):
@@ -34,13 +34,16 @@ def parse(header: str) -> list[Challenge]:
         parameters: dict[str, str] = {}
         while inner := _PARAMETER.match(header, at):
             quoted = inner[2]
-            parameters.setdefault(inner[1].lower(), re.sub(r"\\(.)", r"\1", quoted) if quoted is not None else inner[3])
+            parameters.setdefault(
+                inner[1].lower(),
+                re.sub(r"\\(.)", r"\1", quoted) if quoted is not None else inner[3],
+            )
             at = inner.end()
-        found.append(Challenge(match[1].lower(), parameters))
+        found.append(AuthChallenge(match[1].lower(), parameters))
     return sorted(found, key=lambda challenge: challenge.scheme != "bearer")
 
 
-def basic(auth: Auth) -> str:
+def basic_credentials(auth: AuthConfig) -> str:
     return "Basic " + base64.b64encode(f"{auth.username}:{auth.password}".encode()).decode()
 
 
@@ -51,30 +54,43 @@ class TokenRequest(NamedTuple):
     body: bytes = b""
 
 
-def token_requests(challenge: Challenge, scopes: list[str], auth: Auth | None) -> list[TokenRequest]:
-    """What to ask an authorization server, one after the other: with a password by POST, and by GET where that fails, as
-    some servers know only that."""
+def token_requests(
+    challenge: AuthChallenge, scopes: list[str], auth: AuthConfig | None
+) -> list[TokenRequest]:
+    """The requests to an authorization server, in order: by POST with a password, then by GET,
+    which is all that some servers support.
+    """
     realm, service = challenge.parameters.get("realm", ""), challenge.parameters.get("service", "")
     wanted = sorted({scope for scope in (*scopes, challenge.parameters.get("scope", "")) if scope})
     query = [("service", service)] if service else []
     query += [("scope", scope) for scope in wanted]
-    joined = realm + (("&" if urlsplit(realm).query else "?") + urlencode(query, quote_via=quote) if query else "")
+    joined = realm + (
+        ("&" if urlsplit(realm).query else "?") + urlencode(query, quote_via=quote) if query else ""
+    )
     if auth is None or not auth.password:
         return [TokenRequest("GET", joined)]
     form = [("scope", " ".join(wanted))] if wanted else []
     form += [("service", service), ("client_id", _CLIENT)]
     if auth.username:
-        form += [("grant_type", "password"), ("username", auth.username), ("password", auth.password)]
+        form += [
+            ("grant_type", "password"),
+            ("username", auth.username),
+            ("password", auth.password),
+        ]
     else:
         form += [("grant_type", "refresh_token"), ("refresh_token", auth.password)]
-    post = TokenRequest("POST", realm, (("Content-Type", "application/x-www-form-urlencoded; charset=utf-8"),),
-                        urlencode(form).encode())  # fmt: skip
-    headers = (("Authorization", basic(auth)),) if auth.username else ()
+    post = TokenRequest(
+        "POST",
+        realm,
+        (("Content-Type", "application/x-www-form-urlencoded; charset=utf-8"),),
+        urlencode(form).encode(),
+    )
+    headers = (("Authorization", basic_credentials(auth)),) if auth.username else ()
     return [post, TokenRequest("GET", joined, headers)]
 
 
-def token(body: bytes) -> str:
-    """ValueError, with Go's words as far as they are known, when there is none in an answer."""
+def token_from_response(body: bytes) -> str:
+    """Raises ValueError, in Go's wording where known, when a response has no token."""
     try:
         found: Any = orjson.loads(body)
     except orjson.JSONDecodeError as problem:

@@ -1,13 +1,12 @@
-"""Layers as streams of bytes, whatever they are packed with: plain, gzip, zstd.
+"""Decompresses layers to streams of bytes: plain, gzip, zstd.
 
-What it is shows in the first bytes, as media types are not to be trusted. zstd comes from Python where it has it, else from
-the machine's libzstd; without either such a layer is refused.
+Detects the format by the first bytes, because media types are not reliable. zstd comes from Python
+where available, otherwise from the machine's libzstd; without either such a layer is rejected.
 """
 
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 import importlib
 import zlib
 from collections.abc import Callable, Iterator
@@ -25,10 +24,10 @@ _XZ: Final = b"\xfd7zXZ\x00"
 
 class Decompressor(Protocol):
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """What comes out, in pieces of bounded size, however much that is."""
+        """The output in chunks of bounded size, however much it is."""
 
     def end(self) -> None:
-        """No more input; ImageError when there should be more."""
+        """End of input; raises ImageError when there should be more."""
 
 
 class _Plain:
@@ -40,7 +39,9 @@ class _Plain:
 
 
 class _Gzip:
-    """Any number of members, one after the other; what is no member at the end is ignored, as gzip does with zeros."""
+    """Any number of members in sequence; other trailing bytes are ignored, as gzip does with
+    zeros.
+    """
 
     def __init__(self) -> None:
         self._member: Any = zlib.decompressobj(wbits=31)
@@ -72,7 +73,7 @@ class _Gzip:
 
 
 class _Zstd:
-    """Over a decompressor object of one of Python's libraries, which ends with each frame."""
+    """Wraps a decompressor object of one of Python's libraries, which ends with each frame."""
 
     def __init__(self, make: Callable[[], Any], failure: type[Exception]) -> None:
         self._make, self._failure = make, failure
@@ -105,10 +106,12 @@ class _Buffer(ctypes.Structure):
 
 @lru_cache(maxsize=1)
 def _library() -> Any:
-    name = ctypes.util.find_library("zstd")
-    if name is None:
+    try:
+        library = ctypes.CDLL(
+            "libzstd.so.1"
+        )  # ctypes.util.find_library would run compilers to find it
+    except OSError:
         return None
-    library = ctypes.CDLL(name)
     library.ZSTD_createDStream.restype = ctypes.c_void_p
     library.ZSTD_freeDStream.argtypes = [ctypes.c_void_p]
     library.ZSTD_decompressStream.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
@@ -132,7 +135,9 @@ class _LibZstd:
         full = True
         while given.at < given.size or full:
             taken = _Buffer(ctypes.addressof(self._room), _CHUNK, 0)
-            left = self._library.ZSTD_decompressStream(self._stream, ctypes.byref(taken), ctypes.byref(given))
+            left = self._library.ZSTD_decompressStream(
+                self._stream, ctypes.byref(taken), ctypes.byref(given)
+            )
             if self._library.ZSTD_isError(left):
                 raise ImageError(f"zstd: {self._library.ZSTD_getErrorName(left).decode()}")
             self._open = left != 0
@@ -157,12 +162,15 @@ def _zstd() -> Decompressor:
     except ImportError:
         library = _library()
     if library is None:
-        raise ImageError("the layer is compressed with zstd, for which this machine has no library (package libzstd1)")
+        raise ImageError(
+            "the layer is compressed with zstd, for which this machine has no library "
+            "(package libzstd1)"
+        )
     return _LibZstd(library)
 
 
 def decompressor(start: bytes) -> Decompressor:
-    """For a stream that begins so."""
+    """The decompressor for a stream with this beginning."""
     if start.startswith(_GZIP):
         return _Gzip()
     if start.startswith(_ZSTD):
@@ -173,7 +181,7 @@ def decompressor(start: bytes) -> Decompressor:
 
 
 def pieces(source: BinaryIO) -> Iterator[bytes]:
-    """The bytes of a file, unpacked. At most 256 KiB at a time."""
+    """The decompressed bytes of a file, at most 256 KiB at a time."""
     data = source.read(_CHUNK)
     inner = decompressor(data)
     while data:

@@ -1,5 +1,6 @@
-"""Blobs on disk by their digest. A blob is there completely and verified, or not at all; half of one may wait in `ingest`
-for the rest, also over a restart."""
+"""Blobs on disk by digest. A blob is either complete and verified, or absent; partial downloads
+wait in `ingest`, even across a restart.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +12,12 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from transom.kit.files import sync_directory
-from transom.runtime.images.model import ImageError, NotFound, digest_of
+from transom.runtime.images.model import ImageError, ImageNotFound, digest_of
 
 _CHUNK: Final = 1 << 20
 
 
-class Content:
+class BlobStore:
     def __init__(self, folder: Path) -> None:
         self.blobs = folder / "blobs" / "sha256"
         self.ingest = folder / "ingest"
@@ -38,14 +39,14 @@ class Content:
         try:
             return self.path(digest).open("rb")
         except FileNotFoundError:
-            raise NotFound(f"content {digest}") from None
+            raise ImageNotFound(f"content {digest}") from None
 
     def read(self, digest: str) -> bytes:
         with self.open(digest) as file:
             return file.read()
 
     def put(self, data: bytes) -> str:
-        """A small blob, durably. Its digest."""
+        """Stores a small blob durably. Returns its digest."""
         digest = digest_of(data)
         if not self.has(digest):
             with self.writer() as writer:
@@ -53,13 +54,13 @@ class Content:
                 writer.commit(digest, len(data))
         return digest
 
-    def writer(self) -> Writer:
-        """For content whose digest shows at the end."""
-        return Writer(self, self.ingest / f"new-{secrets.token_hex(8)}", keep=False)
+    def writer(self) -> BlobWriter:
+        """For content whose digest is known only at the end."""
+        return BlobWriter(self, self.ingest / f"new-{secrets.token_hex(8)}", keep=False)
 
-    def resume(self, digest: str) -> Writer:
-        """For a download: begins where the last one ended. One at a time."""
-        return Writer(self, self.part(digest), keep=True)
+    def resume(self, digest: str) -> BlobWriter:
+        """For a download: resumes where the last one ended. One at a time."""
+        return BlobWriter(self, self.part(digest), keep=True)
 
     def part(self, digest: str) -> Path:
         return self.ingest / f"{digest.removeprefix('sha256:')}.part"
@@ -70,7 +71,7 @@ class Content:
                 yield f"sha256:{path.name}"
 
     def remove(self, digest: str) -> int:
-        """The bytes that are free now."""
+        """Returns the bytes freed."""
         path = self.path(digest)
         try:
             size = path.stat().st_size
@@ -80,21 +81,25 @@ class Content:
         return size
 
 
-class Writer:
-    """Bytes on their way to becoming a blob. `keep`: what was written stays for the next who asks, unless it was wrong."""
+class BlobWriter:
+    """A blob being written. `keep`: keeps what was written for the next attempt, unless it was
+    wrong.
+    """
 
-    def __init__(self, content: Content, path: Path, *, keep: bool) -> None:
+    def __init__(self, content: BlobStore, path: Path, *, keep: bool) -> None:
         self._content = content
         self._path = path
         self._keep = keep
         self._hash = hashlib.sha256()
         self.offset = 0
-        self._file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b", buffering=0)
+        self._file = os.fdopen(
+            os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "r+b", buffering=0
+        )
         while data := self._file.read(_CHUNK):
             self._hash.update(data)
             self.offset += len(data)
 
-    def __enter__(self) -> Writer:
+    def __enter__(self) -> BlobWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -110,7 +115,7 @@ class Writer:
             view = view[self._file.write(view) :]
 
     def restart(self) -> None:
-        """From the beginning: what there was is not what is wanted."""
+        """Starts over: the existing bytes are not what is expected."""
         self._file.seek(0)
         self._file.truncate()
         self._hash = hashlib.sha256()
@@ -121,17 +126,27 @@ class Writer:
         return f"sha256:{self._hash.hexdigest()}"
 
     def commit(self, digest: str = "", size: int = -1, ref: str = "") -> str:
-        """It is a blob now, durably. ImageError when it is not what it should be: then nothing of it stays."""
+        """Commits it as a blob, durably. Raises ImageError and discards it when the content is not
+        what it should be.
+        """
         ref = ref or f"blob-{digest}"
         found, length = self.digest, self.offset
         if 0 <= size != length:
             self.restart()
-            raise ImageError(f'failed commit on ref "{ref}": "{ref}" failed size validation: {length} != {size}: '
-                             "failed precondition", "FailedPrecondition")
+            raise ImageError(
+                f'failed commit on ref "{ref}": "{ref}" failed size validation: {length} != '
+                f"{size}: "
+                "failed precondition",
+                "FailedPrecondition",
+            )
         if digest and found != digest:
             self.restart()
-            raise ImageError(f'failed commit on ref "{ref}": unexpected commit digest {found}, expected {digest}: '
-                             "failed precondition", "FailedPrecondition")
+            raise ImageError(
+                f'failed commit on ref "{ref}": unexpected commit digest {found}, expected '
+                f"{digest}: "
+                "failed precondition",
+                "FailedPrecondition",
+            )
         os.fsync(self._file.fileno())
         os.replace(self._path, self._content.path(found))
         sync_directory(self._content.blobs)

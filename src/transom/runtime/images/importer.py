@@ -1,4 +1,6 @@
-"""A folder becomes an image, for Linux or for Windows: one layer with all that is in it, and a configuration by options."""
+"""Creates an image from a directory, for Linux or for Windows: one layer with all its files, and a
+configuration from options.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +10,19 @@ import tarfile
 from pathlib import Path
 
 from transom.runtime.images import making
-from transom.runtime.images.making import Options
+from transom.runtime.images.making import ImageOptions
 from transom.runtime.images.model import ImageError
-from transom.runtime.images.reference import parse
-from transom.runtime.images.store import Store
+from transom.runtime.images.reference import parse_reference
+from transom.runtime.images.store import LocalImageStore
 
 
-def import_folder(store: Store, folder: Path, options: Options, *, keep_owners: bool = False) -> str:
-    """The digest of the manifest of an image with the folder's files, which belong to root unless told otherwise. The
-    same files with the same times give the same image. Blocking; whoever calls is `busy`."""
+def import_folder(
+    store: LocalImageStore, folder: Path, options: ImageOptions, *, keep_owners: bool = False
+) -> str:
+    """The manifest digest of an image with the directory's files, which belong to root unless
+    configured otherwise. The same files with the same times give the same image. Blocking; the
+    caller is `busy`.
+    """
     if not folder.is_dir():
         raise ImageError(f"{folder} is not a folder")
     windows = options.os == "windows"
@@ -24,24 +30,41 @@ def import_folder(store: Store, folder: Path, options: Options, *, keep_owners: 
 
     def fill(tar: tarfile.TarFile) -> None:
         if windows:
-            tar.addfile(making.plain("Files", tarfile.DIRTYPE, 0o755))
-            tar.addfile(making.plain("Hives", tarfile.DIRTYPE, 0o755))
+            tar.addfile(making.plain_tar_entry("Files", tarfile.DIRTYPE, 0o755))
+            tar.addfile(making.plain_tar_entry("Hives", tarfile.DIRTYPE, 0o755))
         _add(tar, folder, prefix, keep_owners and not windows, {})
 
     layer = making.write_layer(store.content, fill)
-    return making.write_image(store.content, options._replace(comment=options.comment or "imported folder"), [layer])
+    return making.write_image(
+        store.content, options._replace(comment=options.comment or "imported folder"), [layer]
+    )
 
 
-def import_image(store: Store, folder: Path, name: str, options: Options, *, keep_owners: bool = False) -> str:
-    """The same under a name, unpacked for containers; the image's id. Blocking. Raises ImageNameError."""
-    reference = str(parse(name))
+def import_image(
+    store: LocalImageStore,
+    folder: Path,
+    name: str,
+    options: ImageOptions,
+    *,
+    keep_owners: bool = False,
+) -> str:
+    """The same with a name, unpacked for containers; returns the image's id. Blocking. Raises
+    ImageNameError.
+    """
+    reference = str(parse_reference(name))
     with store.busy_here():
         manifest = import_folder(store, folder, options, keep_owners=keep_owners)
         store.unpack_here(store.parse(manifest))
         return store.register(manifest, [(reference, manifest)], local=True)
 
 
-def _add(tar: tarfile.TarFile, folder: Path, prefix: str, keep_owners: bool, links: dict[tuple[int, int], str]) -> None:
+def _add(
+    tar: tarfile.TarFile,
+    folder: Path,
+    prefix: str,
+    keep_owners: bool,
+    links: dict[tuple[int, int], str],
+) -> None:
     for entry in sorted(os.scandir(folder), key=lambda found: found.name):
         found = entry.stat(follow_symlinks=False)
         kind = found.st_mode
@@ -50,7 +73,7 @@ def _add(tar: tarfile.TarFile, folder: Path, prefix: str, keep_owners: bool, lin
         if stat.S_ISCHR(kind) or stat.S_ISBLK(kind):
             raise ImageError(f"{entry.path} is a device; images cannot have those")
         name = prefix + entry.name
-        info = making.plain(name, mode=stat.S_IMODE(kind))
+        info = making.plain_tar_entry(name, mode=stat.S_IMODE(kind))
         info.mtime = int(found.st_mtime)
         if keep_owners:
             info.uid, info.gid, info.uname, info.gname = found.st_uid, found.st_gid, "", ""

@@ -1,7 +1,9 @@
-"""Which names mean which images, for which nodes. One small file, replaced as a whole; many processes read and change it.
+"""Maps image names to images per node platform. One small file, replaced atomically; many processes
+read and change it.
 
-A name may mean one image for Linux nodes and another for each build of Windows. What was pulled counts for nodes like the
-one that asked; what a person has put there (`local`) counts for every node that it suits.
+A name may refer to one image for Linux nodes and another for each build of Windows. A pulled image
+applies to nodes with the same platform as the one that pulled it; an image that a user has loaded
+(`local`) applies to every node that it suits.
 """
 
 from __future__ import annotations
@@ -17,65 +19,75 @@ import orjson
 from transom.kit.files import write_atomic
 from transom.runtime.images import locks
 from transom.runtime.images.model import ImageError
-from transom.runtime.images.platforms import Platform
+from transom.runtime.images.platforms import NodePlatform
 from transom.windows.builds import process_isolation
 
 _VERSION = 1
 
 
-class Meaning(NamedTuple):
-    """What a name stands for."""
+class NameMeaning(NamedTuple):
+    """What a name refers to."""
 
     id: str
     target: str  # digest of the manifest or index that the name was resolved to
     local: bool = False
 
 
-class Row(NamedTuple):
-    """An image that is there."""
+class IndexedImage(NamedTuple):
+    """An image in the store."""
 
     manifest: str
     created: float
-    platform: Platform
+    platform: NodePlatform
 
 
 @dataclass(slots=True)
-class State:
-    images: dict[str, Row] = field(default_factory=dict)
-    names: dict[str, dict[str, Meaning]] = field(default_factory=dict)  # name -> Platform.key -> meaning
+class ImageIndexState:
+    images: dict[str, IndexedImage] = field(default_factory=dict)
+    names: dict[str, dict[str, NameMeaning]] = field(
+        default_factory=dict
+    )  # name -> Platform.key -> target
 
-    def find(self, name: str, platform: Platform) -> Meaning | None:
-        """For a node: what was pulled for one like it, else the best of what people have put there."""
+    def find(self, name: str, platform: NodePlatform) -> NameMeaning | None:
+        """For a node: what was pulled for its platform, otherwise the best match of what users have
+        loaded.
+        """
         meanings = self.names.get(name)
         if meanings is None:
             return None
         exact = meanings.get(platform.key)
         if exact is not None:
             return exact
-        best: tuple[tuple[bool, bool, int], Meaning] | None = None
+        best: tuple[tuple[bool, bool, int], NameMeaning] | None = None
         for meaning in meanings.values():
             row = self.images.get(meaning.id)
             if row is None or not meaning.local or row.platform[:3] != platform[:3]:
                 continue
             build = row.platform.build
-            fits = not build or process_isolation(platform.build, build, stable_abi=platform.stable_abi)
+            fits = not build or process_isolation(
+                platform.build, build, stable_abi=platform.stable_abi
+            )
             how = (fits, build == platform.build, build)
             if best is None or how > best[0]:
                 best = (how, meaning)
         return best[1] if best else None
 
-    def named(self, identity: str) -> Iterator[tuple[str, Meaning]]:
+    def named(self, identity: str) -> Iterator[tuple[str, NameMeaning]]:
         for name, meanings in self.names.items():
             for meaning in meanings.values():
                 if meaning.id == identity:
                     yield name, meaning
                     break
 
-    def add(self, name: str, platform: Platform, meaning: Meaning) -> None:
+    def add(self, name: str, platform: NodePlatform, meaning: NameMeaning) -> None:
         self.names.setdefault(name, {})[platform.key] = meaning
 
     def drop_name(self, name: str, identity: str) -> None:
-        left = {key: meaning for key, meaning in self.names.get(name, {}).items() if meaning.id != identity}
+        left = {
+            key: meaning
+            for key, meaning in self.names.get(name, {}).items()
+            if meaning.id != identity
+        }
         if left:
             self.names[name] = left
         else:
@@ -87,52 +99,64 @@ class State:
         self.images.pop(identity, None)
 
 
-class Index:
+class ImageIndex:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "index.json"
         self.lock = folder / "index.lock"
-        self._read: tuple[tuple[int, int, int], State] | None = None
+        self._read: tuple[tuple[int, int, int], ImageIndexState] | None = None
 
-    def state(self) -> State:
-        """As it is now; to be looked at only."""
+    def state(self) -> ImageIndexState:
+        """The current index; read-only."""
         try:
             found = os.stat(self.path)
         except FileNotFoundError:
-            return State()
+            return ImageIndexState()
         mark = (found.st_ino, found.st_mtime_ns, found.st_size)
         if self._read is None or self._read[0] != mark:
-            # The file may have been replaced since: then the mark is too old, and the next call reads again.
+            # The file may have been replaced since: then the stamp is outdated, and the next call
+            # reads again.
             self._read = (mark, _parse(self.path))
         return self._read[1]
 
-    def change(self, function: Callable[[State], None]) -> None:
-        """Blocking, for as long as others take to do the same."""
-        with locks.held(self.lock):
+    def change(self, function: Callable[[ImageIndexState], None]) -> None:
+        """Blocks while other processes update it."""
+        with locks.hold_lock(self.lock):
             state = _parse(self.path)
             function(state)
             write_atomic(self.path, _text(state))
 
 
-def _text(state: State) -> bytes:
+def _text(state: ImageIndexState) -> bytes:
     document: dict[str, Any] = {
         "version": _VERSION,
-        "images": {identity: [row.manifest, row.created, list(row.platform[:4])] for identity, row in state.images.items()},
-        "names": {name: {key: list(meaning) for key, meaning in meanings.items()} for name, meanings in state.names.items()},
+        "images": {
+            identity: [row.manifest, row.created, list(row.platform[:4])]
+            for identity, row in state.images.items()
+        },
+        "names": {
+            name: {key: list(meaning) for key, meaning in meanings.items()}
+            for name, meanings in state.names.items()
+        },
     }
     return orjson.dumps(document, option=orjson.OPT_INDENT_2)
 
 
-def _parse(path: Path) -> State:
+def _parse(path: Path) -> ImageIndexState:
     try:
         document = orjson.loads(path.read_bytes())
     except FileNotFoundError:
-        return State()
+        return ImageIndexState()
     except orjson.JSONDecodeError as problem:
         raise ImageError(f"{path} is damaged: {problem}") from problem
     if document.get("version") != _VERSION:
         raise ImageError(f"{path} was written by another version of this program")
-    return State(
-        {identity: Row(manifest, created, Platform(*platform))
-         for identity, (manifest, created, platform) in document["images"].items()},
-        {name: {key: Meaning(*meaning) for key, meaning in meanings.items()} for name, meanings in document["names"].items()},
-    )  # fmt: skip
+    return ImageIndexState(
+        {
+            identity: IndexedImage(manifest, created, NodePlatform(*platform))
+            for identity, (manifest, created, platform) in document["images"].items()
+        },
+        {
+            name: {key: NameMeaning(*meaning) for key, meaning in meanings.items()}
+            for name, meanings in document["names"].items()
+        },
+    )

@@ -1,8 +1,8 @@
-"""A layer's archive, unpacked into a folder of its own as overlayfs wants its lower folders.
+"""Unpacks a layer's archive into its own directory, in the format of an overlayfs lower directory.
 
-What the layer takes away from those below is a character device 0/0 or an opaque folder there. Layers come from strangers:
-whatever is not what an honest layer has (paths that climb, links that lead out, devices, bombs) raises ImageError, and the
-caller throws the whole folder away. All writing goes to a folder that nobody else has.
+What the layer removes from those below is a character device 0/0 or an opaque directory. Layers are
+untrusted: anything unusual (paths that climb, links that leave the root, devices, bombs) raises
+ImageError, and the caller discards the whole directory. All writing goes to a private directory.
 """
 
 from __future__ import annotations
@@ -18,28 +18,42 @@ from pathlib import Path
 from typing import BinaryIO, Final, NamedTuple
 
 from transom.runtime.images import compression, merged
-from transom.runtime.images.merged import Folder, Merged
+from transom.runtime.images.merged import MergedFolder, MergedTree
 from transom.runtime.images.model import ImageError
-from transom.runtime.images.tarstream import Entry, TarStream
+from transom.runtime.images.tarstream import TarEntry, TarStream
 
 _PREFIX: Final = ".wh."
 _META: Final = ".wh..wh."
 _OPAQUE: Final = ".wh..wh..opq"
 _LONGEST_PART: Final = 255  # bytes
 _LONGEST_PATH: Final = 4095
-# Devices that old base images bring along in /dev. Runtimes put their own there, so they are left out.
+# Devices that old base images have in /dev. They are skipped, because runtimes create their own.
 _USUAL_DEVICES: Final = {
-    "console": (5, 1), "full": (1, 7), "fuse": (10, 229), "kmsg": (1, 11), "null": (1, 3), "ptmx": (5, 2), "random": (1, 8),
-    "tty": (5, 0), "tty0": (4, 0), "tty1": (4, 1), "urandom": (1, 9), "zero": (1, 5),
-}  # fmt: skip
+    "console": (5, 1),
+    "full": (1, 7),
+    "fuse": (10, 229),
+    "kmsg": (1, 11),
+    "null": (1, 3),
+    "ptmx": (5, 2),
+    "random": (1, 8),
+    "tty": (5, 0),
+    "tty0": (4, 0),
+    "tty1": (4, 1),
+    "urandom": (1, 9),
+    "zero": (1, 5),
+}
 _WINDOWS_FORBIDDEN: Final = re.compile(r'[\x00-\x1f<>"|?*\\]')
-_WINDOWS_RESERVED: Final = re.compile(r"(?:con|prn|aux|nul|com[1-9]|lpt[1-9])(?:\..*)?", re.IGNORECASE)
+_WINDOWS_RESERVED: Final = re.compile(
+    r"(?:con|prn|aux|nul|com[1-9]|lpt[1-9])(?:\..*)?", re.IGNORECASE
+)
 _READ_ONLY: Final = 0x1  # of MSWINDOWS.fileattr
 _HARMLESS: Final = (errno.ENOTSUP, errno.EPERM, errno.EACCES)
 
 
-class Limits(NamedTuple):
-    """What a layer may become. A layer of any size may have `floor` bytes, a larger one `ratio` times its size."""
+class LayerLimits(NamedTuple):
+    """Limits for an unpacked layer. A layer of any size may have `floor` bytes, a larger one
+    `ratio` times its size.
+    """
 
     floor: int = 1 << 30
     ratio: int = 200
@@ -50,17 +64,17 @@ class Limits(NamedTuple):
         return min(self.most, max(self.floor, packed * self.ratio))
 
 
-class Applied(NamedTuple):
+class AppliedLayer(NamedTuple):
     diff_id: str
     size: int  # bytes of all files
     entries: int
-    whiteouts: tuple[str, ...]  # paths that vanish, in case overlayfs' marks could not be made
+    whiteouts: tuple[str, ...]  # removed paths, in case overlayfs' markers could not be created
     opaque: tuple[str, ...]
-    marked: bool  # they could
+    marked: bool  # whether the markers could be created
 
 
 class _Counted:
-    """The unpacked stream, hashed and counted on its way."""
+    """The decompressed stream, hashed and counted as it passes."""
 
     def __init__(self, source: BinaryIO, most: int) -> None:
         self._pieces = compression.pieces(source)
@@ -81,16 +95,26 @@ class _Counted:
         return f"sha256:{self._hash.hexdigest()}"
 
 
-def apply(
-    source: BinaryIO, folder: Path, below: Sequence[Path] = (), *, os_name: str = "linux", packed: int = 0,
-    diff_id: str = "", limits: Limits = Limits(),  # noqa: B008 - a tuple
-) -> Applied:
-    """Unpack a layer into an empty folder. `below`: the folders of the layers under it, the lowest first; `packed`: its
-    size in the store. Blocking. Raises ImageError, and OSError when the disk is full; then the folder is worth nothing."""
+def apply_layer(
+    source: BinaryIO,
+    folder: Path,
+    below: Sequence[Path] = (),
+    *,
+    os_name: str = "linux",
+    packed: int = 0,
+    diff_id: str = "",
+    limits: LayerLimits = LayerLimits(),  # noqa: B008 - a tuple
+) -> AppliedLayer:
+    """Unpacks a layer into an empty directory. `below`: the directories of the layers under it,
+    lowest first; `packed`: its size in the store. Blocking. Raises ImageError, and OSError when the
+    disk is full; then the directory is unusable.
+    """
     counted = _Counted(source, limits.bytes_for(packed))
     stream = TarStream(counted)
     try:
-        done = _Unpacking(str(folder), [str(path) for path in below], os_name == "windows", limits, stream).run()
+        done = _Unpacking(
+            str(folder), [str(path) for path in below], os_name == "windows", limits, stream
+        ).run()
         stream.rest()
     except UnicodeError as problem:
         raise ImageError(f"a name in the layer is not UTF-8: {problem}") from problem
@@ -100,20 +124,22 @@ def apply(
 
 
 class _Unpacking:
-    def __init__(self, folder: str, below: list[str], windows: bool, limits: Limits, stream: TarStream) -> None:
-        self._tree = Merged(folder, below, fold=windows)
+    def __init__(
+        self, folder: str, below: list[str], windows: bool, limits: LayerLimits, stream: TarStream
+    ) -> None:
+        self._tree = MergedTree(folder, below, fold=windows)
         self._windows = windows
         self._limits = limits
         self._stream = stream
         self._root = os.geteuid() == 0
         self._seen: dict[str, str] = {}  # path -> kind, of this layer's entries
-        self._folders: dict[str, Entry] = {}
+        self._folders: dict[str, TarEntry] = {}
         self._whiteouts: list[str] = []
         self._opaque: list[str] = []
         self._marked = True
         self._size = 0
 
-    def run(self) -> Applied:
+    def run(self) -> AppliedLayer:
         count = 0
         for entry in self._stream:
             count += 1
@@ -127,14 +153,21 @@ class _Unpacking:
         for path, before in reversed(self._tree.touched):
             if path not in self._seen:
                 os.utime(path, ns=(before.st_mtime_ns, before.st_mtime_ns))
-        for path, entry in reversed(self._folders.items()):  # those inside first: writing there changes times
+        for path, entry in reversed(
+            self._folders.items()
+        ):  # inner ones first: writing there changes times
             self._settle(path, entry)
-        return Applied("", self._size, count, tuple(self._whiteouts), tuple(self._opaque), self._marked)
+        return AppliedLayer(
+            "", self._size, count, tuple(self._whiteouts), tuple(self._opaque), self._marked
+        )
 
-    # ---- names ---------------------------------------------------------------------------------------------------
+    # ---- names
+    # ----------------------------------------------------------------------------------------------
 
     def _parts(self, raw: bytes, what: str) -> tuple[str, ...]:
-        """The parts of a path; none for what is to be left out. ImageError for one that leads out."""
+        """The parts of a path; none for an entry to skip. Raises ImageError for one that leaves the
+        root.
+        """
         if len(raw) > _LONGEST_PATH:
             raise ImageError(f"the name of {what} is too long: {raw[:60]!r}...")
         path = os.fsdecode(raw)
@@ -147,8 +180,10 @@ class _Unpacking:
         return self._windows_parts(parts, what) if self._windows else parts
 
     def _windows_parts(self, parts: tuple[str, ...], what: str) -> tuple[str, ...]:
-        """Below `Files` is the C: drive. Hives are parts of a registry that Wine has not, other folders are for virtual
-        machines; streams beside a file's own (`name:stream`) have no place here."""
+        """`Files` is the C: drive. Skips hives, which Wine cannot load, other directories, which
+        are for virtual machines, and alternate data streams (`name:stream`), which cannot be stored
+        here.
+        """
         if not parts or parts[0].lower() != "files":
             return ()
         parts = parts[1:]
@@ -156,16 +191,24 @@ class _Unpacking:
             return ()
         for part in parts:
             bare = part.removeprefix(_PREFIX)
-            if _WINDOWS_FORBIDDEN.search(bare) or ":" in bare or bare != bare.rstrip(" .") or _WINDOWS_RESERVED.fullmatch(bare):
+            if (
+                _WINDOWS_FORBIDDEN.search(bare)
+                or ":" in bare
+                or bare != bare.rstrip(" .")
+                or _WINDOWS_RESERVED.fullmatch(bare)
+            ):
                 raise ImageError(f"the name of {what} is not valid on Windows: {part[:200]!r}")
         return parts
 
-    # ---- entries -------------------------------------------------------------------------------------------------
+    # ---- entries
+    # ----------------------------------------------------------------------------------------------
 
-    def _add(self, entry: Entry, parts: tuple[str, ...]) -> None:
+    def _add(self, entry: TarEntry, parts: tuple[str, ...]) -> None:
         base = parts[-1]
-        if any(part.startswith(_META) for part in parts[:-1]) or (base.startswith(_META) and base != _OPAQUE):
-            return  # what a storage driver of long ago kept for itself
+        if any(part.startswith(_META) for part in parts[:-1]) or (
+            base.startswith(_META) and base != _OPAQUE
+        ):
+            return  # private data of an obsolete storage driver
         if any(part.startswith(_PREFIX) for part in parts[:-1]):
             raise ImageError(f"invalid whiteout in the path {'/'.join(parts)[:200]!r}")
         if base == _OPAQUE:
@@ -186,7 +229,7 @@ class _Unpacking:
             self._tree.make(folder)
         self._mark(folder)
 
-    def _mark(self, folder: Folder) -> None:
+    def _mark(self, folder: MergedFolder) -> None:
         self._tree.hide(folder)
         self._marked &= merged.mark_opaque(folder.own)
         self._opaque.append(self._relative(folder.own))
@@ -196,17 +239,18 @@ class _Unpacking:
             raise ImageError(f"invalid whiteout name: {'/'.join(parts)[:200]!r}")
         folder, name = self._tree.parent(parts)
         path = f"{folder.own}/{name}"
-        there = merged.look(path) if folder.real else None
+        there = merged.lstat_or_none(path) if folder.real else None
         if there is None:
-            # Nothing to hide: but a lower layer that is not known here, Windows itself, may have it.
+            # Nothing to hide here, but a lower layer that is not known here, Windows itself, may
+            # have it.
             self._tree.make(folder)
             self._marked &= merged.make_whiteout(path)
             self._whiteouts.append(self._relative(path))
         elif stat.S_ISDIR(there.st_mode):
-            # It takes away only what is below; what this layer has of that name stays.
+            # It removes only what is below; this layer's own entry of that name stays.
             self._mark(self._tree.enter(folder, name))
 
-    def _create(self, entry: Entry, parts: tuple[str, ...]) -> None:
+    def _create(self, entry: TarEntry, parts: tuple[str, ...]) -> None:
         folder, name = self._tree.parent(parts)
         path = f"{folder.own}/{name}"
         if (before := self._seen.get(path)) is not None and not (before == entry.kind == "dir"):
@@ -218,7 +262,7 @@ class _Unpacking:
         again = merged.clear_whiteout(path)
         if again:
             self._whiteouts = [other for other in self._whiteouts if other != self._relative(path)]
-        there = merged.look(path)
+        there = merged.lstat_or_none(path)
         if there is not None and not (entry.kind == "dir" and stat.S_ISDIR(there.st_mode)):
             raise ImageError(f"the layer has {self._relative(path)[:200]!r} twice")
         self._seen[path] = entry.kind
@@ -237,7 +281,7 @@ class _Unpacking:
                 os.mkfifo(path)
         self._settle(path, entry)
 
-    def _folder(self, outer: Folder, name: str, entry: Entry, again: bool) -> None:
+    def _folder(self, outer: MergedFolder, name: str, entry: TarEntry, again: bool) -> None:
         path = f"{outer.own}/{name}"
         below = self._tree.find(outer, name)
         folder = self._tree.enter(outer, name)
@@ -250,9 +294,11 @@ class _Unpacking:
                 self._mark(folder)
         self._folders[path] = entry
 
-    def _file(self, path: str, entry: Entry) -> None:
+    def _file(self, path: str, entry: TarEntry) -> None:
         if entry.size > self._limits.most:
-            raise ImageError(f"{self._relative(path)[:200]!r} is larger than {self._limits.most} bytes")
+            raise ImageError(
+                f"{self._relative(path)[:200]!r} is larger than {self._limits.most} bytes"
+            )
         self._size += entry.size
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
         with os.fdopen(descriptor, "wb", buffering=0) as file:
@@ -263,17 +309,20 @@ class _Unpacking:
                 _write_stretches(descriptor, entry.sparse, self._stream.data())
                 file.truncate(entry.size)
 
-    def _hardlink(self, path: str, entry: Entry) -> None:
+    def _hardlink(self, path: str, entry: TarEntry) -> None:
         parts = self._parts(entry.link, "the target of a link")
         if not parts:
             raise ImageError(f"{self._relative(path)[:200]!r} is a link to nothing in the layer")
         folder, name = self._tree.parent(parts)
         found = self._tree.find(folder, name)
         if found is None or not (stat.S_ISREG(found[1].st_mode) or stat.S_ISLNK(found[1].st_mode)):
-            raise ImageError(f"{self._relative(path)[:200]!r} is a link to {'/'.join(parts)[:200]!r}, which is no file here")
+            raise ImageError(
+                f"{self._relative(path)[:200]!r} is a link to {'/'.join(parts)[:200]!r}, "
+                "which is not a file here"
+            )
         target, what = found
         own = f"{folder.own}/{name}"
-        if target != own:  # in a layer below: this layer gets it too, as one file under both names
+        if target != own:  # in a layer below: copy it to this layer, as one file under both names
             self._tree.make(folder)
             if stat.S_ISREG(what.st_mode):
                 self._size += what.st_size
@@ -281,21 +330,25 @@ class _Unpacking:
             merged.copy_metadata(target, own)
         os.link(own, path, follow_symlinks=False)
 
-    def _symlink(self, path: str, entry: Entry) -> None:
+    def _symlink(self, path: str, entry: TarEntry) -> None:
         if not entry.link or len(entry.link) > _LONGEST_PATH:
             raise ImageError(f"invalid target of the link {self._relative(path)[:200]!r}")
         target = os.fsdecode(entry.link)
-        os.symlink(_windows_target(target, self._relative(path).count("/")) if self._windows else target, path)
+        os.symlink(
+            _windows_target(target, self._relative(path).count("/")) if self._windows else target,
+            path,
+        )
         self._tree.linked(path)
 
-    def _device(self, entry: Entry, parts: tuple[str, ...]) -> None:
+    def _device(self, entry: TarEntry, parts: tuple[str, ...]) -> None:
         usual = not self._windows and len(parts) == 2 and parts[0] == "dev" and entry.kind == "char"
         if not usual or _USUAL_DEVICES.get(parts[1]) != entry.device:
             raise ImageError(f"the layer has a device: {'/'.join(parts)[:200]!r}")
 
-    # ---- what an entry has beside its content --------------------------------------------------------------------
+    # ---- metadata of an entry
+    # ------------------------------------------------------------------------------------
 
-    def _settle(self, path: str, entry: Entry) -> None:
+    def _settle(self, path: str, entry: TarEntry) -> None:
         if self._windows:
             self._settle_windows(path, entry)
             return
@@ -307,8 +360,10 @@ class _Unpacking:
             self._attribute(path, name, value)
         _set_time(path, entry.mtime_ns)
 
-    def _settle_windows(self, path: str, entry: Entry) -> None:
-        """Windows' archives have no modes. What a container's user may write to is decided by who owns its own layer."""
+    def _settle_windows(self, path: str, entry: TarEntry) -> None:
+        """Windows archives have no modes. The owner of its writable layer decides what a
+        container's user may write.
+        """
         if entry.kind != "symlink":
             attributes = entry.records.get("MSWINDOWS.fileattr", b"0")
             locked = entry.kind == "file" and attributes.isdigit() and int(attributes) & _READ_ONLY
@@ -329,8 +384,9 @@ class _Unpacking:
 
 
 def _windows_target(target: str, depth: int) -> str:
-    """`C:\\a\\b` or `a\\b`, as links of Windows have it. The tree's root is the C: drive, wherever that will be mounted, so
-    the way there goes up from the link, which is so many folders below the root."""
+    """`C:\\a\\b` or `a\\b`, as in Windows links. The tree's root is the C: drive, wherever it will
+    be mounted, so the target is relative to the link, which is `depth` directories below the root.
+    """
     plain = re.sub(r"(?:/\?\?/)?[A-Za-z]:/", "/", target.replace("\\", "/"), count=1)
     return "../" * depth + plain.lstrip("/") if plain.startswith("/") else plain
 
@@ -346,7 +402,9 @@ def write_all(descriptor: int, data: bytes) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-def _write_stretches(descriptor: int, stretches: Sequence[tuple[int, int]], data: Iterable[bytes]) -> None:
+def _write_stretches(
+    descriptor: int, stretches: Sequence[tuple[int, int]], data: Iterable[bytes]
+) -> None:
     source = iter(data)
     piece = b""
     for offset, length in stretches:

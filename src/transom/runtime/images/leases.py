@@ -1,5 +1,7 @@
-"""Who needs an image: containers, whose layers must not vanish under them. A lease is a file, so it outlives whoever made
-it, as containers do. One whose `keeper`, a file or folder of its owner, has gone counts no longer."""
+"""Leases on images: containers hold them so that their layers are not removed. A lease is a file,
+so it outlives its creator, as containers do. It expires when its `keeper`, a file or directory of
+its owner, is gone.
+"""
 
 from __future__ import annotations
 
@@ -12,19 +14,19 @@ from typing import NamedTuple
 import orjson
 
 
-class Lease(NamedTuple):
+class ImageLease(NamedTuple):
     image: str
     manifest: str
     owner: str
     keeper: str = ""
 
 
-class Leases:
+class ImageLeases:
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "leases"
 
-    def add(self, lease: Lease) -> None:
-        """There completely or not at all; not synced, as containers do not outlive the machine."""
+    def add(self, lease: ImageLease) -> None:
+        """Written atomically; not synced, because containers do not outlive the machine."""
         path = self._path(lease.owner)
         temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
         temporary.write_bytes(orjson.dumps(lease._asdict()))
@@ -34,13 +36,13 @@ class Leases:
         self._path(owner).unlink(missing_ok=True)
 
     def drop_all(self, prefix: str) -> None:
-        """Of owners whose names begin so."""
+        """Drops the leases of owners with this prefix."""
         for path, lease in list(self._all()):
             if lease.owner.startswith(prefix):
                 path.unlink(missing_ok=True)
 
-    def live(self) -> list[Lease]:
-        """Those that count; the others are cleared away."""
+    def live(self) -> list[ImageLease]:
+        """The valid leases; expired ones are removed."""
         found = []
         for path, lease in list(self._all()):
             if lease.keeper and not Path(lease.keeper).exists():
@@ -49,15 +51,15 @@ class Leases:
                 found.append(lease)
         return found
 
-    def _all(self) -> Iterator[tuple[Path, Lease]]:
+    def _all(self) -> Iterator[tuple[Path, ImageLease]]:
         for path in self.folder.iterdir():
             if path.name.startswith("."):
                 continue
             try:
-                yield path, Lease(**orjson.loads(path.read_bytes()))
+                yield path, ImageLease(**orjson.loads(path.read_bytes()))
             except FileNotFoundError:
                 continue
-            except orjson.JSONDecodeError:  # the machine went down before it was on disk
+            except orjson.JSONDecodeError:  # the machine crashed before it was on disk
                 path.unlink(missing_ok=True)
 
     def _path(self, owner: str) -> Path:

@@ -1,4 +1,6 @@
-"""Locks between processes, and between tasks of one: a file, locked for one or for many, freed by the kernel at a crash."""
+"""Locks between processes, and between tasks of one: a file with an exclusive or shared lock that
+the kernel frees at a crash.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ def _take(path: Path, operation: int) -> int:
 
 
 @contextmanager
-def held(path: Path, *, shared: bool = False) -> Iterator[None]:
+def hold_lock(path: Path, *, shared: bool = False) -> Iterator[None]:
     """Waits. For short work only: it blocks the thread."""
     descriptor = _take(path, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
     try:
@@ -33,8 +35,8 @@ def held(path: Path, *, shared: bool = False) -> Iterator[None]:
 
 
 @contextmanager
-def attempted(path: Path) -> Iterator[bool]:
-    """Does not wait; says whether it holds the lock, alone."""
+def try_lock(path: Path) -> Iterator[bool]:
+    """Does not wait; returns whether it holds the lock exclusively."""
     try:
         descriptor = _take(path, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -47,9 +49,11 @@ def attempted(path: Path) -> Iterator[bool]:
 
 
 @asynccontextmanager
-async def waited(path: Path, *, shared: bool = False) -> AsyncIterator[None]:
-    """Waits without blocking the loop, for work that takes long. `path` may vanish while it waits: whoever removes such
-    a file holds its lock, so the one who gets the lock of a removed file tries again."""
+async def wait_for_lock(path: Path, *, shared: bool = False) -> AsyncIterator[None]:
+    """Waits without blocking the event loop, for long operations. `path` may be deleted during the
+    wait: a process that removes such a file holds its lock, so a process that gets the lock of a
+    removed file tries again.
+    """
     operation = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB
     while True:
         try:

@@ -1,4 +1,4 @@
-"""New images: archives of files that come out the same every time, and the documents around them."""
+"""Builds new images: reproducible archives of files, and the documents around them."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ import tarfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from transom.runtime.images.content import Content
+from transom.runtime.images.content import BlobStore
 from transom.runtime.images.model import (
     DOCKER_CONFIG,
     DOCKER_LAYER,
     DOCKER_LAYER_TAR,
     DOCKER_MANIFEST,
-    Descriptor,
+    ContentDescriptor,
     digest_of,
-    encode,
-    ports_of,
+    encode_document,
+    parse_exposed_ports,
 )
 
 EPOCH: Final = "1970-01-01T00:00:00Z"
 
 
-class Options(NamedTuple):
-    """What a new image is to be."""
+class ImageOptions(NamedTuple):
+    """The specification of a new image."""
 
     os: str = "linux"
     architecture: str = "amd64"
@@ -49,20 +49,30 @@ class NewLayer(NamedTuple):
     media_type: str = DOCKER_LAYER
 
 
-def configuration(options: Options, diff_ids: Sequence[str]) -> dict[str, Any]:
+def make_image_configuration(options: ImageOptions, diff_ids: Sequence[str]) -> dict[str, Any]:
     own: dict[str, Any] = {}
     for key, value in (
-        ("Entrypoint", list(options.entrypoint)), ("Cmd", list(options.cmd)), ("Env", list(options.env)),
-        ("User", options.user), ("WorkingDir", options.working_dir), ("ExposedPorts", ports_of(options.ports)),
-        ("Labels", dict(options.labels)), ("StopSignal", options.stop_signal),
-    ):  # fmt: skip
+        ("Entrypoint", list(options.entrypoint)),
+        ("Cmd", list(options.cmd)),
+        ("Env", list(options.env)),
+        ("User", options.user),
+        ("WorkingDir", options.working_dir),
+        ("ExposedPorts", parse_exposed_ports(options.ports)),
+        ("Labels", dict(options.labels)),
+        ("StopSignal", options.stop_signal),
+    ):
         if value:
             own[key] = value
     found: dict[str, Any] = {
-        "architecture": options.architecture, "os": options.os, "created": options.created, "config": own,
+        "architecture": options.architecture,
+        "os": options.os,
+        "created": options.created,
+        "config": own,
         "rootfs": {"type": "layers", "diff_ids": list(diff_ids)},
-        "history": [{"created": options.created, "created_by": options.comment, "empty_layer": not diff_ids}],
-    }  # fmt: skip
+        "history": [
+            {"created": options.created, "created_by": options.comment, "empty_layer": not diff_ids}
+        ],
+    }
     if options.variant:
         found["variant"] = options.variant
     if options.os_version:
@@ -70,24 +80,32 @@ def configuration(options: Options, diff_ids: Sequence[str]) -> dict[str, Any]:
     return found
 
 
-def write_image(content: Content, options: Options, layers: Sequence[NewLayer]) -> str:
-    """The image's documents; the digest of its manifest. Blocking."""
-    config = encode(configuration(options, [layer.diff_id for layer in layers]))
+def write_image(content: BlobStore, options: ImageOptions, layers: Sequence[NewLayer]) -> str:
+    """Writes the image's documents; returns the digest of its manifest. Blocking."""
+    config = encode_document(make_image_configuration(options, [layer.diff_id for layer in layers]))
     content.put(config)
-    document = manifest(
-        Descriptor(DOCKER_CONFIG, digest_of(config), len(config)),
-        [Descriptor(layer.media_type, layer.digest, layer.size) for layer in layers],
+    document = make_image_manifest(
+        ContentDescriptor(DOCKER_CONFIG, digest_of(config), len(config)),
+        [ContentDescriptor(layer.media_type, layer.digest, layer.size) for layer in layers],
     )
-    return content.put(encode(document))
+    return content.put(encode_document(document))
 
 
-def manifest(config: Descriptor, layers: Sequence[Descriptor]) -> Mapping[str, Any]:
-    return {"schemaVersion": 2, "mediaType": DOCKER_MANIFEST, "config": config.shown(),
-            "layers": [layer.shown() for layer in layers]}  # fmt: skip
+def make_image_manifest(
+    config: ContentDescriptor, layers: Sequence[ContentDescriptor]
+) -> Mapping[str, Any]:
+    return {
+        "schemaVersion": 2,
+        "mediaType": DOCKER_MANIFEST,
+        "config": config.shown(),
+        "layers": [layer.shown() for layer in layers],
+    }
 
 
 class _Sink:
-    """Where an archive is written to: hashed on its way. As much of a file as tarfile and gzip want."""
+    """The output of an archive, hashed as it is written. Implements the part of a file that tarfile
+    and gzip use.
+    """
 
     def __init__(self, write: Callable[[bytes], object]) -> None:
         self._hash = hashlib.sha256()
@@ -107,31 +125,44 @@ class _Sink:
         return f"sha256:{self._hash.hexdigest()}"
 
 
-def write_layer(content: Content, fill: Callable[[tarfile.TarFile], None], *, packed: bool = True) -> NewLayer:
-    """A layer in the store, of what `fill` adds. The same files give the same bytes, as long as the same zlib packs them.
-    Blocking."""
+def write_layer(
+    content: BlobStore, fill: Callable[[tarfile.TarFile], None], *, packed: bool = True
+) -> NewLayer:
+    """Creates a layer in the store from what `fill` adds. The same files give the same bytes with
+    the same zlib. Blocking.
+    """
     with content.writer() as writer:
         if not packed:
             diff_id = _write_archive(fill, writer.write)
         else:
-            with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=_Sink(writer.write), mtime=0) as squeezed:
+            with gzip.GzipFile(
+                filename="", mode="wb", compresslevel=6, fileobj=_Sink(writer.write), mtime=0
+            ) as squeezed:
                 diff_id = _write_archive(fill, squeezed.write)
         size = writer.offset
-        return NewLayer(writer.commit(), size, diff_id, DOCKER_LAYER if packed else DOCKER_LAYER_TAR)
+        return NewLayer(
+            writer.commit(), size, diff_id, DOCKER_LAYER if packed else DOCKER_LAYER_TAR
+        )
 
 
-def _write_archive(fill: Callable[[tarfile.TarFile], None], write: Callable[[bytes], object]) -> str:
+def _write_archive(
+    fill: Callable[[tarfile.TarFile], None], write: Callable[[bytes], object]
+) -> str:
     """Its digest."""
     sink: Any = _Sink(write)
-    # PAX is the only format in which every name, size and time has a place.
-    with tarfile.open(fileobj=sink, mode="w|", format=tarfile.PAX_FORMAT, errors="surrogateescape") as tar:
+    # PAX is the only format that can represent every name, size and time.
+    with tarfile.open(
+        fileobj=sink, mode="w|", format=tarfile.PAX_FORMAT, errors="surrogateescape"
+    ) as tar:
         fill(tar)
     digest: str = sink.digest
     return digest
 
 
-def plain(name: str, kind: bytes = tarfile.REGTYPE, mode: int = 0o644, size: int = 0, link: str = "") -> tarfile.TarInfo:
-    """An entry of root's, made at the beginning of time."""
+def plain_tar_entry(
+    name: str, kind: bytes = tarfile.REGTYPE, mode: int = 0o644, size: int = 0, link: str = ""
+) -> tarfile.TarInfo:
+    """An entry owned by root, with time 0."""
     info = tarfile.TarInfo(name)
     info.type, info.mode, info.size, info.linkname = kind, mode, size, link
     info.uname = info.gname = "root"

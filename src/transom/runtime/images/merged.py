@@ -1,8 +1,9 @@
-"""Where an entry of a layer goes: its path, followed through what the layer and those below it have already.
+"""Resolves the path of a layer's entry through the layer itself and those below it.
 
-A layer's own folder holds only what the layer itself brings, so the folders and links on the way to an entry may be in a
-layer below. Links are followed within the root only. Windows' names are the same in capitals and small letters, and are
-kept as the lowest layer spells them. Nothing is written here but folders on the way, and overlayfs' marks.
+A layer's own directory holds only what the layer itself adds, so parent directories and links of an
+entry may be in a layer below. Links are followed within the root only. Windows names are
+case-insensitive and keep the spelling of the lowest layer. This module writes only parent
+directories and overlayfs' markers.
 """
 
 from __future__ import annotations
@@ -17,26 +18,30 @@ from typing import Final
 from transom.runtime.images.model import ImageError
 
 _MOST_LINKS: Final = 40
-_DEEPEST: Final = 256  # a deeper tree is hard to get rid of again
+_DEEPEST: Final = 256  # deeper trees are hard to delete
 _OPAQUE: Final = ("trusted.overlay.opaque", "user.overlay.opaque")
 _NO_XATTR: Final = (errno.ENODATA, errno.ENOTSUP, errno.EPERM)
 
 
-class Folder:
-    """A folder of the merged tree. `lowers` are those folders of the layers below that show through, the topmost first."""
+class MergedFolder:
+    """A directory of the merged tree. `lowers` are the visible directories of the layers below,
+    topmost first.
+    """
 
     __slots__ = ("_names", "depth", "lowers", "own", "parent", "real")
 
-    def __init__(self, own: str, lowers: list[str], parent: Folder | None, real: bool) -> None:
-        self.own = own  # its place in this layer
+    def __init__(
+        self, own: str, lowers: list[str], parent: MergedFolder | None, real: bool
+    ) -> None:
+        self.own = own  # its path in this layer
         self.lowers = lowers
         self.parent = parent
         self.depth: int = parent.depth + 1 if parent else 0
-        self.real = real  # it is in this layer
+        self.real = real  # whether it exists in this layer
         self._names: dict[str, str] | None = None
 
     def spelling(self, name: str) -> str:
-        """As somebody below, or this layer, writes it."""
+        """As a layer below, or this layer, spells it."""
         if self._names is None:
             self._names = {}
             for place in (*reversed(self.lowers), *((self.own,) if self.real else ())):
@@ -45,51 +50,59 @@ class Folder:
         return self._names.setdefault(name.casefold(), name)
 
 
-class Merged:
+class MergedTree:
     def __init__(self, own: str, below: Sequence[str], *, fold: bool = False) -> None:
-        """`below`: the layers' folders, the lowest first. `fold`: names as on Windows."""
-        self.root = Folder(own, list(reversed(below)), None, True)
-        self.touched: list[tuple[str, os.stat_result]] = []  # folders on the way, and what they were below
+        """`below`: the layers' directories, lowest first. `fold`: case-insensitive names, as on
+        Windows.
+        """
+        self.root = MergedFolder(own, list(reversed(below)), None, True)
+        self.touched: list[
+            tuple[str, os.stat_result]
+        ] = []  # parent directories, and what they were below
         self._fold = fold
-        self._folders: dict[str, Folder] = {own: self.root}
-        self._parents: dict[tuple[str, ...], Folder] = {}
+        self._folders: dict[str, MergedFolder] = {own: self.root}
+        self._parents: dict[tuple[str, ...], MergedFolder] = {}
         self._links: set[str] = set()  # of this layer
 
-    def parent(self, parts: tuple[str, ...]) -> tuple[Folder, str]:
-        """The folder that the last of the parts is in, and the name it has there."""
+    def parent(self, parts: tuple[str, ...]) -> tuple[MergedFolder, str]:
+        """The directory that contains the last part, and the part's name there."""
         way = parts[:-1]
         folder = self._parents.get(way)
         if folder is None:
             folder = self._parents[way] = self._walk(self.root, way, [])
         return folder, self.name(folder, parts[-1])
 
-    def name(self, folder: Folder, part: str) -> str:
+    def name(self, folder: MergedFolder, part: str) -> str:
         return folder.spelling(part) if self._fold else part
 
-    def find(self, folder: Folder, name: str) -> tuple[str, os.stat_result] | None:
-        """What shows under a name: where it is, and what; None for nothing."""
+    def find(self, folder: MergedFolder, name: str) -> tuple[str, os.stat_result] | None:
+        """What is visible under a name: its path and kind; None for nothing."""
         for place in (folder.own, *folder.lowers) if folder.real else folder.lowers:
             path = f"{place}/{name}"
-            found = look(path)
+            found = lstat_or_none(path)
             if found is not None:
                 return None if is_whiteout(found) else (path, found)
         return None
 
-    def enter(self, folder: Folder, name: str) -> Folder:
-        """The folder of that name, which may not be there yet."""
+    def enter(self, folder: MergedFolder, name: str) -> MergedFolder:
+        """The directory of that name, which may not exist yet."""
         own = f"{folder.own}/{name}"
         known = self._folders.get(own)
         if known is None:
-            found = look(own) if folder.real else None
+            found = lstat_or_none(own) if folder.real else None
             real = found is not None and stat.S_ISDIR(found.st_mode)
             hidden = found is not None and (not real or is_opaque(own))
-            known = self._folders[own] = Folder(own, [] if hidden else _shining(folder, name), folder, real)
+            known = self._folders[own] = MergedFolder(
+                own, [] if hidden else _shining(folder, name), folder, real
+            )
             if known.depth > _DEEPEST:
                 raise ImageError(f"folders are nested more than {_DEEPEST} deep")
         return known
 
-    def make(self, folder: Folder) -> None:
-        """The folder is in this layer from now on, as it is below; one that nobody has is root's, 0755."""
+    def make(self, folder: MergedFolder) -> None:
+        """Creates the directory in this layer with the metadata from below; one that no layer has
+        belongs to root, 0755.
+        """
         if folder.real:
             return
         assert folder.parent is not None
@@ -105,23 +118,23 @@ class Merged:
             mark_opaque(folder.own)
         folder.real = True
 
-    def hide(self, folder: Folder) -> None:
-        """Nothing shows through any longer."""
+    def hide(self, folder: MergedFolder) -> None:
+        """Hides everything below."""
         below = f"{folder.own}/"
         for own, other in self._folders.items():
             if other is folder or own.startswith(below):
                 other.lowers.clear()
 
     def linked(self, path: str) -> None:
-        """This layer has made a link, so ways may lead elsewhere from now on."""
+        """This layer has created a link, so cached paths may resolve differently."""
         self._links.add(path)
         self._parents.clear()
 
     def replaced(self) -> None:
-        """Something has become a folder that was none below."""
+        """Something has become a directory that was not one below."""
         self._parents.clear()
 
-    def _walk(self, folder: Folder, parts: Sequence[str], links: list[str]) -> Folder:
+    def _walk(self, folder: MergedFolder, parts: Sequence[str], links: list[str]) -> MergedFolder:
         for i, part in enumerate(parts):
             if part in ("", "."):
                 continue
@@ -139,19 +152,22 @@ class Merged:
             folder = self.enter(folder, name)
         return folder
 
-    def _follow(self, folder: Folder, link: str, rest: Sequence[str], links: list[str]) -> Folder:
+    def _follow(
+        self, folder: MergedFolder, link: str, rest: Sequence[str], links: list[str]
+    ) -> MergedFolder:
         target = os.readlink(link)
         links.append(f"{os.path.basename(link)} -> {target}")
         if len(links) > _MOST_LINKS:
             raise ImageError(f"too many links: {links[0][:200]}")
         if target.startswith("/") and link in self._links:
-            # A layer is the difference of two trees: nobody who tells the truth goes through a link he has just made.
+            # A layer is the difference of two trees: a valid layer does not go through a link that
+            # it has just created.
             raise ImageError(f"a link leads out of the root: {links[-1][:200]}")
         start = self.root if target.startswith("/") else folder
         return self._walk(start, (*target.split("/"), *rest), links)
 
 
-def look(path: str) -> os.stat_result | None:
+def lstat_or_none(path: str) -> os.stat_result | None:
     try:
         return os.lstat(path)
     except FileNotFoundError:
@@ -174,7 +190,9 @@ def is_opaque(folder: str) -> bool:
 
 
 def mark_opaque(folder: str) -> bool:
-    """For overlayfs; root's attribute, or the one that overlays in user namespaces take. Whether either could be set."""
+    """For overlayfs; sets the trusted attribute, or the one for overlays in user namespaces.
+    Returns whether either could be set.
+    """
     for name in _OPAQUE[0 if os.geteuid() == 0 else 1 :]:
         try:
             os.setxattr(folder, name, b"y", follow_symlinks=False)
@@ -187,7 +205,7 @@ def mark_opaque(folder: str) -> bool:
 
 
 def make_whiteout(path: str) -> bool:
-    """Whether it could be made: Linux lets everybody do that from 5.8 on."""
+    """Returns whether it could be created: Linux allows that to all users from 5.8 on."""
     try:
         os.mknod(path, stat.S_IFCHR | 0o600, os.makedev(0, 0))
     except PermissionError:
@@ -196,8 +214,8 @@ def make_whiteout(path: str) -> bool:
 
 
 def clear_whiteout(path: str) -> bool:
-    """Whether one was in the way."""
-    found = look(path)
+    """Returns whether one was in the way."""
+    found = lstat_or_none(path)
     if found is None or not is_whiteout(found):
         return False
     os.unlink(path)
@@ -205,7 +223,9 @@ def clear_whiteout(path: str) -> bool:
 
 
 def copy_metadata(source: str, target: str) -> None:
-    """Owner, mode, times and attributes: a folder of a layer hides those of the folder below."""
+    """Owner, mode, times and attributes: a directory of a layer hides those of the directory
+    below.
+    """
     found = os.lstat(source)
     if os.geteuid() == 0:
         os.lchown(target, found.st_uid, found.st_gid)
@@ -218,12 +238,12 @@ def copy_metadata(source: str, target: str) -> None:
                 raise
 
 
-def _shining(folder: Folder, name: str) -> list[str]:
-    """Folders of that name below, down to the first that hides the others."""
+def _shining(folder: MergedFolder, name: str) -> list[str]:
+    """Directories of that name below, down to the first opaque one."""
     found = []
     for lower in folder.lowers:
         path = f"{lower}/{name}"
-        what = look(path)
+        what = lstat_or_none(path)
         if what is None:
             continue
         if not stat.S_ISDIR(what.st_mode):

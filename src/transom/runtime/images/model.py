@@ -1,7 +1,9 @@
-"""What registries, archives and the store speak of: descriptors, manifests, image configurations. Data and its checks.
+"""Descriptors, manifests and image configurations, as registries, archives and the store use them.
+Data and its validation.
 
-Whatever comes from outside goes through `descriptor`, `manifest` and `configuration`, which raise ImageError for anything
-that is not what it should be; nobody else looks into such documents.
+All untrusted documents go through `parse_descriptor`, `parse_manifest` and
+`parse_image_configuration`, which raise ImageError for anything invalid; no other module parses
+such documents.
 """
 
 from __future__ import annotations
@@ -34,38 +36,45 @@ MANIFESTS: Final = (DOCKER_MANIFEST, OCI_MANIFEST)
 LONGEST_DOCUMENT: Final = 8 << 20  # of manifests and configurations
 _MOST_LAYERS: Final = 500  # overlayfs takes as many
 _DIGEST: Final = re.compile(r"sha256:[a-f0-9]{64}")
-# How the first steps of Windows base images are recorded: the system itself, then its updates.
+# How the history of Windows base images records its first steps: the system itself, then its
+# updates.
 _WINDOWS_BASE: Final = ("Apply image ", "Install update ")
 
 
 class ImageError(Exception):
-    """Something about an image failed. `code` is gRPC's name of it, `str()` containerd's text without its beginning."""
+    """An image operation failed. `code` is the gRPC code, `str()` containerd's text without its
+    prefix.
+    """
 
     def __init__(self, text: str, code: str = "Unknown") -> None:
         super().__init__(text)
         self.code = code
 
 
-class NotFound(ImageError):
+class ImageNotFound(ImageError):
     def __init__(self, text: str) -> None:
         super().__init__(f"{text}: not found", "NotFound")
 
 
-class Descriptor(NamedTuple):
+class ContentDescriptor(NamedTuple):
     media_type: str
     digest: str
     size: int
     urls: tuple[str, ...] = ()
     platform: Mapping[str, Any] | None = None
-    annotations: Mapping[str, str] = {}  # never written to
+    annotations: Mapping[str, str] = {}  # immutable
 
     @property
     def hex(self) -> str:
         return self.digest[7:]
 
     def shown(self) -> dict[str, Any]:
-        """As it stands in a manifest."""
-        found: dict[str, Any] = {"mediaType": self.media_type, "digest": self.digest, "size": self.size}
+        """As written in a manifest."""
+        found: dict[str, Any] = {
+            "mediaType": self.media_type,
+            "digest": self.digest,
+            "size": self.size,
+        }
         if self.urls:
             found["urls"] = list(self.urls)
         if self.annotations:
@@ -75,21 +84,21 @@ class Descriptor(NamedTuple):
         return found
 
 
-class Manifest(NamedTuple):
-    config: Descriptor
-    layers: tuple[Descriptor, ...]
+class ImageManifest(NamedTuple):
+    config: ContentDescriptor
+    layers: tuple[ContentDescriptor, ...]
 
 
-class Layer(NamedTuple):
-    """A layer of an image: what is downloaded, and what it is when unpacked on those below it."""
+class ImageLayer(NamedTuple):
+    """A layer of an image: what is downloaded, and its identity when unpacked on those below it."""
 
-    descriptor: Descriptor
+    descriptor: ContentDescriptor
     diff_id: str
     chain_id: str
-    base: bool  # a part of Windows itself, which Wine stands in for: never downloaded, never unpacked
+    base: bool  # a part of Windows itself, which Wine replaces: never downloaded, never unpacked
 
 
-class Configuration(NamedTuple):
+class ImageConfiguration(NamedTuple):
     os: str
     architecture: str
     variant: str
@@ -107,23 +116,25 @@ class StoredImage:
     digests: tuple[str, ...]  # docker.io/library/nginx@sha256:...
     size: int  # of all its blobs, as containerd counts
     config: Mapping[str, Any]  # the whole OCI image configuration
-    layers: tuple[Path, ...]  # folders, the lowest first. Windows itself is not among them
+    layers: tuple[Path, ...]  # directories, lowest first. Windows itself is not included
     os: str
     architecture: str
     os_version: str  # 10.0.17763.1697; empty on Linux
     manifest: str  # digest
-    created: float  # when it came into the store
+    created: float  # when it was added to the store
 
     @property
     def build(self) -> int:
-        return build_of(self.os_version)
+        return windows_build_number(self.os_version)
 
 
 Step = Literal["resolved", "exists", "downloading", "downloaded", "extracting", "extracted", "done"]
 
 
-class Progress(NamedTuple):
-    """News of a pull. `digest` is empty for the image as a whole; `done` and `total` are bytes."""
+class PullProgress(NamedTuple):
+    """Progress of a pull. `digest` is empty for the image as a whole; `done` and `total` are
+    bytes.
+    """
 
     step: Step
     digest: str
@@ -131,7 +142,7 @@ class Progress(NamedTuple):
     total: int = 0
 
 
-Tell = Callable[[Progress], None]
+Tell = Callable[[PullProgress], None]
 
 
 def digest_of(data: bytes) -> str:
@@ -142,18 +153,18 @@ def is_digest(value: object) -> bool:
     return isinstance(value, str) and _DIGEST.fullmatch(value) is not None
 
 
-def build_of(os_version: str) -> int:
-    """10.0.17763.1697 -> 17763; 0 when it does not say."""
+def windows_build_number(os_version: str) -> int:
+    """10.0.17763.1697 -> 17763; 0 when it has no build."""
     parts = os_version.split(".")
     return int(parts[2]) if len(parts) >= 3 and parts[2].isascii() and parts[2].isdigit() else 0
 
 
-def encode(document: Mapping[str, Any]) -> bytes:
-    """Always the same bytes for the same document."""
+def encode_document(document: Mapping[str, Any]) -> bytes:
+    """Deterministic: the same bytes for the same document."""
     return orjson.dumps(document, option=orjson.OPT_SORT_KEYS)
 
 
-def load(data: bytes, what: str) -> dict[str, Any]:
+def load_document(data: bytes, what: str) -> dict[str, Any]:
     if len(data) > LONGEST_DOCUMENT:
         raise ImageError(f"{what} is larger than {LONGEST_DOCUMENT} bytes")
     try:
@@ -165,70 +176,82 @@ def load(data: bytes, what: str) -> dict[str, Any]:
     return found
 
 
-def descriptor(raw: object, what: str) -> Descriptor:
+def parse_descriptor(raw: object, what: str) -> ContentDescriptor:
     if not isinstance(raw, dict):
         raise ImageError(f"{what} has no descriptor")
-    digest, size, kind, urls = raw.get("digest"), raw.get("size"), raw.get("mediaType"), raw.get("urls")
+    digest, size, kind, urls = (
+        raw.get("digest"),
+        raw.get("size"),
+        raw.get("mediaType"),
+        raw.get("urls"),
+    )
     if not is_digest(digest):
         raise ImageError(f"{what}: invalid digest {str(digest)[:200]!r}")
     if not isinstance(size, int) or isinstance(size, bool) or size < 0:
         raise ImageError(f"{what}: invalid size of {digest}")
     platform, annotations = raw.get("platform"), raw.get("annotations")
-    return Descriptor(
+    return ContentDescriptor(
         kind if isinstance(kind, str) else "",
         str(digest),
         size,
         tuple(url for url in urls if isinstance(url, str)) if isinstance(urls, list) else (),
         platform if isinstance(platform, dict) else None,
-        {k: v for k, v in annotations.items() if isinstance(v, str)} if isinstance(annotations, dict) else {},
+        {k: v for k, v in annotations.items() if isinstance(v, str)}
+        if isinstance(annotations, dict)
+        else {},
     )
 
 
-def media_type(document: Mapping[str, Any], told: str = "") -> str:
-    """What a manifest is: what it says itself, or what its sender said, or what it looks like."""
+def media_type(document: Mapping[str, Any], declared: str = "") -> str:
+    """The media type of a manifest: from its own field, its content type, or its structure."""
     kind = document.get("mediaType")
     if isinstance(kind, str) and kind:
         return kind
     if document.get("schemaVersion") == 1:
         return SCHEMA1[0]
-    if told in (*INDEXES, *MANIFESTS, *SCHEMA1):
-        return told
-    return OCI_INDEX if "manifests" in document else OCI_MANIFEST if "layers" in document else told
+    if declared in (*INDEXES, *MANIFESTS, *SCHEMA1):
+        return declared
+    return (
+        OCI_INDEX if "manifests" in document else OCI_MANIFEST if "layers" in document else declared
+    )
 
 
-def entries(document: Mapping[str, Any], what: str) -> list[Descriptor]:
+def parse_index_entries(document: Mapping[str, Any], what: str) -> list[ContentDescriptor]:
     """Of a manifest list or index."""
     found = document.get("manifests")
     if not isinstance(found, list):
         raise ImageError(f"{what} lists no manifests")
-    return [descriptor(raw, what) for raw in found]
+    return [parse_descriptor(raw, what) for raw in found]
 
 
-def manifest(document: Mapping[str, Any], what: str) -> Manifest:
+def parse_manifest(document: Mapping[str, Any], what: str) -> ImageManifest:
     kind = media_type(document)
     refuse_schema1(kind)
     if kind not in MANIFESTS:
-        raise NotFound(f"unexpected media type {kind} for {what}")
+        raise ImageNotFound(f"unexpected media type {kind} for {what}")
     layers = document.get("layers")
     if layers is None:
         layers = []
     if not isinstance(layers, list) or len(layers) > _MOST_LAYERS:
         raise ImageError(f"manifest {what} has no list of at most {_MOST_LAYERS} layers")
-    return Manifest(
-        descriptor(document.get("config"), f"manifest {what}"), tuple(descriptor(raw, f"manifest {what}") for raw in layers)
+    return ImageManifest(
+        parse_descriptor(document.get("config"), f"manifest {what}"),
+        tuple(parse_descriptor(raw, f"manifest {what}") for raw in layers),
     )
 
 
 def refuse_schema1(kind: str) -> None:
     if kind in SCHEMA1:
         raise ImageError(
-            f'media type "{kind}" is no longer supported, please rebuild the image as "{DOCKER_MANIFEST}" '
-            f'or "{OCI_MANIFEST}": not implemented', "Unimplemented",
-        )  # fmt: skip
+            f'media type "{kind}" is no longer supported, please rebuild the image as '
+            f'"{DOCKER_MANIFEST}" '
+            f'or "{OCI_MANIFEST}": not implemented',
+            "Unimplemented",
+        )
 
 
-def configuration(document: Mapping[str, Any], what: str) -> Configuration:
-    """Of an image. What runtimes rely on must have the right types."""
+def parse_image_configuration(document: Mapping[str, Any], what: str) -> ImageConfiguration:
+    """Of an image. Fields that runtimes rely on must have the right types."""
     rootfs, own = document.get("rootfs"), document.get("config")
     diff_ids = rootfs.get("diff_ids") if isinstance(rootfs, dict) else None
     if diff_ids is None:
@@ -239,7 +262,9 @@ def configuration(document: Mapping[str, Any], what: str) -> Configuration:
         raise ImageError(f"config {what}: config is not an object")
     for key in ("Entrypoint", "Cmd", "Env"):
         value = (own or {}).get(key)
-        if value is not None and not (isinstance(value, list) and all(isinstance(item, str) for item in value)):
+        if value is not None and not (
+            isinstance(value, list) and all(isinstance(item, str) for item in value)
+        ):
             raise ImageError(f"config {what}: {key} is not a list of strings")
     for key in ("User", "WorkingDir", "StopSignal"):
         if not isinstance((own or {}).get(key) or "", str):
@@ -250,21 +275,28 @@ def configuration(document: Mapping[str, Any], what: str) -> Configuration:
         if not isinstance(value, str):
             raise ImageError(f"config {what}: {key} is not a string")
         texts[key] = value
-    return Configuration(
-        texts["os"].lower(), texts["architecture"].lower(), texts["variant"].lower(), texts["os.version"],
-        tuple(diff_ids), document,
+    return ImageConfiguration(
+        texts["os"].lower(),
+        texts["architecture"].lower(),
+        texts["variant"].lower(),
+        texts["os.version"],
+        tuple(diff_ids),
+        document,
     )
 
 
-def layers_of(found: Manifest, config: Configuration) -> tuple[Layer, ...]:
-    """The layers with their ids; ImageError when manifest and configuration do not fit together."""
+def layers_of(found: ImageManifest, config: ImageConfiguration) -> tuple[ImageLayer, ...]:
+    """The layers with their ids; raises ImageError when manifest and configuration do not match."""
     if len(found.layers) != len(config.diff_ids):
-        raise ImageError(f"mismatched image rootfs and manifest layers: {len(config.diff_ids)} != {len(found.layers)}")
+        raise ImageError(
+            f"mismatched image rootfs and manifest layers: {len(config.diff_ids)} != "
+            f"{len(found.layers)}"
+        )
     base = _base_steps(config)
     made, chain = [], ""
     for i, (blob, diff_id) in enumerate(zip(found.layers, config.diff_ids, strict=True)):
         chain = chain_id(chain, diff_id)
-        made.append(Layer(blob, diff_id, chain, is_foreign(blob) or i < base))
+        made.append(ImageLayer(blob, diff_id, chain, is_foreign(blob) or i < base))
     return tuple(made)
 
 
@@ -272,13 +304,17 @@ def chain_id(below: str, diff_id: str) -> str:
     return digest_of(f"{below} {diff_id}".encode()) if below else diff_id
 
 
-def is_foreign(blob: Descriptor) -> bool:
-    """Not to be had from registries: the licence of Windows' base layers says that they come from elsewhere."""
+def is_foreign(blob: ContentDescriptor) -> bool:
+    """Whether registries do not serve it: Windows' base layers are distributed separately for
+    licence reasons.
+    """
     return bool(blob.urls) or "foreign" in blob.media_type or "nondistributable" in blob.media_type
 
 
-def _base_steps(config: Configuration) -> int:
-    """How many of the lowest layers are Windows itself. Newer base images do not mark them, but their history tells."""
+def _base_steps(config: ImageConfiguration) -> int:
+    """How many of the lowest layers are Windows itself. Newer base images do not mark them, but
+    their history shows it.
+    """
     history: object = config.document.get("history")
     if config.os != "windows" or not isinstance(history, list):
         return 0
@@ -291,5 +327,5 @@ def _base_steps(config: Configuration) -> int:
     return count
 
 
-def ports_of(exposed: Sequence[str]) -> dict[str, dict[str, Any]]:
+def parse_exposed_ports(exposed: Sequence[str]) -> dict[str, dict[str, Any]]:
     return {port if "/" in port else f"{port}/tcp": {} for port in exposed}

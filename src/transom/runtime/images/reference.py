@@ -1,6 +1,6 @@
-"""Names of images as docker reads them: what is valid, whose registry is meant, where tag and digest are. Pure text.
+"""Image references as docker parses them: validity, registry, tag and digest. Pure text.
 
-The errors are the ones people see in InvalidImageName.
+The errors are what users see in InvalidImageName.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _IDENTIFIER = re.compile(r"[a-f0-9]{64}")
 _ID = re.compile(r"(?:sha256:)?([a-f0-9]{64})")
 _DIGEST_LENGTHS = {"sha256": 64, "sha384": 96, "sha512": 128}
 _LONGEST_NAME = 255
-# Longer ones only make the expression above slow.
+# Longer names only make the regular expression above slow.
 _LONGEST = 4096
 
 
@@ -30,8 +30,10 @@ class ImageNameError(ValueError):
     """`str()` is the registry client's text."""
 
 
-class Reference(NamedTuple):
-    """A whole name. `tag` is empty when the name has none; see `parse` for the default."""
+class ImageReference(NamedTuple):
+    """A full reference. `tag` is empty when the name has none; see `parse_reference` for the
+    default.
+    """
 
     repository: str  # docker.io/library/nginx
     tag: str
@@ -47,22 +49,28 @@ class Reference(NamedTuple):
 
     @property
     def familiar(self) -> str:
-        """The repository as docker shows it: without its own registry's name."""
-        return familiar(self.repository)
+        """The repository as docker displays it: without docker.io."""
+        return familiar_name(self.repository)
 
     def __str__(self) -> str:
         return self.repository + (f"@{self.digest}" if self.digest else f":{self.tag}")
 
 
-def familiar(repository: str) -> str:
-    return repository.removeprefix(f"{HUB}/").removeprefix("library/") if repository.startswith(f"{HUB}/") else repository
+def familiar_name(repository: str) -> str:
+    return (
+        repository.removeprefix(f"{HUB}/").removeprefix("library/")
+        if repository.startswith(f"{HUB}/")
+        else repository
+    )
 
 
 @lru_cache(maxsize=1024)
-def split(text: str) -> Reference:
-    """The parts that a name has; ImageNameError when it is none."""
+def split_reference(text: str) -> ImageReference:
+    """The parts of a name; raises ImageNameError when it is invalid."""
     if _IDENTIFIER.fullmatch(text):
-        raise ImageNameError(f"invalid repository name ({text}), cannot specify 64-byte hexadecimal strings")
+        raise ImageNameError(
+            f"invalid repository name ({text}), cannot specify 64-byte hexadecimal strings"
+        )
     domain, rest = _registry(text)
     path = rest.partition(":")[0]
     if path.lower() != path:
@@ -78,25 +86,28 @@ def split(text: str) -> Reference:
         raise ImageNameError(f"repository name must not be more than {_LONGEST_NAME} characters")
     if digest:
         _check_digest(digest)
-    return Reference(repository, tag, digest)
+    return ImageReference(repository, tag, digest)
 
 
 @lru_cache(maxsize=1024)
-def parse(text: str) -> Reference:
-    """What a runtime pulls: the tag `latest` where there is neither tag nor digest; with a digest, the tag counts for
-    nothing."""
-    found = split(text)
+def parse_reference(text: str) -> ImageReference:
+    """What a runtime pulls: the tag `latest` where there is neither tag nor digest; with a digest,
+    the tag is ignored.
+    """
+    found = split_reference(text)
     return found._replace(tag="" if found.digest else found.tag or "latest")
 
 
 def image_id(text: str) -> str:
-    """`sha256:...` when the text can be an image's id, with or without the algorithm in front; else nothing."""
+    """`sha256:...` when the text can be an image id, with or without the algorithm prefix;
+    otherwise empty.
+    """
     match = _ID.fullmatch(text)
     return f"sha256:{match[1]}" if match else ""
 
 
 def _registry(text: str) -> tuple[str, str]:
-    """The registry and the rest; names without a registry are the default one's."""
+    """The registry and the rest; names without a registry use the default one."""
     first, slash, rest = text.partition("/")
     if not slash or ("." not in first and ":" not in first and first != "localhost"):
         first, rest = HUB, text

@@ -1,7 +1,8 @@
-"""What runtimes and the command line call: images by name, for a node of a system and a build.
+"""The image API for runtimes and the command line: images by name, for a node of a given system and
+build.
 
-Names that are built in need no network; everything else comes from registries, archives or folders. Failures are
-`RuntimeFailure`s with containerd's texts.
+Built-in names need no network; everything else comes from registries, archives or directories.
+Failures are `RuntimeFailure`s with containerd's texts.
 """
 
 from __future__ import annotations
@@ -13,25 +14,30 @@ from pathlib import Path
 from typing import NamedTuple
 
 from transom.kit.clock import Clock
-from transom.runtime.api import Auth, Filesystem, RuntimeFailure
+from transom.runtime.api import AuthConfig, FilesystemUsage, RuntimeFailure
 from transom.runtime.images import builtin
-from transom.runtime.images.collection import Collected, Thresholds, collect
-from transom.runtime.images.layers import Limits
-from transom.runtime.images.model import ImageError, NotFound, Progress, StoredImage, Tell
-from transom.runtime.images.platforms import Platform, of_node
-from transom.runtime.images.pull import pull
-from transom.runtime.images.reference import ImageNameError, Reference, image_id, parse
-from transom.runtime.images.registry import Registries, Registry
-from transom.runtime.images.store import Store
+from transom.runtime.images.collection import CollectedImages, CollectionThresholds, collect_images
+from transom.runtime.images.layers import LayerLimits
+from transom.runtime.images.model import ImageError, ImageNotFound, PullProgress, StoredImage, Tell
+from transom.runtime.images.platforms import NodePlatform, platform_of_node
+from transom.runtime.images.pull import pull_image
+from transom.runtime.images.reference import (
+    ImageNameError,
+    ImageReference,
+    image_id,
+    parse_reference,
+)
+from transom.runtime.images.registry import Registries, RegistryClient
+from transom.runtime.images.store import LocalImageStore
 
 
-class Removed(NamedTuple):
+class RemovedImage(NamedTuple):
     identity: str
     done: bool  # False: a container needs it
 
 
 class _Shared:
-    """A pull that many may wait for. It ends with the last of them."""
+    """A pull with any number of waiters. It is cancelled when the last one leaves."""
 
     def __init__(self, task: asyncio.Task[str]) -> None:
         self.task = task
@@ -53,27 +59,35 @@ class ImageService:
     """All nodes of a process share one. `folder` is shared by all processes of a machine."""
 
     def __init__(
-        self, folder: Path, *, registries: Registries | None = None, clock: Clock | None = None, limits: Limits | None = None,
+        self,
+        folder: Path,
+        *,
+        registries: Registries | None = None,
+        clock: Clock | None = None,
+        limits: LayerLimits | None = None,
         builtins: bool = True,
-    ) -> None:  # fmt: skip
-        self.store = Store(folder, clock=clock, limits=limits)
+    ) -> None:
+        self.store = LocalImageStore(folder, clock=clock, limits=limits)
         self._registries = registries or Registries()
         self._builtins = builtins
-        self._pulling: dict[tuple[str, str, Auth | None], _Shared] = {}
-        self._made: dict[tuple[builtin.Recipe, str], str] = {}  # manifests of built-in images
+        self._pulling: dict[tuple[str, str, AuthConfig | None], _Shared] = {}
+        self._made: dict[tuple[builtin.ImageRecipe, str], str] = {}  # manifests of built-in images
 
-    # ---- looking -------------------------------------------------------------------------------------------------
+    # ---- lookup
+    # ----------------------------------------------------------------------------------------------
 
-    def find(self, name: str, os: str, build: int = 0, *, stable_abi: bool = False) -> StoredImage | None:
+    def find(
+        self, name: str, os: str, build: int = 0, *, stable_abi: bool = False
+    ) -> StoredImage | None:
         """By name, digest or id, as a node of that system sees it."""
         identity = image_id(name)
         if identity:
             return self.store.image(identity)
         try:
-            reference = parse(name)
+            reference = parse_reference(name)
         except ImageNameError:
             return None
-        return self.store.find(reference, of_node(os, build, stable_abi=stable_abi))
+        return self.store.find(reference, platform_of_node(os, build, stable_abi=stable_abi))
 
     def get(self, identity: str) -> StoredImage | None:
         return self.store.image(image_id(identity))
@@ -81,22 +95,33 @@ class ImageService:
     def list(self, os: str = "") -> list[StoredImage]:
         return [image for image in self.store.images() if not os or image.os == os]
 
-    def usage(self) -> Filesystem:
+    def usage(self) -> FilesystemUsage:
         size, count = self.store.usage()
-        return Filesystem(str(self.store.folder), size, count)
+        return FilesystemUsage(str(self.store.folder), size, count)
 
-    # ---- pulling -------------------------------------------------------------------------------------------------
+    # ---- pulling
+    # ----------------------------------------------------------------------------------------------
 
     async def pull(
-        self, name: str, auth: Auth | None = None, os: str = "linux", build: int = 0, *, stable_abi: bool = False,
+        self,
+        name: str,
+        auth: AuthConfig | None = None,
+        os: str = "linux",
+        build: int = 0,
+        *,
+        stable_abi: bool = False,
         progress: Tell | None = None,
-    ) -> StoredImage:  # fmt: skip
-        """The image is there, unpacked, when this returns. Who asks for what somebody else is pulling waits for that."""
+    ) -> StoredImage:
+        """Ensures that the image is present and unpacked. A second pull of the same image waits for
+        the first.
+        """
         try:
-            reference = parse(name)
+            reference = parse_reference(name)
         except ImageNameError as problem:
-            raise RuntimeFailure("InvalidArgument", f'failed to parse image reference "{name}": {problem}') from problem
-        platform = of_node(os, build, stable_abi=stable_abi)
+            raise RuntimeFailure(
+                "InvalidArgument", f'failed to parse image reference "{name}": {problem}'
+            ) from problem
+        platform = platform_of_node(os, build, stable_abi=stable_abi)
         key = (str(reference), platform.key, auth)
         shared = self._pulling.get(key)
         if shared is None or shared.abandoned:
@@ -112,74 +137,93 @@ class ImageService:
             ) from problem
         image = self.store.image(identity)
         if image is None:
-            raise RuntimeFailure("NotFound", f'failed to pull and unpack image "{reference}": it was removed meanwhile')
+            raise RuntimeFailure(
+                "NotFound",
+                f'failed to pull and unpack image "{reference}": it was removed meanwhile',
+            )
         return image
 
-    def _forget(self, key: tuple[str, str, Auth | None], task: asyncio.Task[str]) -> None:
+    def _forget(self, key: tuple[str, str, AuthConfig | None], task: asyncio.Task[str]) -> None:
         if key in self._pulling and self._pulling[key].task is task:
             del self._pulling[key]
 
-    async def _pull(self, reference: Reference, auth: Auth | None, platform: Platform, progress: Tell | None) -> str:
+    async def _pull(
+        self,
+        reference: ImageReference,
+        auth: AuthConfig | None,
+        platform: NodePlatform,
+        progress: Tell | None,
+    ) -> str:
         async with self.store.busy():
-            found = builtin.recipe(reference) if self._builtins else None
+            found = builtin.image_recipe(reference) if self._builtins else None
             if found is not None:
                 identity = await asyncio.to_thread(self._make, reference, found, platform)
                 if progress is not None:
-                    progress(Progress("done", ""))
+                    progress(PullProgress("done", ""))
                 return identity
             async with _registry(self._registries, reference, auth, self.store.clock) as registry:
-                return await pull(self.store, registry, reference, platform, progress)
+                return await pull_image(self.store, registry, reference, platform, progress)
 
-    def _make(self, reference: Reference, found: builtin.Recipe, platform: Platform) -> str:
-        """A built-in image, unless a person has put another there under its name."""
+    def _make(
+        self, reference: ImageReference, found: builtin.ImageRecipe, platform: NodePlatform
+    ) -> str:
+        """A built-in image, unless a user has loaded another one under its name."""
         meaning = self.store.index.state().find(str(reference), platform)
         key = (found, platform.key)
         made = self._made.get(key)
         if meaning is not None and (meaning.local or meaning.target == made):
             self.store.touch(meaning.id)
             return meaning.id
-        manifest = self._made[key] = builtin.write(self.store.content, found, platform)
+        manifest = self._made[key] = builtin.write_builtin_image(
+            self.store.content, found, platform
+        )
         self.store.unpack_here(self.store.parse(manifest))
         return self.store.register(manifest, [(str(reference), manifest)], platform)
 
-    # ---- keeping and removing ------------------------------------------------------------------------------------
+    # ---- keeping and removing
+    # ------------------------------------------------------------------------------------
 
     def lease(self, identity: str, owner: str = "", keeper: Path | None = None) -> None:
-        """The image stays until `release(owner)`, or until `keeper`, a file or folder of the owner's, has gone; it survives
-        this process. `owner` is unique on the machine: `CLUSTER/NODE/CONTAINER`."""
+        """Keeps the image until `release(owner)`, or until `keeper`, a file or directory of the
+        owner, is gone; outlives this process. `owner` is unique on the machine:
+        `CLUSTER/NODE/CONTAINER`.
+        """
         try:
             self.store.lease(image_id(identity), owner or identity, keeper)
-        except NotFound as problem:
+        except ImageNotFound as problem:
             raise RuntimeFailure("NotFound", str(problem)) from problem
 
     def release(self, owner: str) -> None:
         self.store.release(owner)
 
     def release_all(self, prefix: str) -> None:
-        """Of all owners whose names begin so: a cluster is deleted."""
+        """Releases all owners with this prefix: a cluster is deleted."""
         self.store.leases.drop_all(prefix)
 
-    async def remove(self, name: str, os: str, build: int = 0, *, force: bool = False) -> Removed:
-        """With all its names, unless a container on any node of the machine needs it. Nothing happens when it is not
-        there."""
+    async def remove(
+        self, name: str, os: str, build: int = 0, *, force: bool = False
+    ) -> RemovedImage:
+        """Removes it with all its names, unless a container on any node of the machine needs it. A
+        no-op for an unknown image.
+        """
         image = self.find(name, os, build)
         if image is None:
-            return Removed("", False)
+            return RemovedImage("", False)
         done = await asyncio.to_thread(self.store.remove, image.id, force=force)
         if done:
             await asyncio.to_thread(self.store.sweep)
-        return Removed(image.id, done)
+        return RemovedImage(image.id, done)
 
-    async def collect(self, thresholds: Thresholds) -> Collected:
-        """Make room, if the disk is fuller than it should be."""
-        return await asyncio.to_thread(collect, self.store, thresholds)
+    async def collect(self, thresholds: CollectionThresholds) -> CollectedImages:
+        """Frees space, if the disk is too full."""
+        return await asyncio.to_thread(collect_images, self.store, thresholds)
 
 
 @asynccontextmanager
 async def _registry(
-    registries: Registries, reference: Reference, auth: Auth | None, clock: Clock
-) -> AsyncIterator[Registry]:
-    registry = Registry(registries, reference, auth, clock)
+    registries: Registries, reference: ImageReference, auth: AuthConfig | None, clock: Clock
+) -> AsyncIterator[RegistryClient]:
+    registry = RegistryClient(registries, reference, auth, clock)
     try:
         yield registry
     finally:

@@ -1,13 +1,15 @@
-"""Images on disk, shared by all nodes and clusters of a machine: blobs, names, unpacked layers, leases.
+"""Images on disk, shared by all nodes and clusters of a machine: blobs, names, unpacked layers,
+leases.
 
     FOLDER/blobs/sha256/HEX     content, verified and synced before it has that name
-    FOLDER/ingest/              content on its way
-    FOLDER/layers/HEX/          a layer's own files, by chain id, as a lower folder of an overlay; HEX.json tells of them
+    FOLDER/ingest/              content being written
+    FOLDER/layers/HEX/          a layer's own files, by chain id, as a lower directory of an overlay; HEX.json describes them
     FOLDER/index.json           names
-    FOLDER/leases/              who needs what
-    FOLDER/busy.lock            held by many while images come, by one while rubbish goes
+    FOLDER/leases/              the owners of images
+    FOLDER/busy.lock            shared while images are added, exclusive while garbage is removed
 
-Any process may die at any moment: what is complete got its name by a rename, the rest is cleared away by `sweep`.
+Any process may die at any moment: complete content gets its name by a rename, `sweep` removes the
+rest.
 """
 
 from __future__ import annotations
@@ -29,83 +31,114 @@ from transom.kit.clock import Clock, RealClock
 from transom.kit.files import write_atomic
 from transom.runtime.images import layers as layer_archives
 from transom.runtime.images import locks, model
-from transom.runtime.images.content import Content
-from transom.runtime.images.index import Index, Meaning, Row, State
-from transom.runtime.images.leases import Lease, Leases
-from transom.runtime.images.model import Configuration, ImageError, Layer, Manifest, NotFound, Progress, StoredImage, Tell
-from transom.runtime.images.platforms import Platform, of_image
-from transom.runtime.images.reference import Reference
+from transom.runtime.images.content import BlobStore
+from transom.runtime.images.index import ImageIndex, ImageIndexState, IndexedImage, NameMeaning
+from transom.runtime.images.leases import ImageLease, ImageLeases
+from transom.runtime.images.model import (
+    ImageConfiguration,
+    ImageError,
+    ImageLayer,
+    ImageManifest,
+    ImageNotFound,
+    PullProgress,
+    StoredImage,
+    Tell,
+)
+from transom.runtime.images.platforms import NodePlatform, platform_of_image
+from transom.runtime.images.reference import ImageReference
 
-_HALF_DAY: Final = 12 * 3600.0  # how long half a download may wait for the rest
+_HALF_DAY: Final = 12 * 3600.0  # how long a partial download is kept
 
 
-class Parsed(NamedTuple):
+class ParsedImage(NamedTuple):
     """An image's documents."""
 
-    manifest: Manifest
-    config: Configuration
-    layers: tuple[Layer, ...]
+    manifest: ImageManifest
+    config: ImageConfiguration
+    layers: tuple[ImageLayer, ...]
     size: int
 
 
-class Swept(NamedTuple):
+class SweptContent(NamedTuple):
     freed: int
-    busy: bool = False  # images are on their way, so nothing was cleared away
+    busy: bool = False  # pulls are in progress, so nothing was removed
 
 
-class Store:
-    def __init__(self, folder: Path, *, clock: Clock | None = None, limits: layer_archives.Limits | None = None) -> None:
+class LocalImageStore:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        clock: Clock | None = None,
+        limits: layer_archives.LayerLimits | None = None,
+    ) -> None:
         self.folder = folder
-        self.content = Content(folder)
-        self.index = Index(folder)
-        self.leases = Leases(folder)
+        self.content = BlobStore(folder)
+        self.index = ImageIndex(folder)
+        self.leases = ImageLeases(folder)
         self.clock = clock or RealClock()
-        self._limits = limits or layer_archives.Limits()
+        self._limits = limits or layer_archives.LayerLimits()
         self._layers = folder / "layers"
         self._locks = folder / "locks"
         self._busy = folder / "busy.lock"
-        self._parsed: dict[str, Parsed] = {}
+        self._parsed: dict[str, ParsedImage] = {}
         self._layer_sizes: dict[str, int] = {}
-        self._views: tuple[State, dict[str, StoredImage]] = (State(), {})  # as long as the index stays the same
+        self._views: tuple[ImageIndexState, dict[str, StoredImage]] = (
+            ImageIndexState(),
+            {},
+        )  # valid as long as the index does not change
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.content.prepare()
         for place in (self._layers, self._locks, self.leases.folder):
             place.mkdir(exist_ok=True, mode=0o700)
 
-    # ---- locks ---------------------------------------------------------------------------------------------------
+    # ---- locks
+    # ----------------------------------------------------------------------------------------------
 
     def busy(self) -> AbstractAsyncContextManager[None]:
-        """While this is held, nothing that no name refers to yet is cleared away."""
-        return locks.waited(self._busy, shared=True)
+        """While this is held, unreferenced content is not removed."""
+        return locks.wait_for_lock(self._busy, shared=True)
 
     @contextmanager
     def busy_here(self) -> Iterator[None]:
         """The same for a thread."""
-        with locks.held(self._busy, shared=True):
+        with locks.hold_lock(self._busy, shared=True):
             yield
 
     @asynccontextmanager
     async def fetching(self, digest: str) -> AsyncIterator[None]:
         """One download of a blob at a time, on the whole machine."""
-        async with locks.waited(self._locks / f"{digest.removeprefix('sha256:')}.fetch"):
+        async with locks.wait_for_lock(self._locks / f"{digest.removeprefix('sha256:')}.fetch"):
             yield
 
-    # ---- looking -------------------------------------------------------------------------------------------------
+    # ---- lookup
+    # ----------------------------------------------------------------------------------------------
 
-    def parse(self, manifest_digest: str) -> Parsed:
-        """An image's documents, from the store; ImageError when they are wrong or missing."""
+    def parse(self, manifest_digest: str) -> ParsedImage:
+        """An image's documents, from the store; raises ImageError when they are invalid or
+        missing.
+        """
         known = self._parsed.get(manifest_digest)
         if known is None:
             raw = self.content.read(manifest_digest)
-            found = model.manifest(model.load(raw, f"manifest {manifest_digest}"), manifest_digest)
-            told = self.content.read(found.config.digest)
-            config = model.configuration(model.load(told, f"config {found.config.digest}"), found.config.digest)
+            found = model.parse_manifest(
+                model.load_document(raw, f"manifest {manifest_digest}"), manifest_digest
+            )
+            config_bytes = self.content.read(found.config.digest)
+            config = model.parse_image_configuration(
+                model.load_document(config_bytes, f"config {found.config.digest}"),
+                found.config.digest,
+            )
             layers = model.layers_of(found, config)
-            size = len(raw) + len(told) + sum(layer.descriptor.size for layer in layers if not layer.base)
-            known = self._parsed[manifest_digest] = Parsed(found, config, layers, size)
+            size = (
+                len(raw)
+                + len(config_bytes)
+                + sum(layer.descriptor.size for layer in layers if not layer.base)
+            )
+            known = self._parsed[manifest_digest] = ParsedImage(found, config, layers, size)
         return known
 
-    def image(self, identity: str, state: State | None = None) -> StoredImage | None:
+    def image(self, identity: str, state: ImageIndexState | None = None) -> StoredImage | None:
         state = state or self.index.state()
         if self._views[0] is not state:
             self._views = (state, {})
@@ -115,7 +148,7 @@ class Store:
             known = self._views[1][identity] = self._view(identity, row, state)
         return known
 
-    def _view(self, identity: str, row: Row, state: State) -> StoredImage:
+    def _view(self, identity: str, row: IndexedImage, state: ImageIndexState) -> StoredImage:
         parsed = self.parse(row.manifest)
         tags, digests = [], []
         for name, meaning in state.named(identity):
@@ -128,47 +161,65 @@ class Store:
                 digests.append(digest)
         config = parsed.config
         return StoredImage(
-            identity, tuple(tags), tuple(dict.fromkeys(digests)), parsed.size, config.document,
+            identity,
+            tuple(tags),
+            tuple(dict.fromkeys(digests)),
+            parsed.size,
+            config.document,
             tuple(self.layer_folder(layer.chain_id) for layer in parsed.layers if not layer.base),
-            config.os or "linux", config.architecture or "amd64", config.os_version, row.manifest, row.created,
-        )  # fmt: skip
+            config.os or "linux",
+            config.architecture or "amd64",
+            config.os_version,
+            row.manifest,
+            row.created,
+        )
 
-    def find(self, reference: Reference, platform: Platform) -> StoredImage | None:
+    def find(self, reference: ImageReference, platform: NodePlatform) -> StoredImage | None:
         state = self.index.state()
         meaning = state.find(str(reference), platform)
         return self.image(meaning.id, state) if meaning else None
 
     def images(self) -> list[StoredImage]:
         state = self.index.state()
-        return [found for identity in state.images if (found := self.image(identity, state)) is not None]
+        return [
+            found for identity in state.images if (found := self.image(identity, state)) is not None
+        ]
 
     def layer_folder(self, chain_id: str) -> Path:
         return self._layers / chain_id.removeprefix("sha256:")
 
-    # ---- adding --------------------------------------------------------------------------------------------------
+    # ---- adding
+    # ----------------------------------------------------------------------------------------------
 
     def register(
-        self, manifest_digest: str, names: Iterable[tuple[str, str]], platform: Platform | None = None, *, local: bool = False
+        self,
+        manifest_digest: str,
+        names: Iterable[tuple[str, str]],
+        platform: NodePlatform | None = None,
+        *,
+        local: bool = False,
     ) -> str:
-        """The image, whose blobs are all there, gets names, each with the digest that it was resolved to. `platform`: of
-        the node that asked for it. Its id. Blocking; whoever calls is `busy`."""
+        """Adds names to an image whose blobs are complete, each with the digest that it was
+        resolved to. `platform` is that of the requesting node. Returns the image's id. Blocking;
+        the caller is `busy`.
+        """
         parsed = self.parse(manifest_digest)
         identity = parsed.manifest.config.digest
-        own = of_image(parsed.config)
+        own = platform_of_image(parsed.config)
 
-        def add(state: State) -> None:
+        def add(state: ImageIndexState) -> None:
             row = state.images.get(identity)
             if row is None:
-                state.images[identity] = Row(manifest_digest, self.clock.time(), own)
+                state.images[identity] = IndexedImage(manifest_digest, self.clock.time(), own)
             for name, target in names:
-                state.add(name, platform or own, Meaning(identity, target, local))
+                state.add(name, platform or own, NameMeaning(identity, target, local))
 
         self.index.change(add)
         self.touch(identity)
         return identity
 
     def touch(self, identity: str) -> None:
-        """It was used just now."""
+        """Records that it was used."""
         now = self.clock.time()
         with contextlib.suppress(FileNotFoundError):
             os.utime(self.content.path(identity), (now, now))
@@ -179,76 +230,109 @@ class Store:
         except FileNotFoundError:
             return 0.0
 
-    # ---- layers --------------------------------------------------------------------------------------------------
+    # ---- layers
+    # ----------------------------------------------------------------------------------------------
 
-    async def unpack(self, parsed: Parsed, number: int, tell: Tell | None = None) -> None:
-        """The layer of that number has its folder afterwards; those below have theirs already. Whoever calls is `busy`."""
+    async def unpack(self, parsed: ParsedImage, number: int, tell: Tell | None = None) -> None:
+        """Unpacks one layer; those below must be unpacked already. The caller is `busy`."""
         layer = parsed.layers[number]
         if layer.base or self.layer_folder(layer.chain_id).exists():
             return
-        async with locks.waited(self._locks / f"{layer.chain_id[7:]}.unpack"):
+        async with locks.wait_for_lock(self._locks / f"{layer.chain_id[7:]}.unpack"):
             if self.layer_folder(layer.chain_id).exists():
                 return
             if tell is not None:
-                tell(Progress("extracting", layer.descriptor.digest, 0, layer.descriptor.size))
+                tell(PullProgress("extracting", layer.descriptor.digest, 0, layer.descriptor.size))
             await asyncio.to_thread(self._unpack, parsed, number)
             if tell is not None:
-                tell(Progress("extracted", layer.descriptor.digest, layer.descriptor.size, layer.descriptor.size))
+                tell(
+                    PullProgress(
+                        "extracted",
+                        layer.descriptor.digest,
+                        layer.descriptor.size,
+                        layer.descriptor.size,
+                    )
+                )
 
-    def unpack_here(self, parsed: Parsed) -> None:
-        """All layers, in this thread."""
+    def unpack_here(self, parsed: ParsedImage) -> None:
+        """Unpacks all layers, in this thread."""
         for number, layer in enumerate(parsed.layers):
             if not layer.base and not self.layer_folder(layer.chain_id).exists():
-                with locks.held(self._locks / f"{layer.chain_id[7:]}.unpack"):
+                with locks.hold_lock(self._locks / f"{layer.chain_id[7:]}.unpack"):
                     if not self.layer_folder(layer.chain_id).exists():
                         self._unpack(parsed, number)
 
-    def _unpack(self, parsed: Parsed, number: int) -> None:
+    def _unpack(self, parsed: ParsedImage, number: int) -> None:
         layer = parsed.layers[number]
-        below = [self.layer_folder(other.chain_id) for other in parsed.layers[:number] if not other.base]
-        folder, new = self.layer_folder(layer.chain_id), self._layers / f".new-{secrets.token_hex(8)}"
+        below = [
+            self.layer_folder(other.chain_id) for other in parsed.layers[:number] if not other.base
+        ]
+        folder, new = (
+            self.layer_folder(layer.chain_id),
+            self._layers / f".new-{secrets.token_hex(8)}",
+        )
         new.mkdir(mode=0o755)
         os.chmod(new, 0o755)  # whatever the umask: it is the container's root folder
         try:
             with self.content.open(layer.descriptor.digest) as source:
-                done = layer_archives.apply(
-                    source, new, below, os_name=parsed.config.os, packed=layer.descriptor.size, diff_id=layer.diff_id,
+                done = layer_archives.apply_layer(
+                    source,
+                    new,
+                    below,
+                    os_name=parsed.config.os,
+                    packed=layer.descriptor.size,
+                    diff_id=layer.diff_id,
                     limits=self._limits,
-                )  # fmt: skip
+                )
             _sync_filesystem(new)
-            told = {"diffId": done.diff_id, "size": done.size, "whiteouts": done.whiteouts, "opaque": done.opaque,
-                    "marked": done.marked}  # fmt: skip
-            write_atomic(self._layer_facts(folder.name), orjson.dumps(told), sync_name=False)
+            layer_record = {
+                "diffId": done.diff_id,
+                "size": done.size,
+                "whiteouts": done.whiteouts,
+                "opaque": done.opaque,
+                "marked": done.marked,
+            }
+            write_atomic(
+                self._layer_facts(folder.name), orjson.dumps(layer_record), sync_name=False
+            )
             try:
                 os.rename(new, folder)
             except OSError:
                 if not folder.exists():
                     raise
-                remove_tree(new)  # somebody else was first
+                remove_image_tree(new)  # another process was faster
         except ImageError as problem:
-            remove_tree(new)
-            raise ImageError(f"failed to extract layer {layer.diff_id}: {problem}: unknown") from problem
+            remove_image_tree(new)
+            raise ImageError(
+                f"failed to extract layer {layer.diff_id}: {problem}: unknown"
+            ) from problem
         except OSError as problem:
-            remove_tree(new)
+            remove_image_tree(new)
             why = os.strerror(problem.errno).lower() if problem.errno else str(problem)
-            raise ImageError(f"failed to extract layer {layer.diff_id}: {why}: unknown") from problem
+            raise ImageError(
+                f"failed to extract layer {layer.diff_id}: {why}: unknown"
+            ) from problem
         except BaseException:
-            remove_tree(new)
+            remove_image_tree(new)
             raise
 
     def _layer_facts(self, name: str) -> Path:
         return self._layers / f"{name}.json"
 
-    # ---- leases --------------------------------------------------------------------------------------------------
+    # ---- leases
+    # ----------------------------------------------------------------------------------------------
 
     def lease(self, identity: str, owner: str, keeper: Path | None = None) -> None:
-        """The image's layers stay until `release`, or until `keeper` has gone. Durable; a second one of the same owner
-        replaces the first."""
-        with locks.held(self.index.lock):
+        """Keeps the image's layers until `release`, or until `keeper` is gone. Durable; a second
+        lease of the same owner replaces the first.
+        """
+        with locks.hold_lock(self.index.lock):
             row = self.index.state().images.get(identity)
             if row is None:
-                raise NotFound(f'image "{identity}"')
-            self.leases.add(Lease(identity, row.manifest, owner, str(keeper) if keeper else ""))
+                raise ImageNotFound(f'image "{identity}"')
+            self.leases.add(
+                ImageLease(identity, row.manifest, owner, str(keeper) if keeper else "")
+            )
         self.touch(identity)
 
     def release(self, owner: str) -> None:
@@ -261,14 +345,16 @@ class Store:
             found.setdefault(lease.image, []).append(lease.owner)
         return found
 
-    # ---- removing ------------------------------------------------------------------------------------------------
+    # ---- removing
+    # ----------------------------------------------------------------------------------------------
 
     def remove(self, identity: str, *, force: bool = False) -> bool:
-        """The image with all its names; False when a container needs it, then nothing happens. Its bytes go at the next
-        `sweep`. Blocking."""
+        """Removes the image with all its names; returns False and does nothing when a container
+        needs it. The next `sweep` frees its bytes. Blocking.
+        """
         removed = True
 
-        def drop(state: State) -> None:
+        def drop(state: ImageIndexState) -> None:
             nonlocal removed
             if not force and identity in self.in_use():
                 removed = False
@@ -281,30 +367,36 @@ class Store:
     def untag(self, name: str, identity: str) -> None:
         self.index.change(lambda state: state.drop_name(name, identity))
 
-    def sweep(self) -> Swept:
-        """Clear away what no name and no lease refers to. Blocking."""
-        with locks.attempted(self._busy) as alone:
+    def sweep(self) -> SweptContent:
+        """Removes everything that no name and no lease refers to. Blocking."""
+        with locks.try_lock(self._busy) as alone:
             if not alone:
-                return Swept(0, True)
-            with locks.held(self.index.lock):
+                return SweptContent(0, True)
+            with locks.hold_lock(self.index.lock):
                 state = self.index.state()
                 blobs, chains = self._referred(state)
-            freed = sum(self.content.remove(digest) for digest in list(self.content.digests()) if digest not in blobs)
+            freed = sum(
+                self.content.remove(digest)
+                for digest in list(self.content.digests())
+                if digest not in blobs
+            )
             freed += self._sweep_layers(chains) + self._sweep_ingest()
             for path in list(self._locks.iterdir()):
                 path.unlink(missing_ok=True)
-            return Swept(freed)
+            return SweptContent(freed)
 
-    def _referred(self, state: State) -> tuple[set[str], set[str]]:
+    def _referred(self, state: ImageIndexState) -> tuple[set[str], set[str]]:
         blobs: set[str] = set()
         chains: set[str] = set()
         manifests = {row.manifest for row in state.images.values()}
         manifests.update(lease.manifest for lease in self.leases.live())
-        blobs.update(meaning.target for meanings in state.names.values() for meaning in meanings.values())
+        blobs.update(
+            meaning.target for meanings in state.names.values() for meaning in meanings.values()
+        )
         for manifest in manifests:
             try:
                 parsed = self.parse(manifest)
-            except NotFound:
+            except ImageNotFound:
                 continue
             blobs.update((manifest, parsed.manifest.config.digest))
             blobs.update(layer.descriptor.digest for layer in parsed.layers)
@@ -317,8 +409,12 @@ class Store:
             if path.suffix == ".json" or (path.name in wanted and path.is_dir()):
                 continue
             freed += self._layer_size(path.name)
-            old = path if path.name.startswith(".") else path.rename(self._layers / f".old-{secrets.token_hex(8)}")
-            remove_tree(old)
+            old = (
+                path
+                if path.name.startswith(".")
+                else path.rename(self._layers / f".old-{secrets.token_hex(8)}")
+            )
+            remove_image_tree(old)
             self._layer_facts(path.name).unlink(missing_ok=True)
         for path in list(self._layers.glob("*.json")):
             if not (self._layers / path.stem).exists():
@@ -334,7 +430,8 @@ class Store:
                 freed += found.st_size
         return freed
 
-    # ---- how much there is ---------------------------------------------------------------------------------------
+    # ---- usage
+    # ----------------------------------------------------------------------------------------------
 
     def usage(self) -> tuple[int, int]:
         """Bytes and files, without walking the trees."""
@@ -363,8 +460,8 @@ class Store:
         return known
 
 
-def remove_tree(path: Path) -> None:
-    """Also one with folders that nobody may look into."""
+def remove_image_tree(path: Path) -> None:
+    """Also handles directories without permissions."""
 
     def open_up(function: object, place: str, _: object) -> None:
         os.chmod(os.path.dirname(place), 0o700)
@@ -381,7 +478,7 @@ def remove_tree(path: Path) -> None:
 
 
 def _sync_filesystem(folder: Path) -> None:
-    """A tree of many files is durable before its name is; one call for all of them."""
+    """Makes a tree of many files durable before its name is; one call for all of them."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)

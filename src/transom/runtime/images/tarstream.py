@@ -1,7 +1,8 @@
-"""Reading tar archives from untrusted hands, in one pass: ustar, GNU and PAX, with sparse files and extended attributes.
+"""Reads untrusted tar archives in one pass: ustar, GNU and PAX, with sparse files and extended
+attributes.
 
-Everything has a bound: names, extended headers, numbers. What is malformed raises ImageError; nothing is guessed. It knows
-nothing of layers and writes no files.
+Everything is bounded: names, extended headers, numbers. Malformed input raises ImageError; nothing
+is guessed. It knows nothing of layers and writes no files.
 """
 
 from __future__ import annotations
@@ -21,14 +22,22 @@ _XATTR: Final = "SCHILY.xattr."
 
 Kind = Literal["file", "hardlink", "symlink", "char", "block", "dir", "fifo"]
 _KINDS: Final[Mapping[bytes, Kind]] = {
-    b"0": "file", b"\0": "file", b"7": "file", b"1": "hardlink", b"2": "symlink", b"3": "char", b"4": "block", b"5": "dir",
-    b"6": "fifo", b"S": "file",
-}  # fmt: skip
+    b"0": "file",
+    b"\0": "file",
+    b"7": "file",
+    b"1": "hardlink",
+    b"2": "symlink",
+    b"3": "char",
+    b"4": "block",
+    b"5": "dir",
+    b"6": "fifo",
+    b"S": "file",
+}
 
 
 @dataclass(slots=True)
-class Entry:
-    """A member. `sparse` has the stretches of a sparse file that have data: where, and how many bytes."""
+class TarEntry:
+    """A member. `sparse` has the data segments of a sparse file: offset and size."""
 
     name: bytes
     kind: Kind
@@ -46,16 +55,19 @@ class Entry:
 
 
 class TarStream:
-    """Iterate over the entries; `data` gives the bytes of the one at hand. When done, `rest` has to be run through."""
+    """Iterate over the entries; `data` returns the bytes of the current one. At the end, `rest`
+    must be consumed.
+    """
 
     def __init__(self, source: Iterable[bytes]) -> None:
         self._source = iter(source)
         self._buffer = bytearray()
-        self._left = 0  # of the entry at hand
+        self._left = 0  # of the current entry
         self._padding = 0
         self._globals: dict[str, bytes] = {}
 
-    # ---- bytes ---------------------------------------------------------------------------------------------------
+    # ---- bytes
+    # ----------------------------------------------------------------------------------------------
 
     def _fill(self, size: int) -> bool:
         while len(self._buffer) < size:
@@ -81,7 +93,7 @@ class TarStream:
             size -= step
 
     def data(self) -> Iterator[bytes]:
-        """What the archive has of the entry at hand: of a sparse file only the stretches with data."""
+        """The archived bytes of the current entry: of a sparse file only the data segments."""
         while self._left:
             if not self._buffer and not self._fill(1):
                 raise ImageError("unexpected EOF")
@@ -91,25 +103,26 @@ class TarStream:
             yield piece
 
     def rest(self) -> None:
-        """To the end of the stream, for whoever counts or hashes it."""
+        """Reads to the end of the stream, for a caller that counts or hashes it."""
         self._buffer.clear()
         for _ in self._source:
             pass
 
-    # ---- entries -------------------------------------------------------------------------------------------------
+    # ---- entries
+    # ----------------------------------------------------------------------------------------------
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[TarEntry]:
         while (entry := self._next()) is not None:
             yield entry
 
-    def _next(self) -> Entry | None:
+    def _next(self) -> TarEntry | None:
         self._skip(self._left + self._padding)
         self._left = self._padding = 0
         records: dict[str, bytes] = {}
         name = link = None
         while True:
             if not self._fill(1):
-                return None  # without the two empty blocks at the end, as some writers leave it
+                return None  # without the two empty blocks at the end, as some writers do
             block = self._take(_BLOCK)
             if not any(block):
                 return None
@@ -137,8 +150,14 @@ class TarStream:
         return content
 
     def _entry(
-        self, block: bytes, kind: bytes, size: int, name: bytes | None, link: bytes | None, records: dict[str, bytes]
-    ) -> Entry:
+        self,
+        block: bytes,
+        kind: bytes,
+        size: int,
+        name: bytes | None,
+        link: bytes | None,
+        records: dict[str, bytes],
+    ) -> TarEntry:
         known = _KINDS.get(kind)
         if known is None:
             raise ImageError(f"unhandled tar header type {kind[0]}")
@@ -148,16 +167,25 @@ class TarStream:
         if ustar and name is None and block[345]:
             path = _text(block[345:500]) + b"/" + path
         path = records.get("path", path)
-        if kind == b"\0" and path.endswith(b"/"):  # before there was a type for folders
+        if kind == b"\0" and path.endswith(b"/"):  # from before there was a type for directories
             known = "dir"
         target = records.get("linkpath", link if link is not None else _text(block[157:257]))
-        entry = Entry(
-            path, known, size if known == "file" else 0, _number(block[100:108]) & 0o7777,
-            _decimal(records, "uid", _number(block[108:116])), _decimal(records, "gid", _number(block[116:124])),
-            _time(records, _number(block[136:148], signed=True)), target,
-            (_number(block[329:337]), _number(block[337:345])) if known in ("char", "block") else (0, 0),
-            {key[len(_XATTR) :]: value for key, value in records.items() if key.startswith(_XATTR)}, records, stored=size,
-        )  # fmt: skip
+        entry = TarEntry(
+            path,
+            known,
+            size if known == "file" else 0,
+            _number(block[100:108]) & 0o7777,
+            _decimal(records, "uid", _number(block[108:116])),
+            _decimal(records, "gid", _number(block[116:124])),
+            _time(records, _number(block[136:148], signed=True)),
+            target,
+            (_number(block[329:337]), _number(block[337:345]))
+            if known in ("char", "block")
+            else (0, 0),
+            {key[len(_XATTR) :]: value for key, value in records.items() if key.startswith(_XATTR)},
+            records,
+            stored=size,
+        )
         if b"\0" in path or b"\0" in target:
             raise ImageError("archive/tar: a name has a NUL in it")
         if size < 0 or size > _LONGEST_FILE:
@@ -167,9 +195,10 @@ class TarStream:
             self._sparse(entry, block, kind)
         return entry
 
-    # ---- sparse files --------------------------------------------------------------------------------------------
+    # ---- sparse files
+    # --------------------------------------------------------------------------------------------
 
-    def _sparse(self, entry: Entry, block: bytes, kind: bytes) -> None:
+    def _sparse(self, entry: TarEntry, block: bytes, kind: bytes) -> None:
         records = entry.records
         if kind == b"S":
             entry.size = _number(block[483:495])
@@ -181,7 +210,9 @@ class TarStream:
         elif "GNU.sparse.map" in records or "GNU.sparse.size" in records:
             entry.size = _decimal(records, "GNU.sparse.size", entry.size)
             entry.name = records.get("GNU.sparse.name", entry.name)
-            numbers = [_digits(text) for text in records.get("GNU.sparse.map", b"").split(b",") if text]
+            numbers = [
+                _digits(text) for text in records.get("GNU.sparse.map", b"").split(b",") if text
+            ]
             entry.sparse = list(zip(numbers[::2], numbers[1::2], strict=False))
         if entry.sparse is not None:
             _check_sparse(entry.sparse, entry.size, self._left)
@@ -198,7 +229,7 @@ class TarStream:
         return found
 
     def _sparse_1(self) -> list[tuple[int, int]]:
-        """The map stands before the data, in decimal lines, filled up to a block."""
+        """The map precedes the data, in decimal lines, padded to a block."""
         used, text = 0, b""
 
         def line() -> int:
@@ -220,11 +251,13 @@ class TarStream:
 
 
 def _check(block: bytes) -> None:
-    told = _number(block[148:156])
+    checksum = _number(block[148:156])
     unsigned = sum(block) - sum(block[148:156]) + 8 * 32
-    if told != unsigned:
-        signed = unsigned - 256 * sum(byte > 127 for i, byte in enumerate(block) if not 148 <= i < 156)
-        if told != signed:  # some old writers summed signed bytes
+    if checksum != unsigned:
+        signed = unsigned - 256 * sum(
+            byte > 127 for i, byte in enumerate(block) if not 148 <= i < 156
+        )
+        if checksum != signed:  # some old writers summed signed bytes
             raise ImageError("archive/tar: invalid tar header")
 
 
@@ -264,13 +297,15 @@ def _time(records: Mapping[str, bytes], otherwise: int) -> int:
     try:
         whole, _, fraction = records["mtime"].decode("ascii").partition(".")
         digits = int((fraction[:9] or "0").ljust(9, "0"))
-        return int(whole or "0") * 10**9 + int(math.copysign(digits, -1 if whole.startswith("-") else 1))
+        return int(whole or "0") * 10**9 + int(
+            math.copysign(digits, -1 if whole.startswith("-") else 1)
+        )
     except ValueError as problem:
         raise ImageError("archive/tar: invalid tar header") from problem
 
 
 def _pax(content: bytes) -> dict[str, bytes]:
-    """`LENGTH KEY=VALUE\\n`, one after the other. An empty value takes an earlier one back."""
+    """A sequence of `LENGTH KEY=VALUE\\n`. An empty value deletes an earlier one."""
     found: dict[str, bytes] = {}
     holes: list[bytes] = []
     at = 0
@@ -282,7 +317,10 @@ def _pax(content: bytes) -> dict[str, bytes]:
         equals = content.find(b"=", space, end)
         if equals < 0 or end > len(content) or content[end - 1 : end] != b"\n":
             raise ImageError("archive/tar: invalid tar header")
-        key, value = content[space + 1 : equals].decode("utf-8", "surrogateescape"), content[equals + 1 : end - 1]
+        key, value = (
+            content[space + 1 : equals].decode("utf-8", "surrogateescape"),
+            content[equals + 1 : end - 1],
+        )
         if key in ("GNU.sparse.offset", "GNU.sparse.numbytes"):  # given many times, in pairs
             holes.append(value)
         else:

@@ -1,1 +1,3 @@
-"""Containers that are real processes of this machine: what those for Linux and those for Windows have in common."""
+"""Containers that are real processes of this machine: the common part for Linux and Windows
+containers.
+"""

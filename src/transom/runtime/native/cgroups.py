@@ -1,10 +1,10 @@
-"""Control groups of this machine, version 1 or 2: where they are, what they have counted, how they go away.
+"""Control groups of this machine, version 1 or 2: paths, limits, statistics, removal.
 
-runc makes the groups of containers and sets their limits; the groups above them, for nodes, quality of service and pods,
-are made here and get their weights here.
+runc creates the cgroups of containers and sets their limits; the ones above, for nodes, quality of
+service and pods, are created and weighted here.
 
-Of version 2 a group has either processes or groups with controllers in it. All that are made here have groups; the processes
-are in the innermost ones. Only the machine's own root may have both.
+In version 2 a cgroup has either processes or child cgroups with controllers. All that are created
+here have children; the processes are in the leaves. Only the machine's own root may have both.
 """
 
 from __future__ import annotations
@@ -16,36 +16,38 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Final, Literal, NamedTuple
 
-from transom.runtime.native.platform import Limits, Spec, Usage
+from transom.runtime.native.platform import CgroupLimits, CgroupUsage, Spec
 
 _ROOT: Final = "/sys/fs/cgroup"
 _LEAST_SHARES: Final = 2
-_PERIOD: Final = 100_000  # microseconds, over which a quota holds; the kernel's own choice
-_NEEDED: Final = ("cpu", "memory")  # controllers without which there are no limits
+_PERIOD: Final = 100_000  # microseconds, the period of a quota; the kernel's default
+_NEEDED: Final = ("cpu", "memory")  # controllers that are required for limits
 _WANTED: Final = (*_NEEDED, "pids")
-_HOME: Final = "/init"  # of processes that were in a root that is none
+_HOME: Final = "/init"  # for processes that were in a root cgroup that is not the machine's own
 _TRIES: Final = 100
 
 
-class Hierarchies(NamedTuple):
-    """`mounts` are by controller; version 2 has one, under the name ""."""
+class CgroupHierarchies(NamedTuple):
+    """`mounts` are by controller; version 2 has one mount, under the name ""."""
 
     version: Literal[0, 1, 2]
     mounts: dict[str, str]
 
 
 @cache
-def hierarchies() -> Hierarchies:
-    """Version 0: this machine lets us have none."""
+def cgroup_hierarchies() -> CgroupHierarchies:
+    """Version 0: cgroups cannot be used on this machine."""
     try:
         with open("/proc/self/mountinfo") as file:
-            return mounted(file.readlines())
+            return mounted_cgroups(file.readlines())
     except OSError:
-        return Hierarchies(0, {})
+        return CgroupHierarchies(0, {})
 
 
-def mounted(lines: Iterable[str]) -> Hierarchies:
-    """From lines of mountinfo. Whoever runs containers may have mounted one a second time elsewhere; the first one counts."""
+def mounted_cgroups(lines: Iterable[str]) -> CgroupHierarchies:
+    """From the lines of mountinfo. A container engine may have mounted one a second time elsewhere;
+    the first one counts.
+    """
     found: dict[str, str] = {}
     unified = ""
     for line in lines:
@@ -59,43 +61,44 @@ def mounted(lines: Iterable[str]) -> Hierarchies:
                 if option not in ("rw", "ro"):
                     found.setdefault(option, point)
     if unified == _ROOT:
-        return Hierarchies(2, {"": unified})
+        return CgroupHierarchies(2, {"": unified})
     if "memory" in found and "cpu" in found:
         if unified:
-            found[""] = unified  # runc makes a group there, too
-        return Hierarchies(1, found)
-    return Hierarchies(2, {"": unified}) if unified else Hierarchies(0, {})
+            found[""] = unified  # runc creates a cgroup there, too
+        return CgroupHierarchies(1, found)
+    return CgroupHierarchies(2, {"": unified}) if unified else CgroupHierarchies(0, {})
 
 
-def hybrid() -> bool:
-    found = hierarchies()
+def is_hybrid() -> bool:
+    found = cgroup_hierarchies()
     return found.version == 1 and "" in found.mounts
 
 
-def writable() -> bool:
-    found = hierarchies()
+def is_writable_cgroup() -> bool:
+    found = cgroup_hierarchies()
     return bool(found.version) and all(os.access(point, os.W_OK) for point in found.mounts.values())
 
 
 def _at(controller: str, group: str) -> str:
-    version, mounts = hierarchies()
+    version, mounts = cgroup_hierarchies()
     return f"{mounts.get('' if version == 2 else controller, _ROOT)}{group}"
 
 
-def processes(group: str) -> str:
+def processes_file(group: str) -> str:
     """The file with all processes of a group."""
-    return f"{_at('pids' if 'pids' in hierarchies().mounts else 'cpu', group)}/cgroup.procs"
+    return f"{_at('pids' if 'pids' in cgroup_hierarchies().mounts else 'cpu', group)}/cgroup.procs"
 
 
 def oom_counter(group: str) -> str:
-    """The file that says how often the kernel has killed in it for want of memory."""
-    return f"{_at('memory', group)}/{'memory.events' if hierarchies().version == 2 else 'memory.oom_control'}"
+    """The file that counts OOM kills in the cgroup."""
+    return f"{_at('memory', group)}/{'memory.events' if cgroup_hierarchies().version == 2 else 'memory.oom_control'}"
 
 
-# ---- limits ----------------------------------------------------------------------------------------------------------
+# ---- limits
+# --------------------------------------------------------------------------------------------------
 
 
-def resources(limits: Limits) -> Spec:
+def cgroup_resources(limits: CgroupLimits) -> Spec:
     """As `linux.resources` of a specification."""
     cpu: Spec = {"shares": limits.cpu_shares or _LEAST_SHARES}
     if limits.cpu_quota:
@@ -103,24 +106,28 @@ def resources(limits: Limits) -> Spec:
     memory: Spec = {}
     if limits.memory:
         memory["limit"] = limits.memory
-    if limits.memory_soft and hierarchies().version != 2:  # where a reservation would be what is never reclaimed
+    if (
+        limits.memory_soft and cgroup_hierarchies().version != 2
+    ):  # where a reservation would be what is never reclaimed
         memory["reservation"] = limits.memory_soft
     found: Spec = {"cpu": cpu}
     if memory:
         found["memory"] = memory
     if limits.pids:
         found["pids"] = {"limit": limits.pids}
-    if limits.hugepages and hierarchies().version:
+    if limits.hugepages and cgroup_hierarchies().version:
         known = set(_hugepage_sizes())
         found["hugepageLimits"] = [
-            {"pageSize": size, "limit": limit} for size, limit in sorted(limits.hugepages.items()) if size in known
+            {"pageSize": size, "limit": limit}
+            for size, limit in sorted(limits.hugepages.items())
+            if size in known
         ]
     return found
 
 
 def _hugepage_sizes() -> Iterator[str]:
-    """In the names that limits have them: 2MB, 1GB. Without the controller there are none to limit."""
-    version, mounts = hierarchies()
+    """In the notation of limits: 2MB, 1GB. Without the controller there is nothing to limit."""
+    version, mounts = cgroup_hierarchies()
     if "hugetlb" not in (_words(f"{mounts['']}/cgroup.controllers") if version == 2 else mounts):
         return
     folder = "/sys/kernel/mm/hugepages"
@@ -129,28 +136,29 @@ def _hugepage_sizes() -> Iterator[str]:
         yield f"{kibibytes >> 20}GB" if kibibytes >= 1 << 20 else f"{kibibytes >> 10}MB"
 
 
-def claim(group: str) -> None:
-    """A node's group in every hierarchy, so that nobody takes the groups above it for empty and removes them while runc makes
-    others in it. Raises OSError where groups cannot be had."""
-    for mount in set(hierarchies().mounts.values()):
+def claim_cgroup(group: str) -> None:
+    """Creates a node's cgroup in every hierarchy, so that its parents do not look empty and are not
+    removed while runc creates others in them. Raises OSError where cgroups are not available.
+    """
+    for mount in set(cgroup_hierarchies().mounts.values()):
         _make(mount, group)
 
 
-def make(group: str, inner: str) -> None:
-    """A group for weights and limits, and one inside of it for processes. Raises OSError."""
-    if hierarchies().version == 2:
+def make_cgroup(group: str, inner: str) -> None:
+    """A cgroup for weights and limits, and one inside of it for processes. Raises OSError."""
+    if cgroup_hierarchies().version == 2:
         _make(_at("", ""), f"{group}/{inner}")
         return
     for controller in _NEEDED:
         os.makedirs(_at(controller, group), exist_ok=True)
-    os.makedirs(os.path.dirname(processes(f"{group}/{inner}")), exist_ok=True)
+    os.makedirs(os.path.dirname(processes_file(f"{group}/{inner}")), exist_ok=True)
 
 
 def _make(mount: str, group: str) -> None:
     for attempt in range(_TRIES):
         try:
             _make_all(mount, group)
-        except FileNotFoundError:  # somebody has just removed an empty one above it
+        except FileNotFoundError:  # another process has just removed an empty parent
             if attempt == _TRIES - 1:
                 raise
         else:
@@ -160,18 +168,22 @@ def _make(mount: str, group: str) -> None:
 def _make_all(mount: str, group: str) -> None:
     folder = mount
     for name in group.strip("/").split("/"):
-        if hierarchies().version == 2:
+        if cgroup_hierarchies().version == 2:
             _delegate(folder)
         folder = f"{folder}/{name}"
         os.makedirs(folder, exist_ok=True)
 
 
 def _delegate(folder: str) -> None:
-    """What is inside of it gets controllers of its own."""
+    """Enables controllers for its children."""
     known = _words(f"{folder}/cgroup.controllers")
     if missing := [name for name in _NEEDED if name not in known]:
         raise OSError(errno.ENODEV, f"no controller for {' and '.join(missing)}", folder)
-    missing = [name for name in _WANTED if name in known and name not in _words(f"{folder}/cgroup.subtree_control")]
+    missing = [
+        name
+        for name in _WANTED
+        if name in known and name not in _words(f"{folder}/cgroup.subtree_control")
+    ]
     if not missing:
         return
     try:
@@ -189,8 +201,9 @@ def _enable(folder: str, controllers: Iterable[str]) -> None:
 
 
 def _vacate(root: str) -> None:
-    """In a container the root is a group as any other, and has to lose its processes: they get one below it. Limits that they
-    had still hold."""
+    """In a container the root is an ordinary cgroup and must not have processes: they move to a
+    child. Their limits still apply.
+    """
     os.makedirs(f"{root}{_HOME}", exist_ok=True)
     for pid in _pids(f"{root}/cgroup.procs"):
         _write(f"{root}{_HOME}/cgroup.procs", pid)  # or it has ended
@@ -201,18 +214,18 @@ def _words(path: str) -> list[str]:
         return file.read().split()
 
 
-def set_shares(group: str, shares: int) -> None:
-    """How much processor time it gets when there is not enough, against its siblings."""
+def set_cgroup_shares(group: str, shares: int) -> None:
+    """Its share of processor time under contention, relative to its siblings."""
     shares = max(shares, _LEAST_SHARES)
-    if hierarchies().version == 2:
+    if cgroup_hierarchies().version == 2:
         _write(f"{_at('cpu', group)}/cpu.weight", 1 + (min(shares, 262144) - 2) * 9999 // 262142)
     else:
         _write(f"{_at('cpu', group)}/cpu.shares", shares)
 
 
-def confine(group: str, cpus: int, memory: int) -> None:
-    """All below it together get no more than a machine of that size has, if this one has more."""
-    two = hierarchies().version == 2
+def confine_cgroup(group: str, cpus: int, memory: int) -> None:
+    """Limits everything below it to a machine of that size, if this one has more."""
+    two = cgroup_hierarchies().version == 2
     if memory < os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"):
         _write(f"{_at('memory', group)}/{'memory.max' if two else 'memory.limit_in_bytes'}", memory)
     if cpus < (os.cpu_count() or 1):
@@ -222,7 +235,7 @@ def confine(group: str, cpus: int, memory: int) -> None:
 
 
 def _write(path: str, value: int | str) -> bool:
-    """False where the group or the controller is not there: it then has the weight that everybody has."""
+    """False where the cgroup or the controller does not exist: the default weight applies then."""
     try:
         with open(path, "w") as file:
             file.write(str(value))
@@ -231,21 +244,22 @@ def _write(path: str, value: int | str) -> bool:
     return True
 
 
-# ---- statistics ------------------------------------------------------------------------------------------------------
+# ---- statistics
+# --------------------------------------------------------------------------------------------------
 
 
-def usage(group: str) -> Usage | None:
-    """None: there is no such group."""
-    return _usage2(group) if hierarchies().version == 2 else _usage1(group)
+def cgroup_usage(group: str) -> CgroupUsage | None:
+    """None: the cgroup does not exist."""
+    return _usage2(group) if cgroup_hierarchies().version == 2 else _usage1(group)
 
 
-def _usage1(group: str) -> Usage | None:
+def _usage1(group: str) -> CgroupUsage | None:
     memory = _at("memory", group)
     stat = _table(f"{memory}/memory.stat")
     if stat is None:
         return None
     used = _number(f"{memory}/memory.usage_in_bytes")
-    return Usage(
+    return CgroupUsage(
         cpu_nanoseconds=_number(f"{_at('cpuacct', group)}/cpuacct.usage"),
         usage=used,
         working_set=max(0, used - stat.get("total_inactive_file", 0)),
@@ -256,14 +270,14 @@ def _usage1(group: str) -> Usage | None:
     )
 
 
-def _usage2(group: str) -> Usage | None:
+def _usage2(group: str) -> CgroupUsage | None:
     at = _at("", group)
     stat, cpu = _table(f"{at}/memory.stat"), _table(f"{at}/cpu.stat")
     if stat is None and cpu is None:
         return None
     stat, cpu = stat or {}, cpu or {}
     used = _number(f"{at}/memory.current")
-    return Usage(
+    return CgroupUsage(
         cpu_nanoseconds=cpu.get("usage_usec", 0) * 1000,
         usage=used,
         working_set=max(0, used - stat.get("inactive_file", 0)),
@@ -290,13 +304,14 @@ def _table(path: str) -> dict[str, int] | None:
         return None
 
 
-# ---- the end ---------------------------------------------------------------------------------------------------------
+# ---- removal
+# --------------------------------------------------------------------------------------------------
 
 
-def members(group: str) -> list[int]:
-    """Processes in a group and in all below it."""
+def cgroup_members(group: str) -> list[int]:
+    """Processes in a cgroup and in all below it."""
     found: list[int] = []
-    for folder, _, _ in os.walk(os.path.dirname(processes(group))):
+    for folder, _, _ in os.walk(os.path.dirname(processes_file(group))):
         found += _pids(f"{folder}/cgroup.procs")
     return found
 
@@ -309,39 +324,43 @@ def _pids(path: str) -> list[int]:
         return []
 
 
-def leaves(group: str) -> list[str]:
-    """The innermost groups below it, in every hierarchy."""
+def cgroup_leaves(group: str) -> list[str]:
+    """The leaf cgroups below it, in every hierarchy."""
     found: set[str] = set()
-    for mount in set(hierarchies().mounts.values()):
+    for mount in set(cgroup_hierarchies().mounts.values()):
         for folder, inner, _ in os.walk(f"{mount}{group}"):
             if not inner and folder != f"{mount}{group}":
                 found.add(folder.removeprefix(mount))
     return sorted(found)
 
 
-def remove(group: str) -> None:
-    """With all that is below it, where no process is left."""
-    for mount in set(hierarchies().mounts.values()):
+def remove_cgroup(group: str) -> None:
+    """With everything below it, where no process is left."""
+    for mount in set(cgroup_hierarchies().mounts.values()):
         for folder, _, _ in os.walk(f"{mount}{group}", topdown=False):
             _remove(folder)
 
 
-def remove_surely(group: str, seconds: float = 5.0) -> bool:
-    """Also when its processes were killed just now and are not quite gone. Blocking. Whether it is gone."""
+def kill_and_remove_cgroup(group: str, seconds: float = 5.0) -> bool:
+    """Also when its processes were just killed and have not quite exited. Blocking. Returns whether
+    it is gone.
+    """
     end = time.monotonic() + seconds
     while True:
-        remove(group)
-        if not any(os.path.exists(f"{mount}{group}") for mount in hierarchies().mounts.values()):
+        remove_cgroup(group)
+        if not any(
+            os.path.exists(f"{mount}{group}") for mount in cgroup_hierarchies().mounts.values()
+        ):
             return True
         if time.monotonic() > end:
             return False
         time.sleep(0.01)
 
 
-def remove_empty(groups: Iterable[str]) -> None:
-    """Those that have nothing below them, the innermost first."""
+def remove_empty_cgroup(groups: Iterable[str]) -> None:
+    """Leaf cgroups first."""
     for group in groups:
-        for mount in set(hierarchies().mounts.values()):
+        for mount in set(cgroup_hierarchies().mounts.values()):
             _remove(f"{mount}{group}")
 
 

@@ -1,6 +1,8 @@
-"""The way to the monitor: starts it where there is none, sends requests, and hands its news to whoever waits for them.
+"""The client of the monitor: starts it if necessary, sends requests, and delivers its events to the
+waiting tasks.
 
-One `Monitor` for each cluster, shared by the runtimes of its nodes. It belongs to the event loop in which it was opened.
+One `Monitor` per cluster, shared by the runtimes of its nodes. It belongs to the event loop in
+which it was opened.
 """
 
 from __future__ import annotations
@@ -10,26 +12,27 @@ import json
 import os
 import socket
 import struct
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import transom
+from transom.kit.programs import run_program
+from transom.kit.trust import clean_environment
 from transom.runtime.native.monitor.__main__ import SOCKET
 
 _STARTS = 3
-_AT_ONCE = 2 * (os.cpu_count() or 1) + 2  # runs of runc: more of them only wait for each other
+_AT_ONCE = 2 * (os.cpu_count() or 1) + 2  # runs of runc: more would only wait for each other
 News = Callable[[dict[str, Any]], None]
 
 
 class MonitorGone(OSError):
-    """Nobody is left who could answer."""
+    """The monitor is gone and cannot respond."""
 
 
 class MonitorFailure(Exception):
-    """The monitor says no; the text is its own, or runc's."""
+    """The monitor returned an error; the text is its own, or runc's."""
 
     def __init__(self, text: str, number: int = 0) -> None:
         super().__init__(text)
@@ -42,9 +45,13 @@ _AS_ROOT_OF_ITS_OWN = ("unshare", "--user", "--map-root-user", "--mount", "--")
 
 class Monitor:
     def __init__(self, folder: Path) -> None:
-        """`folder` has the socket. Who is not root gets a monitor in namespaces where it is: it mounts, and runs runc."""
+        """`folder` contains the socket. A user who is not root gets a monitor in namespaces where
+        it is: it mounts, and runs runc.
+        """
         self.folder = folder
-        self.tasks: dict[str, int] = {}  # those that were there when the connection was made, and still are
+        self.tasks: dict[
+            str, int
+        ] = {}  # those that existed when the connection was made, and still do
         self.pid = 0
         self._prefix = () if os.geteuid() == 0 else _AS_ROOT_OF_ITS_OWN
         self._socket: socket.socket | None = None
@@ -55,7 +62,7 @@ class Monitor:
         self._listeners: dict[str, News] = {}
         self._opening = asyncio.Lock()
         self._working = asyncio.Semaphore(_AT_ONCE)
-        self.lost: list[Callable[[], None]] = []  # called when it is gone without having been asked to
+        self.lost: list[Callable[[], None]] = []  # called when it ends unexpectedly
 
     # The connection
 
@@ -67,7 +74,7 @@ class Monitor:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             for attempt in range(_STARTS):
                 try:
-                    connection = connect(self.folder)
+                    connection = connect_monitor(self.folder)
                     break
                 except OSError:
                     if attempt == _STARTS - 1:
@@ -82,17 +89,34 @@ class Monitor:
 
     def _start(self) -> None:
         root = str(Path(transom.__file__).parents[1])
-        environment = {"PATH": os.environ.get("PATH", os.defpath), "PYTHONPATH": root, "PYTHONDONTWRITEBYTECODE": "1"}
-        environment["GOMAXPROCS"] = "1"  # for runc: one run has no use for more threads, and others wait for the processors
-        command = [*self._prefix, sys.executable, "-S", "-s", "-m", "transom.runtime.native.monitor", str(self.folder)]
-        done = subprocess.run(
-            command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, start_new_session=True, check=False,
-        )  # fmt: skip
+        environment = clean_environment(
+            PYTHONPATH=root,
+            PYTHONDONTWRITEBYTECODE="1",
+            # for runc: one run does not benefit from more threads, and others wait for the
+            # processors
+            GOMAXPROCS="1",
+        )
+        command = [
+            *self._prefix,
+            sys.executable,
+            "-S",
+            "-s",
+            "-m",
+            "transom.runtime.native.monitor",
+            str(self.folder),
+        ]
+        done = run_program(command, env=environment)
         if done.returncode:
-            raise MonitorGone(0, f"the monitor did not start: {done.stderr.decode(errors='replace').strip()[-2000:]}")
+            raise MonitorGone(
+                0,
+                (
+                    "the monitor did not start: "
+                    f"{done.stderr.decode(errors='replace').strip()[-2000:]}"
+                ),
+            )
 
     def close(self) -> None:
-        """The monitor and all containers go on."""
+        """The monitor and all containers keep running."""
         connection, self._socket = self._socket, None
         if connection is not None:
             asyncio.get_running_loop().remove_reader(connection.fileno())
@@ -124,7 +148,9 @@ class Monitor:
 
     def _take(self, message: dict[str, Any]) -> None:
         if "news" in message:
-            if message["news"] == "exit":  # perhaps before anybody has asked for it: its record says the rest
+            if (
+                message["news"] == "exit"
+            ):  # perhaps before its exit was requested: its record has the rest
                 self.tasks.pop(message["id"], None)
             listener = self._listeners.get(message.get("id") or message.get("key") or "")
             if listener is not None:
@@ -140,21 +166,27 @@ class Monitor:
 
     # Requests
 
-    async def ask(self, do: str, *, descriptors: Sequence[int] = (), **fields: Any) -> dict[str, Any]:
+    async def ask(
+        self, do: str, *, descriptors: Sequence[int] = (), **fields: Any
+    ) -> dict[str, Any]:
         """Raises MonitorFailure and MonitorGone."""
         return await self.send(do, descriptors=descriptors, **fields)
 
     async def work(self, do: str, **fields: Any) -> dict[str, Any]:
-        """As `ask`, for what keeps a processor busy: with others it waits for its turn."""
+        """Like `ask`, for CPU-intensive requests: they wait for their turn."""
         async with self.turn():
             return await self.ask(do, **fields)
 
     def turn(self) -> asyncio.Semaphore:
-        """Whoever keeps a processor busy holds this: more at once would only wait for each other."""
+        """Held for CPU-intensive work: more at once would only wait for each other."""
         return self._working
 
-    def send(self, do: str, *, descriptors: Sequence[int] = (), **fields: Any) -> asyncio.Future[dict[str, Any]]:
-        """As `ask`, for those who may not wait: it is on its way when this returns. Descriptors may be closed then."""
+    def send(
+        self, do: str, *, descriptors: Sequence[int] = (), **fields: Any
+    ) -> asyncio.Future[dict[str, Any]]:
+        """Like `ask`, but synchronous: the request is sent when this returns. Descriptors may be
+        closed then.
+        """
         future: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         if self._socket is None:
             future.set_exception(MonitorGone(0, "the monitor of the containers is gone"))
@@ -169,7 +201,7 @@ class Monitor:
         return future
 
     def tell(self, do: str, **fields: Any) -> None:
-        """Nobody waits for the answer."""
+        """Does not wait for the response."""
         self.send(do, **fields).add_done_callback(_seen)
 
     def _flush(self, *, fresh: bool = False) -> None:
@@ -204,24 +236,28 @@ class Monitor:
                 loop.remove_writer(connection.fileno())
 
     def listen(self, name: str, listener: News) -> None:
-        """News of a task or of a command, by its id or key."""
+        """Events of a task or of a command, by its id or key."""
         self._listeners[name] = listener
 
     def ignore(self, name: str) -> None:
         self._listeners.pop(name, None)
 
     async def run(self, *argv: str) -> str:
-        """A command to its end; what it has said. Raises MonitorFailure with that when it fails."""
+        """Runs a command to its end; returns its output. Raises MonitorFailure with the output when
+        it fails.
+        """
         answer = await self.work("run", argv=argv)
         if answer["status"] != 0:
-            raise MonitorFailure(answer["output"].strip() or f"exit status {answer['status']}", answer["status"])
+            raise MonitorFailure(
+                answer["output"].strip() or f"exit status {answer['status']}", answer["status"]
+            )
         return str(answer["output"])
 
     async def shutdown(self) -> None:
-        """Ends it, and every container it still has. No error when there is none."""
+        """Ends it, and every container it still has. No error when it is not running."""
         if self._socket is None:
             try:
-                self._socket = connect(self.folder)
+                self._socket = connect_monitor(self.folder)
             except OSError:
                 return
             self._socket.setblocking(False)
@@ -237,8 +273,8 @@ class Monitor:
             await gone.wait()
 
 
-def connect(folder: Path) -> socket.socket:
-    """Through a descriptor: a whole path may be too long for an address."""
+def connect_monitor(folder: Path) -> socket.socket:
+    """Through a descriptor: a full path may be too long for a socket address."""
     at = os.open(folder, os.O_PATH | os.O_DIRECTORY)
     try:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

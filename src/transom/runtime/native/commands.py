@@ -1,4 +1,4 @@
-"""Commands in running containers, clients of their own processes, and connections to ports of a sandbox."""
+"""Commands in running containers, attached clients, and connections to ports of a sandbox."""
 
 from __future__ import annotations
 
@@ -10,17 +10,20 @@ import socket
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any
 
+from transom.runtime import saved
 from transom.runtime.api import ExecResult, Output, RuntimeFailure
-from transom.runtime.native import saved
-from transom.runtime.native.client import MonitorFailure, MonitorGone, connect
-from transom.runtime.native.core import Core
+from transom.runtime.exec_output import ExecOutput
+from transom.runtime.native.client import MonitorFailure, MonitorGone, connect_monitor
+from transom.runtime.native.core import NativeCore
 from transom.runtime.native.monitor.terminals import leave_to_program
-from transom.runtime.native.platform import Running, Spec
-from transom.runtime.native.records import ContainerRecord, SandboxRecord, int32
+from transom.runtime.native.platform import RunningContainer, Spec
+from transom.runtime.native.records import NativeContainer, NativeSandbox
 from transom.runtime.native.requests import request_of
-from transom.runtime.native.streams import Attachment, Command
+from transom.runtime.native.runc import verifies_directory
+from transom.runtime.native.streams import NativeAttach, NativeExec
+from transom.runtime.records import cri_exit_code
 
 _NETWORK_NAMESPACE = 0x40000000
 _DIAL = 10.0
@@ -28,17 +31,25 @@ _LONGEST_ADDRESS = 100
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def demand_running(core: Core, c: ContainerRecord) -> None:
+def demand_running(core: NativeCore, c: NativeContainer) -> None:
     if c.state != "running":
         raise core.texts.not_running(c.id, c.state)
 
 
-# ---- exec ------------------------------------------------------------------------------------------------------------
+# ---- exec
+# --------------------------------------------------------------------------------------------------
 
 
-async def execute(
-    core: Core, c: ContainerRecord, handle: Running, command: Sequence[str], output: Output, *, stdin: bool, tty: bool
-) -> Command:
+async def exec_native(
+    core: NativeCore,
+    c: NativeContainer,
+    handle: RunningContainer,
+    command: Sequence[str],
+    output: Output,
+    *,
+    stdin: bool,
+    tty: bool,
+) -> NativeExec:
     """Raises RuntimeFailure."""
     demand_running(core, c)
     identity = core.new_id()
@@ -52,14 +63,21 @@ async def execute(
 
 
 async def _start(
-    core: Core, c: ContainerRecord, process: Spec, identity: str, output: Output, *, stdin: bool, tty: bool
-) -> Command:
+    core: NativeCore,
+    c: NativeContainer,
+    process: Spec,
+    identity: str,
+    output: Output,
+    *,
+    stdin: bool,
+    tty: bool,
+) -> NativeExec:
     """Raises MonitorFailure and RuntimeFailure."""
     folder = c.folder / "execs"
     folder.mkdir(mode=0o700, exist_ok=True)
     file, pid_file, log = (folder / f"{identity}{end}" for end in (".json", ".pid", ".log"))
     key = f"{c.id}/{identity}"
-    command = Command(output, lambda: core.monitor.tell("kill", key=key, number=signal.SIGKILL))
+    command = NativeExec(output, lambda: core.monitor.tell("kill", key=key, number=signal.SIGKILL))
 
     def forget() -> None:
         core.monitor.ignore(key)
@@ -71,14 +89,25 @@ async def _start(
         forget()
         command.ended(code)
 
-    saved.save(file, process)
+    if not verifies_directory(core.runc.program):
+        process = {
+            **process,
+            "cwd": "/",
+        }  # the only one that a container cannot replace
+    saved.save_record(file, process)
     core.monitor.listen(key, news)
     console = _Console(core, folder, identity) if tty else None
     argv = core.runc.exec(c.id, file, pid_file, log, console.path if console is not None else "")
-    theirs = [] if tty else _pipes(command, stdin=stdin)
+    theirs = [] if tty else _pipes(command, stdin=stdin, owner=c.first_id)
     try:
         asked = core.monitor.send(
-            "exec", key=key, argv=argv, pid_file=str(pid_file), runc_log=str(log), stdio=not tty, descriptors=theirs
+            "exec",
+            key=key,
+            argv=argv,
+            pid_file=str(pid_file),
+            runc_log=str(log),
+            stdio=not tty,
+            descriptors=theirs,
         )
         for fd in theirs:
             os.close(fd)
@@ -100,32 +129,40 @@ async def _start(
     return command
 
 
-def _pipes(command: Command, *, stdin: bool) -> list[int]:
-    """Their ends; ours are the command's."""
+def _pipes(command: NativeExec, *, stdin: bool, owner: int) -> list[int]:
+    """The remote ends; the local ones are the command's. `owner`: root of the container's user
+    namespace, if it has one.
+    """
     given, ours = (os.pipe()) if stdin else (os.open(os.devnull, os.O_RDONLY), -1)
     stdout, their_stdout = os.pipe()
     stderr, their_stderr = os.pipe()
+    for fd in (their_stdout, their_stderr, *([given] if stdin else ())) if owner else ():
+        os.fchown(fd, owner, owner)
     command.use_pipes(ours, stdout, stderr)
     return [given, their_stdout, their_stderr]
 
 
 class _Console:
-    """Where runc sends the terminal that it has made."""
+    """Where runc sends the terminal that it creates."""
 
-    def __init__(self, core: Core, folder: os.PathLike[str], identity: str) -> None:
+    def __init__(self, core: NativeCore, folder: os.PathLike[str], identity: str) -> None:
         self._folder = os.open(folder, os.O_PATH | os.O_DIRECTORY)
         name = f"{identity[:12]}.sock"
         self._own = f"/proc/self/fd/{self._folder}/{name}"
         whole = os.path.join(folder, name)
-        # A whole path may be too long for an address.
-        self.path = whole if len(whole) < _LONGEST_ADDRESS else f"/proc/{os.getpid()}/fd/{self._folder}/{name}"
+        # A full path may be too long for a socket address.
+        self.path = (
+            whole
+            if len(whole) < _LONGEST_ADDRESS
+            else f"/proc/{os.getpid()}/fd/{self._folder}/{name}"
+        )
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.bind(self._own)
         self._socket.listen(1)
         self._socket.setblocking(False)
 
     async def terminal(self, asked: asyncio.Future[dict[str, Any]]) -> int:
-        """Raises as `asked` does, when that ends without one."""
+        """Raises like `asked`, when that ends without a terminal."""
         accepting = asyncio.ensure_future(asyncio.get_running_loop().sock_accept(self._socket))
         both: list[asyncio.Future[Any]] = [accepting, asked]
         await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
@@ -136,7 +173,7 @@ class _Console:
         connection, _ = await accepting
         with connection:
             connection.setblocking(True)
-            _, descriptors, _, _ = socket.recv_fds(connection, 4096, 1)
+            _, descriptors, _, _ = socket.recv_fds(connection, 4096, 1, socket.MSG_CMSG_CLOEXEC)
         if not descriptors:
             raise MonitorFailure("no terminal came")
         return descriptors[0]
@@ -148,31 +185,41 @@ class _Console:
         os.close(self._folder)
 
 
-async def run(core: Core, c: ContainerRecord, process: Spec, seconds: float) -> ExecResult:
+async def run_extra_process(
+    core: NativeCore, c: NativeContainer, process: Spec, seconds: float
+) -> ExecResult:
     """An extra process for the platform itself. Raises RuntimeFailure."""
-    said: dict[str, list[bytes]] = {"stdout": [], "stderr": []}
+    output = ExecOutput()
     try:
         command = await _start(
-            core, c, process, core.new_id(), lambda stream, data: said[stream].append(data), stdin=False, tty=False
+            core,
+            c,
+            process,
+            core.new_id(),
+            output,
+            stdin=False,
+            tty=False,
         )
     except MonitorFailure as problem:
         raise RuntimeFailure("Unknown", problem.text) from problem
-    return await _result(core, command, said, seconds)
+    return await _result(core, command, output, seconds)
 
 
-async def execute_now(
-    core: Core, c: ContainerRecord, handle: Running, command: Sequence[str], seconds: float
+async def exec_sync_native(
+    core: NativeCore,
+    c: NativeContainer,
+    handle: RunningContainer,
+    command: Sequence[str],
+    seconds: float,
 ) -> ExecResult:
-    said: dict[str, list[bytes]] = {"stdout": [], "stderr": []}
-
-    def output(stream: Literal["stdout", "stderr"], data: bytes) -> None:
-        said[stream].append(data)
-
-    started = await execute(core, c, handle, command, output, stdin=False, tty=False)
-    return await _result(core, started, said, seconds)
+    output = ExecOutput()
+    started = await exec_native(core, c, handle, command, output, stdin=False, tty=False)
+    return await _result(core, started, output, seconds)
 
 
-async def _result(core: Core, command: Command, said: dict[str, list[bytes]], seconds: float) -> ExecResult:
+async def _result(
+    core: NativeCore, command: NativeExec, output: ExecOutput, seconds: float
+) -> ExecResult:
     waiting = asyncio.ensure_future(command.wait())
     try:
         done, _ = await asyncio.wait([waiting], timeout=seconds or None)
@@ -184,29 +231,37 @@ async def _result(core: Core, command: Command, said: dict[str, list[bytes]], se
         command.close()
         waiting.cancel()
         raise core.texts.exec_timeout(seconds)
-    return ExecResult(b"".join(said["stdout"]), b"".join(said["stderr"]), int32(waiting.result()))
+    return output.result(cri_exit_code(waiting.result()))
 
 
-# ---- attach ----------------------------------------------------------------------------------------------------------
+# ---- attach
+# --------------------------------------------------------------------------------------------------
 
 
-async def attach(core: Core, c: ContainerRecord, output: Output, *, stdin: bool) -> Attachment:
+async def attach_native(
+    core: NativeCore, c: NativeContainer, output: Output, *, stdin: bool
+) -> NativeAttach:
     """Raises RuntimeFailure."""
     demand_running(core, c)
     try:
-        connection = connect(core.monitor.folder)
+        connection = connect_monitor(core.monitor.folder)
     except OSError as problem:
-        raise RuntimeFailure("Unavailable", f"the monitor of the containers is gone: {problem}") from problem
+        raise RuntimeFailure(
+            "Unavailable", f"the monitor of the containers is gone: {problem}"
+        ) from problem
     request = request_of(core, c)
-    attachment = Attachment(connection, output, lambda status: core.platform.exit_code(request, status))
+    attachment = NativeAttach(
+        connection, output, lambda status: core.platform.exit_code(request, status)
+    )
     await attachment.begin(c.id, stdin and c.config.stdin)
     return attachment
 
 
-# ---- ports -----------------------------------------------------------------------------------------------------------
+# ---- ports
+# --------------------------------------------------------------------------------------------------
 
 
-async def port_forward(core: Core, sandbox: SandboxRecord, port: int) -> socket.socket:
+async def port_forward_native(core: NativeCore, sandbox: NativeSandbox, port: int) -> socket.socket:
     """Raises RuntimeFailure."""
     if not 0 < port < 65536:
         raise RuntimeFailure("Unknown", f"invalid port {port}")
@@ -217,7 +272,7 @@ async def port_forward(core: Core, sandbox: SandboxRecord, port: int) -> socket.
     result: asyncio.Future[socket.socket] = loop.create_future()
 
     def visit() -> None:
-        """In a thread of its own, which ends with the visit: it never goes back to the machine's namespace."""
+        """In its own thread, which ends afterwards: it never returns to the machine's namespace."""
         try:
             made: socket.socket | OSError = _dial_inside(namespace, port)
         except OSError as problem:
@@ -228,11 +283,12 @@ async def port_forward(core: Core, sandbox: SandboxRecord, port: int) -> socket.
     try:
         connection = await result
     except OSError as problem:
-        said = (problem.strerror or str(problem)).lower()
+        error_text = (problem.strerror or str(problem)).lower()
         raise RuntimeFailure(
             "Unknown",
-            f'failed to execute portforward in network namespace "{namespace}": failed to dial {port}: '
-            f"dial tcp4 127.0.0.1:{port}: connect: {said}",
+            f'failed to execute portforward in network namespace "{namespace}": failed to '
+            f"dial {port}: "
+            f"dial tcp4 127.0.0.1:{port}: connect: {error_text}",
         ) from problem
     connection.setblocking(False)
     return connection

@@ -1,8 +1,11 @@
-"""The life of a container: made, started, ended, removed. Whatever ends it, the monitor's news of that come to `_ended`."""
+"""The lifecycle of a container: created, started, ended, removed. Whatever ends it, the monitor's
+event arrives at `_ended`.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import signal
@@ -10,30 +13,33 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from transom.runtime import saved
 from transom.runtime.api import ContainerConfig, ExecResult, RuntimeFailure
-from transom.runtime.native import cgroups, commands, saved, snapshots
+from transom.runtime.native import cgroups, commands, hostusers, snapshots
 from transom.runtime.native.client import MonitorFailure, MonitorGone
-from transom.runtime.native.core import Core
-from transom.runtime.native.hostmounts import CannotMount, Sources
-from transom.runtime.native.monitor.tasks import EXIT, STARTED, birth
+from transom.runtime.native.core import NativeCore
+from transom.runtime.native.hostmounts import CannotMount, resolve_host_mounts
+from transom.runtime.native.monitor.tasks import CONFIG, EXIT, STARTED, process_start_time
 from transom.runtime.native.platform import CannotStart, Spec
-from transom.runtime.native.records import ContainerRecord, KeptImage, SandboxRecord, wake, woken
+from transom.runtime.native.records import KeptImage, NativeContainer, NativeSandbox, wake, woken
 from transom.runtime.native.requests import request_of
 from transom.runtime.native.runc import LOG, PID_FILE
 
 log = logging.getLogger("transom.runtime")
 
 _LAST_SECONDS = 10.0  # for a process that was killed
+_LOOKS = 5  # for what changes during the check
+_REPLACED = (errno.ELOOP, errno.ENOENT, errno.ENOTDIR)
 _LOST = 255
 _LOST_REASON = "Unknown"
 
 
-class Handle:
+class ContainerHandle:
     """`platform.Running`."""
 
     __slots__ = ("_core", "_record", "request")
 
-    def __init__(self, core: Core, record: ContainerRecord) -> None:
+    def __init__(self, core: NativeCore, record: NativeContainer) -> None:
         self._core = core
         self._record = record
         self.request = request_of(core, record)
@@ -46,14 +52,19 @@ class Handle:
         self._core.monitor.tell("kill", id=self._record.id, number=int(number), everybody=everybody)
 
     async def run(self, process: Spec, seconds: float = 0) -> ExecResult:
-        return await commands.run(self._core, self._record, process, seconds)
+        return await commands.run_extra_process(self._core, self._record, process, seconds)
 
 
-# ---- made ------------------------------------------------------------------------------------------------------------
+# ---- create
+# -------------------------------------------------------------------------------------------------
 
 
-async def create(core: Core, sandbox: SandboxRecord, config: ContainerConfig, overlay: Sequence[str] | None) -> ContainerRecord:
-    """Raises RuntimeFailure, and then leaves nothing. `overlay`: options of the mount; None where layers are copied."""
+async def create_native_container(
+    core: NativeCore, sandbox: NativeSandbox, config: ContainerConfig, overlay: Sequence[str] | None
+) -> NativeContainer:
+    """Raises RuntimeFailure, and then leaves nothing behind. `overlay`: mount options; None where
+    layers are copied.
+    """
     if sandbox.state != "ready":
         raise core.texts.sandbox_stopped(sandbox.id)
     image = core.images.find(config.image_ref) or core.images.find(config.image)
@@ -61,7 +72,7 @@ async def create(core: Core, sandbox: SandboxRecord, config: ContainerConfig, ov
         raise core.texts.no_image(config.image_ref or config.image)
     identity = core.new_id()
     folder = core.folder / "containers" / identity
-    c = ContainerRecord(identity, sandbox, config, core.time(), folder)
+    c = NativeContainer(identity, sandbox, config, core.time(), folder)
     c.image = KeptImage(image.id, dict(image.config), tuple(image.layers))
     _name_image(core, c)
     c.log_path = _log_path(core, c)
@@ -75,9 +86,13 @@ async def create(core: Core, sandbox: SandboxRecord, config: ContainerConfig, ov
         if isinstance(problem, CannotMount):
             raise core.texts.create_failed(identity, str(problem)) from problem
         if isinstance(problem, MonitorFailure):
-            raise RuntimeFailure("Unknown", f"failed to create containerd container: {problem.text}") from problem
+            raise RuntimeFailure(
+                "Unknown", f"failed to create containerd container: {problem.text}"
+            ) from problem
         if isinstance(problem, OSError) and not isinstance(problem, MonitorGone):
-            raise RuntimeFailure("Unknown", f"failed to create containerd container: {problem}") from problem
+            raise RuntimeFailure(
+                "Unknown", f"failed to create containerd container: {problem}"
+            ) from problem
         raise
     core.containers[identity] = c
     sandbox.containers.append(c)
@@ -85,7 +100,7 @@ async def create(core: Core, sandbox: SandboxRecord, config: ContainerConfig, ov
     return c
 
 
-def _name_image(core: Core, c: ContainerRecord) -> None:
+def _name_image(core: NativeCore, c: NativeContainer) -> None:
     """The name and the id that containerd shows: the first of each that the image has."""
     known = core.images.view(c.image.id)
     c.image_ref = c.image.id
@@ -94,19 +109,26 @@ def _name_image(core: Core, c: ContainerRecord) -> None:
         c.image_ref = known.digests[0] if known.digests else known.id
 
 
-def _log_path(core: Core, c: ContainerRecord) -> str:
+def _log_path(core: NativeCore, c: NativeContainer) -> str:
     separator = core.platform.separator
     directory, name = c.sandbox.config.log_directory, c.config.log_path.replace("/", separator)
     return f"{directory.rstrip(separator)}{separator}{name}" if name else ""
 
 
-async def _prepare(core: Core, c: ContainerRecord, overlay: Sequence[str] | None) -> None:
-    request = request_of(core, c)
+async def _prepare(core: NativeCore, c: NativeContainer, overlay: Sequence[str] | None) -> None:
+    if c.own_users:  # copied layers keep their owners on disk
+        c.own_users = overlay is not None and not await asyncio.to_thread(
+            hostusers.container_needs_host_users, core, c
+        )
     try:
-        layers: Sequence[Path] = await core.platform.layers(request)
-        await snapshots.mount(core.monitor, layers, c.folder, overlay=overlay is not None, options=overlay or ())
-        c.mounted = overlay is not None
-        spec = await core.platform.create(request)
+        spec = await _specify(core, c, overlay)
+        if c.own_users and hostusers.has_unmapped_ids(
+            spec
+        ):  # resolved by the image's password file
+            await _unmount(core, c)
+            await asyncio.to_thread(_empty, c)
+            c.own_users = False
+            spec = await _specify(core, c, overlay)
     except CannotStart as problem:
         c.broken = problem
         return
@@ -115,21 +137,44 @@ async def _prepare(core: Core, c: ContainerRecord, overlay: Sequence[str] | None
     linux: Spec = spec.setdefault("linux", {})
     if core.limited:
         linux["cgroupsPath"] = c.group
-        wanted = cgroups.resources(core.limits(c.config))
+        wanted = cgroups.cgroup_resources(core.limits(c.config))
         linux["resources"] = {**wanted, **(linux.get("resources") or {})}
     else:
         linux.pop("resources", None)
         linux.pop("cgroupsPath", None)
     if "oomScoreAdj" in spec["process"]:
         spec["process"]["oomScoreAdj"] = core.oom_score(spec["process"]["oomScoreAdj"])
-    saved.save(c.folder / "spec.json", spec)
+    saved.save_record(c.folder / "spec.json", spec)
 
 
-# ---- started ---------------------------------------------------------------------------------------------------------
+async def _specify(core: NativeCore, c: NativeContainer, overlay: Sequence[str] | None) -> Spec:
+    """Mounts the root file system, and gets the specification from the platform."""
+    request = request_of(core, c)
+    layers: Sequence[Path] = await core.platform.layers(request)
+    await snapshots.mount_snapshot(
+        core.monitor,
+        layers,
+        c.folder,
+        overlay=overlay is not None,
+        options=overlay or (),
+        user_namespace=c.user_namespace,
+        owner=c.first_id,
+    )
+    c.mounted = overlay is not None
+    return await core.platform.create(request)
 
 
-async def start(core: Core, c: ContainerRecord) -> None:
-    """Raises RuntimeFailure; the container has then ended, or still waits for a start."""
+def _empty(c: NativeContainer) -> None:
+    for name in ("upper", "work"):
+        snapshots.remove_snapshot_tree(c.folder / name)
+
+
+# ---- start
+# --------------------------------------------------------------------------------------------------
+
+
+async def start_native_container(core: NativeCore, c: NativeContainer) -> None:
+    """Raises RuntimeFailure; the container has then ended, or can still be started."""
     async with c.lock:
         if c.state != "created":
             raise core.texts.not_running(c.id, c.state)
@@ -156,31 +201,67 @@ async def start(core: Core, c: ContainerRecord) -> None:
             _ended(core, c, c.early)
 
 
-async def _launch(core: Core, c: ContainerRecord) -> None:
-    sources = Sources(core.host.files, c.folder / "mounts", by_path=core.rootless)
+async def _launch(core: NativeCore, c: NativeContainer) -> None:
     try:
-        log = core.host.files.real(c.log_path) if c.log_path else ""
-        saved.save(c.folder / "config.json", sources.resolve(c.specification()))
-        answer = await core.monitor.ask(
-            "launch", id=c.id, argv=core.runc.run(c.id, c.folder, tty=c.config.tty), folder=str(c.folder), log=log,
-            pid_file=str(c.folder / PID_FILE), runc_log=str(c.folder / LOG), tty=c.config.tty, stdin=c.config.stdin,
-            stdin_once=c.config.stdin_once, raw=core.platform.raw_terminal,
-            oom=cgroups.oom_counter(c.group) if core.limited else "",
-            processes=cgroups.processes(c.group) if core.limited else "",
-        )  # fmt: skip
+        answer = await _start_process(core, c)
     except MonitorFailure as problem:
         raise core.platform.failure(request_of(core, c), problem.text) from problem
     except MonitorGone as problem:
         raise RuntimeFailure("Unavailable", str(problem.strerror)) from problem
     except OSError as problem:
-        raise core.platform.failure(request_of(core, c), f"{problem.filename}: {problem.strerror}") from problem
-    finally:
-        sources.close()
+        raise core.platform.failure(
+            request_of(core, c), f"{problem.filename}: {problem.strerror}"
+        ) from problem
     c.pid, c.started = answer["pid"], answer["started"]
-    await core.platform.started(Handle(core, c))
+    await core.platform.started(ContainerHandle(core, c))
 
 
-async def _never_ran(core: Core, c: ContainerRecord, problem: CannotStart) -> None:
+async def _start_process(core: NativeCore, c: NativeContainer) -> dict[str, Any]:
+    """Raises MonitorFailure, MonitorGone and OSError. A source that is replaced between our check
+    and the monitor's is checked again: it may be a config map that has just changed.
+    """
+    spec = c.specification()
+    for left in reversed(range(_LOOKS)):
+        saved.save_record(c.folder / CONFIG, resolve_host_mounts(core.host.files, spec))
+        try:
+            return await core.monitor.ask(
+                "launch",
+                id=c.id,
+                argv=core.runc.run(c.id, c.folder, tty=c.config.tty),
+                folder=str(c.folder),
+                root=spec["root"]["path"],
+                user_namespace=c.user_namespace,
+                owner=c.first_id,
+                stage=str(core.stage(c.id)),
+                log=_log_file(core, c),
+                pid_file=str(c.folder / PID_FILE),
+                runc_log=str(c.folder / LOG),
+                tty=c.config.tty,
+                stdin=c.config.stdin,
+                stdin_once=c.config.stdin_once,
+                raw=core.platform.raw_terminal,
+                oom=cgroups.oom_counter(c.group) if core.limited else "",
+                processes=cgroups.processes_file(c.group) if core.limited else "",
+            )
+        except MonitorFailure as problem:
+            if problem.errno not in _REPLACED or not left:
+                raise
+    raise AssertionError("the last look has an answer")
+
+
+def _log_file(core: NativeCore, c: NativeContainer) -> str:
+    """On this machine. Links may point to the directory of all logs, but not beyond: pods may mount
+    it as a volume.
+    """
+    if not c.log_path:
+        return ""
+    separator = core.platform.separator
+    root, _, own = c.sandbox.config.log_directory.rstrip(separator).rpartition(separator)
+    below = c.config.log_path.replace("/", separator).split(separator)
+    return os.path.join(core.host.files.real(root or separator), own, *below)
+
+
+async def _never_ran(core: NativeCore, c: NativeContainer, problem: CannotStart) -> None:
     if c.pid and c.early is None:
         core.monitor.tell("kill", id=c.id, number=signal.SIGKILL, everybody=True)
         core.monitor.tell("kill", id=c.id, number=signal.SIGKILL)
@@ -194,13 +275,14 @@ async def _never_ran(core: Core, c: ContainerRecord, problem: CannotStart) -> No
     c.finished = core.time()
     _save(c)
     core.emit("died", c.sandbox, c.id)
-    c.burial = core.background(_bury(core, c))
+    c.burial = core.background(_cleanup_container(core, c))
 
 
-# ---- ended -----------------------------------------------------------------------------------------------------------
+# ---- end
+# --------------------------------------------------------------------------------------------------
 
 
-def _news(core: Core, c: ContainerRecord, news: dict[str, Any]) -> None:
+def _news(core: NativeCore, c: NativeContainer, news: dict[str, Any]) -> None:
     if news["news"] == "grown":
         for watcher in c.watchers:
             watcher()
@@ -211,8 +293,8 @@ def _news(core: Core, c: ContainerRecord, news: dict[str, Any]) -> None:
         _ended(core, c, news)
 
 
-def _ended(core: Core, c: ContainerRecord, record: dict[str, Any]) -> None:
-    """`record` has what the monitor knows of the end."""
+def _ended(core: NativeCore, c: NativeContainer, record: dict[str, Any]) -> None:
+    """`record` has what the monitor recorded about the end."""
     if c.state not in ("running", "created"):
         return
     c.pid = 0
@@ -223,46 +305,48 @@ def _ended(core: Core, c: ContainerRecord, record: dict[str, Any]) -> None:
     else:
         _set_end(c, code, "OOMKilled" if record.get("oom") else "Error" if code else "Completed")
     _save(c)
-    c.burial = core.background(_bury(core, c))
+    c.burial = core.background(_cleanup_container(core, c))
     wake(c.waiters)
     core.emit("died", c.sandbox, c.id)
     for watcher in c.watchers:
         watcher()
 
 
-def _save(c: ContainerRecord) -> None:
-    """A full disk does not keep a container from starting or ending. Who comes later finds that in the monitor's records."""
+def _save(c: NativeContainer) -> None:
+    """A full disk does not prevent a container from starting or ending. A later process finds the
+    data in the monitor's records.
+    """
     try:
         c.save()
     except OSError as problem:
         log.warning("the record of container %s is out of date: %s", c.id, problem)
 
 
-def _set_end(c: ContainerRecord, code: int, reason: str) -> None:
+def _set_end(c: NativeContainer, code: int, reason: str) -> None:
     c.state = "exited"
     c.exit_code = code
     c.reason = reason
 
 
-def lost(core: Core, c: ContainerRecord) -> None:
-    """Nobody can say how it ended: the monitor was killed, or the machine."""
+def mark_container_lost(core: NativeCore, c: NativeContainer) -> None:
+    """Its exit status is unknown: the monitor was killed, or the machine crashed."""
     c.pid = 0
     c.finished = core.time()
     _set_end(c, _LOST, "Error" if c.rebooted else _LOST_REASON)
     end_leftovers(core, c.folder, c.group)
     _save(c)
-    c.burial = core.background(_bury(core, c))
+    c.burial = core.background(_cleanup_container(core, c))
     wake(c.waiters)
     core.emit("died", c.sandbox, c.id)
 
 
-def end_leftovers(core: Core, folder: Path, group: str) -> None:
-    """Processes of one that nobody watches."""
-    begun = saved.load(folder / STARTED) or {}
-    if begun.get("ticks") and birth(begun["pid"]) == begun["ticks"]:
+def end_leftovers(core: NativeCore, folder: Path, group: str) -> None:
+    """Processes of a container that is not monitored."""
+    begun = saved.load_record(folder / STARTED) or {}
+    if begun.get("ticks") and process_start_time(begun["pid"]) == begun["ticks"]:
         kill_process(begun["pid"])
     if core.limited:
-        for pid in cgroups.members(group):
+        for pid in cgroups.cgroup_members(group):
             kill_process(pid)
 
 
@@ -274,50 +358,50 @@ def kill_process(pid: int) -> bool:
     return True
 
 
-async def _bury(core: Core, c: ContainerRecord) -> None:
-    """What runc and the kernel still have of it goes; its files stay until it is removed."""
+async def _cleanup_container(core: NativeCore, c: NativeContainer) -> None:
+    """Removes its state in runc and the kernel; its files stay until it is removed."""
     try:
         await core.monitor.run(*core.runc.delete(c.id))
         core.platform.finished(request_of(core, c))
         await _unmount(core, c)
     except (MonitorFailure, MonitorGone):
-        return  # tried again when it is removed
+        return  # retried when it is removed
     if core.limited:
-        cgroups.remove(c.group)
+        cgroups.remove_cgroup(c.group)
     c.buried = True
 
 
-async def _unmount(core: Core, c: ContainerRecord) -> None:
+async def _unmount(core: NativeCore, c: NativeContainer) -> None:
     if c.mounted:
         await core.monitor.ask("unmount", target=str(c.rootfs))
         c.mounted = False
 
 
-async def stop(core: Core, c: ContainerRecord, grace: float) -> None:
-    """Raises RuntimeFailure when it cannot even be killed."""
+async def stop_native_container(core: NativeCore, c: NativeContainer, grace: float) -> None:
+    """Raises RuntimeFailure when it cannot be killed."""
     if c.state == "running" and grace > 0:
-        handle = Handle(core, c)
-        patience = core.platform.stop_patience(handle, grace)
-        ended = core.background(woken(c.waiters, patience))
+        handle = ContainerHandle(core, c)
+        ended = core.background(woken(c.waiters))
         await core.platform.stop(handle)
-        await ended
-    await kill(core, c)
+        await asyncio.wait([ended], timeout=core.platform.stop_patience(handle, grace))
+    await kill_native_container(core, c)
 
 
-async def kill(core: Core, c: ContainerRecord) -> None:
-    async with c.lock:  # one that is just being started is killed when it is there
+async def kill_native_container(core: NativeCore, c: NativeContainer) -> None:
+    async with c.lock:  # one that is just being started is killed once it runs
         if c.state != "running":
             return
         core.monitor.tell("kill", id=c.id, number=signal.SIGKILL)
         core.monitor.tell("kill", id=c.id, number=signal.SIGKILL, everybody=True)
         if not await woken(c.waiters, _LAST_SECONDS) and c.state == "running":
             raise RuntimeFailure(
-                "DeadlineExceeded", f'failed to kill container "{c.id}": context deadline exceeded: unknown'
+                "DeadlineExceeded",
+                f'failed to kill container "{c.id}": context deadline exceeded: unknown',
             )
 
 
-async def remove(core: Core, c: ContainerRecord) -> None:
-    await kill(core, c)
+async def remove_native_container(core: NativeCore, c: NativeContainer) -> None:
+    await kill_native_container(core, c)
     if c.id not in core.containers:
         return
     if c.burial is not None:
@@ -329,37 +413,42 @@ async def remove(core: Core, c: ContainerRecord) -> None:
     core.emit("removed", c.sandbox, c.id)
 
 
-async def _discard(core: Core, c: ContainerRecord) -> None:
+async def _discard(core: NativeCore, c: NativeContainer) -> None:
     core.monitor.ignore(c.id)
     if not c.buried and (c.mounted or c.state != "created"):
-        await _bury(core, c)
-    await asyncio.to_thread(snapshots.remove_tree, c.folder)
+        await _cleanup_container(core, c)
+    await asyncio.to_thread(snapshots.remove_snapshot_tree, c.folder)
+    if c.sandbox.plan.own_users:
+        await asyncio.to_thread(core.forget_stage, c.id)
     core.images.release(c.id)
 
 
-# ---- found again -----------------------------------------------------------------------------------------------------
+# ---- recovery
+# ------------------------------------------------------------------------------------------------
 
 
-def adopt(core: Core, c: ContainerRecord, *, mounted: bool) -> None:
-    """One that was here before this process: it runs, has ended meanwhile, or waits to be started."""
+def adopt_native_container(core: NativeCore, c: NativeContainer, *, mounted: bool) -> None:
+    """Recovers a container of a previous process: it runs, has ended in the meantime, or can be
+    started.
+    """
     core.containers[c.id] = c
     c.sandbox.containers.append(c)
     c.mounted = mounted
     pid = core.monitor.tasks.get(c.id, 0)
-    end = saved.load(c.folder / EXIT)
+    end = saved.load_record(c.folder / EXIT)
     if c.state == "exited":
         if mounted:
-            c.burial = core.background(_bury(core, c))
+            c.burial = core.background(_cleanup_container(core, c))
         return
     if pid:
-        begun = saved.load(c.folder / STARTED) or {}
+        begun = saved.load_record(c.folder / STARTED) or {}
         c.pid, c.started, c.state = pid, begun.get("started", c.started or c.created), "running"
         core.monitor.listen(c.id, lambda news: _news(core, c, news))
         c.save()
     elif end is not None:
-        begun = saved.load(c.folder / STARTED) or {}
+        begun = saved.load_record(c.folder / STARTED) or {}
         c.started = c.started or begun.get("started", 0.0)
         c.state = "running"
         _ended(core, c, end)
     elif c.state == "running":
-        lost(core, c)
+        mark_container_lost(core, c)

@@ -1,7 +1,8 @@
-"""The process that holds a sandbox's namespaces: it ignores the deaths of its children, so the kernel buries them, and waits.
+"""The process that holds a sandbox's namespaces: it ignores SIGCHLD, so that the kernel
+reaps its children, and waits.
 
-As pid 1 of a shared process namespace it inherits orphans; ignoring SIGCHLD is all it takes to be a good parent to them.
-It is so small that it is kept here as the machine code it is, and needs no image:
+As pid 1 of a shared pid namespace it inherits orphans, which the kernel then reaps. It is so small
+that it is included here as machine code, and needs no image:
 
     rt_sigaction(SIGCHLD, {SIG_IGN}, NULL, 8); for (;;) pause();
 """
@@ -51,29 +52,38 @@ _AARCH64: Final = struct.pack(
 _MACHINES: Final = {"x86_64": (62, _X86_64), "aarch64": (183, _AARCH64)}
 
 
-def program() -> bytes:
-    """An ELF file for this machine. KeyError where there is none for it."""
+def pause_program() -> bytes:
+    """An ELF file for this machine. Raises KeyError for an unsupported architecture."""
     machine, code = _MACHINES[platform.machine()]
     size = _HEADERS + len(code) + len(_ACTION)
     identity = b"\x7fELF" + bytes([2, 1, 1, 0]) + bytes(8)
-    header = identity + struct.pack("<HHIQQQIHHHHHH", 2, machine, 1, _LOAD + _HEADERS, 64, 0, 0, 64, 56, 1, 0, 0, 0)
+    header = identity + struct.pack(
+        "<HHIQQQIHHHHHH", 2, machine, 1, _LOAD + _HEADERS, 64, 0, 0, 64, 56, 1, 0, 0, 0
+    )
     segment = struct.pack("<IIQQQQQQ", 1, 5, 0, _LOAD, _LOAD, size, size, 0x1000)
     return header + segment + code + _ACTION
 
 
-def install(folder: Path) -> None:
-    """A root file system that has nothing else. No error when it is there."""
-    folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+def install_pause_program(folder: Path) -> None:
+    """A root file system with nothing else. No error when it exists."""
+    for at in (
+        folder,
+        folder / "proc",
+        folder / "dev",
+    ):  # mount points: an unprivileged user cannot create them later
+        at.mkdir(mode=0o755, parents=True, exist_ok=True)
     target = folder / "pause"
     if not target.exists():
         fresh = folder / f"pause.{os.getpid()}"
-        fresh.write_bytes(program())
+        fresh.write_bytes(pause_program())
         fresh.chmod(0o555)
         fresh.rename(target)
 
 
-def specification(plan: SandboxPlan, root: Path, namespaces: list[Spec], oom_score_adj: int) -> Spec:
-    return {
+def pause_specification(
+    plan: SandboxPlan, root: Path, namespaces: list[Spec], oom_score_adj: int
+) -> Spec:
+    spec: Spec = {
         "ociVersion": "1.0.2",
         "process": {
             "user": {"uid": plan.user, "gid": plan.group},
@@ -87,8 +97,18 @@ def specification(plan: SandboxPlan, root: Path, namespaces: list[Spec], oom_sco
         "root": {"path": str(root), "readonly": True},
         "hostname": plan.hostname,
         "mounts": [
-            {"destination": "/proc", "type": "proc", "source": "proc", "options": ["nosuid", "noexec", "nodev"]},
-            {"destination": "/dev", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "strictatime", "mode=755"]},
+            {
+                "destination": "/proc",
+                "type": "proc",
+                "source": "proc",
+                "options": ["nosuid", "noexec", "nodev"],
+            },
+            {
+                "destination": "/dev",
+                "type": "tmpfs",
+                "source": "tmpfs",
+                "options": ["nosuid", "strictatime", "mode=755"],
+            },
         ],
         "linux": {
             "namespaces": namespaces,
@@ -98,3 +118,11 @@ def specification(plan: SandboxPlan, root: Path, namespaces: list[Spec], oom_sco
             "readonlyPaths": ["/proc/sys", "/proc/sysrq-trigger"],
         },
     }
+    if plan.own_users:
+        map_pause_users(spec, plan.first_id)
+    return spec
+
+
+def map_pause_users(spec: Spec, first: int) -> None:
+    mapping = [{"containerID": 0, "hostID": first, "size": 1 << 16}]
+    spec["linux"] |= {"uidMappings": mapping, "gidMappings": mapping}

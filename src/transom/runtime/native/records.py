@@ -1,9 +1,9 @@
-"""Sandboxes and containers as a node keeps them, in memory and as files in its folder.
+"""Sandboxes and containers of a node, in memory and as files in its directory.
 
     FOLDER/sandboxes/ID/record.json     config.json exit.json resolv.conf hostname hosts shm/
     FOLDER/containers/ID/record.json    spec.json config.json exit.json platform/ upper/ work/ rootfs/ execs/
 
-`started.json` and `exit.json` are the monitor's. What is written here is enough to know everything again.
+The monitor writes `started.json` and `exit.json`. These files are sufficient to restore everything.
 """
 
 from __future__ import annotations
@@ -13,32 +13,61 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from transom.runtime.api import Container, ContainerConfig, ContainerState, Sandbox, SandboxConfig, SandboxState
-from transom.runtime.native import saved
+from transom.runtime import saved
+from transom.runtime.api import (
+    Container,
+    ContainerConfig,
+    ContainerState,
+    Sandbox,
+    SandboxConfig,
+    SandboxState,
+)
 from transom.runtime.native.platform import CannotStart, SandboxFacts, SandboxPlan, Spec
+from transom.runtime.records import container_view
 
 RECORD = "record.json"
 
 
-class SandboxRecord:
+class NativeSandbox:
     __slots__ = (
-        "_view", "config", "containers", "created", "folder", "group", "handler", "id", "ips", "lock", "networked", "pid",
-        "plan", "state", "waiters",
-    )  # fmt: skip
+        "_view",
+        "config",
+        "containers",
+        "created",
+        "folder",
+        "group",
+        "handler",
+        "id",
+        "ips",
+        "lock",
+        "networked",
+        "pid",
+        "plan",
+        "state",
+        "waiters",
+    )
 
-    def __init__(self, identity: str, config: SandboxConfig, handler: str, created: float, folder: Path, group: str) -> None:
+    def __init__(
+        self,
+        identity: str,
+        config: SandboxConfig,
+        handler: str,
+        created: float,
+        folder: Path,
+        group: str,
+    ) -> None:
         self.id = identity
         self.config = config
         self.handler = handler
         self.created = created
         self.folder = folder
-        self.group = group  # the pod's control group
+        self.group = group  # the pod's cgroup
         self.state: SandboxState = "notready"
         self.plan = SandboxPlan("")
         self.pid = 0
         self.ips: tuple[str, ...] = ()
         self.networked = False
-        self.containers: list[ContainerRecord] = []
+        self.containers: list[NativeContainer] = []
         self.lock = asyncio.Lock()
         self.waiters: list[asyncio.Future[None]] = []
         self._view: Sandbox | None = None
@@ -49,7 +78,9 @@ class SandboxRecord:
 
     def view(self) -> Sandbox:
         if self._view is None:
-            self._view = Sandbox(self.id, self.config, self.state, self.created, self.handler, self.ips)
+            self._view = Sandbox(
+                self.id, self.config, self.state, self.created, self.handler, self.ips
+            )
         return self._view
 
     def changed(self) -> None:
@@ -60,20 +91,31 @@ class SandboxRecord:
 
     def save(self) -> None:
         self.changed()
-        saved.save(self.folder / RECORD, {
-            "id": self.id, "config": self.config, "handler": self.handler, "created": self.created, "group": self.group,
-            "state": self.state, "plan": self.plan, "pid": self.pid, "ips": self.ips, "networked": self.networked,
-        })  # fmt: skip
+        saved.save_record(
+            self.folder / RECORD,
+            {
+                "id": self.id,
+                "config": self.config,
+                "handler": self.handler,
+                "created": self.created,
+                "group": self.group,
+                "state": self.state,
+                "plan": self.plan,
+                "pid": self.pid,
+                "ips": self.ips,
+                "networked": self.networked,
+            },
+        )
 
     @classmethod
-    def load(cls, folder: Path) -> SandboxRecord | None:
-        data = saved.load(folder / RECORD)
+    def load(cls, folder: Path) -> NativeSandbox | None:
+        data = saved.load_record(folder / RECORD)
         if data is None:
             return None
-        config = saved.restore(SandboxConfig, data["config"])
+        config = saved.restore_record(SandboxConfig, data["config"])
         record = cls(data["id"], config, data["handler"], data["created"], folder, data["group"])
         record.state = data["state"]
-        record.plan = saved.restore(SandboxPlan, data["plan"])
+        record.plan = saved.restore_record(SandboxPlan, data["plan"])
         record.pid = data["pid"]
         record.ips = tuple(data["ips"])
         record.networked = data["networked"]
@@ -81,7 +123,7 @@ class SandboxRecord:
 
 
 class KeptImage:
-    """An image as a container was made from it, whether the store still has it or not."""
+    """An image as a container was created from it, whether the store still has it or not."""
 
     __slots__ = ("config", "id", "layers")
 
@@ -91,14 +133,50 @@ class KeptImage:
         self.layers = layers
 
 
-class ContainerRecord:
+class NativeContainer:
     __slots__ = (
-        "_view", "broken", "burial", "buried", "config", "cpu", "created", "early", "exit_code", "finished", "folder", "group",
-        "id", "image", "image_name", "image_ref", "layer", "layer_at", "lock", "log_path", "message", "mounted", "pid",
-        "reason", "rebooted", "sandbox", "started", "starting", "state", "waiters", "watchers",
-    )  # fmt: skip
+        "_view",
+        "broken",
+        "burial",
+        "buried",
+        "config",
+        "cpu",
+        "created",
+        "early",
+        "exit_code",
+        "finished",
+        "folder",
+        "group",
+        "id",
+        "image",
+        "image_name",
+        "image_ref",
+        "layer",
+        "layer_at",
+        "lock",
+        "log_path",
+        "message",
+        "mounted",
+        "own_users",
+        "pid",
+        "reason",
+        "rebooted",
+        "sandbox",
+        "started",
+        "starting",
+        "state",
+        "waiters",
+        "watchers",
+    )
 
-    def __init__(self, identity: str, sandbox: SandboxRecord, config: ContainerConfig, created: float, folder: Path) -> None:
+    def __init__(
+        self,
+        identity: str,
+        sandbox: NativeSandbox,
+        config: ContainerConfig,
+        created: float,
+        folder: Path,
+    ) -> None:
         self.id = identity
         self.sandbox = sandbox
         self.config = config
@@ -116,16 +194,21 @@ class ContainerRecord:
         self.reason = ""
         self.message = ""
         self.log_path = ""  # as the node names it
-        self.broken: CannotStart | None = None  # found out when it was made; its start says so
+        self.broken: CannotStart | None = None  # detected at creation; its start reports it
         self.mounted = False
+        self.own_users = sandbox.plan.own_users  # whether it runs in the user namespace of its pod
         self.rebooted = False
         self.starting = False
-        self.early: dict[str, Any] | None = None  # it has ended before its start was over
+        self.early: dict[str, Any] | None = None  # it ended before its start completed
         self.burial: asyncio.Task[None] | None = None
-        self.buried = False  # nobody but us has anything of it
+        self.buried = False  # cleaned up: no other process holds any of its resources
         self.layer: tuple[int, int] = (4096, 1)
         self.layer_at = 0.0
-        self.cpu: tuple[float, int, int | None] = (0.0, 0, None)  # when, how much, and the rate until then
+        self.cpu: tuple[float, int, int | None] = (
+            0.0,
+            0,
+            None,
+        )  # when, how much, and the previous rate
         self.lock = asyncio.Lock()
         self.waiters: list[asyncio.Future[None]] = []
         self.watchers: tuple[Callable[[], None], ...] = ()
@@ -135,15 +218,19 @@ class ContainerRecord:
     def rootfs(self) -> Path:
         return self.folder / "rootfs"
 
+    @property
+    def user_namespace(self) -> str:
+        """Its path, empty for a container in the machine's own."""
+        return f"/proc/{self.sandbox.pid}/ns/user" if self.own_users else ""
+
+    @property
+    def first_id(self) -> int:
+        """The user of this machine that the container's root maps to."""
+        return self.sandbox.plan.first_id if self.own_users else 0
+
     def view(self) -> Container:
         if self._view is None:
-            config = self.config
-            self._view = Container(
-                id=self.id, sandbox_id=self.sandbox.id, name=config.name, attempt=config.attempt, state=self.state,
-                image=self.image_name, image_ref=self.image_ref, labels=config.labels, annotations=config.annotations,
-                created_at=self.created, started_at=self.started, finished_at=self.finished, exit_code=int32(self.exit_code),
-                reason=self.reason, message=self.message, log_path=self.log_path, mounts=config.mounts,
-            )  # fmt: skip
+            self._view = container_view(self, self.log_path)
         return self._view
 
     def changed(self) -> None:
@@ -152,36 +239,66 @@ class ContainerRecord:
 
     def save(self) -> None:
         self.changed()
-        saved.save(self.folder / RECORD, {
-            "id": self.id, "sandbox": self.sandbox.id, "config": self.config, "created": self.created,
-            "image": {"id": self.image.id, "config": self.image.config, "layers": [str(path) for path in self.image.layers]},
-            "image_name": self.image_name, "image_ref": self.image_ref, "state": self.state, "pid": self.pid,
-            "started": self.started, "finished": self.finished, "exit_code": self.exit_code, "reason": self.reason,
-            "message": self.message, "log_path": self.log_path,
-        })  # fmt: skip
+        saved.save_record(
+            self.folder / RECORD,
+            {
+                "id": self.id,
+                "sandbox": self.sandbox.id,
+                "config": self.config,
+                "created": self.created,
+                "image": {
+                    "id": self.image.id,
+                    "config": self.image.config,
+                    "layers": [str(path) for path in self.image.layers],
+                },
+                "image_name": self.image_name,
+                "image_ref": self.image_ref,
+                "state": self.state,
+                "pid": self.pid,
+                "started": self.started,
+                "finished": self.finished,
+                "exit_code": self.exit_code,
+                "reason": self.reason,
+                "message": self.message,
+                "log_path": self.log_path,
+                "own_users": self.own_users,
+            },
+        )
 
     @classmethod
-    def load(cls, folder: Path, sandboxes: dict[str, SandboxRecord]) -> ContainerRecord | None:
+    def load(cls, folder: Path, sandboxes: dict[str, NativeSandbox]) -> NativeContainer | None:
         """None: it cannot be read, or its sandbox is gone."""
-        data = saved.load(folder / RECORD)
+        data = saved.load_record(folder / RECORD)
         sandbox = sandboxes.get(data["sandbox"]) if data is not None else None
         if data is None or sandbox is None:
             return None
-        record = cls(data["id"], sandbox, saved.restore(ContainerConfig, data["config"]), data["created"], folder)
+        record = cls(
+            data["id"],
+            sandbox,
+            saved.restore_record(ContainerConfig, data["config"]),
+            data["created"],
+            folder,
+        )
         image = data["image"]
         record.image = KeptImage(image["id"], image["config"], tuple(map(Path, image["layers"])))
-        for name in ("image_name", "image_ref", "state", "pid", "started", "finished", "exit_code", "reason", "message",
-                     "log_path"):  # fmt: skip
+        for name in (
+            "image_name",
+            "image_ref",
+            "state",
+            "pid",
+            "started",
+            "finished",
+            "exit_code",
+            "reason",
+            "message",
+            "log_path",
+        ):
             setattr(record, name, data[name])
+        record.own_users = data.get("own_users", sandbox.plan.own_users)
         return record
 
     def specification(self) -> Spec:
-        return saved.load(self.folder / "spec.json") or {}
-
-
-def int32(code: int) -> int:
-    """CRI's exit codes are signed: 0xC000013A is -1073741510."""
-    return (code + 0x80000000) % 0x100000000 - 0x80000000
+        return saved.load_record(self.folder / "spec.json") or {}
 
 
 def wake(waiters: list[asyncio.Future[None]]) -> None:
@@ -192,7 +309,7 @@ def wake(waiters: list[asyncio.Future[None]]) -> None:
 
 
 async def woken(waiters: list[asyncio.Future[None]], seconds: float | None = None) -> bool:
-    """Whether that was within so many seconds."""
+    """Whether it happened within this many seconds."""
     waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     waiters.append(waiter)
     done, _ = await asyncio.wait([waiter], timeout=seconds)

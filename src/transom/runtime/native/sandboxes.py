@@ -1,20 +1,25 @@
-"""The life of a sandbox: its network, the pause process that holds its namespaces, and what its containers share."""
+"""The lifecycle of a sandbox: its network, the pause process that holds its namespaces, and what
+its containers share.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import signal
+from dataclasses import replace
 from typing import Any
 
+from transom.machines.smallfiles import read_small_file
 from transom.network.api import NetworkFailure, SandboxNetwork
+from transom.runtime import saved
 from transom.runtime.api import RuntimeFailure, SandboxConfig
-from transom.runtime.native import cgroups, containers, pause, saved, snapshots
+from transom.runtime.native import cgroups, containers, pause, snapshots
 from transom.runtime.native.client import MonitorFailure
-from transom.runtime.native.core import Core
+from transom.runtime.native.core import NativeCore
 from transom.runtime.native.platform import SandboxPlan, Spec
-from transom.runtime.native.records import SandboxRecord, wake, woken
-from transom.runtime.native.runc import LOG, PID_FILE, reworded
+from transom.runtime.native.records import NativeSandbox, wake, woken
+from transom.runtime.native.runc import LOG, PID_FILE, reword_runc_error
 
 _HANDLERS = ("", "runc")
 _OOM_SCORE = -998
@@ -23,16 +28,25 @@ _SHARED_MEMORY = "size=67108864,mode=1777"
 _LAST_SECONDS = 10.0  # for a process that was killed
 
 
-async def run(core: Core, config: SandboxConfig, handler: str) -> SandboxRecord:
-    """Raises RuntimeFailure, and then leaves nothing."""
+async def run_native_sandbox(
+    core: NativeCore, config: SandboxConfig, handler: str
+) -> NativeSandbox:
+    """Raises RuntimeFailure, and then leaves nothing behind."""
     if handler not in _HANDLERS and core.platform.os == "linux":
         raise core.texts.no_handler(handler)
     identity = core.new_id()
     parent = config.linux.cgroup_parent or f"/pods/pod{config.uid}"
-    sandbox = SandboxRecord(
-        identity, config, handler, core.time(), core.folder / "sandboxes" / identity, f"{core.group}{parent}"
+    sandbox = NativeSandbox(
+        identity,
+        config,
+        handler,
+        core.time(),
+        core.folder / "sandboxes" / identity,
+        f"{core.group}{parent}",
     )
-    sandbox.plan = core.platform.sandbox(config, core.host.name)
+    plan = core.platform.sandbox(config, core.host.name)
+    own_users = plan.own_users and not core.no_users and core.wiring.accepts_namespaces
+    sandbox.plan = replace(plan, own_users=own_users, first_id=core.free_ids() if own_users else 0)
     sandbox.folder.mkdir(mode=0o711, parents=True)
     core.enter(sandbox)
     try:
@@ -40,7 +54,9 @@ async def run(core: Core, config: SandboxConfig, handler: str) -> SandboxRecord:
     except BaseException as problem:
         await _undo(core, sandbox)
         if isinstance(problem, MonitorFailure):
-            raise core.texts.sandbox_start(identity, config.name, reworded(problem.text)) from problem
+            raise core.texts.sandbox_start(
+                identity, config.name, reword_runc_error(problem.text)
+            ) from problem
         if isinstance(problem, OSError):
             raise core.texts.sandbox_start(identity, config.name, str(problem)) from problem
         raise
@@ -50,69 +66,125 @@ async def run(core: Core, config: SandboxConfig, handler: str) -> SandboxRecord:
     return sandbox
 
 
-async def _start(core: Core, sandbox: SandboxRecord) -> None:
-    if sandbox.plan.network:
-        try:
-            sandbox.ips = tuple(await core.wiring.pods.add(network_of(sandbox)))
-        except NetworkFailure as failure:
-            config = sandbox.config
-            raise core.texts.sandbox_network(sandbox.id, config.namespace, config.name, str(failure)) from failure
-        sandbox.networked = True
-        found = core.wiring.sandbox(sandbox.id)
-    else:
-        found = core.wiring.node()
-    network = found if isinstance(found, str) else await found
+async def _start(core: NativeCore, sandbox: NativeSandbox) -> None:
+    if sandbox.plan.own_users:
+        await _start_with_users(core, sandbox)
+        return
+    network = await _connect(core, sandbox)
     sandbox.save()
     _write_files(core, sandbox)
     await _mount_shared_memory(core, sandbox)
     core.monitor.listen(sandbox.id, lambda news: _news(core, sandbox, news))
-    answer = await (_hold(core, sandbox, network) if _held(core, sandbox.plan) else _run_pause(core, sandbox, network))
+    answer = await (
+        _hold(core, sandbox, network)
+        if _held(core, sandbox.plan)
+        else _run_pause(core, sandbox, network)
+    )
     sandbox.pid = answer["pid"]
-    weigh(core, sandbox)
+    set_sandbox_weight(core, sandbox)
 
 
-def _held(core: Core, plan: SandboxPlan) -> bool:
-    """Whether there is nothing to hold but a network, which takes no runc."""
+async def _start_with_users(core: NativeCore, sandbox: NativeSandbox) -> None:
+    """A user namespace owns only namespaces that are created with it, so the network is connected
+    to the existing namespace afterwards.
+    """
+    sandbox.save()
+    _write_files(core, sandbox)
+    await _mount_shared_memory(core, sandbox)
+    core.monitor.listen(sandbox.id, lambda news: _news(core, sandbox, news))
+    sandbox.pid = (await _run_pause(core, sandbox, ""))["pid"]
+    if core.wiring.give is not None:
+        core.wiring.give(sandbox.id, f"/proc/{sandbox.pid}/ns/net")
+    await _connect(core, sandbox)
+    sandbox.save()
+    set_sandbox_weight(core, sandbox)
+
+
+async def _connect(core: NativeCore, sandbox: NativeSandbox) -> str:
+    """The path of its network namespace, if it exists already."""
+    if sandbox.plan.network:
+        try:
+            sandbox.ips = tuple(await core.wiring.pods.add(sandbox_network_of(sandbox)))
+        except NetworkFailure as failure:
+            config = sandbox.config
+            raise core.texts.sandbox_network(
+                sandbox.id, config.namespace, config.name, str(failure)
+            ) from failure
+        sandbox.networked = True
+        found = core.wiring.sandbox(sandbox.id)
+    else:
+        found = core.wiring.node()
+    return found if isinstance(found, str) else await found
+
+
+def _held(core: NativeCore, plan: SandboxPlan) -> bool:
+    """Whether a network is all there is to hold, which does not need runc."""
     return not (plan.ipc or plan.pid or plan.sysctls or core.rootless)
 
 
-async def _hold(core: Core, sandbox: SandboxRecord, network: str) -> dict[str, Any]:
+async def _hold(core: NativeCore, sandbox: NativeSandbox, network: str) -> dict[str, Any]:
     plan, processes = sandbox.plan, ""
     if core.limited:
-        cgroups.make(sandbox.group, sandbox.id)
-        processes = cgroups.processes(f"{sandbox.group}/{sandbox.id}")
+        cgroups.make_cgroup(sandbox.group, sandbox.id)
+        processes = cgroups.processes_file(f"{sandbox.group}/{sandbox.id}")
     order = {
-        "program": "/pause", "root": str(core.folder.parent / "pause"), "user": plan.user, "group": plan.group,
-        "oom_score_adj": core.oom_score(_OOM_SCORE), "network": network or ("" if plan.network else None),
+        "program": "/pause",
+        "root": str(core.folder.parent / "pause"),
+        "user": plan.user,
+        "group": plan.group,
+        "oom_score_adj": core.oom_score(_OOM_SCORE),
+        "network": network or ("" if plan.network else None),
         "processes": processes,
-    }  # fmt: skip
-    return await core.monitor.ask("launch", id=sandbox.id, hold=order, folder=str(sandbox.folder), processes=processes)
+    }
+    return await core.monitor.ask(
+        "launch", id=sandbox.id, hold=order, folder=str(sandbox.folder), processes=processes
+    )
 
 
-async def _run_pause(core: Core, sandbox: SandboxRecord, network: str) -> dict[str, Any]:
-    spec = pause.specification(
-        sandbox.plan, core.folder.parent / "pause", _namespaces(sandbox.plan, network), core.oom_score(_OOM_SCORE)
+async def _run_pause(core: NativeCore, sandbox: NativeSandbox, network: str) -> dict[str, Any]:
+    spec = pause.pause_specification(
+        sandbox.plan,
+        core.folder.parent / "pause",
+        _namespaces(sandbox.plan, network),
+        core.oom_score(_OOM_SCORE),
     )
     if core.limited:
         spec["linux"]["cgroupsPath"] = f"{sandbox.group}/{sandbox.id}"
     else:
         spec["linux"].pop("resources")
-    saved.save(sandbox.folder / _SPECIFICATION, spec)
+    saved.save_record(sandbox.folder / _SPECIFICATION, spec)
     return await core.monitor.work(
-        "launch", id=sandbox.id, argv=core.runc.run(sandbox.id, sandbox.folder, tty=False), folder=str(sandbox.folder),
-        pid_file=str(sandbox.folder / PID_FILE), runc_log=str(sandbox.folder / LOG),
-        processes=cgroups.processes(f"{sandbox.group}/{sandbox.id}") if core.limited else "",
-    )  # fmt: skip
+        "launch",
+        id=sandbox.id,
+        argv=core.runc.run(sandbox.id, sandbox.folder, tty=False),
+        folder=str(sandbox.folder),
+        pid_file=str(sandbox.folder / PID_FILE),
+        runc_log=str(sandbox.folder / LOG),
+        root=spec["root"]["path"] if sandbox.plan.own_users else "",
+        user_namespace="",
+        stage=str(core.stage(sandbox.id)),
+        processes=cgroups.processes_file(f"{sandbox.group}/{sandbox.id}") if core.limited else "",
+    )
 
 
-def network_of(sandbox: SandboxRecord) -> SandboxNetwork:
+def sandbox_network_of(sandbox: NativeSandbox) -> SandboxNetwork:
     config = sandbox.config
-    return SandboxNetwork(sandbox.id, config.namespace, config.name, config.uid, config.dns, config.ports, config.annotations)
+    return SandboxNetwork(
+        sandbox.id,
+        config.namespace,
+        config.name,
+        config.uid,
+        config.dns,
+        config.ports,
+        config.annotations,
+    )
 
 
 def _namespaces(plan: SandboxPlan, network: str) -> list[Spec]:
     """The machine's own name is never shown: a node has its own, even to pods on its network."""
     wanted: list[Spec] = [{"type": "mount"}, {"type": "uts"}]
+    if plan.own_users:
+        wanted.append({"type": "user"})
     if network:
         wanted.append({"type": "network", "path": network})
     elif plan.network:
@@ -124,7 +196,7 @@ def _namespaces(plan: SandboxPlan, network: str) -> list[Spec]:
     return wanted
 
 
-def _write_files(core: Core, sandbox: SandboxRecord) -> None:
+def _write_files(core: NativeCore, sandbox: NativeSandbox) -> None:
     dns, folder = sandbox.config.dns, sandbox.folder
     lines = []
     if dns.searches:
@@ -135,43 +207,61 @@ def _write_files(core: Core, sandbox: SandboxRecord) -> None:
     resolv = "".join(lines).encode()
     if not resolv and core.platform.os == "linux":
         try:
-            resolv = core.host.files.read("/etc/resolv.conf")
+            resolv = read_small_file(core.host.files, "/etc/resolv.conf")
         except OSError:
             resolv = b""
     hosts = b"127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n"
     if core.platform.os == "linux" and core.host.files.exists("/etc/hosts"):
-        hosts = core.host.files.read("/etc/hosts")
-    for name, content in (("resolv.conf", resolv), ("hostname", f"{sandbox.plan.hostname}\n".encode()), ("hosts", hosts)):
+        hosts = read_small_file(core.host.files, "/etc/hosts")
+    for name, content in (
+        ("resolv.conf", resolv),
+        ("hostname", f"{sandbox.plan.hostname}\n".encode()),
+        ("hosts", hosts),
+    ):
         (folder / name).write_bytes(content)
         (folder / name).chmod(0o644)
 
 
-async def _mount_shared_memory(core: Core, sandbox: SandboxRecord) -> None:
+async def _mount_shared_memory(core: NativeCore, sandbox: NativeSandbox) -> None:
     target = sandbox.folder / "shm"
     target.mkdir(mode=0o1777, exist_ok=True)
     if sandbox.plan.ipc:
-        await core.monitor.ask("mount", source="shm", target=str(target), kind="tmpfs", flags=0b1110, data=_SHARED_MEMORY)
+        await core.monitor.ask(
+            "mount",
+            source="shm",
+            target=str(target),
+            kind="tmpfs",
+            flags=0b1110,
+            data=_SHARED_MEMORY,
+        )
 
 
-def weigh(core: Core, sandbox: SandboxRecord) -> None:
-    """What a pod gets of the processors when they are busy is the sum of what its containers get."""
+def set_sandbox_weight(core: NativeCore, sandbox: NativeSandbox) -> None:
+    """A pod's share of busy processors is the sum of its containers' shares."""
     if not core.limited:
         return
-    cgroups.set_shares(sandbox.group, _shares(core, sandbox))
+    cgroups.set_cgroup_shares(sandbox.group, _shares(core, sandbox))
     above = os.path.dirname(sandbox.group)
     if above.endswith("/besteffort"):
-        cgroups.set_shares(above, 0)
+        cgroups.set_cgroup_shares(above, 0)
     elif above.endswith("/burstable"):
-        cgroups.set_shares(above, sum(_shares(core, s) for s in core.sandboxes.values() if s.group.startswith(f"{above}/")))
+        cgroups.set_cgroup_shares(
+            above,
+            sum(
+                _shares(core, s) for s in core.sandboxes.values() if s.group.startswith(f"{above}/")
+            ),
+        )
 
 
-def _shares(core: Core, sandbox: SandboxRecord) -> int:
+def _shares(core: NativeCore, sandbox: NativeSandbox) -> int:
     alive = (c for c in sandbox.containers if c.state in ("created", "running"))
     return sum(core.limits(c.config).cpu_shares for c in alive)
 
 
-def _news(core: Core, sandbox: SandboxRecord, news: dict[str, Any]) -> None:
-    """The pause process has ended: who shared its namespaces may go on, but nobody new can come."""
+def _news(core: NativeCore, sandbox: NativeSandbox, news: dict[str, Any]) -> None:
+    """The pause process has ended: containers that share its namespaces may continue, but no new
+    one can start.
+    """
     if news["news"] != "exit":
         return
     sandbox.pid = 0
@@ -182,10 +272,12 @@ def _news(core: Core, sandbox: SandboxRecord, news: dict[str, Any]) -> None:
         core.emit("sandbox", sandbox, sandbox.id)
 
 
-async def stop(core: Core, sandbox: SandboxRecord) -> None:
+async def stop_native_sandbox(core: NativeCore, sandbox: NativeSandbox) -> None:
     """Raises RuntimeFailure."""
     async with sandbox.lock:
-        await asyncio.gather(*(containers.kill(core, c) for c in tuple(sandbox.containers)))
+        await asyncio.gather(
+            *(containers.kill_native_container(core, c) for c in tuple(sandbox.containers))
+        )
         was_ready = sandbox.state == "ready"
         sandbox.state = "notready"
         await _end_pause(core, sandbox)
@@ -204,7 +296,7 @@ async def stop(core: Core, sandbox: SandboxRecord) -> None:
             core.emit("sandbox", sandbox, sandbox.id)
 
 
-async def _end_pause(core: Core, sandbox: SandboxRecord) -> None:
+async def _end_pause(core: NativeCore, sandbox: NativeSandbox) -> None:
     if sandbox.pid:
         core.monitor.tell("kill", id=sandbox.id, number=signal.SIGKILL)
         await woken(sandbox.waiters, _LAST_SECONDS)
@@ -212,20 +304,22 @@ async def _end_pause(core: Core, sandbox: SandboxRecord) -> None:
     await _clear(core, sandbox)
 
 
-async def _clear(core: Core, sandbox: SandboxRecord) -> None:
-    """What runc and the kernel still have of it."""
+async def _clear(core: NativeCore, sandbox: NativeSandbox) -> None:
+    """Removes its state in runc and the kernel."""
     try:
-        if (sandbox.folder / _SPECIFICATION).exists():  # else runc has never heard of it
+        if (sandbox.folder / _SPECIFICATION).exists():  # otherwise runc does not know it
             await core.monitor.run(*core.runc.delete(sandbox.id))
         await core.monitor.ask("unmount", target=str(sandbox.folder / "shm"))
     except MonitorFailure as problem:
-        raise RuntimeFailure("Unknown", f'failed to stop sandbox "{sandbox.id}": {problem.text}') from problem
+        raise RuntimeFailure(
+            "Unknown", f'failed to stop sandbox "{sandbox.id}": {problem.text}'
+        ) from problem
     if core.limited:
-        cgroups.remove(f"{sandbox.group}/{sandbox.id}")
+        cgroups.remove_cgroup(f"{sandbox.group}/{sandbox.id}")
 
 
-async def _undo(core: Core, sandbox: SandboxRecord) -> None:
-    """What cannot be undone stays, not ready, and is tried again when it is removed."""
+async def _undo(core: NativeCore, sandbox: NativeSandbox) -> None:
+    """What cannot be undone stays, not ready, and is retried on removal."""
     try:
         await _end_pause(core, sandbox)
         if sandbox.networked:
@@ -237,38 +331,40 @@ async def _undo(core: Core, sandbox: SandboxRecord) -> None:
             sandbox.save()
 
 
-def _forget(core: Core, sandbox: SandboxRecord) -> None:
+def _forget(core: NativeCore, sandbox: NativeSandbox) -> None:
     core.leave(sandbox)
     if not any(other.group == sandbox.group for other in core.sandboxes.values()) and core.limited:
-        cgroups.remove(sandbox.group)
-    snapshots.remove_tree(sandbox.folder)
+        cgroups.remove_cgroup(sandbox.group)
+    snapshots.remove_snapshot_tree(sandbox.folder)
+    if sandbox.plan.own_users:
+        core.forget_stage(sandbox.id)
 
 
-async def remove(core: Core, sandbox: SandboxRecord) -> None:
-    await stop(core, sandbox)
+async def remove_native_sandbox(core: NativeCore, sandbox: NativeSandbox) -> None:
+    await stop_native_sandbox(core, sandbox)
     for container in tuple(sandbox.containers):
-        await containers.remove(core, container)
+        await containers.remove_native_container(core, container)
     _forget(core, sandbox)
     core.emit("removed", sandbox, sandbox.id)
 
 
-async def adopt(core: Core, sandbox: SandboxRecord) -> None:
-    """One that was here before this process. Raises RuntimeFailure."""
+async def adopt_native_sandbox(core: NativeCore, sandbox: NativeSandbox) -> None:
+    """Recovers a sandbox of a previous process. Raises RuntimeFailure."""
     core.enter(sandbox)
     alive = core.monitor.tasks.get(sandbox.id, 0)
     sandbox.pid = alive
     if alive:
         core.monitor.listen(sandbox.id, lambda news: _news(core, sandbox, news))
     if sandbox.state == "ready" and not alive:
-        lost(core, sandbox)
-    elif sandbox.state == "notready" and alive:  # it was just being made, or stopped
+        mark_sandbox_lost(core, sandbox)
+    elif sandbox.state == "notready" and alive:  # it was just being created or stopped
         await _end_pause(core, sandbox)
     if sandbox.state == "ready" and sandbox.networked:
-        await core.wiring.adopt(network_of(sandbox), sandbox.ips, f"/proc/{alive}/ns/net")
+        await core.wiring.adopt(sandbox_network_of(sandbox), sandbox.ips, f"/proc/{alive}/ns/net")
 
 
-def lost(core: Core, sandbox: SandboxRecord) -> None:
-    """Nobody watches its pause process any more."""
+def mark_sandbox_lost(core: NativeCore, sandbox: NativeSandbox) -> None:
+    """Its pause process is no longer monitored."""
     sandbox.pid = 0
     containers.end_leftovers(core, sandbox.folder, f"{sandbox.group}/{sandbox.id}")
     if sandbox.state == "ready":

@@ -1,7 +1,8 @@
-"""A container's file system: the layers of its image, shared by all, and a writable one on top.
+"""A container's file system: the shared layers of its image, and a writable one on top.
 
-Where overlayfs works, nothing is copied. Elsewhere (a folder that is itself on an overlay) the layers are, one over the
-other, with the same result: what a layer hides is a character device 0:0, and an opaque directory has an attribute.
+Where overlayfs works, nothing is copied. Elsewhere (a directory that is itself on an overlay) the
+layers are copied over each other, with the same result: a whiteout is a character device 0:0, and
+an opaque directory has an attribute.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from transom.machines import pinning
 from transom.runtime.native.client import Monitor, MonitorFailure
 
 _OPAQUE: Final = ("trusted.overlay.opaque", "user.overlay.opaque")
 
 
-async def works(monitor: Monitor, folder: Path, options: Sequence[str]) -> bool:
-    """Whether overlayfs does, in this folder."""
+async def overlay_works(monitor: Monitor, folder: Path, options: Sequence[str]) -> bool:
+    """Whether overlayfs works in this directory."""
     at = folder / "overlay-probe"
     for name in ("lower", "upper", "work", "target"):
         (at / name).mkdir(parents=True, exist_ok=True)
@@ -31,12 +33,47 @@ async def works(monitor: Monitor, folder: Path, options: Sequence[str]) -> bool:
     except MonitorFailure:
         return False
     finally:
-        remove_tree(at)
+        remove_snapshot_tree(at)
     return True
 
 
-async def mount(monitor: Monitor, layers: Sequence[Path], folder: Path, *, overlay: bool, options: Sequence[str]) -> None:
-    """FOLDER/rootfs is the file system afterwards. `layers` are the lowest first. Raises MonitorFailure and OSError."""
+async def maps_users(monitor: Monitor, folder: Path, stage: Path, owner: int) -> str:
+    """Why containers cannot have user namespaces in this directory; empty when they can."""
+    at = folder / "users-probe"
+    for name in ("lower", "upper", "work", "target"):
+        (at / name).mkdir(parents=True, exist_ok=True)
+    try:
+        await monitor.ask(
+            "probe_users",
+            folder=str(at),
+            lower=[str(at / "lower")],
+            upper=str(at / "upper"),
+            work=str(at / "work"),
+            target=str(at / "target"),
+            owner=owner,
+            stage=str(stage),
+        )
+    except MonitorFailure as problem:
+        return problem.text
+    finally:
+        remove_snapshot_tree(at)
+    return ""
+
+
+async def mount_snapshot(
+    monitor: Monitor,
+    layers: Sequence[Path],
+    folder: Path,
+    *,
+    overlay: bool,
+    options: Sequence[str],
+    user_namespace: str = "",
+    owner: int = 0,
+) -> None:
+    """Sets up the file system at FOLDER/rootfs. `layers` are lowest first. `user_namespace`: the
+    path of the namespace whose root, here `owner`, owns the layers' root files. Raises
+    MonitorFailure and OSError.
+    """
     target = folder / "rootfs"
     for name in ("upper", "work", "rootfs"):
         (folder / name).mkdir(exist_ok=True)
@@ -44,20 +81,35 @@ async def mount(monitor: Monitor, layers: Sequence[Path], folder: Path, *, overl
         if not layers:
             (folder / "empty").mkdir(exist_ok=True)
             layers = [folder / "empty"]
-        await _mount(monitor, layers, folder, target, options)
+        await _mount(monitor, layers, folder, target, options, user_namespace, owner)
     else:
         for layer in layers:
             copy_over(layer, target)
 
 
-async def _mount(monitor: Monitor, layers: Sequence[Path], at: Path, target: Path, options: Sequence[str]) -> None:
+async def _mount(
+    monitor: Monitor,
+    layers: Sequence[Path],
+    at: Path,
+    target: Path,
+    options: Sequence[str],
+    user_namespace: str = "",
+    owner: int = 0,
+) -> None:
     await monitor.ask(
-        "overlay", lower=[str(path) for path in reversed(layers)], upper=str(at / "upper"), work=str(at / "work"),
-        target=str(target), options=list(options),
-    )  # fmt: skip
+        "overlay",
+        lower=[str(path) for path in reversed(layers)],
+        upper=str(at / "upper"),
+        work=str(at / "work"),
+        target=str(target),
+        options=list(options),
+        folder=str(at),
+        user_namespace=user_namespace,
+        owner=owner,
+    )
 
 
-def usage(folder: Path) -> tuple[int, int]:
+def snapshot_usage(folder: Path) -> tuple[int, int]:
     """Bytes and inodes of what the container itself has written."""
     size = count = 0
     pending = [str(folder / "upper")]
@@ -72,29 +124,19 @@ def usage(folder: Path) -> tuple[int, int]:
                         if stat.S_ISDIR(found.st_mode):
                             pending.append(entry.path)
         except OSError:
-            continue  # gone meanwhile
+            continue  # deleted in the meantime
     return size + 4096, count + 1
 
 
-def remove_tree(folder: Path) -> None:
-    """Also directories that nobody may enter, as overlayfs makes them. OSError when something stays."""
-
-    def opened(function: object, path: str, failure: tuple[type[BaseException], BaseException, object]) -> None:
-        if not isinstance(failure[1], PermissionError):
-            if isinstance(failure[1], FileNotFoundError):
-                return
-            raise failure[1]
-        os.chmod(os.path.dirname(path), 0o700)
-        if os.path.isdir(path) and not os.path.islink(path):
-            os.chmod(path, 0o700)
-            shutil.rmtree(path)
-        else:
-            os.unlink(path)
-
-    shutil.rmtree(folder, onerror=opened)
+def remove_snapshot_tree(folder: Path) -> None:
+    """Also removes directories without permissions, as overlayfs creates them. Mounts in it are
+    unmounted, never emptied. Raises OSError when something is left.
+    """
+    pinning.remove_folder(str(folder))
 
 
-# ---- copies ----------------------------------------------------------------------------------------------------------
+# ---- copies
+# --------------------------------------------------------------------------------------------------
 
 
 def copy_over(layer: Path, target: Path) -> None:
@@ -108,13 +150,22 @@ def _copy_directory(source: str, target: str, links: dict[tuple[int, int], str])
             _remove(os.path.join(target, name))
     with os.scandir(source) as entries:
         for entry in sorted(entries, key=lambda entry: entry.name):
-            _copy(entry.path, os.path.join(target, entry.name), entry.stat(follow_symlinks=False), links)
+            _copy(
+                entry.path,
+                os.path.join(target, entry.name),
+                entry.stat(follow_symlinks=False),
+                links,
+            )
     _copy_attributes(source, target, os.stat(source))
 
 
-def _copy(source: str, target: str, found: os.stat_result, links: dict[tuple[int, int], str]) -> None:
+def _copy(
+    source: str, target: str, found: os.stat_result, links: dict[tuple[int, int], str]
+) -> None:
     directory = stat.S_ISDIR(found.st_mode)
-    if os.path.lexists(target) and not (directory and os.path.isdir(target) and not os.path.islink(target)):
+    if os.path.lexists(target) and not (
+        directory and os.path.isdir(target) and not os.path.islink(target)
+    ):
         _remove(target)
     if stat.S_ISCHR(found.st_mode) and found.st_rdev == 0:
         return  # it hides what was below
@@ -146,7 +197,12 @@ def _copy_attributes(source: str, target: str, found: os.stat_result) -> None:
     for name in os.listxattr(source, follow_symlinks=False):
         if name not in _OPAQUE:
             with suppress(OSError):
-                os.setxattr(target, name, os.getxattr(source, name, follow_symlinks=False), follow_symlinks=False)
+                os.setxattr(
+                    target,
+                    name,
+                    os.getxattr(source, name, follow_symlinks=False),
+                    follow_symlinks=False,
+                )
     os.utime(target, ns=(found.st_atime_ns, found.st_mtime_ns), follow_symlinks=False)
 
 

@@ -1,27 +1,35 @@
-"""What CRI's statistics say of native containers and sandboxes: control groups, the writable layer, interfaces."""
+"""CRI statistics of native containers and sandboxes: cgroups, the writable layer, network
+interfaces.
+"""
 
 from __future__ import annotations
 
 import asyncio
 
-from transom.hosts.realhost import Use
-from transom.runtime.api import ContainerStats, CpuUsage, Filesystem, Interface, SandboxStats
+from transom.machines.realhost import ContainersUsage
+from transom.runtime.api import (
+    ContainerStats,
+    CpuUsage,
+    FilesystemUsage,
+    InterfaceStats,
+    SandboxStats,
+)
 from transom.runtime.native import cgroups, snapshots
-from transom.runtime.native.core import Core
-from transom.runtime.native.platform import Usage
-from transom.runtime.native.records import ContainerRecord, SandboxRecord
+from transom.runtime.native.core import NativeCore
+from transom.runtime.native.platform import CgroupUsage
+from transom.runtime.native.records import NativeContainer, NativeSandbox
 from transom.runtime.native.requests import request_of
 
-_LAYER_AGE = 10.0  # seconds after which the writable layer is looked through again
-_LEAST_INTERVAL = 1.0  # over which a rate means something
+_LAYER_AGE = 10.0  # seconds after which the writable layer is scanned again
+_LEAST_INTERVAL = 1.0  # the minimum interval for a meaningful rate
 _LOOPBACK = "lo"
 
 
-def of_container(core: Core, c: ContainerRecord) -> ContainerStats | None:
-    """None: it does not run."""
+def native_container_stats(core: NativeCore, c: NativeContainer) -> ContainerStats | None:
+    """None: it is not running."""
     if c.state != "running":
         return None
-    counted = cgroups.usage(c.group) if core.limited else Usage(0, 0, 0, 0, 0, 0, 1)
+    counted = cgroups.cgroup_usage(c.group) if core.limited else CgroupUsage(0, 0, 0, 0, 0, 0, 1)
     if counted is None:
         return None
     request = request_of(core, c)
@@ -29,16 +37,25 @@ def of_container(core: Core, c: ContainerRecord) -> ContainerStats | None:
     now = core.time()
     size, inodes = core.platform.layer_usage(request, _layer(core, c))
     return ContainerStats(
-        id=c.id, name=c.config.name, attempt=c.config.attempt, labels=c.config.labels, time=now,
-        cpu=CpuUsage(used.cpu_nanoseconds, _rate(core, c, used.cpu_nanoseconds)), working_set=used.working_set,
-        usage=used.usage, rss=used.rss, page_faults=used.page_faults, major_page_faults=used.major_page_faults,
-        paged=used.paged, processes=max(1, used.processes),
-        writable_layer=Filesystem(str(core.folder), size, inodes),
-    )  # fmt: skip
+        id=c.id,
+        name=c.config.name,
+        attempt=c.config.attempt,
+        labels=c.config.labels,
+        time=now,
+        cpu=CpuUsage(used.cpu_nanoseconds, _rate(core, c, used.cpu_nanoseconds)),
+        working_set=used.working_set,
+        usage=used.usage,
+        rss=used.rss,
+        page_faults=used.page_faults,
+        major_page_faults=used.major_page_faults,
+        paged=used.paged,
+        processes=max(1, used.processes),
+        writable_layer=FilesystemUsage(str(core.folder), size, inodes),
+    )
 
 
-def _rate(core: Core, c: ContainerRecord, total: int) -> int | None:
-    """Since the last time that somebody asked, unless that was just now."""
+def _rate(core: NativeCore, c: NativeContainer, total: int) -> int | None:
+    """Since the last call, unless that was just now."""
     at, before, rate = c.cpu
     now = core.clock.monotonic()
     if not before:
@@ -49,8 +66,8 @@ def _rate(core: Core, c: ContainerRecord, total: int) -> int | None:
     return rate
 
 
-def _layer(core: Core, c: ContainerRecord) -> tuple[int, int]:
-    """As it was when it was last looked through, which happens beside everything else."""
+def _layer(core: NativeCore, c: NativeContainer) -> tuple[int, int]:
+    """From the last scan, which runs in the background."""
     now = core.clock.monotonic()
     if not c.layer_at or now - c.layer_at > _LAYER_AGE:
         c.layer_at = now
@@ -58,11 +75,11 @@ def _layer(core: Core, c: ContainerRecord) -> tuple[int, int]:
     return c.layer
 
 
-async def _look_through(c: ContainerRecord) -> None:
-    c.layer = await asyncio.to_thread(snapshots.usage, c.folder)
+async def _look_through(c: NativeContainer) -> None:
+    c.layer = await asyncio.to_thread(snapshots.snapshot_usage, c.folder)
 
 
-def of_sandbox(core: Core, sandbox: SandboxRecord) -> SandboxStats | None:
+def native_sandbox_stats(core: NativeCore, sandbox: NativeSandbox) -> SandboxStats | None:
     """None: it has no network of its own."""
     if sandbox.state != "ready" or not sandbox.pid or not sandbox.plan.network:
         return None
@@ -76,12 +93,22 @@ def of_sandbox(core: Core, sandbox: SandboxRecord) -> SandboxStats | None:
         name, _, numbers = line.partition(":")
         fields = numbers.split()
         if name.strip() != _LOOPBACK:
-            interfaces.append(Interface(name.strip(), int(fields[0]), int(fields[8]), int(fields[2]), int(fields[10])))
+            interfaces.append(
+                InterfaceStats(
+                    name.strip(), int(fields[0]), int(fields[8]), int(fields[2]), int(fields[10])
+                )
+            )
     return SandboxStats(sandbox.id, core.time(), tuple(sorted(interfaces)))
 
 
-def of_node(core: Core) -> Use:
-    counted = cgroups.usage(core.group) if core.limited else None
+def native_node_usage(core: NativeCore) -> ContainersUsage:
+    counted = cgroups.cgroup_usage(core.group) if core.limited else None
     if counted is None:
-        return Use()
-    return Use(counted.cpu_nanoseconds / 1e9, counted.usage, counted.working_set, counted.rss, counted.paged)
+        return ContainersUsage()
+    return ContainersUsage(
+        counted.cpu_nanoseconds / 1e9,
+        counted.usage,
+        counted.working_set,
+        counted.rss,
+        counted.paged,
+    )

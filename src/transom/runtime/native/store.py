@@ -1,4 +1,4 @@
-"""The images of one node: the machine's store as a node of its system and build sees it."""
+"""The images of one node: the machine's store, filtered by the node's system and build."""
 
 from __future__ import annotations
 
@@ -6,53 +6,65 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from transom.runtime.api import Auth, Filesystem, Image
+from transom.runtime.api import AuthConfig, FilesystemUsage, Image
 from transom.runtime.images.model import StoredImage as Stored
 from transom.runtime.images.service import ImageService
-from transom.runtime.native.platform import StoredImage
+from transom.runtime.native.platform import ImageContent
 
 
-class Images(Protocol):
-    """What a native runtime asks of them."""
+class ImageProvider(Protocol):
+    """The image interface of a native runtime."""
 
-    async def pull(self, image: str, auth: Auth | None) -> str:
-        """Its id. Raises RuntimeFailure."""
+    async def pull(self, image: str, auth: AuthConfig | None) -> str:
+        """Returns its id. Raises RuntimeFailure."""
 
-    def find(self, image: str) -> StoredImage | None:
+    def find(self, image: str) -> ImageContent | None:
         """By name, digest or id."""
 
     def view(self, image: str) -> Image | None: ...
     def views(self) -> Sequence[Image]: ...
     async def remove(self, image: str) -> None: ...
     def lease(self, identity: str, owner: str, keeper: Path) -> None:
-        """Its layers stay until `release`, or until `keeper` has gone."""
+        """Keeps its layers until `release`, or until `keeper` is gone."""
 
     def release(self, owner: str) -> None: ...
-    def filesystem(self) -> Filesystem: ...
+    def filesystem(self) -> FilesystemUsage: ...
 
 
 class NodeImages:
     """`owner` names the node on this machine: `CLUSTER/NODE`. `build` is 0 on Linux."""
 
-    def __init__(self, service: ImageService, owner: str, os: str, build: int = 0, *, stable_abi: bool = False) -> None:
+    def __init__(
+        self,
+        service: ImageService,
+        owner: str,
+        os: str,
+        build: int = 0,
+        *,
+        stable_abi: bool = False,
+    ) -> None:
         self._service = service
         self._owner = owner
         self._os = os
         self._build = build
         self._stable_abi = stable_abi
 
-    async def pull(self, image: str, auth: Auth | None) -> str:
-        return (await self._service.pull(image, auth, self._os, self._build, stable_abi=self._stable_abi)).id
+    async def pull(self, image: str, auth: AuthConfig | None) -> str:
+        return (
+            await self._service.pull(
+                image, auth, self._os, self._build, stable_abi=self._stable_abi
+            )
+        ).id
 
     def find(self, image: str) -> Stored | None:
         return self._service.find(image, self._os, self._build, stable_abi=self._stable_abi)
 
     def view(self, image: str) -> Image | None:
         found = self.find(image)
-        return shown(found) if found is not None else None
+        return image_for_cri(found) if found is not None else None
 
     def views(self) -> Sequence[Image]:
-        return [shown(image) for image in self._service.list(self._os)]
+        return [image_for_cri(image) for image in self._service.list(self._os)]
 
     async def remove(self, image: str) -> None:
         await self._service.remove(image, self._os, self._build)
@@ -63,12 +75,14 @@ class NodeImages:
     def release(self, owner: str) -> None:
         self._service.release(f"{self._owner}/{owner}")
 
-    def filesystem(self) -> Filesystem:
+    def filesystem(self) -> FilesystemUsage:
         return self._service.usage()
 
 
-def shown(image: Stored) -> Image:
-    """As CRI shows it: its user by number, where it is one."""
+def image_for_cri(image: Stored) -> Image:
+    """As CRI shows it: its user by number, if it is numeric."""
     user = str((image.config.get("config") or {}).get("User") or "").partition(":")[0]
     number = int(user) if user.isascii() and user.isdigit() else None
-    return Image(image.id, image.tags, image.digests, image.size, number, "" if number is not None else user)
+    return Image(
+        image.id, image.tags, image.digests, image.size, number, "" if number is not None else user
+    )

@@ -1,6 +1,7 @@
-"""`runtime.api.Process` for real processes: one that was started for a client, and a client of a container's own.
+"""`runtime.api.Process` for real processes: one that was started for a client, and a client of a
+container's own.
 
-Output is read when there is some, and not while the client is behind: the pipe fills, and the program waits.
+Output is read only while the client keeps up; otherwise the pipe fills, and the program blocks.
 """
 
 from __future__ import annotations
@@ -21,14 +22,17 @@ from transom.runtime.native.client import FRAME
 
 Stream = Literal["stdout", "stderr"]
 _CHUNK = 64 << 10
-_LAST_OUTPUT = 2.0  # seconds for what somebody else keeps open after the end
+_INPUT_WAITS = 256 << 10  # bytes of input that the program has not read yet
+_LAST_OUTPUT = 2.0  # seconds to wait for pipes that another process keeps open after the exit
 _INPUT, _STDOUT, _STDERR, _END, _INPUT_END, _RESIZE = 0, 1, 2, 3, 4, 5
 _NAMES: dict[int, Stream] = {_STDOUT: "stdout", _STDERR: "stderr"}
 _LOST = 255
 
 
-class Command:
-    """A command in a container. Its pipes are this process's own; only its end is told by the monitor."""
+class NativeExec:
+    """A command in a container. Its pipes belong to this process; the monitor reports only its
+    exit.
+    """
 
     def __init__(self, output: Output, kill: Callable[[], None]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -39,6 +43,8 @@ class Command:
         self._terminal = -1
         self._size: tuple[int, int] | None = None
         self._typed: deque[bytes] = deque()
+        self._typed_size = 0
+        self._drained = asyncio.Event()
         self._input_ends = False
         self._held = False
         self._status: int | None = None
@@ -66,23 +72,35 @@ class Command:
         self._feed()
         self._read_on()
 
-    # The client's side
+    # Client side
 
     def write(self, data: bytes) -> None:
         if data and not self._input_ends and not self._done.done():
             self._typed.append(data)
+            self._typed_size += len(data)
             self._feed()
+
+    @property
+    def input_full(self) -> bool:
+        return self._typed_size > _INPUT_WAITS
+
+    async def input_drained(self) -> None:
+        while self.input_full:
+            self._drained.clear()
+            await self._drained.wait()
 
     def end_input(self) -> None:
         self._input_ends = True
         if self._terminal >= 0:
-            return  # a terminal has no end; whoever wants one types it
+            return  # a terminal has no EOF; the user types it
         self._feed()
 
     def resize(self, width: int, height: int) -> None:
         self._size = (width, height)
         if self._terminal >= 0:
-            fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
+            fcntl.ioctl(
+                self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0)
+            )
 
     def hold(self, held: bool) -> None:
         self._held = held
@@ -99,7 +117,7 @@ class Command:
         if self._status is None:
             self._kill()
 
-    # The program's side
+    # Program side
 
     def ended(self, status: int) -> None:
         self._status = status
@@ -124,7 +142,7 @@ class Command:
             data = os.read(fd, _CHUNK)
         except BlockingIOError:
             return
-        except OSError:  # a terminal whose other side nobody has open
+        except OSError:  # a terminal whose other side is closed
             data = b""
         if data:
             self._output(self._outputs[fd], data)
@@ -146,9 +164,14 @@ class Command:
                 written = os.write(fd, data)
             except BlockingIOError:
                 written = 0
-            except OSError:  # nobody reads it any more
+            except OSError:  # the program no longer reads it
                 self._typed.clear()
+                self._typed_size = 0
+                self._drained.set()
                 break
+            self._typed_size -= written
+            if not self.input_full:
+                self._drained.set()
             if written < len(data):
                 self._typed.appendleft(data[written:])
                 self._loop.add_writer(fd, self._feed)
@@ -160,7 +183,7 @@ class Command:
 
     def _finish(self) -> None:
         if self._held and self._outputs:
-            self._loop.call_later(_LAST_OUTPUT, self._finish)  # what is there is still to be had
+            self._loop.call_later(_LAST_OUTPUT, self._finish)  # remaining data can still be read
             return
         self._release()
         if not self._done.done():
@@ -175,16 +198,19 @@ class Command:
         self._input = self._terminal = -1
 
 
-class Attachment:
+class NativeAttach:
     """A client of a container's own process, through the monitor."""
 
-    def __init__(self, connection: socket.socket, output: Output, code: Callable[[int], int]) -> None:
+    def __init__(
+        self, connection: socket.socket, output: Output, code: Callable[[int], int]
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._socket = connection
         self._output = output
         self._code = code
         self._in = bytearray()
         self._out = bytearray()
+        self._drained = asyncio.Event()
         self._held = False
         self._done: asyncio.Future[int] = self._loop.create_future()
 
@@ -207,11 +233,20 @@ class Attachment:
         self._loop.add_reader(self._socket.fileno(), self._readable)
         self._take()
 
-    # The client's side
+    # Client side
 
     def write(self, data: bytes) -> None:
         if data:
             self._frame(_INPUT, data)
+
+    @property
+    def input_full(self) -> bool:
+        return len(self._out) > _INPUT_WAITS
+
+    async def input_drained(self) -> None:
+        while self.input_full:
+            self._drained.clear()
+            await self._drained.wait()
 
     def end_input(self) -> None:
         self._frame(_INPUT_END)
@@ -235,7 +270,7 @@ class Attachment:
     def close(self) -> None:
         self._end(0)
 
-    # The monitor's side
+    # Monitor side
 
     def _frame(self, kind: int, data: bytes = b"") -> None:
         if self._socket.fileno() >= 0:
@@ -253,6 +288,8 @@ class Attachment:
             except OSError:
                 break  # the reader will notice, too
             del self._out[:sent]
+            if not self.input_full:
+                self._drained.set()
         if fd >= 0:
             self._loop.remove_writer(fd)
 

@@ -1,7 +1,7 @@
-"""System calls that containers may make: the default policy of container runtimes, as data, and profiles of files.
+"""Seccomp: the default policy of container runtimes, as data, and profiles from files.
 
-A call that is not allowed fails with EPERM. Some are allowed with certain arguments only, some to those who have the
-capability that the kernel asks for anyway.
+A call that is not allowed fails with EPERM. Some are allowed with certain arguments only, some only
+with the capability that the kernel requires anyway.
 """
 
 from __future__ import annotations
@@ -55,8 +55,10 @@ _BY_MACHINE: Final[Mapping[str, str]] = {
 }
 _BY_CAPABILITY: Final[Mapping[str, str]] = {
     "CAP_DAC_READ_SEARCH": "open_by_handle_at",
-    "CAP_SYS_ADMIN": "bpf clone clone3 fanotify_init fsconfig fsmount fsopen fspick lookup_dcookie mount mount_setattr "
-    "move_mount open_tree perf_event_open quotactl quotactl_fd setdomainname sethostname setns syslog umount umount2 unshare",
+    "CAP_SYS_ADMIN": "bpf clone clone3 fanotify_init fsconfig fsmount fsopen fspick lookup_dcookie mount "
+    "mount_setattr "
+    "move_mount open_tree perf_event_open quotactl quotactl_fd setdomainname sethostname "
+    "setns syslog umount umount2 unshare",
     "CAP_SYS_BOOT": "reboot",
     "CAP_SYS_CHROOT": "chroot",
     "CAP_SYS_MODULE": "delete_module init_module finit_module",
@@ -94,11 +96,18 @@ def _equal(value: int) -> Spec:
     return {"index": 0, "value": value, "op": "SCMP_CMP_EQ"}
 
 
-def default(capabilities: Collection[str], *, native: bool = False) -> Spec:
-    """The usual policy, for who has these capabilities. `native`: no programs for older machines of the same kind, whose calls
-    have numbers of their own; each such set takes runc as long as the first one to make a filter of, in every start."""
+def default_seccomp_profile(
+    capabilities: Collection[str], *, native: bool = False, old_abis: bool = True
+) -> Spec:
+    """The default policy for these capabilities. `native`: excludes programs for older
+    architectures of the same kind, whose calls have different numbers; each such set takes runc as
+    long as the first one to compile into a filter, on every start (4 ms). Without `old_abis`,
+    32-bit programs work, but not those of the rarely used x32 ABI.
+    """
     made = _default(frozenset(capabilities))
-    return {**made, "architectures": made["architectures"][:1]} if native else made
+    if native or not old_abis:
+        return {**made, "architectures": made["architectures"][: 1 if native else 2]}
+    return made
 
 
 @cache
@@ -110,12 +119,12 @@ def _default(capabilities: frozenset[str]) -> Spec:
             allowed += names.split()
     rules = [_allow(sorted(set(allowed)))]
     rules += [_allow(["personality"], _equal(value)) for value in _PERSONALITIES]
-    # Sockets of virtual machines could reach around the network namespace.
+    # Sockets of virtual machines could bypass the network namespace.
     rules.append(_allow(["socket"], {"index": 0, "value": _VSOCK, "op": "SCMP_CMP_NE"}))
     if "CAP_SYS_ADMIN" not in capabilities:
         masked = {"index": 0, "value": _NEW_NAMESPACES, "valueTwo": 0, "op": "SCMP_CMP_MASKED_EQ"}
         rules.append(_allow(["clone"], masked))
-        # Its flags are in memory, where no filter can look: programs fall back to clone.
+        # Its flags are in memory, where no filter can check them: programs fall back to clone.
         rules.append({"names": ["clone3"], "action": "SCMP_ACT_ERRNO", "errnoRet": errno.ENOSYS})
     return {
         "defaultAction": "SCMP_ACT_ERRNO",
@@ -125,8 +134,8 @@ def _default(capabilities: frozenset[str]) -> Spec:
     }
 
 
-def from_file(data: bytes, capabilities: Collection[str]) -> Spec:
-    """A profile as docker and containerd write it, or as specifications have it. Raises BadProfile."""
+def seccomp_profile_from_file(data: bytes, capabilities: Collection[str]) -> Spec:
+    """A profile in the format of docker and containerd, or of specifications. Raises BadProfile."""
     try:
         profile = json.loads(data)
     except ValueError as problem:
@@ -143,7 +152,9 @@ def from_file(data: bytes, capabilities: Collection[str]) -> Spec:
             names = rule.get("names") or [rule["name"]]
             kept = {key: rule[key] for key in ("action", "errnoRet") if key in rule}
             arguments = rule.get("args")
-            found["syscalls"].append({"names": names, **kept, **({"args": arguments} if arguments else {})})
+            found["syscalls"].append(
+                {"names": names, **kept, **({"args": arguments} if arguments else {})}
+            )
     return found
 
 
@@ -158,9 +169,11 @@ def _architectures(profile: Mapping[str, Any]) -> list[str]:
 
 
 def _applies(rule: Mapping[str, Any], capabilities: Collection[str]) -> bool:
-    """Docker's profiles say of a rule for whom it is."""
+    """Whether a rule of a docker profile applies."""
     includes, excludes = rule.get("includes") or {}, rule.get("excludes") or {}
-    own = {"x86_64": {"amd64", "x86", "x32"}, "aarch64": {"arm64", "arm"}}.get(platform.machine(), set())
+    own = {"x86_64": {"amd64", "x86", "x32"}, "aarch64": {"arm64", "arm"}}.get(
+        platform.machine(), set()
+    )
     if any(capability not in capabilities for capability in includes.get("caps") or ()):
         return False
     if any(capability in capabilities for capability in excludes.get("caps") or ()):

@@ -1,4 +1,6 @@
-"""Who a container's process is: names of the image's own password files as numbers. Pure text."""
+"""The user of a container's process: resolves names by the image's own password files. Pure
+text.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,11 @@ from typing import NamedTuple
 from transom.runtime.api import LinuxContainer
 
 
-class NoUser(Exception):
+class OciUserNotFound(Exception):
     """The text is containerd's."""
 
 
-class User(NamedTuple):
+class OciUser(NamedTuple):
     uid: int
     gid: int
     groups: tuple[int, ...]
@@ -30,12 +32,12 @@ class _Group(NamedTuple):
     members: tuple[str, ...]
 
 
-def find(linux: LinuxContainer, image_user: str, read: Callable[[str], str]) -> User:
-    """`read` gives a file of the container, "" when it is not there. Raises NoUser."""
+def find_oci_user(linux: LinuxContainer, image_user: str, read: Callable[[str], str]) -> OciUser:
+    """`read` returns a file of the container, "" when it does not exist. Raises NoUser."""
     asked, _, group = image_user.partition(":")
     if linux.run_as_user is not None or linux.run_as_user_name:
         asked = str(linux.run_as_user) if linux.run_as_user is not None else linux.run_as_user_name
-        # The image's own group goes with its own user.
+        # The image's own group applies only with its own user.
         group = group if asked == image_user.partition(":")[0] else ""
     accounts, groups = list(_accounts(read("/etc/passwd"))), list(_groups(read("/etc/group")))
     account = _account(asked or "0", accounts)
@@ -46,7 +48,7 @@ def find(linux: LinuxContainer, image_user: str, read: Callable[[str], str]) -> 
         gid = _gid(group, groups)
     of_image = (entry.gid for entry in groups if account.name and account.name in entry.members)
     extra = dict.fromkeys((*of_image, *linux.supplemental_groups))
-    return User(account.uid, gid, tuple(extra))
+    return OciUser(account.uid, gid, tuple(extra))
 
 
 def _account(asked: str, accounts: list[_Account]) -> _Account:
@@ -56,7 +58,7 @@ def _account(asked: str, accounts: list[_Account]) -> _Account:
     for account in accounts:
         if account.name == asked:
             return account
-    raise NoUser("no users found")
+    raise OciUserNotFound("no users found")
 
 
 def _gid(asked: str, groups: list[_Group]) -> int:
@@ -65,7 +67,7 @@ def _gid(asked: str, groups: list[_Group]) -> int:
     for group in groups:
         if group.name == asked:
             return group.gid
-    raise NoUser("no groups found")
+    raise OciUserNotFound("no groups found")
 
 
 def _accounts(text: str) -> Iterator[_Account]:
@@ -78,7 +80,11 @@ def _groups(text: str) -> Iterator[_Group]:
     for fields in _rows(text, 3):
         if _is_number(fields[2]):
             members = fields[3].split(",") if len(fields) > 3 else []
-            yield _Group(fields[0], int(fields[2]), tuple(member.strip() for member in members if member.strip()))
+            yield _Group(
+                fields[0],
+                int(fields[2]),
+                tuple(member.strip() for member in members if member.strip()),
+            )
 
 
 def _rows(text: str, least: int) -> Iterator[list[str]]:

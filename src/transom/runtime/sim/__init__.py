@@ -1,4 +1,5 @@
-"""A container runtime that runs nothing: containers live, log, listen and die as real ones would.
+"""A simulated container runtime: no processes run, but containers live, log, listen and exit like
+real ones.
 
-Nothing is imported here: programs of this package also run alone, in containers that are real.
+Nothing is imported here: programs of this package also run alone, in real containers.
 """

@@ -1,7 +1,9 @@
-"""Which images exist, for which platforms, and what is in them. The list is data (`catalogue.yaml`); users add files.
+"""The image catalogue: which images exist, for which platforms, and their contents. The list is
+data (`catalogue.yaml`); users add files.
 
-An image that nobody listed is taken to exist, and its name tells what it is: a Windows image of a build when the name or
-tag says so, else a Linux server. Names that say that they do not exist (`*.invalid`, `nonexistent`, `:404`) do not.
+An unlisted image is assumed to exist, and its name determines what it is: a Windows image of a
+build when the name or tag contains one, otherwise a Linux server. Names that imply that they do not
+exist (`*.invalid`, `nonexistent`, `:404`) do not.
 """
 
 from __future__ import annotations
@@ -14,13 +16,17 @@ from functools import cache
 from importlib import resources
 from typing import Any, Literal, NamedTuple, cast
 
-from transom.runtime.sim.names import Reference, parse
-from transom.runtime.sim.program_api import ImageInfo, Userland
-from transom.windows.builds import of_tag
+from transom.runtime.sim.names import ImageReference, parse_image_name
+from transom.userland.api import ImageInfo, Userland
+from transom.windows.builds import build_of_tag
 
 Os = Literal["linux", "windows"]
-_WINDOWS_NAME = re.compile(r"windows|nanoserver|servercore|ltsc20\d\d|(?:^|[-_:./])(?:win|iis)(?:$|[-_:./])")
-_MISSING_NAME = re.compile(r"non-?existent|does-?not-?exist|no-?such-?(?:image|tag|repo)|^(?:invalid|404)$")
+_WINDOWS_NAME = re.compile(
+    r"windows|nanoserver|servercore|ltsc20\d\d|(?:^|[-_:./])(?:win|iis)(?:$|[-_:./])"
+)
+_MISSING_NAME = re.compile(
+    r"non-?existent|does-?not-?exist|no-?such-?(?:image|tag|repo)|^(?:invalid|404)$"
+)
 _ALPINE_TAG = re.compile(r"(?:^|[-.])alpine(?:$|[-.\d])")
 _ALL_BUILDS = (17763, 18362, 18363, 19041, 19042, 20348)
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGT]?)(i?)B?", re.IGNORECASE)
@@ -28,8 +34,8 @@ _BASE_SIZE = {"nanoserver": 260 << 20, "servercore": 5 << 30, "windows": 10 << 3
 _DEFAULT_SIZE = 100 << 20
 
 
-class Missing(Exception):
-    """There is no such image. `what` is missing: its host, the repository, the tag."""
+class ImageMissing(Exception):
+    """The image does not exist. `what` is missing: its host, the repository, the tag."""
 
     def __init__(self, what: Literal["host", "repository", "tag"]) -> None:
         super().__init__(what)
@@ -37,10 +43,10 @@ class Missing(Exception):
 
 
 class CatalogueError(ValueError):
-    """A catalogue file is not well formed; the text says where."""
+    """A catalogue file is malformed; the text includes the position."""
 
 
-class Platform(NamedTuple):
+class CataloguePlatform(NamedTuple):
     os: Os
     architecture: str
     build: int = 0  # of Windows
@@ -50,13 +56,13 @@ class Platform(NamedTuple):
         return f"10.0.{self.build}" if self.build else ""
 
 
-class Spec(NamedTuple):
-    """An image for one platform, as it lies on a node's disk. Shared by all nodes."""
+class CatalogueImage(NamedTuple):
+    """An image for one platform, as stored on a node's disk. Shared by all nodes."""
 
     id: str  # sha256:...
     repository: str
     digest: str
-    platform: Platform
+    platform: CataloguePlatform
     size: int
     info: ImageInfo
     user: str
@@ -67,115 +73,143 @@ class Spec(NamedTuple):
     shutdown_timeout: float  # Windows: WaitToKillServiceTimeout of its registry
 
 
-class Resolved(NamedTuple):
-    """What a registry answers for a name."""
+class ResolvedImage(NamedTuple):
+    """A registry's response for a name."""
 
-    reference: Reference
+    reference: ImageReference
     digest: str
-    platforms: tuple[Platform, ...]
+    platforms: tuple[CataloguePlatform, ...]
     is_list: bool
-    entry: Entry
+    entry: CatalogueEntry
 
-    def spec(self, platform: Platform) -> Spec:
+    def spec(self, platform: CataloguePlatform) -> CatalogueImage:
         return _spec(self.entry, self.reference, self.digest, platform)
 
 
-class Entry:
-    """A row of the catalogue. For images of both systems `only` holds what one of them has otherwise."""
+class CatalogueEntry:
+    """A row of the catalogue. For images of both systems `only` holds what differs for one of
+    them.
+    """
 
-    __slots__ = ("architectures", "fields", "only", "private", "single", "specs", "tags", "windows_builds")
+    __slots__ = (
+        "architectures",
+        "fields",
+        "only",
+        "private",
+        "single",
+        "specs",
+        "tags",
+        "windows_builds",
+    )
 
     def __init__(self, fields: Mapping[str, Any]) -> None:
-        self.fields = {key: value for key, value in fields.items() if key not in ("linux-only", "windows-only")}
-        self.only: dict[str, Mapping[str, Any]] = {os: fields.get(f"{os}-only", {}) for os in ("linux", "windows")}
+        self.fields = {
+            key: value for key, value in fields.items() if key not in ("linux-only", "windows-only")
+        }
+        self.only: dict[str, Mapping[str, Any]] = {
+            os: fields.get(f"{os}-only", {}) for os in ("linux", "windows")
+        }
         self.tags = tuple(str(tag) for tag in fields.get("tags", ("*",)))
         builds = fields.get("windows", ())
-        self.windows_builds: tuple[int, ...] | None = None if builds == "by-tag" else tuple(int(b) for b in builds)
+        self.windows_builds: tuple[int, ...] | None = (
+            None if builds == "by-tag" else tuple(int(b) for b in builds)
+        )
         default = () if "windows" in fields else ("amd64", "arm64", "arm", "ppc64le", "s390x")
         self.architectures = tuple(fields.get("linux", default))
         self.single = fields.get("manifest") == "single"
         self.private: bool | Mapping[str, str] = fields.get("private", False)
-        self.specs: dict[tuple[str, str, Platform], Spec] = {}
+        self.specs: dict[tuple[str, str, CataloguePlatform], CatalogueImage] = {}
 
     def get(self, os: Os, key: str, default: Any = None) -> Any:
         only = self.only[os]
         return only[key] if key in only else self.fields.get(key, default)
 
-    def platforms(self, reference: Reference) -> tuple[Platform, ...]:
+    def platforms(self, reference: ImageReference) -> tuple[CataloguePlatform, ...]:
         builds = self.windows_builds
-        build = of_tag(reference.tag) if builds != () else None
+        build = build_of_tag(reference.tag) if builds != () else None
         if build is not None:
-            return (Platform("windows", "amd64", build.number),)
+            return (CataloguePlatform("windows", "amd64", build.number),)
         if builds is None:
             if not reference.digest:
-                raise Missing("tag")
+                raise ImageMissing("tag")
             builds = _ALL_BUILDS
         return (
-            *(Platform("linux", architecture) for architecture in self.architectures),
-            *(Platform("windows", "amd64", build) for build in builds),
+            *(CataloguePlatform("linux", architecture) for architecture in self.architectures),
+            *(CataloguePlatform("windows", "amd64", build) for build in builds),
         )
 
 
 class Catalogue:
     def __init__(self, entries: Iterable[Mapping[str, Any]] = ()) -> None:
-        self._entries: dict[str, tuple[Entry, ...]] = {}
-        self._resolved: dict[Reference, Resolved] = {}
+        self._entries: dict[str, tuple[CatalogueEntry, ...]] = {}
+        self._resolved: dict[ImageReference, ResolvedImage] = {}
         self.add(entries)
 
     def add(self, entries: Iterable[Mapping[str, Any]]) -> None:
-        """These rows come before those that were there."""
-        new: dict[str, tuple[Entry, ...]] = {}
+        """These rows take precedence over existing ones."""
+        new: dict[str, tuple[CatalogueEntry, ...]] = {}
         for fields in entries:
-            entry = Entry(fields)
+            entry = CatalogueEntry(fields)
             for name in (fields["name"],) if "name" in fields else fields["names"]:
-                repository = parse(name).repository
+                repository = parse_image_name(name).repository
                 new[repository] = (*new.get(repository, ()), entry)
         for repository, rows in new.items():
             self._entries[repository] = rows + self._entries.get(repository, ())
         self._resolved.clear()
 
-    def find(self, reference: Reference) -> Resolved:
+    def find(self, reference: ImageReference) -> ResolvedImage:
         """Raises Missing."""
         found = self._resolved.get(reference)
         if found is None:
             found = self._resolved[reference] = self._find(reference)
         return found
 
-    def _find(self, reference: Reference) -> Resolved:
+    def _find(self, reference: ImageReference) -> ResolvedImage:
         if reference.registry.partition(":")[0].endswith(".invalid"):
-            raise Missing("host")
+            raise ImageMissing("host")
         entry = self._entry(reference)
         platforms = entry.platforms(reference)
         digest = reference.digest or _sha256(f"{reference.repository}:{reference.tag}")
-        return Resolved(reference, digest, platforms, not entry.single, entry)
+        return ResolvedImage(reference, digest, platforms, not entry.single, entry)
 
-    def _entry(self, reference: Reference) -> Entry:
+    def _entry(self, reference: ImageReference) -> CatalogueEntry:
         if _MISSING_NAME.search(reference.tag):
-            raise Missing("tag")
+            raise ImageMissing("tag")
         rows = self._entries.get(reference.repository)
         if rows is not None:
             for entry in rows:
-                if reference.digest or any(fnmatchcase(reference.tag, pattern) for pattern in entry.tags):
+                if reference.digest or any(
+                    fnmatchcase(reference.tag, pattern) for pattern in entry.tags
+                ):
                     return entry
-            raise Missing("tag")
+            raise ImageMissing("tag")
         if any(_MISSING_NAME.search(part) for part in reference.path.split("/")):
-            raise Missing("repository")
+            raise ImageMissing("repository")
         return _guess(reference)
 
 
-def _guess(reference: Reference) -> Entry:
-    """What the name of an unlisted image says of it. What people build themselves is seldom a manifest list."""
+def _guess(reference: ImageReference) -> CatalogueEntry:
+    """Derives an unlisted image from its name. Images that users build are rarely manifest
+    lists.
+    """
     program = reference.path.rpartition("/")[2]
     if not _WINDOWS_NAME.search(f"{reference.path}:{reference.tag}".lower()):
-        return Entry({"linux": ["amd64"], "manifest": "single", "entrypoint": [f"/{program}"]})
-    build = of_tag(reference.tag) or of_tag(program)
-    fields: dict[str, Any] = {"windows": [build.number] if build else _ALL_BUILDS, "entrypoint": [rf"C:\{program}.exe"]}
+        return CatalogueEntry(
+            {"linux": ["amd64"], "manifest": "single", "entrypoint": [f"/{program}"]}
+        )
+    build = build_of_tag(reference.tag) or build_of_tag(program)
+    fields: dict[str, Any] = {
+        "windows": [build.number] if build else _ALL_BUILDS,
+        "entrypoint": [rf"C:\{program}.exe"],
+    }
     if build:
         fields["manifest"] = "single"
-    return Entry(fields)
+    return CatalogueEntry(fields)
 
 
-def _spec(entry: Entry, reference: Reference, digest: str, platform: Platform) -> Spec:
+def _spec(
+    entry: CatalogueEntry, reference: ImageReference, digest: str, platform: CataloguePlatform
+) -> CatalogueImage:
     key = (reference.repository, digest, platform)
     spec = entry.specs.get(key)
     if spec is None:
@@ -183,11 +217,13 @@ def _spec(entry: Entry, reference: Reference, digest: str, platform: Platform) -
     return spec
 
 
-def _make_spec(entry: Entry, reference: Reference, digest: str, platform: Platform) -> Spec:
+def _make_spec(
+    entry: CatalogueEntry, reference: ImageReference, digest: str, platform: CataloguePlatform
+) -> CatalogueImage:
     os = platform.os
     userland = cast(Userland, entry.get(os, "userland", "any"))
     if os == "linux" and userland == "gnu" and _ALPINE_TAG.search(reference.tag):
-        userland = "busybox"  # the variant of an image that is built on Alpine says so in its tag
+        userland = "busybox"  # the tag of an Alpine-based image usually contains "alpine"
     info = ImageInfo(
         name=str(reference),
         os=os,
@@ -198,12 +234,14 @@ def _make_spec(entry: Entry, reference: Reference, digest: str, platform: Platfo
         cmd=tuple(entry.get(os, "cmd", ())),
     )
     size = entry.get(os, "size")
-    return Spec(
+    return CatalogueImage(
         id=_sha256(f"{digest} {os}/{platform.architecture} {platform.version}"),
         repository=reference.repository,
         digest=digest,
         platform=platform,
-        size=parse_size(size) if size is not None else _BASE_SIZE.get(userland, _DEFAULT_SIZE),
+        size=parse_image_size(size)
+        if size is not None
+        else _BASE_SIZE.get(userland, _DEFAULT_SIZE),
         info=info,
         user=str(entry.get(os, "user", _default_user(os, userland))),
         env=tuple((str(k), str(v)) for k, v in entry.get(os, "env", {}).items()),
@@ -215,11 +253,11 @@ def _make_spec(entry: Entry, reference: Reference, digest: str, platform: Platfo
 
 
 def _default_user(os: Os, userland: Userland) -> str:
-    """Nano Server's images name a user themselves; the others leave it to the runtime."""
+    """Nano Server images specify a user; the others leave it to the runtime."""
     return "ContainerUser" if os == "windows" and userland == "nanoserver" else ""
 
 
-def parse_size(text: str | int) -> int:
+def parse_image_size(text: str | int) -> int:
     if isinstance(text, int):
         return text
     match = _SIZE.fullmatch(text)
@@ -235,10 +273,29 @@ def _sha256(text: str) -> str:
 
 _FIELDS = frozenset(
     (
-        "name", "names", "linux", "windows", "tags", "manifest", "size", "entrypoint", "cmd", "env", "user", "working-dir",
-        "ports", "program", "options", "userland", "private", "stop-signal", "shutdown-timeout", "linux-only", "windows-only",
+        "name",
+        "names",
+        "linux",
+        "windows",
+        "tags",
+        "manifest",
+        "size",
+        "entrypoint",
+        "cmd",
+        "env",
+        "user",
+        "working-dir",
+        "ports",
+        "program",
+        "options",
+        "userland",
+        "private",
+        "stop-signal",
+        "shutdown-timeout",
+        "linux-only",
+        "windows-only",
     )
-)  # fmt: skip
+)
 
 
 def parse_catalogue(text: str, where: str = "catalogue") -> list[Mapping[str, Any]]:
@@ -258,23 +315,25 @@ def parse_catalogue(text: str, where: str = "catalogue") -> list[Mapping[str, An
         unknown = sorted(set(row) - _FIELDS)
         if unknown:
             raise CatalogueError(f"{where}: images[{number}]: unknown field {unknown[0]!r}")
-        parse_size(row.get("size", 0))
+        parse_image_size(row.get("size", 0))
     return rows
 
 
 @cache
 def default_catalogue() -> Catalogue:
-    """The one of the house; shared, so add nothing to it."""
+    """The built-in catalogue; shared, so do not modify it."""
     return Catalogue(_house_rows())
 
 
 @cache
 def _house_rows() -> list[Mapping[str, Any]]:
-    return parse_catalogue(resources.files(__package__).joinpath("catalogue.yaml").read_text("utf-8"))
+    return parse_catalogue(
+        resources.files(__package__).joinpath("catalogue.yaml").read_text("utf-8")
+    )
 
 
 def catalogue_with(text: str, where: str) -> Catalogue:
-    """The house's catalogue and, before it, a user's."""
+    """The built-in catalogue, preceded by a user's."""
     catalogue = Catalogue(_house_rows())
     catalogue.add(parse_catalogue(text, where))
     return catalogue

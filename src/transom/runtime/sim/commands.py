@@ -7,39 +7,55 @@ import posixpath
 import socket
 import time
 from collections.abc import Sequence
-from typing import Literal, cast
 
 from transom.runtime.api import ExecResult, Output, RuntimeFailure
-from transom.runtime.sim.context import Context
-from transom.runtime.sim.core import Core
-from transom.runtime.sim.program_api import ProgramContext
-from transom.runtime.sim.records import ContainerRecord, SandboxRecord, int32
+from transom.runtime.exec_output import ExecOutput
+from transom.runtime.records import cri_exit_code
+from transom.runtime.sim.context import SimContext
+from transom.runtime.sim.core import SimCore
+from transom.runtime.sim.records import SimContainer, SimSandbox
 from transom.runtime.sim.sockets import PAGING_DELAY
-from transom.runtime.sim.streams import Client, begin
+from transom.runtime.sim.streams import ExecClient, begin_program
 from transom.runtime.sim.texts import Fault
+from transom.userland.termination import DOTNET, LINUX_KILLED
 
 _CANNOT_EXEC = 126
-_KILLED = 137
-_LAST_WORDS = 0.1  # seconds for the answer to what was typed last; where runtimes leave it to chance
+_LAST_WORDS = (
+    0.1  # seconds to wait for output after the end of the input; undefined in real runtimes
+)
 
 
-def execute(
-    core: Core, c: ContainerRecord, command: Sequence[str], output: Output, *, stdin: bool = False, tty: bool = False
-) -> Client:
+def exec_sim(
+    core: SimCore,
+    c: SimContainer,
+    command: Sequence[str],
+    output: Output,
+    *,
+    stdin: bool = False,
+    tty: bool = False,
+) -> ExecClient:
     """Raises RuntimeFailure."""
     _demand_running(core, c)
 
     def signalled(name: str) -> None:
         context.signalled(name)
 
-    client, source = begin(output, stdin=stdin, tty=tty, windows=core.windows, signal=signalled)
-    context = Context(
-        core, c, tuple(command), sink=client.said, on_exit=lambda ended, code: _ended(c, ended, code), stdin=source,
-        terminal=client.terminal, client=client,
-    )  # fmt: skip
+    client, source = begin_program(
+        output, stdin=stdin, tty=tty, windows=core.windows, signal=signalled
+    )
+    context = SimContext(
+        core,
+        c,
+        tuple(command),
+        sink=client.said,
+        on_exit=lambda ended, code: _ended(c, ended, code),
+        stdin=source,
+        pty=client.terminal,
+        client=client,
+    )
     c.execs += (context,)
     try:
-        context.program = core.start(cast(ProgramContext, context))
+        context.program = core.start(context)
     except FileNotFoundError:
         fault: Fault = "not-a-path" if posixpath.dirname(command[0]) else "not-found"
     except (PermissionError, IsADirectoryError):
@@ -62,41 +78,44 @@ def execute(
     return client
 
 
-def start_delay(core: Core) -> float:
-    """Seconds by which a process starts late on a machine that pages."""
+def start_delay(core: SimCore) -> float:
+    """The delay in seconds before a process starts on a machine that is swapping."""
     return PAGING_DELAY * (core.host.slowdown() - 1.0)
 
 
-def _demand_running(core: Core, c: ContainerRecord) -> None:
+def _demand_running(core: SimCore, c: SimContainer) -> None:
     if c.state != "running":
         raise core.texts.not_running(c.id, c.state)
 
 
-def _leave(c: ContainerRecord, context: Context) -> None:
+def _leave(c: SimContainer, context: SimContext) -> None:
     c.execs = tuple(other for other in c.execs if other is not context)
 
 
-def _ended(c: ContainerRecord, context: Context, code: int) -> None:
+def _ended(c: SimContainer, context: SimContext, code: int) -> None:
     _leave(c, context)
     if context.client is not None:
-        context.client.finish(code)
+        context.client.finish(cri_exit_code(code))
 
 
-def _abandoned(c: ContainerRecord, context: Context) -> None:
-    """The client has gone."""
+def _ended_with(os: str) -> int:
+    """The exit code of a command that the runtime ends."""
+    return cri_exit_code(DOTNET) if os == "windows" else LINUX_KILLED
+
+
+def _abandoned(c: SimContainer, context: SimContext) -> None:
+    """The client has disconnected."""
     if not context.done:
         _leave(c, context)
         context.kill()
         if context.client is not None:
-            context.client.finish(_KILLED)
+            context.client.finish(_ended_with(context.os))
 
 
-async def execute_now(core: Core, c: ContainerRecord, command: Sequence[str], seconds: float) -> ExecResult:
-    said: dict[str, list[bytes]] = {"stdout": [], "stderr": []}
-
-    def output(stream: Literal["stdout", "stderr"], data: bytes) -> None:
-        said[stream].append(data)
-
+async def exec_sync_sim(
+    core: SimCore, c: SimContainer, command: Sequence[str], seconds: float
+) -> ExecResult:
+    output = ExecOutput()
     late = start_delay(core)
     if late and 0 < seconds <= late:
         await core.clock.sleep(seconds)
@@ -104,14 +123,14 @@ async def execute_now(core: Core, c: ContainerRecord, command: Sequence[str], se
     if late:
         await core.clock.sleep(late)
         seconds -= late if seconds > 0 else 0
-    client = execute(core, c, command, output)
+    client = exec_sim(core, c, command, output)
     if seconds > 0:
         timed_out = False
 
         def give_up() -> None:
             nonlocal timed_out
             timed_out = True
-            client.finish(_KILLED)
+            client.finish(_ended_with(core.os))
             if not core.docker:  # docker leaves the command running
                 client.close()
 
@@ -127,14 +146,17 @@ async def execute_now(core: Core, c: ContainerRecord, command: Sequence[str], se
             raise core.texts.exec_timeout(seconds)
     else:
         code = await client.wait()
-    return ExecResult(b"".join(said["stdout"]), b"".join(said["stderr"]), int32(code))
+    return output.result(cri_exit_code(code))
 
 
-def attach(core: Core, c: ContainerRecord, output: Output, *, stdin: bool = False) -> Client:
-    """Raises RuntimeFailure. A container's input outlives whoever typed there, unless it was made for one client only: a
-    client that ends its input takes its leave, and soon has no more output either."""
+def attach_sim(
+    core: SimCore, c: SimContainer, output: Output, *, stdin: bool = False
+) -> ExecClient:
+    """Raises RuntimeFailure. A container's input outlives the client, unless stdinOnce is set: a
+    client that closes its input detaches, and soon receives no more output either.
+    """
     _demand_running(core, c)
-    client = Client(output, c.input if stdin else None, c.terminal)
+    client = ExecClient(output, c.input if stdin else None, c.terminal)
     once = c.config.stdin_once and c.terminal is None
     c.attached += (client,)
 
@@ -165,7 +187,7 @@ def attach(core: Core, c: ContainerRecord, output: Output, *, stdin: bool = Fals
     return client
 
 
-def port_forward(core: Core, sandbox: SandboxRecord, port: int) -> socket.socket:
+def port_forward_sim(core: SimCore, sandbox: SimSandbox, port: int) -> socket.socket:
     """Raises RuntimeFailure."""
     texts = core.texts
     if not 0 < port < 65536:

@@ -1,42 +1,55 @@
-"""The life of a container: made, started, ended. Everything that can happen to its own process ends in `finish`."""
+"""The lifecycle of a container: created, started, ended. Every end of its main process goes through
+`finish_sim_container`.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import posixpath
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-from transom.hosts.windows.host import CREDENTIAL_SPECS, WindowsHost
+from transom.machines.windows.host import CREDENTIAL_SPECS, WindowsHost, computer_name
+from transom.machines.windows.system import DEFAULT_SHUTDOWN_SECONDS, shutdown_seconds
 from transom.runtime.api import ContainerConfig, RuntimeFailure
+from transom.runtime.records import cri_exit_code
 from transom.runtime.sim import environment, files, users
-from transom.runtime.sim.catalogue import Spec
-from transom.runtime.sim.context import Context
-from transom.runtime.sim.core import Core
+from transom.runtime.sim.annotations import (
+    NO_PLAN,
+    ContainerPlan,
+    annotations_of_container,
+    make_container_plan,
+)
+from transom.runtime.sim.catalogue import CatalogueImage
+from transom.runtime.sim.context import SimContext
+from transom.runtime.sim.core import SimCore
 from transom.runtime.sim.logs import ContainerLog
-from transom.runtime.sim.meter import Meter, base_memory, cpu_cap, memory_limit
-from transom.runtime.sim.program_api import ProgramContext
-from transom.runtime.sim.records import ContainerRecord, SandboxRecord
-from transom.runtime.sim.streams import NO_INPUT, Input, Stream
+from transom.runtime.sim.meter import ContainerMeter, base_memory, cpu_cap, sim_memory_limit
+from transom.runtime.sim.records import SimContainer, SimSandbox
+from transom.runtime.sim.streams import NO_INPUT, InputBuffer, Stream
 from transom.runtime.sim.terminal import Terminal
-from transom.runtime.sim.texts import Broken, Fault
-from transom.runtime.sim.wishes import NO_PLAN, Plan, make_plan, of_container
+from transom.runtime.sim.texts import Fault, StartFailureText
 from transom.windows.builds import hyperv_isolation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 _KILLED = 137
-_SHUT_DOWN = 0x40010004  # DBG_TERMINATE_PROCESS: what is left of a Windows container when it shuts down
-_TERMINATED = 0xFFFFFFFF  # a Windows process that somebody terminates
+SHUT_DOWN = (
+    0x40010004  # DBG_TERMINATE_PROCESS: for remaining processes when a Windows container shuts down
+)
+_TERMINATED = 0xFFFFFFFF  # a terminated Windows process
 _REBOOTED = 255
 _SMALLEST_DOCKER_MEMORY = 4 << 20
 _NAME_PREFIX = "k8s-cred-spec-"
 
 
-# ---- made ------------------------------------------------------------------------------------------------------------
+# ---- create
+# -------------------------------------------------------------------------------------------------
 
 
-def create(core: Core, sandbox: SandboxRecord, config: ContainerConfig) -> ContainerRecord:
+def create_sim_container(
+    core: SimCore, sandbox: SimSandbox, config: ContainerConfig
+) -> SimContainer:
     """Raises RuntimeFailure."""
     texts = core.texts
     identity = core.new_id()
@@ -46,27 +59,29 @@ def create(core: Core, sandbox: SandboxRecord, config: ContainerConfig) -> Conta
     if sandbox.state != "ready" and not core.docker:
         raise texts.sandbox_stopped(sandbox.id)
     if sandbox.borrows_address and any(other.state == "running" for other in sandbox.containers):
-        # What was isolated by the annotation of old had its network for itself.
+        # Containers with the old isolation annotation had their own network.
         raise texts.create_failed(identity, "Hyper-V isolation is limited to 1 container per Pod")
-    record = ContainerRecord(identity, sandbox, config, spec, core.host.time())
-    record.argv = environment.command_line(config, spec)
+    record = SimContainer(identity, sandbox, config, spec, core.host.time())
+    record.argv = environment.sim_command_line(config, spec)
     if not record.argv:
         raise texts.no_command(identity)
-    limit = memory_limit(config)
+    limit = sim_memory_limit(config)
     if core.docker and not core.windows and 0 < limit < _SMALLEST_DOCKER_MEMORY:
         raise texts.create_failed(identity, "Minimum memory limit allowed is 4MB")
     files.check_seccomp(core.host, config, texts, docker=core.docker)
-    record.files = files.make(core.host, record, core.hostname_in(sandbox), texts, docker=core.docker)
+    record.files = files.make_container_files(
+        core.host, record, core.hostname_in(sandbox), texts, docker=core.docker
+    )
     record.image_name = core.images.shown_name(spec, config.image)
     record.image_ref = core.images.shown_ref(spec)
-    record.log = ContainerLog(core.host.files, _log_path(core, record), core.host.clock)
+    record.log = ContainerLog(core.host.files, log_path(core, record), core.host.clock)
     _store_credentials(core, record)
     core.containers[identity] = record
     sandbox.containers.append(record)
     return record
 
 
-def _log_path(core: Core, record: ContainerRecord) -> str:
+def log_path(core: SimCore, record: SimContainer) -> str:
     separator = "\\" if core.windows else "/"
     directory, name = record.sandbox.config.log_directory, record.config.log_path
     if core.windows:
@@ -74,39 +89,45 @@ def _log_path(core: Core, record: ContainerRecord) -> str:
     return f"{directory.rstrip(separator)}{separator}{name}" if name else ""
 
 
-def _store_credentials(core: Core, record: ContainerRecord) -> None:
-    """Docker is told of a credential spec through the machine's registry."""
+def _store_credentials(core: SimCore, record: SimContainer) -> None:
+    """Docker receives a credential spec through the machine's registry."""
     windows = record.config.windows
-    if windows is not None and windows.credential_spec and core.docker and isinstance(core.host, WindowsHost):
+    if (
+        windows is not None
+        and windows.credential_spec
+        and core.docker
+        and isinstance(core.host, WindowsHost)
+    ):
         record.credentials = f"{_NAME_PREFIX}{core.rng.getrandbits(320):080x}"
         core.host.registry.set(CREDENTIAL_SPECS, record.credentials, windows.credential_spec)
 
 
-def forget_credentials(core: Core) -> None:
-    """Of containers of another time: a runtime that comes up keeps none."""
+def forget_credentials(core: SimCore) -> None:
+    """For containers from before a restart: a new runtime does not keep them."""
     if isinstance(core.host, WindowsHost):
         for name in tuple(core.host.registry.values(CREDENTIAL_SPECS) or ()):
             if name.startswith(_NAME_PREFIX):
                 core.host.registry.delete(CREDENTIAL_SPECS, name)
 
 
-# ---- started ---------------------------------------------------------------------------------------------------------
+# ---- start
+# --------------------------------------------------------------------------------------------------
 
 
-def start(core: Core, c: ContainerRecord) -> None:
-    """Raises RuntimeFailure; the container has then ended, or still waits for a start."""
+def start_sim_container(core: SimCore, c: SimContainer) -> None:
+    """Raises RuntimeFailure; the container has then ended, or can still be started."""
     if c.state != "created":
         if c.state == "running" and core.docker:
             return
         raise core.texts.not_running(c.id, c.state)
     if c.sandbox.state != "ready":
         raise core.texts.sandbox_stopped(c.sandbox.id)
-    wishes = of_container(c.sandbox.config.annotations, c.config.name)
-    plan = make_plan(wishes, c.config.attempt)
+    settings = annotations_of_container(c.sandbox.config.annotations, c.config.name)
+    plan = make_container_plan(settings, c.config.attempt)
     broken = _why_not(core, c, plan)
     if broken is None:
         _open_log(c)
-        broken = _launch(core, c, plan, wishes)
+        broken = _launch(core, c, plan, settings)
     if broken is not None:
         _never_ran(core, c, broken)
         raise broken.failure
@@ -115,38 +136,44 @@ def start(core: Core, c: ContainerRecord) -> None:
     if early is not None:
         if c.context is not None:
             c.context.kill()
-        finish(core, c, early)
+        finish_sim_container(core, c, early)
     else:
         _follow(core, c, plan)
 
 
-def _open_log(c: ContainerRecord) -> None:
+def _open_log(c: SimContainer) -> None:
     if c.log.path:
         try:
             c.log.open()
         except OSError as error:
-            raise RuntimeFailure("Unknown", f"failed to open log file {c.log.path}: {error.strerror}") from error
+            raise RuntimeFailure(
+                "Unknown", f"failed to open log file {c.log.path}: {error.strerror}"
+            ) from error
 
 
-def _why_not(core: Core, c: ContainerRecord, plan: Plan) -> Broken | None:
+def _why_not(core: SimCore, c: SimContainer, plan: ContainerPlan) -> StartFailureText | None:
     if plan.fail_start is not None and plan.fail_start.applies(c.config.attempt):
-        return core.texts.start_failed(c.id, plan.fail_start.text or "simulated failure of the start")
+        return core.texts.start_failed(
+            c.id, plan.fail_start.text or "simulated failure of the start"
+        )
     if not runs_here(core, c.sandbox, c.spec):
         return _broken(core, c, "build")
     if core.windows:
-        identity = users.on_windows(c.config, c.spec, core.hostname_in(c.sandbox))
+        identity = users.windows_container_identity(
+            c.config, c.spec, computer_name(core.hostname_in(c.sandbox)), c.id
+        )
         if identity is None:
             return _broken(core, c, "user")
         c.identity = identity
     else:
-        c.identity = users.on_linux(c.config, c.spec)
+        c.identity = users.linux_identity(c.config, c.spec)
     if c.spec.platform.os != core.os:
         return _broken(core, c, "not-found")
     return None
 
 
-def runs_here(core: Core, sandbox: SandboxRecord, spec: Spec) -> bool:
-    """On Linux always; on Windows the builds must fit."""
+def runs_here(core: SimCore, sandbox: SimSandbox, spec: CatalogueImage) -> bool:
+    """On Linux always; on Windows the builds must match."""
     build = spec.platform.build
     if not core.windows or not build:
         return True
@@ -158,32 +185,49 @@ def runs_here(core: Core, sandbox: SandboxRecord, spec: Spec) -> bool:
     return core.images.runs_as_process(build)
 
 
-def _broken(core: Core, c: ContainerRecord, fault: Fault) -> Broken:
+def _broken(core: SimCore, c: SimContainer, fault: Fault) -> StartFailureText:
     return core.texts.cannot_start(c.id, core.os, fault, c.argv[0], core.hostname_in(c.sandbox))
 
 
-def _launch(core: Core, c: ContainerRecord, plan: Plan, wishes: Mapping[str, str]) -> Broken | None:
+def _launch(
+    core: SimCore, c: SimContainer, plan: ContainerPlan, settings: Mapping[str, str]
+) -> StartFailureText | None:
     config = c.config
     linux = config.linux
     adjustment = linux.resources.oom_score_adj if linux is not None else 0
     account = core.host.account(c.id, adjustment, lambda: _out_of_memory(core, c))
     base = base_memory(core.windows, c.spec.info.userland)
-    c.meter = Meter(account, cpu_cap(config, core.host.hardware.cpus), memory_limit(config), base)
-    c.input = Input() if config.stdin else None
-    said = _output_of(c)
+    c.meter = ContainerMeter(
+        account, cpu_cap(config, core.host.hardware.cpus), sim_memory_limit(config), base
+    )
+    c.input = InputBuffer() if config.stdin else None
+    write_output = _output_of(c)
     if config.tty:
         feed = c.input.feed if c.input is not None else _nowhere
-        c.terminal = Terminal(windows=core.windows, lines=feed, echo=lambda data: said("stdout", data), signal=_signaller(c))
+        c.terminal = Terminal(
+            windows=core.windows,
+            lines=feed,
+            echo=lambda data: write_output("stdout", data),
+            signal=_signaller(c),
+        )
     c.starting = True
-    context = c.context = Context(
-        core, c, c.argv, main=True, sink=said, on_exit=lambda _, code: _ended(core, c, code), stdin=c.input or NO_INPUT,
-        terminal=c.terminal, sim=wishes, ready_delay=plan.ready_delay,
-    )  # fmt: skip
+    context = c.context = SimContext(
+        core,
+        c,
+        c.argv,
+        main=True,
+        sink=write_output,
+        on_exit=lambda _, code: _ended(core, c, code),
+        stdin=c.input or NO_INPUT,
+        pty=c.terminal,
+        sim=settings,
+        ready_delay=plan.ready_delay,
+    )
     c.state = "running"
     c.started = core.host.time()
     c.changed()
     try:
-        context.program = core.start(cast(ProgramContext, context))
+        context.program = core.start(context)
     except FileNotFoundError:
         fault: Fault = "not-a-path" if posixpath.dirname(c.argv[0]) else "not-found"
     except (PermissionError, IsADirectoryError):
@@ -198,7 +242,7 @@ def _launch(core: Core, c: ContainerRecord, plan: Plan, wishes: Mapping[str, str
     return _broken(core, c, fault)
 
 
-def _undo_launch(c: ContainerRecord, context: Context) -> None:
+def _undo_launch(c: SimContainer, context: SimContext) -> None:
     context.release()
     c.context = c.input = c.terminal = None
     if c.meter is not None:
@@ -208,16 +252,16 @@ def _undo_launch(c: ContainerRecord, context: Context) -> None:
     c.changed()
 
 
-def _output_of(c: ContainerRecord) -> Callable[[Stream, bytes], None]:
-    def said(stream: Stream, data: bytes) -> None:
+def _output_of(c: SimContainer) -> Callable[[Stream, bytes], None]:
+    def write_output(stream: Stream, data: bytes) -> None:
         c.log.write(stream, data)
         for client in c.attached:
             client.said(stream, data)
 
-    return said
+    return write_output
 
 
-def _signaller(c: ContainerRecord) -> Callable[[str], None]:
+def _signaller(c: SimContainer) -> Callable[[str], None]:
     def signal(name: str) -> None:
         if c.context is not None:
             c.context.signalled(name)
@@ -226,11 +270,11 @@ def _signaller(c: ContainerRecord) -> Callable[[str], None]:
 
 
 def _nowhere(data: bytes) -> None:
-    """Nobody reads what is typed."""
+    """Discards the input."""
 
 
-def _never_ran(core: Core, c: ContainerRecord, broken: Broken) -> None:
-    """Docker says that it ran for no time at all; containerd that it never started."""
+def _never_ran(core: SimCore, c: SimContainer, broken: StartFailureText) -> None:
+    """Docker reports that it ran for zero seconds; containerd that it never started."""
     c.state = "exited"
     c.exit_code = broken.exit_code
     c.reason = core.texts.reason_cannot_start
@@ -241,12 +285,12 @@ def _never_ran(core: Core, c: ContainerRecord, broken: Broken) -> None:
     core.emit("died", c.sandbox, c.id)
 
 
-def _follow(core: Core, c: ContainerRecord, plan: Plan) -> None:
-    """What annotations ask of a running container."""
+def _follow(core: SimCore, c: SimContainer, plan: ContainerPlan) -> None:
+    """Applies the annotations to a running container."""
     if plan is NO_PLAN:
         return
     context, later = c.context, core.clock.call_later
-    if context is None:  # whoever heard of the start has ended it
+    if context is None:  # a listener has already stopped it
         return
     if plan.log:
         context.out(plan.log.rstrip("\n").encode() + b"\n")
@@ -257,60 +301,73 @@ def _follow(core: Core, c: ContainerRecord, plan: Plan) -> None:
     if plan.cpu or plan.memory:
         usage = context.usage
         c.timers += tuple(later(point.after, usage.cpu, point.value) for point in plan.cpu)
-        c.timers += tuple(later(point.after, usage.memory, int(point.value)) for point in plan.memory)
+        c.timers += tuple(
+            later(point.after, usage.memory, int(point.value)) for point in plan.memory
+        )
 
 
-def _log_line(core: Core, c: ContainerRecord, plan: Plan, number: int) -> None:
+def _log_line(core: SimCore, c: SimContainer, plan: ContainerPlan, number: int) -> None:
     if c.context is not None and c.state == "running":
         c.context.out(f"line {number}\n".encode())
         if number < plan.log_lines:
-            c.timers += (core.clock.call_later(plan.log_interval, _log_line, core, c, plan, number + 1),)
+            c.timers += (
+                core.clock.call_later(plan.log_interval, _log_line, core, c, plan, number + 1),
+            )
 
 
-def _run_out(core: Core, c: ContainerRecord, code: int) -> None:
+def _run_out(core: SimCore, c: SimContainer, code: int) -> None:
     if c.context is not None and c.state == "running":
         c.context.kill()
-        finish(core, c, code)
+        finish_sim_container(core, c, code)
 
 
-# ---- ended -----------------------------------------------------------------------------------------------------------
+# ---- end
+# --------------------------------------------------------------------------------------------------
 
 
-def _ended(core: Core, c: ContainerRecord, code: int) -> None:
-    """Its own process says so."""
+def _ended(core: SimCore, c: SimContainer, code: int) -> None:
+    """Its main process has exited."""
     if c.starting:
         c.early_exit = code
     else:
-        finish(core, c, code)
+        finish_sim_container(core, c, code)
 
 
-def _out_of_memory(core: Core, c: ContainerRecord) -> None:
-    kill(core, c, reason="OOMKilled")
+def _out_of_memory(core: SimCore, c: SimContainer) -> None:
+    kill_sim_container(core, c, reason="OOMKilled")
 
 
-def out_of_memory(core: Core, c: ContainerRecord, context: Context) -> None:
-    """A program wants more than its container's limit: the largest process of the container dies."""
+def out_of_memory(core: SimCore, c: SimContainer, context: SimContext) -> None:
+    """A program exceeds its container's memory limit: the largest process of the container is
+    killed.
+    """
     own = context.memory
-    if context.main or any(other.memory > own for other in (*c.execs, c.context) if other is not None):
-        kill(core, c, reason="OOMKilled")
+    if context.main or any(
+        other.memory > own for other in (*c.execs, c.context) if other is not None
+    ):
+        kill_sim_container(core, c, reason="OOMKilled")
     else:
         context.signalled("SIGKILL")
 
 
-def kill(core: Core, c: ContainerRecord, reason: str = "", code: int | None = None) -> None:
+def kill_sim_container(
+    core: SimCore, c: SimContainer, reason: str = "", code: int | None = None
+) -> None:
     if c.state != "running":
         return
-    if c.context is not None and not c.starting:  # a program that is just being made ends when it is there
+    if (
+        c.context is not None and not c.starting
+    ):  # a program that is just starting ends once it runs
         c.context.kill()
     if code is None:
         code = _TERMINATED if core.windows else _KILLED
     if c.starting:
         c.early_exit, c.reason = code, reason
     else:
-        finish(core, c, code, reason)
+        finish_sim_container(core, c, code, reason)
 
 
-def finish(core: Core, c: ContainerRecord, code: int, reason: str = "") -> None:
+def finish_sim_container(core: SimCore, c: SimContainer, code: int, reason: str = "") -> None:
     if c.state != "running":
         return
     c.state = "exited"
@@ -324,7 +381,7 @@ def finish(core: Core, c: ContainerRecord, code: int, reason: str = "") -> None:
     for other in c.execs:
         other.kill()
         if other.client is not None:
-            other.client.finish(_TERMINATED if core.windows else _KILLED)
+            other.client.finish(cri_exit_code(_TERMINATED) if core.windows else _KILLED)
     c.execs = ()
     c.context = c.input = c.terminal = None
     c.log.close()
@@ -341,22 +398,44 @@ def finish(core: Core, c: ContainerRecord, code: int, reason: str = "") -> None:
     core.emit("died", c.sandbox, c.id)
 
 
-async def stop(core: Core, c: ContainerRecord, grace: float) -> None:
-    """It is asked to leave, and made to when its time is over. Docker on Windows gives as much time as the container's own
-    registry says, and no more."""
+async def stop_sim_container(core: SimCore, c: SimContainer, grace: float) -> None:
+    """Asks it to terminate, and kills it after the grace period."""
     if c.state != "running":
         return
     context = c.context
-    patience = min(grace, c.spec.shutdown_timeout) if core.windows and core.docker else grace
+    patience = stop_patience(core, c, grace)
     if context is not None and context.program is not None:
         context.program.signal("CTRL_SHUTDOWN_EVENT" if core.windows else c.spec.stop_signal)
     if patience > 0 and c.state == "running":
         await _end_within(core, c, patience)
     if c.state == "running":
-        kill(core, c, code=_SHUT_DOWN if core.windows and core.docker else None)
+        kill_sim_container(core, c, code=SHUT_DOWN if core.windows and core.docker else None)
 
 
-async def _end_within(core: Core, c: ContainerRecord, seconds: float) -> None:
+def stop_patience(core: SimCore, c: SimContainer, grace: float) -> float:
+    """Seconds between the request to stop and the kill. On Windows the container's registry limits
+    them: always with Docker; with containerd when the value differs from Windows' default.
+    """
+    if not core.windows:
+        return grace
+    seconds = shutdown_timeout(c)
+    if not core.docker and seconds == DEFAULT_SHUTDOWN_SECONDS:
+        return grace
+    return min(grace, seconds)
+
+
+def shutdown_timeout(c: SimContainer) -> float:
+    """Seconds that Windows waits for the processes of a container: the value in its registry, which
+    initially comes from its image.
+    """
+    return (
+        shutdown_seconds(c.system.registry, c.spec.shutdown_timeout)
+        if c.system is not None
+        else c.spec.shutdown_timeout
+    )
+
+
+async def _end_within(core: SimCore, c: SimContainer, seconds: float) -> None:
     waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     c.waiters.append(waiter)
     timer = core.clock.call_later(seconds, _wake, waiter)
@@ -371,15 +450,15 @@ def _wake(waiter: asyncio.Future[None]) -> None:
         waiter.set_result(None)
 
 
-def went_down(core: Core, c: ContainerRecord) -> None:
-    """The machine was switched off under it."""
+def power_off_container(core: SimCore, c: SimContainer) -> None:
+    """The machine lost power."""
     if c.context is not None:
         c.context.kill()
-    finish(core, c, _REBOOTED)
+    finish_sim_container(core, c, _REBOOTED)
 
 
-def remove(core: Core, c: ContainerRecord) -> None:
-    kill(core, c)
+def remove_sim_container(core: SimCore, c: SimContainer) -> None:
+    kill_sim_container(core, c)
     c.files.discard()
     if core.docker and c.log.path:
         core.host.files.remove(c.log.path, recursive=True)

@@ -1,36 +1,70 @@
-"""What all parts of one node's runtime share: the machine, the sandboxes and containers, who wants to hear of them."""
+"""The state that all parts of one node's runtime share: the machine, the sandboxes and containers,
+the event listeners.
+"""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from itertools import count
 from typing import TYPE_CHECKING, Literal
 
-from transom.hosts.linux import LinuxHost
-from transom.hosts.windows.host import WindowsHost
 from transom.kit.clock import Clock
+from transom.kit.lazy import lazy_import
+from transom.machines.linux import LinuxHost
+from transom.machines.windows.host import WindowsHost
 from transom.network.api import Dataplane, PodNetwork
-from transom.runtime.api import Event
+from transom.runtime.api import RuntimeEvent
 from transom.runtime.sim.images import ImageStore
-from transom.runtime.sim.program_api import ProcessEntry, Start
-from transom.runtime.sim.records import ContainerRecord, SandboxRecord
+from transom.runtime.sim.records import SimContainer, SimSandbox
 from transom.runtime.sim.resolve import Lookup
 from transom.runtime.sim.sockets import NetworkNamespace
-from transom.runtime.sim.table import Table
-from transom.runtime.sim.texts import Texts
+from transom.runtime.sim.table import FIRST_WINDOWS_PID, ProcessIdTable, ProcessTableUsage
+from transom.runtime.sim.texts import RuntimeTexts
+from transom.userland.api import ProcessEntry, StartProgram
+from transom.userland.csi_storage import CsiStorage
 
 if TYPE_CHECKING:
-    from transom.runtime.sim.context import Context
+    from transom.machines.windows.system import WindowsSystem
+    from transom.runtime.sim import systems
+    from transom.runtime.sim.context import SimContext
     from transom.runtime.sim.login.context import LoginContext
+    from transom.runtime.sim.login.units import LinuxMachine
+    from transom.runtime.sim.node_storage import NodeStorage
+    from transom.userland.network_view import Stacks
+else:
+    systems = lazy_import("transom.runtime.sim.systems")
 
 SimHost = LinuxHost | WindowsHost
 
 
-class Core:
+class SimCore:
     __slots__ = (
-        "build", "by_uid", "clock", "containers", "dataplane", "docker", "host", "images", "logins", "lookup", "network",
-        "node_namespace", "on_out_of_memory", "rng", "sandboxes", "start", "subscribers", "texts", "windows",
-    )  # fmt: skip
+        "build",
+        "by_uid",
+        "clock",
+        "containers",
+        "csi_storage",
+        "dataplane",
+        "docker",
+        "host",
+        "images",
+        "linux_machine",
+        "logins",
+        "lookup",
+        "network",
+        "node_namespace",
+        "on_out_of_memory",
+        "pids",
+        "rng",
+        "sandboxes",
+        "stacks",
+        "start",
+        "storage",
+        "subscribers",
+        "texts",
+        "windows",
+    )
 
     def __init__(
         self,
@@ -39,13 +73,16 @@ class Core:
         rng: random.Random,
         network: PodNetwork,
         dataplane: Dataplane,
-        texts: Texts,
+        texts: RuntimeTexts,
         images: ImageStore,
         addresses: Sequence[str],
-        start: Start,
+        start: StartProgram,
         lookup: Lookup | None,
         *,
         docker: bool,
+        csi_storage: CsiStorage,
+        stacks: Stacks | None = None,
+        storage: NodeStorage | None = None,
     ) -> None:
         self.host = host
         self.clock = clock
@@ -55,17 +92,24 @@ class Core:
         self.texts = texts
         self.images = images
         self.docker = docker
+        self.csi_storage = csi_storage
+        self.stacks = stacks
+        self.storage = storage
+        self.pids = count(
+            FIRST_WINDOWS_PID, 4
+        )  # of a Windows machine: its containers share its kernel
         self.windows = isinstance(host, WindowsHost)
         self.build = host.build.number if isinstance(host, WindowsHost) else 0
         self.start = start
         self.lookup = lookup
-        self.sandboxes: dict[str, SandboxRecord] = {}
-        self.containers: dict[str, ContainerRecord] = {}
-        self.by_uid: dict[str, list[SandboxRecord]] = {}
+        self.sandboxes: dict[str, SimSandbox] = {}
+        self.containers: dict[str, SimContainer] = {}
+        self.by_uid: dict[str, list[SimSandbox]] = {}
         self.logins: set[LoginContext] = set()
-        self.subscribers: tuple[Callable[[Event], None], ...] = ()
+        self.linux_machine: LinuxMachine | None = None  # from the first login on
+        self.subscribers: tuple[Callable[[RuntimeEvent], None], ...] = ()
         self.node_namespace = self.namespace(addresses)
-        self.on_out_of_memory: Callable[[ContainerRecord, Context], None] | None = None
+        self.on_out_of_memory: Callable[[SimContainer, SimContext], None] | None = None
 
     @property
     def os(self) -> Literal["linux", "windows"]:
@@ -77,24 +121,52 @@ class Core:
     def namespace(self, addresses: Sequence[str]) -> NetworkNamespace:
         return NetworkNamespace(self.dataplane, self.clock, addresses, self.host.slowdown)
 
-    def emit(self, kind: Literal["sandbox", "started", "died", "removed"], sandbox: SandboxRecord, container: str) -> None:
+    def emit(
+        self,
+        kind: Literal["sandbox", "started", "died", "removed"],
+        sandbox: SimSandbox,
+        container: str,
+    ) -> None:
         if self.subscribers:
-            event = Event(kind, sandbox.config.uid, container)
+            event = RuntimeEvent(kind, sandbox.config.uid, container)
             for listener in self.subscribers:
                 listener(event)
 
-    def hostname_in(self, sandbox: SandboxRecord) -> str:
+    def hostname_in(self, sandbox: SimSandbox) -> str:
         return sandbox.config.hostname or self.host.name
 
-    def table_of(self, container: ContainerRecord) -> Table:
+    def table_of(self, container: SimContainer) -> ProcessIdTable:
         sandbox = container.sandbox
         shared = sandbox.config.linux.share_processes and not self.windows
         holder = sandbox if shared else container
         if holder.table is None:
-            pause = ProcessEntry(1, 0, "root", ("/pause",), sandbox.created, 1 << 19) if shared else None
-            holder.table = Table(self.host.time, windows=self.windows, first=pause)
+            pause = (
+                ProcessEntry(1, 0, "root", ("/pause",), sandbox.created, 1 << 19)
+                if shared
+                else None
+            )
+            use = (lambda: _use(container)) if self.windows else None
+            pids = self.pids if self.windows and not sandbox.isolation.hyperv else None
+            holder.table = ProcessIdTable(
+                self.host.time, windows=self.windows, first=pause, use=use, pids=pids
+            )
         return holder.table
 
-    def out_of_memory(self, container: ContainerRecord, context: Context) -> None:
+    def system_of(self, container: SimContainer) -> WindowsSystem:
+        """A Windows container's own registry, accounts and services."""
+        if container.system is None:
+            container.system = systems.container_system(self, container)
+        return container.system
+
+    def out_of_memory(self, container: SimContainer, context: SimContext) -> None:
         if self.on_out_of_memory is not None:
             self.on_out_of_memory(container, context)
+
+
+def _use(container: SimContainer) -> ProcessTableUsage:
+    meter = container.meter
+    return (
+        ProcessTableUsage(meter.working_set, meter.system_memory, meter.cpu_seconds)
+        if meter is not None
+        else ProcessTableUsage(0, 0, 0.0)
+    )

@@ -1,7 +1,7 @@
-"""`SimRuntime`: docker or containerd on one emulated machine, as `runtime.api.Runtime`.
+"""`SimRuntime`: docker or containerd on one emulated machine, implementing `runtime.api.Runtime`.
 
-This is the door; sandboxes, containers, commands, images and statistics each have their module. A container that only
-waits holds no task, at most a timer.
+This is the entry point; sandboxes, containers, commands, images and statistics each have their
+module. An idle container has no task, at most a timer.
 """
 
 from __future__ import annotations
@@ -11,51 +11,72 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
-from transom.hosts.windows.host import WindowsHost
 from transom.kit.clock import Clock
+from transom.kit.lazy import lazy_import
+from transom.machines.saving import Document, SavedContents
+from transom.machines.windows.host import WindowsHost
 from transom.network.api import Dataplane, PodNetwork
 from transom.runtime.api import (
-    Auth,
+    AuthConfig,
     Container,
     ContainerConfig,
+    ContainerProcess,
     ContainerStats,
-    Event,
     ExecResult,
-    Filesystem,
+    FilesystemUsage,
     Image,
     Output,
-    Process,
+    RuntimeEvent,
     RuntimeFailure,
     RuntimeStatus,
+    RuntimeVersion,
     Sandbox,
     SandboxConfig,
     SandboxStats,
-    Version,
 )
-from transom.runtime.sim import commands, containers, outside, sandboxes, stats
+from transom.runtime.sim import commands, containers, outside, sandboxes, saving, stats
+from transom.runtime.sim.annotations import (
+    annotations_of_container,
+    pull_stall_seconds,
+    simulated_failure,
+)
 from transom.runtime.sim.catalogue import Catalogue, default_catalogue
-from transom.runtime.sim.core import Core, SimHost
-from transom.runtime.sim.images import ImageStore, PullSpeed, Rules
-from transom.runtime.sim.names import parse
-from transom.runtime.sim.program_api import Program, ProgramContext, Start
-from transom.runtime.sim.records import ContainerRecord, SandboxRecord
+from transom.runtime.sim.core import SimCore, SimHost
+from transom.runtime.sim.images import ImageRules, ImageStore, PullSpeed
+from transom.runtime.sim.names import parse_image_name
+from transom.runtime.sim.node_storage import NodeStorage
+from transom.runtime.sim.records import SimContainer, SimSandbox
 from transom.runtime.sim.resolve import Lookup
 from transom.runtime.sim.sandboxes import SandboxOptions, default_handlers
+from transom.runtime.sim.service import RuntimeService
 from transom.runtime.sim.texts import TEXTS
-from transom.runtime.sim.wishes import failing, of_container, stalled
+from transom.userland.api import Program, ProgramContext, StartProgram
+from transom.userland.csi_storage import CsiStorage
 
 if TYPE_CHECKING:
+    from transom.cloud.provider import CloudProvider
+    from transom.runtime.sim.login import exec_program
+    from transom.runtime.sim.login import session as login_session
+    from transom.runtime.sim.login.exec_program import FinishedProgram
     from transom.runtime.sim.login.machine import WindowsMachine
+    from transom.userland import start as userland_start
+    from transom.userland.network_view import Stacks
+else:
+    exec_program = lazy_import("transom.runtime.sim.login.exec_program")
+    login_session = lazy_import("transom.runtime.sim.login.session")
+    userland_start = lazy_import("transom.userland.start")
 
 Flavour = Literal["docker", "containerd"]
 DEFAULT_VERSIONS = {"docker": "19.3.14", "containerd": "1.4.3"}
-PULL_DEADLINE = 1200.0  # seconds without progress, as the guides set kubelets up on Windows
+PULL_DEADLINE = 1200.0  # seconds without progress, from the setup guides for Windows kubelets
 _PULL_REPORTS = 10.0
 _STABLE_ABI_SINCE = {"docker": (23, 0), "containerd": (1, 6)}
 
 
 def default_pause_image(build: int) -> str:
-    """The usual one for a Windows build, or for Linux (0): 1.4.1 has nothing for Windows Server 2022 and later."""
+    """The default version for a Windows build, or for Linux (0): 1.4.1 does not support Windows
+    Server 2022 and later.
+    """
     if not build:
         return "k8s.gcr.io/pause:3.2"
     repository = "mcr.microsoft.com/oss/kubernetes/pause"
@@ -65,13 +86,19 @@ def default_pause_image(build: int) -> str:
 
 
 def _start(context: ProgramContext) -> Program:
-    from transom.runtime.sim.programs import start
-
-    return start(context)
+    return userland_start.start_program(context)
 
 
 class SimRuntime:
-    __slots__ = ("_core", "_failed_pulls", "_options", "_version", "proxy", "pull_deadline")
+    __slots__ = (
+        "_core",
+        "_failed_pulls",
+        "_options",
+        "_version",
+        "proxy",
+        "pull_deadline",
+        "service",
+    )
 
     def __init__(
         self,
@@ -90,108 +117,175 @@ class SimRuntime:
         hyperv_gate: bool = False,
         pull_speed: PullSpeed | None = None,
         lookup: Lookup | None = None,
-        start: Start = _start,
+        start: StartProgram = _start,
+        csi_storage: CsiStorage | None = None,
+        stacks: Stacks | None = None,
+        cloud: CloudProvider | None = None,
     ) -> None:
-        """`addresses` are the machine's own; `handlers` are containerd's runtime handlers, None for the usual ones;
-        `lookup` is DNS as containers reach it."""
+        """`addresses` are the machine's own; `handlers` are containerd's runtime handlers, None for
+        the default ones; `lookup` is DNS as containers reach it; `csi_storage` is shared by
+        simulated CSI drivers of all nodes; `stacks` has the network stacks that commands on this
+        node show; `cloud` has the shares and LUNs that programs of the machine can reach.
+        """
         version = (version or DEFAULT_VERSIONS[flavour]).removesuffix("-sim")
-        self._version = Version(flavour, f"{version}-sim")
+        self._version = RuntimeVersion(flavour, f"{version}-sim")
         docker = flavour == "docker"
         texts = TEXTS[flavour]
         identity = host.identity
         build = host.build.number if isinstance(host, WindowsHost) else 0
-        rules = Rules(
+        rules = ImageRules(
             os=identity.operating_system,
             architecture=identity.architecture,
             build=build,
             docker=docker,
             stable_abi=_numbers(version) >= _STABLE_ABI_SINCE[flavour],
         )
-        images = ImageStore(catalogue or default_catalogue(), rules, texts, clock, host.space, pull_speed or PullSpeed())
-        self._core = Core(
-            host, clock, rng, network, dataplane, texts, images, tuple(addresses), start, lookup, docker=docker
+        images = ImageStore(
+            catalogue or default_catalogue(),
+            rules,
+            texts,
+            clock,
+            host.space,
+            pull_speed or PullSpeed(),
         )
-        self._core.on_out_of_memory = lambda container, context: containers.out_of_memory(self._core, container, context)
+        self._core = SimCore(
+            host,
+            clock,
+            rng,
+            network,
+            dataplane,
+            texts,
+            images,
+            tuple(addresses),
+            start,
+            lookup,
+            docker=docker,
+            csi_storage=csi_storage or CsiStorage(),
+            stacks=stacks,
+            storage=NodeStorage(host, cloud) if cloud is not None else None,
+        )
+        self._core.on_out_of_memory = lambda container, context: containers.out_of_memory(
+            self._core, container, context
+        )
         self._options = SandboxOptions(
             sandbox_image or default_pause_image(build),
-            default_handlers(bool(build), build) if handlers is None else handlers,
+            default_handlers(bool(build), build, _numbers(version))
+            if handlers is None
+            else handlers,
             hyperv_gate,
         )
         self.pull_deadline = PULL_DEADLINE
         self._failed_pulls: dict[tuple[str, str], int] = {}
-        self.proxy = ""  # the one that stands between this machine and registries
-        images.outside = lambda: outside.problem(host, self.proxy)
+        self.proxy = ""  # the proxy between this machine and registries
+        images.outside = lambda: outside.outside_problem(host, self.proxy)
         containers.forget_credentials(self._core)
+        self.service = RuntimeService(self._core)
         host.on_reboot(self._rebooted)
 
     @property
-    def version(self) -> Version:
+    def version(self) -> RuntimeVersion:
         return self._version
 
     @property
     def sandbox_image(self) -> str:
         return self._options.image
 
+    def network_lost(self, sandbox_id: str) -> None:
+        """The network of a running sandbox was removed: it no longer has an address."""
+        sandbox = self._core.sandboxes.get(sandbox_id)
+        if sandbox is not None and sandbox.state == "ready":
+            sandbox.addresses = ()
+            sandbox.changed()
+            self._core.emit("sandbox", sandbox, sandbox.id)
+
     def use_sandbox_image(self, image: str) -> None:
-        """For sandboxes from now on; with docker it is the kubelet who says it."""
+        """For new sandboxes; with docker the kubelet sets it."""
         self._options.image = image
 
+    @property
+    def core(self) -> SimCore:
+        """For other programs on the machine: commands that show its containers."""
+        return self._core
+
     def status(self) -> RuntimeStatus:
+        down = self.service.status()
+        if down is not None:
+            return down
         problem = self._core.network.ready()
         if not problem:
             return RuntimeStatus()
         return RuntimeStatus(
-            network_reason="NetworkPluginNotReady", network_message=self._core.texts.network_not_ready(problem)
+            network_reason="NetworkPluginNotReady",
+            network_message=self._core.texts.network_not_ready(problem),
         )
+
+    async def shut_down(self, seconds: float) -> None:
+        """The machine is about to shut down, and gives its services this many seconds."""
+        await self.service.shut_down(seconds)
 
     def _rebooted(self) -> None:
         core = self._core
         for sandbox in core.sandboxes.values():
-            sandboxes.went_down(core, sandbox)
+            sandboxes.power_off_sandbox(core, sandbox)
         for login in tuple(core.logins):
             login.kill()
         core.node_namespace.close()
+        self.service.start()
+
+    # Persistence
+
+    def save(self, contents: SavedContents) -> Document:
+        return saving.save_sim_runtime(self._core, contents)
+
+    def restore(self, saved: Document, contents: SavedContents) -> None:
+        """Call once, on a new runtime whose machine was already restored."""
+        saving.restore_sim_runtime(self._core, saved, contents)
 
     # Sandboxes
 
     async def run_sandbox(self, config: SandboxConfig, handler: str = "") -> str:
-        return (await sandboxes.run(self._core, self._options, config, handler)).id
+        self.service.check()
+        return (await sandboxes.run_sim_sandbox(self._core, self._options, config, handler)).id
 
     async def stop_sandbox(self, sandbox_id: str) -> None:
         sandbox = self._core.sandboxes.get(sandbox_id)
         if sandbox is not None:
-            await sandboxes.stop(self._core, sandbox)
+            await sandboxes.stop_sim_sandbox(self._core, sandbox)
 
     async def remove_sandbox(self, sandbox_id: str) -> None:
         sandbox = self._core.sandboxes.get(sandbox_id)
         if sandbox is not None:
-            await sandboxes.remove(self._core, sandbox)
+            await sandboxes.remove_sim_sandbox(self._core, sandbox)
             if sandbox.config.uid not in self._core.by_uid and self._failed_pulls:
-                self._failed_pulls = {k: n for k, n in self._failed_pulls.items() if k[0] != sandbox.config.uid}
+                self._failed_pulls = {
+                    k: n for k, n in self._failed_pulls.items() if k[0] != sandbox.config.uid
+                }
 
     def sandboxes(self, uid: str = "") -> Sequence[Sandbox]:
         return [sandbox.view() for sandbox in reversed(self._records(uid))]
 
-    def _records(self, uid: str) -> list[SandboxRecord]:
+    def _records(self, uid: str) -> list[SimSandbox]:
         return self._core.by_uid.get(uid, []) if uid else list(self._core.sandboxes.values())
 
     # Containers
 
     async def create_container(self, sandbox_id: str, config: ContainerConfig) -> str:
-        return containers.create(self._core, self._sandbox(sandbox_id), config).id
+        self.service.check()
+        return containers.create_sim_container(self._core, self._sandbox(sandbox_id), config).id
 
     async def start_container(self, container_id: str) -> None:
-        containers.start(self._core, self._container(container_id))
+        self.service.check()
+        containers.start_sim_container(self._core, self._container(container_id))
 
     async def stop_container(self, container_id: str, grace: float) -> None:
         container = self._core.containers.get(container_id)
         if container is not None:
-            await containers.stop(self._core, container, grace)
+            await containers.stop_sim_container(self._core, container, grace)
 
     async def remove_container(self, container_id: str) -> None:
         container = self._core.containers.get(container_id)
         if container is not None:
-            containers.remove(self._core, container)
+            containers.remove_sim_container(self._core, container)
 
     def containers(self, uid: str = "") -> Sequence[Container]:
         if not uid:
@@ -215,13 +309,13 @@ class SimRuntime:
     def watch_log(self, container_id: str, listener: Callable[[], None]) -> Callable[[], None]:
         return self._container(container_id).log.watch(listener)
 
-    def _sandbox(self, sandbox_id: str) -> SandboxRecord:
+    def _sandbox(self, sandbox_id: str) -> SimSandbox:
         sandbox = self._core.sandboxes.get(sandbox_id)
         if sandbox is None:
             raise self._core.texts.no_sandbox(sandbox_id)
         return sandbox
 
-    def _container(self, container_id: str) -> ContainerRecord:
+    def _container(self, container_id: str) -> SimContainer:
         container = self._core.containers.get(container_id)
         if container is None:
             raise self._core.texts.no_container(container_id)
@@ -229,57 +323,97 @@ class SimRuntime:
 
     # Commands
 
-    async def exec_sync(self, container_id: str, command: Sequence[str], seconds: float = 0) -> ExecResult:
-        return await commands.execute_now(self._core, self._container(container_id), command, seconds)
+    async def exec_sync(
+        self, container_id: str, command: Sequence[str], seconds: float = 0
+    ) -> ExecResult:
+        self.service.check()
+        return await commands.exec_sync_sim(
+            self._core, self._container(container_id), command, seconds
+        )
 
     async def exec(
-        self, container_id: str, command: Sequence[str], output: Output, *, stdin: bool = False, tty: bool = False
-    ) -> Process:
+        self,
+        container_id: str,
+        command: Sequence[str],
+        output: Output,
+        *,
+        stdin: bool = False,
+        tty: bool = False,
+    ) -> ContainerProcess:
+        self.service.check()
         late = commands.start_delay(self._core)
         if late:
             await self._core.clock.sleep(late)
-        return commands.execute(self._core, self._container(container_id), command, output, stdin=stdin, tty=tty)
+        return commands.exec_sim(
+            self._core, self._container(container_id), command, output, stdin=stdin, tty=tty
+        )
 
-    async def attach(self, container_id: str, output: Output, *, stdin: bool = False, tty: bool = False) -> Process:
-        return commands.attach(self._core, self._container(container_id), output, stdin=stdin)
+    async def attach(
+        self, container_id: str, output: Output, *, stdin: bool = False, tty: bool = False
+    ) -> ContainerProcess:
+        self.service.check()
+        return commands.attach_sim(self._core, self._container(container_id), output, stdin=stdin)
 
     async def port_forward(self, sandbox_id: str, port: int) -> socket.socket:
-        return commands.port_forward(self._core, self._sandbox(sandbox_id), port)
+        return commands.port_forward_sim(self._core, self._sandbox(sandbox_id), port)
 
     def login(
-        self, machine: WindowsMachine | None, command: Sequence[str], output: Output, *, stdin: bool = False, tty: bool = False
-    ) -> Process:
-        """A command on the machine itself, a shell without one. `machine` is what a Windows machine has beside its host."""
-        from transom.runtime.sim.login.session import login
+        self,
+        machine: WindowsMachine | None,
+        command: Sequence[str],
+        output: Output,
+        *,
+        stdin: bool = False,
+        tty: bool = False,
+    ) -> ContainerProcess:
+        """Runs a command on the machine itself, a shell without one. `machine` is what a Windows
+        machine has in addition to its host.
+        """
+        return login_session.login(self._core, machine, command, output, stdin=stdin, tty=tty)
 
-        return login(self._core, machine, command, output, stdin=stdin, tty=tty)
+    async def run_program(
+        self, machine: WindowsMachine | None, argv: Sequence[str], seconds: float = 0
+    ) -> FinishedProgram:
+        """Runs a program on the machine itself, for a component of the node. Raises OSError and
+        TimeoutError.
+        """
+        return await exec_program.exec_on_machine(self._core, machine, argv, seconds)
 
     # Images
 
-    async def pull_image(self, image: str, auth: Auth | None = None, sandbox: SandboxConfig | None = None) -> str:
+    async def pull_image(
+        self, image: str, auth: AuthConfig | None = None, sandbox: SandboxConfig | None = None
+    ) -> str:
         core = self._core
+        self.service.check()
         hyperv = False
         if sandbox is not None:
-            self._fail_if_wished(image, sandbox)
-            await self._stall_if_wished(image, sandbox)
+            self._fail_if_requested(image, sandbox)
+            await self._stall_if_requested(image, sandbox)
             hyperv = any(record.isolation.hyperv for record in core.by_uid.get(sandbox.uid, ()))
         return core.images.pulled_ref(await core.images.pull(image, auth, hyperv=hyperv))
 
-    def _fail_if_wished(self, image: str, sandbox: SandboxConfig) -> None:
-        wish = failing(of_container(sandbox.annotations, ""), "fail-pull")
-        if wish is None:
+    def _fail_if_requested(self, image: str, sandbox: SandboxConfig) -> None:
+        failure = simulated_failure(annotations_of_container(sandbox.annotations, ""), "fail-pull")
+        if failure is None:
             return
         key = (sandbox.uid, image)
         before = self._failed_pulls.get(key, 0)
-        if wish.applies(before):
+        if failure.applies(before):
             self._failed_pulls[key] = before + 1
-            reference = parse(image)
+            reference = parse_image_name(image)
             texts = self._core.texts
-            raise texts.pull_failed(reference, wish.text) if wish.text else texts.no_tag(reference)
+            raise (
+                texts.pull_failed(reference, failure.text)
+                if failure.text
+                else texts.no_tag(reference)
+            )
 
-    async def _stall_if_wished(self, image: str, sandbox: SandboxConfig) -> None:
-        """Docker's side of the kubelet looks at a pull now and then, and cancels one that makes no progress for too long."""
-        seconds = stalled(of_container(sandbox.annotations, ""))
+    async def _stall_if_requested(self, image: str, sandbox: SandboxConfig) -> None:
+        """The kubelet's dockershim polls a pull, and cancels one that makes no progress for too
+        long.
+        """
+        seconds = pull_stall_seconds(annotations_of_container(sandbox.annotations, ""))
         if not seconds or self.image(image) is not None:
             return
         looked = (self.pull_deadline // _PULL_REPORTS + 1) * _PULL_REPORTS
@@ -289,7 +423,7 @@ class SimRuntime:
         await self._core.clock.sleep(seconds)
 
     def preload(self, image: str) -> None:
-        """The image is there without a pull, as on a machine that was prepared."""
+        """Adds the image without a pull, as on a prepared machine."""
         self._core.images.preload(image)
 
     def image(self, image: str) -> Image | None:
@@ -301,22 +435,26 @@ class SimRuntime:
     async def remove_image(self, image: str) -> None:
         self._core.images.remove(image)
 
-    def image_filesystem(self) -> Filesystem:
+    def image_filesystem(self) -> FilesystemUsage:
         core = self._core
-        return Filesystem(stats.ROOTS[core.os, core.docker], core.images.used, 0)
+        return FilesystemUsage(stats.ROOTS[core.os, core.docker], core.images.used, 0)
 
-    # Statistics and news
+    # Statistics and events
 
     def container_stats(self, uid: str = "") -> Sequence[ContainerStats]:
-        records = self._core.containers.values() if not uid else [c for s in self._records(uid) for c in s.containers]
-        found = (stats.of_container(self._core, container) for container in records)
+        records = (
+            self._core.containers.values()
+            if not uid
+            else [c for s in self._records(uid) for c in s.containers]
+        )
+        found = (stats.sim_container_stats(self._core, container) for container in records)
         return [row for row in found if row is not None]
 
     def sandbox_stats(self, uid: str = "") -> Sequence[SandboxStats]:
-        found = (stats.of_sandbox(self._core, sandbox) for sandbox in self._records(uid))
+        found = (stats.sim_sandbox_stats(self._core, sandbox) for sandbox in self._records(uid))
         return [row for row in found if row is not None]
 
-    def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:
+    def subscribe(self, listener: Callable[[RuntimeEvent], None]) -> Callable[[], None]:
         core = self._core
         core.subscribers += (listener,)
 

@@ -1,76 +1,125 @@
-"""A container's files: the image's tree, mounts of the host, and the few files that a runtime writes itself."""
+"""A container's files: the image's tree, host mounts, and the few files that a runtime writes
+itself.
+"""
 
 from __future__ import annotations
 
 import errno
 import json
 from functools import lru_cache
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from transom.hosts.api import Mounted
-from transom.hosts.container_files import LayeredFiles
-from transom.hosts.linux import LinuxHost
-from transom.hosts.nodes import Node
-from transom.hosts.styles import POSIX
-from transom.hosts.trees import File, tree, with_share
-from transom.hosts.windows.host import WindowsHost
+from transom.kit.lazy import lazy_import
+from transom.machines.api import HostPathMount
+from transom.machines.container_files import LayeredFiles
+from transom.machines.inodes import Inode
+from transom.machines.linux import LinuxHost
+from transom.machines.styles import POSIX
+from transom.machines.trees import TreeFile, make_tree, with_share
+from transom.machines.windows.host import WindowsHost
 from transom.network.api import DnsConfig
 from transom.runtime.api import ContainerConfig, RuntimeFailure
-from transom.runtime.sim.records import ContainerRecord
+from transom.runtime.sim.records import SimContainer
 from transom.runtime.sim.rootfs import root_of
-from transom.runtime.sim.texts import Texts
+from transom.runtime.sim.texts import RuntimeTexts
+
+if TYPE_CHECKING:
+    from transom.windows import limits as windows_limits
+    from transom.windows import match as windows_match
+    from transom.windows import records as windows_records
+else:
+    windows_limits = lazy_import("transom.windows.limits")
+    windows_match = lazy_import("transom.windows.match")
+    windows_records = lazy_import("transom.windows.records")
 
 PIPES = "\\\\.\\pipe\\"
 
 
-def make(
-    host: LinuxHost | WindowsHost, container: ContainerRecord, hostname: str, texts: Texts, *, docker: bool
+def make_container_files(
+    host: LinuxHost | WindowsHost,
+    container: SimContainer,
+    hostname: str,
+    texts: RuntimeTexts,
+    *,
+    docker: bool,
 ) -> LayeredFiles:
     """Raises RuntimeFailure."""
     config, identity = container.config, container.id
-    root = root_of(container.spec.info)
+    root = base_tree(host, container, docker=docker)
     read_only = _read_only(container)
-    if container.spec.platform.os == "linux":
-        root = _with_resolv_conf(root, container.sandbox.config.dns)
-    elif isinstance(host, WindowsHost):
-        root = _with_domain_shares(root, config, host, docker)
-    if read_only:  # nobody can write them later
-        root = tree(POSIX, {path: File(text.encode()) for path, text in _etc(container, hostname).items()}, root)
+    if read_only:  # they cannot be written later
+        root = make_tree(
+            POSIX,
+            {path: TreeFile(text.encode()) for path, text in _etc(container, hostname).items()},
+            root,
+        )
     files = host.container_files(root, read_only=read_only)
     for mount in config.mounts:
         if isinstance(host, WindowsHost) and docker:
-            _check_docker_mount(host, mount.host_path, mount.container_path, mount.read_only, texts, identity)
-        where = Mounted(mount.container_path, mount.host_path, mount.read_only)
+            _check_docker_mount(
+                host, mount.host_path, mount.container_path, mount.read_only, texts, identity
+            )
+        where = HostPathMount(mount.container_path, mount.host_path, mount.read_only)
         try:
             files.add_mounts((where,))
         except OSError as error:
             if error.errno != errno.ENOENT or mount.host_path.startswith(PIPES):
-                raise texts.create_failed(identity, f"failed to mount {mount.host_path}: {error.strerror}") from error
-            host.files.mkdir(mount.host_path)  # both runtimes make what is not there
+                raise texts.create_failed(
+                    identity, f"failed to mount {mount.host_path}: {error.strerror}"
+                ) from error
+            host.files.mkdir(mount.host_path)  # both runtimes create missing paths
             files.add_mounts((where,))
+    for device in config.devices:
+        source, target, permissions = device.rsplit(":", 2)
+        try:
+            files.add_mounts((HostPathMount(target, source, "w" not in permissions),))
+        except OSError as error:
+            raise texts.create_failed(
+                identity,
+                (
+                    f'error gathering device information while adding custom device "{source}": '
+                    f"{error.strerror}"
+                ),
+            ) from error
     return files
 
 
-def _with_domain_shares(root: Node, config: ContainerConfig, host: WindowsHost, docker: bool) -> Node:
-    """Shares that every domain has, for a container with an account of the domain. With containerd it takes an update of
-    Windows for that account to be of use there."""
+def base_tree(host: LinuxHost | WindowsHost, container: SimContainer, *, docker: bool) -> Inode:
+    """The lower layer of a container's writable layer."""
+    root = root_of(container.spec.info)
+    if container.spec.platform.os == "linux":
+        return _with_resolv_conf(root, container.sandbox.config.dns)
+    return (
+        _with_domain_shares(root, container.config, host, docker)
+        if isinstance(host, WindowsHost)
+        else root
+    )
+
+
+def _with_domain_shares(
+    root: Inode, config: ContainerConfig, host: WindowsHost, docker: bool
+) -> Inode:
+    """Shares that every domain has, for a container with a domain account. With containerd that
+    account works there only after a Windows update.
+    """
     spec = config.windows.credential_spec if config.windows is not None else ""
     if not spec:
         return root
-    from transom.windows.limits import LIMITS
-    from transom.windows.match import holds
-    from transom.windows.records import Target
 
     runtime: Literal["docker", "containerd"] = "docker" if docker else "containerd"
-    node = Target(build=host.build.number, runtime=runtime, revision=host.build.ubr)
+    node = windows_records.NodeTarget(
+        build=host.build.number, runtime=runtime, revision=host.build.ubr
+    )
     names = domain_names(spec)
-    if not names or holds(LIMITS["WIN-SEC-021"], node):
+    if not names or windows_match.record_holds(windows_limits.LIMITS["WIN-SEC-021"], node):
         return root
     return _domain_shares(root, names)
 
 
 def domain_names(credential_spec: str) -> tuple[str, ...]:
-    """Of the domain that a credential spec joins, the longer one first; none if it cannot be read."""
+    """The names of the domain that a credential spec joins, longest first; none if it cannot be
+    read.
+    """
     try:
         joined = json.loads(credential_spec)["DomainJoinConfig"]
         return tuple(str(joined[key]) for key in ("DnsName", "NetBiosName") if joined.get(key))
@@ -79,17 +128,26 @@ def domain_names(credential_spec: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=64)
-def _domain_shares(root: Node, names: tuple[str, ...]) -> Node:
+def _domain_shares(root: Inode, names: tuple[str, ...]) -> Inode:
     for name in names:
-        root = with_share(root, rf"\\{name}\SYSVOL", (rf"{names[0]}\Policies", rf"{names[0]}\scripts"))
+        root = with_share(
+            root, rf"\\{name}\SYSVOL", (rf"{names[0]}\Policies", rf"{names[0]}\scripts")
+        )
         root = with_share(root, rf"\\{name}\NETLOGON", ())
     return root
 
 
 def _check_docker_mount(
-    host: WindowsHost, source: str, target: str, read_only: bool, texts: Texts, identity: str
+    host: WindowsHost, source: str, target: str, read_only: bool, texts: RuntimeTexts, identity: str
 ) -> None:
-    """Docker on Windows takes directories and pipes that exist."""
+    """Docker on Windows accepts only existing directories and pipes."""
+    if target.lower().replace("/", "\\") in ("c:", "c:\\"):
+        shown = target.lower().replace("/", "\\")
+        why = f"destination path cannot be `c:` or `c:\\`: {shown}"
+        raise texts.create_failed(
+            identity,
+            f"invalid volume specification: '{source}:{target}': invalid mount config: {why}",
+        )
     if source.startswith(PIPES):
         return
     volume = f"{source}:{target}" + (":ro" if read_only else "")
@@ -100,8 +158,10 @@ def _check_docker_mount(
         raise texts.create_failed(identity, f"{start}source path must be a directory")
 
 
-def check_seccomp(host: LinuxHost | WindowsHost, config: ContainerConfig, texts: Texts, *, docker: bool) -> None:
-    """A profile of the node must be there. Raises RuntimeFailure."""
+def check_seccomp(
+    host: LinuxHost | WindowsHost, config: ContainerConfig, texts: RuntimeTexts, *, docker: bool
+) -> None:
+    """A profile must exist on the node. Raises RuntimeFailure."""
     profile = config.linux.seccomp if config.linux is not None else ""
     path = profile.removeprefix("localhost/")
     if path == profile or isinstance(host, WindowsHost) or host.files.exists(path):
@@ -109,13 +169,21 @@ def check_seccomp(host: LinuxHost | WindowsHost, config: ContainerConfig, texts:
     missing = f"open {path}: no such file or directory"
     if docker:
         start = f'failed to generate security options for container "{config.name}": '
-        problem = f'failed to generate seccomp security options for container: cannot load seccomp profile "{path}": {missing}'
+        problem = (
+            "failed to generate seccomp security options for container: cannot load seccomp "
+            f'profile "{path}": {missing}'
+        )
         raise RuntimeFailure("Unknown", start + problem)
-    raise texts.create_failed(config.name, f"failed to generate seccomp spec opts: failed to load seccomp profile: {missing}")
+    raise texts.create_failed(
+        config.name,
+        f"failed to generate seccomp spec opts: failed to load seccomp profile: {missing}",
+    )
 
 
-def prepare(container: ContainerRecord, hostname: str) -> None:
-    """Writes what a Linux runtime puts into /etc for this pod, once, when somebody first looks at the files."""
+def prepare_etc(container: SimContainer, hostname: str) -> None:
+    """Writes what a Linux runtime puts into /etc for this pod, once, on the first access to the
+    files.
+    """
     if container.prepared:
         return
     container.prepared = True
@@ -131,26 +199,28 @@ def prepare(container: ContainerRecord, hostname: str) -> None:
         container.files.mkdir(path)
 
 
-def _read_only(container: ContainerRecord) -> bool:
+def _read_only(container: SimContainer) -> bool:
     linux = container.config.linux
     return linux is not None and linux.read_only_root and container.spec.platform.os == "linux"
 
 
-def _etc(container: ContainerRecord, hostname: str) -> dict[str, str]:
+def _etc(container: SimContainer, hostname: str) -> dict[str, str]:
     sandbox = container.sandbox
     own = sandbox.addresses[0] if sandbox.addresses else "127.0.1.1"
     return {
         "/etc/hostname": f"{hostname}\n",
-        "/etc/hosts": f"127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n{own}\t{hostname}\n",
+        "/etc/hosts": (
+            f"127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n{own}\t{hostname}\n"
+        ),
     }
 
 
 @lru_cache(maxsize=256)
-def _with_resolv_conf(root: Node, dns: DnsConfig) -> Node:
+def _with_resolv_conf(root: Inode, dns: DnsConfig) -> Inode:
     """Shared by the pods of a namespace."""
     rows = [f"nameserver {server}\n" for server in dns.servers]
     if dns.searches:
         rows.append(f"search {' '.join(dns.searches)}\n")
     if dns.options:
         rows.append(f"options {' '.join(dns.options)}\n")
-    return tree(POSIX, {"/etc/resolv.conf": File("".join(rows).encode())}, root)
+    return make_tree(POSIX, {"/etc/resolv.conf": TreeFile("".join(rows).encode())}, root)

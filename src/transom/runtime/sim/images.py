@@ -1,39 +1,48 @@
-"""The images on one node: pulling, finding and removing them. Which exist at all is the catalogue's knowledge.
+"""The images on one node: pulling, finding and removing them. The catalogue defines which images
+exist.
 
-Docker and containerd differ in how they choose from a manifest list and in when they notice that an image is for another
-system; that is here, their words are in `texts`.
+Docker and containerd differ in how they choose from a manifest list and in when they notice that an
+image is for another system; that is here, their error texts are in `texts`.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from transom.hosts.nodes import Space
 from transom.kit.clock import Clock
-from transom.runtime.api import Auth, Image, RuntimeFailure
-from transom.runtime.sim.catalogue import Catalogue, Entry, Missing, Platform, Resolved, Spec
-from transom.runtime.sim.names import Reference, familiar, parse
-from transom.runtime.sim.texts import Texts
+from transom.machines.inodes import DiskQuota
+from transom.runtime.api import AuthConfig, Image, RuntimeFailure
+from transom.runtime.sim.catalogue import (
+    Catalogue,
+    CatalogueEntry,
+    CatalogueImage,
+    CataloguePlatform,
+    ImageMissing,
+    ResolvedImage,
+)
+from transom.runtime.sim.names import ImageReference, familiar_name, parse_image_name
+from transom.runtime.sim.texts import RuntimeTexts
 from transom.windows.builds import hyperv_isolation, process_isolation
 
 _VIEWS: dict[tuple[str, tuple[str, ...], bool], Image] = {}  # shared by all nodes
 
 
-class Rules(NamedTuple):
-    """What decides which images run on a node."""
+class ImageRules(NamedTuple):
+    """The properties that decide which images run on a node."""
 
     os: Literal["linux", "windows"]
     architecture: str
     build: int  # of Windows; 0 on Linux
     docker: bool
-    stable_abi: bool  # the runtime knows that newer hosts take older images
+    stable_abi: bool  # whether the runtime runs older images on newer hosts
 
 
 class PullSpeed(NamedTuple):
-    """Bytes a second, and how long a pull takes at most."""
+    """The registry's latency, bytes per second, and the maximum duration of a download."""
 
+    round_trip: float = 0.1
     rate: float = 1e9
     longest: float = 0.75
 
@@ -41,7 +50,7 @@ class PullSpeed(NamedTuple):
 class _Stored:
     __slots__ = ("digests", "spec", "tags")
 
-    def __init__(self, spec: Spec) -> None:
+    def __init__(self, spec: CatalogueImage) -> None:
         self.spec = spec
         self.tags: tuple[str, ...] = ()
         self.digests: tuple[str, ...] = ()
@@ -49,11 +58,27 @@ class _Stored:
 
 class ImageStore:
     __slots__ = (
-        "_by_id", "_by_name", "_catalogue", "_clock", "_pulling", "_rules", "_space", "_speed", "_texts", "outside", "used"
-    )  # fmt: skip
+        "_by_id",
+        "_by_name",
+        "_catalogue",
+        "_clock",
+        "_pulling",
+        "_rules",
+        "_space",
+        "_speed",
+        "_texts",
+        "outside",
+        "used",
+    )
 
     def __init__(
-        self, catalogue: Catalogue, rules: Rules, texts: Texts, clock: Clock, space: Space, speed: PullSpeed
+        self,
+        catalogue: Catalogue,
+        rules: ImageRules,
+        texts: RuntimeTexts,
+        clock: Clock,
+        space: DiskQuota,
+        speed: PullSpeed,
     ) -> None:
         self._catalogue = catalogue
         self._rules = rules
@@ -65,12 +90,12 @@ class ImageStore:
         self._by_name: dict[str, str] = {}
         self._pulling: dict[str, asyncio.Future[None]] = {}
         self.used = 0
-        # Why registries are not reached, "" when they do not answer; None when they are.
+        # Why registries are unreachable, "" when they do not respond; None when they are reachable.
         self.outside: Callable[[], str | None] = lambda: None
 
-    # Looking
+    # Lookup
 
-    def spec(self, image: str) -> Spec | None:
+    def spec(self, image: str) -> CatalogueImage | None:
         """By name, digest or id."""
         stored = self._find(image)
         return stored.spec if stored else None
@@ -82,37 +107,44 @@ class ImageStore:
     def views(self) -> list[Image]:
         return [_view(stored, self._rules.docker) for stored in self._by_id.values()]
 
-    def pulled_ref(self, spec: Spec) -> str:
-        """What a pull answers: docker the digest, containerd the id."""
+    def pulled_ref(self, spec: CatalogueImage) -> str:
+        """What a pull returns: docker the digest, containerd the id."""
         return _repository_digest(spec, self._rules.docker) if self._rules.docker else spec.id
 
-    def shown_ref(self, spec: Spec) -> str:
+    def shown_ref(self, spec: CatalogueImage) -> str:
         """A container's `imageID`."""
         digest = _repository_digest(spec, self._rules.docker)
         return f"docker-pullable://{digest}" if self._rules.docker else digest
 
-    def shown_name(self, spec: Spec, asked: str) -> str:
-        """A container's `image`: the first tag, or else what was asked for."""
+    def shown_name(self, spec: CatalogueImage, asked: str) -> str:
+        """A container's `image`: the first tag, otherwise what was requested."""
         stored = self._by_id.get(spec.id)
-        return _view(stored, self._rules.docker).tags[0] if stored is not None and stored.tags else asked
+        return (
+            _view(stored, self._rules.docker).tags[0]
+            if stored is not None and stored.tags
+            else asked
+        )
 
     def _find(self, image: str) -> _Stored | None:
         stored = self._by_id.get(image)
         if stored is not None:
             return stored
-        identity = self._by_name.get(str(parse(image)))
+        identity = self._by_name.get(str(parse_image_name(image)))
         if identity is None and len(image) == 64:
             return self._by_id.get(f"sha256:{image}")
         return self._by_id[identity] if identity is not None else None
 
     # Pulling
 
-    async def pull(self, image: str, auth: Auth | None, *, hyperv: bool = False) -> Spec:
-        reference = parse(image)
+    async def pull(
+        self, image: str, auth: AuthConfig | None, *, hyperv: bool = False
+    ) -> CatalogueImage:
+        reference = parse_image_name(image)
         problem = self.outside()
         if problem is not None:
             await self._clock.sleep(self._speed.longest)
             raise self._texts.no_way(reference, problem)
+        await self._clock.sleep(self._speed.round_trip)
         resolved = self._resolve(reference)
         self._authorize(reference, resolved.entry, auth)
         spec = resolved.spec(self._choose(resolved, hyperv))
@@ -122,24 +154,28 @@ class ImageStore:
         return spec
 
     def preload(self, image: str) -> None:
-        """It is there from the start. Raises RuntimeFailure as a pull does."""
-        reference = parse(image)
+        """Adds it at start-up. Raises RuntimeFailure as a pull does."""
+        reference = parse_image_name(image)
         resolved = self._resolve(reference)
         spec = resolved.spec(self._choose(resolved, hyperv=False))
         self._store(reference, spec)
         self._tag(reference, spec)
 
-    def _resolve(self, reference: Reference) -> Resolved:
+    def _resolve(self, reference: ImageReference) -> ResolvedImage:
         try:
             return self._catalogue.find(reference)
-        except Missing as missing:
+        except ImageMissing as missing:
             texts = self._texts
-            failures: Mapping[str, Callable[[Reference], RuntimeFailure]] = {
-                "host": texts.no_host, "repository": texts.no_repository, "tag": texts.no_tag,
-            }  # fmt: skip
+            failures: Mapping[str, Callable[[ImageReference], RuntimeFailure]] = {
+                "host": texts.no_host,
+                "repository": texts.no_repository,
+                "tag": texts.no_tag,
+            }
             raise failures[missing.what](reference) from None
 
-    def _authorize(self, reference: Reference, entry: Entry, auth: Auth | None) -> None:
+    def _authorize(
+        self, reference: ImageReference, entry: CatalogueEntry, auth: AuthConfig | None
+    ) -> None:
         private = entry.private
         if not private:
             return
@@ -148,19 +184,26 @@ class ImageStore:
         if isinstance(private, Mapping) and private.get(auth.username) != auth.password:
             raise self._texts.wrong_password(reference)
 
-    def _choose(self, resolved: Resolved, hyperv: bool) -> Platform:
+    def _choose(self, resolved: ResolvedImage, hyperv: bool) -> CataloguePlatform:
         rules = self._rules
         if not resolved.is_list:
             return self._check_single(resolved.reference, resolved.platforms[0])
         mine = (rules.os, rules.architecture)
-        fitting = [p for p in resolved.platforms if (p.os, p.architecture) == mine and self._fits(p, hyperv)]
+        fitting = [
+            p
+            for p in resolved.platforms
+            if (p.os, p.architecture) == mine and self._fits(p, hyperv)
+        ]
         if not fitting:
             raise self._texts.no_platform(resolved.reference, self._platform_text())
         return max(fitting, key=lambda p: (p.build == rules.build, p.build))
 
-    def _check_single(self, reference: Reference, platform: Platform) -> Platform:
-        """A single manifest is not chosen, and what is wrong with it shows late: containerd looks at nothing, though a
-        Windows node cannot unpack a Linux layer."""
+    def _check_single(
+        self, reference: ImageReference, platform: CataloguePlatform
+    ) -> CataloguePlatform:
+        """A single manifest involves no choice, and a mismatch shows late: containerd checks
+        nothing, though a Windows node cannot unpack a Linux layer.
+        """
         rules = self._rules
         if platform.os != rules.os and (rules.docker or rules.os == "windows"):
             raise self._texts.other_system(reference, platform.os)
@@ -170,8 +213,10 @@ class ImageStore:
                 raise failure
         return platform
 
-    def _fits(self, platform: Platform, hyperv: bool) -> bool:
-        """Docker takes whatever is not newer than the host and finds out later; containerd wants the same build."""
+    def _fits(self, platform: CataloguePlatform, hyperv: bool) -> bool:
+        """Docker accepts whatever is not newer than the host and fails later; containerd requires
+        the same build.
+        """
         rules = self._rules
         if not platform.build:
             return True
@@ -187,8 +232,8 @@ class ImageStore:
         rules = self._rules
         return f"{rules.os}/{rules.architecture}" + (f" 10.0.{rules.build}" if rules.build else "")
 
-    async def _download(self, reference: Reference, spec: Spec) -> None:
-        """Whoever comes second waits for the first."""
+    async def _download(self, reference: ImageReference, spec: CatalogueImage) -> None:
+        """A second pull waits for the first."""
         other = self._pulling.get(spec.id)
         if other is not None:
             await asyncio.shield(other)
@@ -202,7 +247,7 @@ class ImageStore:
             del self._pulling[spec.id]
             done.set_result(None)
 
-    def _store(self, reference: Reference, spec: Spec) -> None:
+    def _store(self, reference: ImageReference, spec: CatalogueImage) -> None:
         if spec.id in self._by_id:
             return
         if not self._space.take(spec.size):
@@ -210,7 +255,7 @@ class ImageStore:
         self.used += spec.size
         self._by_id[spec.id] = _Stored(spec)
 
-    def _tag(self, reference: Reference, spec: Spec) -> None:
+    def _tag(self, reference: ImageReference, spec: CatalogueImage) -> None:
         stored = self._by_id[spec.id]
         digest = f"{reference.repository}@{spec.digest}"
         if digest not in stored.digests:
@@ -227,10 +272,46 @@ class ImageStore:
         if name not in stored.tags:
             stored.tags += (name,)
 
+    # Persistence
+
+    def save(self) -> list[Any]:
+        return [
+            {"tags": stored.tags, "digests": stored.digests, "platform": stored.spec.platform}
+            for stored in self._by_id.values()
+        ]
+
+    def restore(self, saved: list[Any]) -> None:
+        """Skips images that no registry has any more: only their names are known."""
+        for row in saved:
+            platform = CataloguePlatform(*row["platform"])
+            try:
+                spec = self._catalogue.find(
+                    parse_image_name((*row["tags"], *row["digests"])[0])
+                ).spec(platform)
+            except (ImageMissing, IndexError):
+                continue
+            stored = self._by_id[spec.id] = _Stored(spec)
+            stored.tags, stored.digests = tuple(row["tags"]), tuple(row["digests"])
+            self._by_name |= dict.fromkeys((*stored.tags, *stored.digests), spec.id)
+            self._space.take(spec.size)
+            self.used += spec.size
+
+    def known_spec(
+        self, identity: str, name: str, platform: CataloguePlatform
+    ) -> CatalogueImage | None:
+        """For an image that a container was created from, whether the node still has it or not."""
+        stored = self._by_id.get(identity)
+        if stored is not None:
+            return stored.spec
+        try:
+            return self._catalogue.find(parse_image_name(name)).spec(platform)
+        except ImageMissing:
+            return None
+
     # Removing
 
     def remove(self, image: str) -> None:
-        """With all its names. Nothing happens when it is not there."""
+        """With all its names. A no-op for an unknown image."""
         stored = self._find(image)
         if stored is None:
             return
@@ -241,8 +322,8 @@ class ImageStore:
         self.used -= stored.spec.size
 
 
-def _repository_digest(spec: Spec, docker: bool) -> str:
-    return f"{familiar(spec.repository) if docker else spec.repository}@{spec.digest}"
+def _repository_digest(spec: CatalogueImage, docker: bool) -> str:
+    return f"{familiar_name(spec.repository) if docker else spec.repository}@{spec.digest}"
 
 
 def _view(stored: _Stored, docker: bool) -> Image:
@@ -250,7 +331,7 @@ def _view(stored: _Stored, docker: bool) -> Image:
     key = (spec.id, stored.tags + stored.digests, docker)
     view = _VIEWS.get(key)
     if view is None:
-        shown: Callable[[str], str] = familiar if docker else str
+        shown: Callable[[str], str] = familiar_name if docker else str
         user = spec.user.partition(":")[0]
         uid = int(user) if user.isdigit() else None
         view = _VIEWS[key] = Image(

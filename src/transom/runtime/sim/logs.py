@@ -1,14 +1,14 @@
 """A container's log: lines in CRI's format, appended to a file of the host.
 
-`2020-01-02T03:04:05.000000000Z stdout F text`; `P` marks a line that goes on in the next record.
+`2020-01-02T03:04:05.000000000Z stdout F text`; `P` marks a line that continues in the next record.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from transom.hosts.api import Files
 from transom.kit.clock import Clock, rfc3339
+from transom.machines.api import Files
 
 _LONGEST_LINE = 16 * 1024
 _LARGEST = 24 << 20  # a kubelet rotates long before
@@ -32,7 +32,7 @@ class ContainerLog:
         self._size = 0
 
     def open(self) -> None:
-        """Also again, after somebody has moved the file away. OSError when that cannot be."""
+        """Also reopens it after the file was renamed. Raises OSError on failure."""
         self._append = self._files.appender(self.path)
         self._size = 0
         self._tell()
@@ -42,7 +42,10 @@ class ContainerLog:
         lines = (rest + data).split(b"\n")
         last = lines.pop()
         head = f"{stamp(self._clock.time())} {stream} ".encode()
-        records = [head + (b"F " + line + b"\n" if len(line) <= _LONGEST_LINE else _split(head, line)) for line in lines]
+        records = [
+            head + (b"F " + line + b"\n" if len(line) <= _LONGEST_LINE else _split(head, line))
+            for line in lines
+        ]
         while len(last) > _LONGEST_LINE:
             records.append(head + b"P " + last[:_LONGEST_LINE] + b"\n")
             last = last[_LONGEST_LINE:]
@@ -52,7 +55,7 @@ class ContainerLog:
             self._put(b"".join(records))
 
     def close(self) -> None:
-        """A last line without its end stays so."""
+        """A last line without a newline stays incomplete."""
         for stream, rest in self._rest.items():
             self._put(f"{stamp(self._clock.time())} {stream} P ".encode() + rest + b"\n")
         self._rest.clear()
@@ -74,13 +77,15 @@ class ContainerLog:
         try:
             self._append(records)
         except OSError:
-            return  # the disk is full: the lines are lost, as they are with real runtimes
+            return  # the disk is full: the lines are lost, as with real runtimes
         self._size += len(records)
         self._tell()
 
     def _cut(self) -> None:
-        """Nobody rotates: the older half goes."""
-        kept = self._files.read(self.path)[-_LARGEST // 2 :] if self._files.exists(self.path) else b""
+        """Drops the older half when the log is not rotated."""
+        kept = (
+            self._files.read(self.path)[-_LARGEST // 2 :] if self._files.exists(self.path) else b""
+        )
         self._files.write(self.path, kept[kept.find(b"\n") + 1 :])
         self._append = self._files.appender(self.path)
         self._size = len(kept)
@@ -91,6 +96,6 @@ class ContainerLog:
 
 
 def _split(head: bytes, line: bytes) -> bytes:
-    """A long line as several records; the first head is written already."""
+    """Splits a long line into several records; the first header is already written."""
     parts = [line[i : i + _LONGEST_LINE] for i in range(0, len(line), _LONGEST_LINE)]
     return b"".join(b"P " + part + b"\n" + head for part in parts[:-1]) + b"F " + parts[-1] + b"\n"

@@ -1,7 +1,8 @@
-"""Mounts that a container's program makes: who may, and who sees them.
+"""Mounts that a container's program makes: permissions and visibility.
 
-On Linux a privileged container may; the node and its other containers see it where the container's own mount propagates
-both ways, else it stays inside. On Windows a container asks csi-proxy, a program on the node, by its named pipes.
+On Linux a privileged container may mount; the node and its other containers see it where the
+container's own mount has bidirectional propagation, otherwise it stays inside. On Windows a
+container calls csi-proxy, a program on the node, through its named pipes.
 """
 
 from __future__ import annotations
@@ -11,18 +12,23 @@ import ntpath
 import posixpath
 from typing import Final
 
-from transom.hosts.filesystems import FileSystem
-from transom.hosts.linux import LinuxHost
-from transom.hosts.windows.host import WindowsHost
+from transom.machines.filesystems import FileSystem
+from transom.machines.inodes import BlockContent
+from transom.machines.linux import LinuxHost
+from transom.machines.windows.host import WindowsHost
 from transom.runtime.api import Mount
-from transom.runtime.sim.records import ContainerRecord
+from transom.runtime.sim.records import SimContainer
 
 PROXY: Final = "\\\\.\\pipe\\csi-proxy-filesystem-"
 _VERSIONS: Final = ("v1beta1", "v1beta2", "v1")
 
 
-def mount(
-    host: LinuxHost | WindowsHost, container: ContainerRecord, system: FileSystem, path: str, read_only: bool
+def mount_in_container(
+    host: LinuxHost | WindowsHost,
+    container: SimContainer,
+    system: FileSystem,
+    path: str,
+    read_only: bool,
 ) -> None:
     """Raises OSError."""
     above, there = _on_host(container, path, windows=isinstance(host, WindowsHost))
@@ -43,9 +49,25 @@ def mount(
         container.files.mount(system, path, read_only)
 
 
-def unmount(host: LinuxHost | WindowsHost, container: ContainerRecord, path: str) -> None:
+def make_device(
+    host: LinuxHost | WindowsHost, container: SimContainer, blocks: BlockContent, path: str
+) -> None:
+    """Raises OSError."""
+    above, there = _on_host(container, path, windows=False)
+    linux = container.config.linux
+    if isinstance(host, WindowsHost) or linux is None or not linux.privileged:
+        raise PermissionError(errno.EPERM, "operation not permitted", path)
+    shared = above is not None and above.propagation == "bidirectional"
+    files, where = (host.files, there) if shared else (container.files, path)
+    files.remove(where, recursive=True)  # one from before a reboot is dangling
+    files.make_device(where, blocks)
+
+
+def unmount_in_container(host: LinuxHost | WindowsHost, container: SimContainer, path: str) -> None:
     above, there = _on_host(container, path, windows=isinstance(host, WindowsHost))
-    shared = isinstance(host, WindowsHost) or (above is not None and above.propagation == "bidirectional")
+    shared = isinstance(host, WindowsHost) or (
+        above is not None and above.propagation == "bidirectional"
+    )
     if isinstance(host, WindowsHost):
         _ask_proxy(host, container)
     files, where = (host.files, there) if shared else (container.files, path)
@@ -53,14 +75,17 @@ def unmount(host: LinuxHost | WindowsHost, container: ContainerRecord, path: str
         files.unmount(where)
 
 
-def _on_host(container: ContainerRecord, path: str, *, windows: bool) -> tuple[Mount | None, str]:
-    """The mount that a path of the container is in, and the path on the node; the same path where there is none, as
-    csi-proxy is told paths of the node."""
+def _on_host(container: SimContainer, path: str, *, windows: bool) -> tuple[Mount | None, str]:
+    """The mount that contains a path of the container, and the path on the node; the same path
+    where there is none, because csi-proxy receives paths of the node.
+    """
     paths = ntpath if windows else posixpath
     best: Mount | None = None
     for one in container.config.mounts:
         top = paths.normpath(one.container_path)
-        inside = paths.normcase(paths.normpath(path) + paths.sep).startswith(paths.normcase(top.rstrip(paths.sep) + paths.sep))
+        inside = paths.normcase(paths.normpath(path) + paths.sep).startswith(
+            paths.normcase(top.rstrip(paths.sep) + paths.sep)
+        )
         if inside and (best is None or len(top) > len(paths.normpath(best.container_path))):
             best = one
     if best is None:
@@ -69,9 +94,13 @@ def _on_host(container: ContainerRecord, path: str, *, windows: bool) -> tuple[M
     return best, paths.join(best.host_path, rest) if rest else best.host_path
 
 
-def _ask_proxy(host: WindowsHost, container: ContainerRecord) -> None:
-    pipes = [one.host_path for one in container.config.mounts if one.host_path.lower().startswith(PROXY)]
+def _ask_proxy(host: WindowsHost, container: SimContainer) -> None:
+    pipes = [
+        one.host_path for one in container.config.mounts if one.host_path.lower().startswith(PROXY)
+    ]
     if not any(host.files.exists(pipe) for pipe in pipes):
         raise FileNotFoundError(
-            errno.ENOENT, f"open {PROXY}{_VERSIONS[0]}: The system cannot find the file specified.", f"{PROXY}{_VERSIONS[0]}"
+            errno.ENOENT,
+            f"open {PROXY}{_VERSIONS[0]}: The system cannot find the file specified.",
+            f"{PROXY}{_VERSIONS[0]}",
         )

@@ -1,19 +1,23 @@
-"""Image names as the simulated runtimes take them: whatever it is, it is a name; kubelets have refused the others."""
+"""Image names in the simulated runtimes: any string is accepted, because kubelets reject invalid
+ones.
+"""
 
 from __future__ import annotations
 
 import re
 from functools import lru_cache
 
-from transom.runtime.images.reference import HUB, Reference, familiar
+from transom.runtime.images.reference import HUB, ImageReference, familiar_name
 
-__all__ = ["HUB", "Reference", "familiar", "parse"]
+__all__ = ["HUB", "ImageReference", "familiar_name", "parse_image_name"]
 
-_REFERENCE = re.compile(r"([^@]*?)(?::([\w][\w.-]{0,127}))?(?:@([a-z0-9+._-]+:[0-9a-fA-F]{32,}))?", re.ASCII)
+_REFERENCE = re.compile(
+    r"([^@]*?)(?::([\w][\w.-]{0,127}))?(?:@([a-z0-9+._-]+:[0-9a-fA-F]{32,}))?", re.ASCII
+)
 
 
 @lru_cache(maxsize=4096)
-def parse(image: str) -> Reference:
+def parse_image_name(image: str) -> ImageReference:
     match = _REFERENCE.fullmatch(image)
     name, tag, digest = match.groups() if match else (image, None, None)
     first, slash, rest = name.partition("/")
@@ -23,4 +27,4 @@ def parse(image: str) -> Reference:
         first = HUB
     if first == HUB and "/" not in rest:
         rest = f"library/{rest}"
-    return Reference(f"{first}/{rest}", "" if digest else tag or "latest", digest or "")
+    return ImageReference(f"{first}/{rest}", "" if digest else tag or "latest", digest or "")

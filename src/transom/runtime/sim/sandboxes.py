@@ -1,4 +1,4 @@
-"""The life of a sandbox: its pause image, its isolation, its network."""
+"""The lifecycle of a sandbox: its pause image, its isolation, its network."""
 
 from __future__ import annotations
 
@@ -7,25 +7,34 @@ from collections.abc import Collection
 from transom.network.api import NetworkFailure, SandboxNetwork
 from transom.runtime.api import RuntimeFailure, SandboxConfig
 from transom.runtime.sim import containers
-from transom.runtime.sim.catalogue import Spec
-from transom.runtime.sim.core import Core
-from transom.runtime.sim.records import Isolation, SandboxRecord
-from transom.runtime.sim.wishes import failing, of_container
+from transom.runtime.sim.annotations import annotations_of_container, simulated_failure
+from transom.runtime.sim.catalogue import CatalogueImage
+from transom.runtime.sim.core import SimCore
+from transom.runtime.sim.records import SimSandbox, WindowsIsolation
 from transom.windows.builds import BUILDS
 
 HYPERV_ANNOTATION = "experimental.windows.kubernetes.io/isolation-type"
 _PROCESS, _HYPERVISOR = "runhcs-wcow-process", "runhcs-wcow-hypervisor"
+_HYPERVISOR_SINCE = (1, 7)
 
 
-def default_handlers(windows: bool, build: int) -> tuple[str, ...]:
-    """Of containerd, as its usual configuration on each system has them; on Windows also one for each older build."""
+def default_handlers(windows: bool, build: int, version: tuple[int, ...]) -> tuple[str, ...]:
+    """The runtime handlers of containerd's default configuration. Those for Hyper-V isolation came
+    with containerd 1.7, one for each older build.
+    """
     if not windows:
         return ("runc",)
-    return (_PROCESS, _HYPERVISOR, *(f"{_HYPERVISOR}-{number}" for number in BUILDS if number <= build))
+    if version < _HYPERVISOR_SINCE:
+        return (_PROCESS,)
+    return (
+        _PROCESS,
+        _HYPERVISOR,
+        *(f"{_HYPERVISOR}-{number}" for number in BUILDS if number <= build),
+    )
 
 
 class SandboxOptions:
-    """`hyperv_gate`: the kubelet's feature gate HyperVContainer, which docker's shim obeys."""
+    """`hyperv_gate`: the kubelet's feature gate HyperVContainer, which dockershim uses."""
 
     __slots__ = ("handlers", "hyperv_gate", "image")
 
@@ -35,14 +44,18 @@ class SandboxOptions:
         self.hyperv_gate = hyperv_gate
 
 
-async def run(core: Core, options: SandboxOptions, config: SandboxConfig, handler: str) -> SandboxRecord:
-    """Raises RuntimeFailure. What docker could not start stays, not ready; containerd leaves nothing."""
+async def run_sim_sandbox(
+    core: SimCore, options: SandboxOptions, config: SandboxConfig, handler: str
+) -> SimSandbox:
+    """Raises RuntimeFailure. What docker could not start stays, not ready; containerd leaves
+    nothing behind.
+    """
     if not core.docker:
         _check_handler(core, options, handler)
     image = await _pause_image(core, options.image)
     if core.docker:
         _check_handler(core, options, handler)
-    sandbox = SandboxRecord(core.new_id(), config, handler, core.host.time(), image)
+    sandbox = SimSandbox(core.new_id(), config, handler, core.host.time(), image)
     sandbox.isolation = _isolation(core, options, config, handler)
     sandbox.borrows_address = core.docker and sandbox.isolation.hyperv
     _enter(core, sandbox)
@@ -50,7 +63,7 @@ async def run(core: Core, options: SandboxOptions, config: SandboxConfig, handle
         await _start(core, sandbox)
     except RuntimeFailure:
         if not core.docker:
-            leave(core, sandbox)
+            leave_network(core, sandbox)
         raise
     sandbox.state = "ready"
     sandbox.changed()
@@ -58,12 +71,12 @@ async def run(core: Core, options: SandboxOptions, config: SandboxConfig, handle
     return sandbox
 
 
-def _check_handler(core: Core, options: SandboxOptions, handler: str) -> None:
+def _check_handler(core: SimCore, options: SandboxOptions, handler: str) -> None:
     if handler and handler not in (("docker",) if core.docker else options.handlers):
         raise core.texts.no_handler(handler)
 
 
-async def _pause_image(core: Core, image: str) -> Spec:
+async def _pause_image(core: SimCore, image: str) -> CatalogueImage:
     spec = core.images.spec(image)
     if spec is None:
         try:
@@ -73,26 +86,28 @@ async def _pause_image(core: Core, image: str) -> Spec:
     return spec
 
 
-def _isolation(core: Core, options: SandboxOptions, config: SandboxConfig, handler: str) -> Isolation:
+def _isolation(
+    core: SimCore, options: SandboxOptions, config: SandboxConfig, handler: str
+) -> WindowsIsolation:
     if not core.windows:
-        return Isolation()
+        return WindowsIsolation()
     if core.docker:
         hyperv = options.hyperv_gate and config.annotations.get(HYPERV_ANNOTATION) == "hyperv"
-        return Isolation(hyperv, core.build, exact=not hyperv)
+        return WindowsIsolation(hyperv, core.build, exact=not hyperv)
     suffix = handler.removeprefix(f"{_HYPERVISOR}-")
     if suffix.isdigit():
-        return Isolation(True, int(suffix))
+        return WindowsIsolation(True, int(suffix))
     hyperv = handler.startswith(_HYPERVISOR)
-    return Isolation(hyperv, core.build, exact=not hyperv)
+    return WindowsIsolation(hyperv, core.build, exact=not hyperv)
 
 
-def _enter(core: Core, sandbox: SandboxRecord) -> None:
+def _enter(core: SimCore, sandbox: SimSandbox) -> None:
     core.sandboxes[sandbox.id] = sandbox
     core.by_uid.setdefault(sandbox.config.uid, []).append(sandbox)
 
 
-def leave(core: Core, sandbox: SandboxRecord) -> None:
-    """Nobody knows it any more."""
+def leave_network(core: SimCore, sandbox: SimSandbox) -> None:
+    """Removes it from all records."""
     core.sandboxes.pop(sandbox.id, None)
     siblings = core.by_uid.get(sandbox.config.uid, [])
     if sandbox in siblings:
@@ -101,33 +116,45 @@ def leave(core: Core, sandbox: SandboxRecord) -> None:
         core.by_uid.pop(sandbox.config.uid, None)
 
 
-async def _start(core: Core, sandbox: SandboxRecord) -> None:
+async def _start(core: SimCore, sandbox: SimSandbox) -> None:
     texts, config = core.texts, sandbox.config
-    wish = failing(of_container(config.annotations, ""), "fail-sandbox")
-    if wish is not None and wish.applies(config.attempt):
-        raise texts.sandbox_start(sandbox.id, config.name, wish.text or "simulated failure of the sandbox")
+    simulated = simulated_failure(annotations_of_container(config.annotations, ""), "fail-sandbox")
+    if simulated is not None and simulated.applies(config.attempt):
+        raise texts.sandbox_start(
+            sandbox.id, config.name, simulated.text or "simulated failure of the sandbox"
+        )
     if not sandbox.isolation.hyperv and not containers.runs_here(core, sandbox, sandbox.image):
-        raise texts.sandbox_start(sandbox.id, config.name, texts.other_build(sandbox.id, config.hostname))
+        raise texts.sandbox_start(
+            sandbox.id, config.name, texts.other_build(sandbox.id, config.hostname)
+        )
     if config.linux.host_network and not core.windows:
         sandbox.namespace = core.node_namespace
         return
     if config.linux.host_network and core.docker:
         raise texts.sandbox_start(sandbox.id, config.name, "network host not found")
     asked = SandboxNetwork(
-        sandbox.id, config.namespace, config.name, config.uid, config.dns, config.ports, config.annotations
+        sandbox.id,
+        config.namespace,
+        config.name,
+        config.uid,
+        config.dns,
+        config.ports,
+        config.annotations,
     )
     try:
         addresses = await core.network.add(asked)
     except NetworkFailure as failure:
-        raise texts.sandbox_network(sandbox.id, config.namespace, config.name, str(failure)) from failure
+        raise texts.sandbox_network(
+            sandbox.id, config.namespace, config.name, str(failure)
+        ) from failure
     sandbox.networked = True
     sandbox.addresses = tuple(addresses)
     sandbox.namespace = core.namespace(sandbox.addresses)
 
 
-async def stop(core: Core, sandbox: SandboxRecord) -> None:
+async def stop_sim_sandbox(core: SimCore, sandbox: SimSandbox) -> None:
     for container in tuple(sandbox.containers):
-        containers.kill(core, container)
+        containers.kill_sim_container(core, container)
     was_ready = sandbox.state == "ready"
     sandbox.state = "notready"
     sandbox.changed()
@@ -147,18 +174,18 @@ async def stop(core: Core, sandbox: SandboxRecord) -> None:
         core.emit("sandbox", sandbox, sandbox.id)
 
 
-async def remove(core: Core, sandbox: SandboxRecord) -> None:
-    await stop(core, sandbox)
+async def remove_sim_sandbox(core: SimCore, sandbox: SimSandbox) -> None:
+    await stop_sim_sandbox(core, sandbox)
     for container in tuple(sandbox.containers):
-        containers.remove(core, container)
-    leave(core, sandbox)
+        containers.remove_sim_container(core, container)
+    leave_network(core, sandbox)
     core.emit("removed", sandbox, sandbox.id)
 
 
-def went_down(core: Core, sandbox: SandboxRecord) -> None:
-    """The machine was switched off under it. Its addresses stay taken until somebody stops it."""
+def power_off_sandbox(core: SimCore, sandbox: SimSandbox) -> None:
+    """The machine lost power. Its addresses stay allocated until it is stopped."""
     for container in sandbox.containers:
-        containers.went_down(core, container)
+        containers.power_off_container(core, container)
     if sandbox.namespace is not None:
         sandbox.namespace.close()
     sandbox.state = "notready"

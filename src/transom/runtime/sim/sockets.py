@@ -1,6 +1,8 @@
-"""Who listens in a network namespace (a sandbox's, or the machine's own), and connections from inside it.
+"""The listeners in a network namespace (a sandbox's, or the machine's own), and connections from
+inside it.
 
-Listeners on all addresses are also made known to the dataplane; those on the loopback address are reached from inside only.
+Listeners on all addresses are also registered with the dataplane; those on the loopback address are
+reachable from inside only.
 """
 
 from __future__ import annotations
@@ -13,24 +15,26 @@ from itertools import count
 
 from transom.kit.clock import Clock
 from transom.network.api import Accept, Dataplane, Respond
+from transom.userland.api import OpenSocket
 
 _FIRST_EPHEMERAL = 32768
 _LOOPBACK = ("127.", "::1", "localhost")
-PAGING_DELAY = 0.2  # seconds that anything takes longer for each time that the machine is slower than usual
-_PACKETS = 640  # bytes that a connection is counted with, each way
+PAGING_DELAY = 0.2  # seconds added for each multiple of the usual time (slowness)
+_PACKETS = 640  # bytes counted for a connection, each way
 _ECHO = 84  # bytes of a ping
 _numbers = count()
 
 
-def is_loopback(address: str) -> bool:
+def is_loopback_address(address: str) -> bool:
     return address.startswith(_LOOPBACK)
 
 
 class _Listener:
-    __slots__ = ("accept", "address", "closers", "open", "port")
+    __slots__ = ("accept", "address", "closers", "open", "pid", "port")
 
-    def __init__(self, port: int, address: str, accept: Accept) -> None:
+    def __init__(self, port: int, address: str, accept: Accept, pid: int) -> None:
         self.port = port
+        self.pid = pid
         self.address = address
         self.accept = accept
         self.open = False
@@ -38,27 +42,51 @@ class _Listener:
 
 
 class NetworkNamespace:
-    __slots__ = ("_clock", "_dataplane", "_listeners", "_slowness", "addresses", "received", "sent")
+    __slots__ = (
+        "_clock",
+        "_dataplane",
+        "_listeners",
+        "_responders",
+        "_slowness",
+        "addresses",
+        "received",
+        "sent",
+    )
 
-    def __init__(self, dataplane: Dataplane, clock: Clock, addresses: Sequence[str], slowness: Callable[[], float]) -> None:
-        """`slowness` says how many times longer than usual everything takes on the machine."""
+    def __init__(
+        self,
+        dataplane: Dataplane,
+        clock: Clock,
+        addresses: Sequence[str],
+        slowness: Callable[[], float],
+    ) -> None:
+        """`slowness` returns how many times slower than usual the machine is."""
         self._dataplane = dataplane
         self._clock = clock
         self._slowness = slowness
         self._listeners: list[_Listener] = []
+        self._responders: list[OpenSocket] = []
         self.addresses = addresses
         self.received = 0
         self.sent = 0
 
-    def listen(self, port: int, accept: Accept, address: str = "", delay: float = 0.0) -> Callable[[], None]:
-        """`delay`: so long nobody gets a connection although the port is taken."""
+    def listen(
+        self, port: int, accept: Accept, address: str = "", delay: float = 0.0, pid: int = 0
+    ) -> Callable[[], None]:
+        """`delay`: the port is taken, but accepts no connections for this long. `pid` is the
+        listening process.
+        """
         address = "" if address in ("0.0.0.0", "::", "*") else address
-        taken = {one.port for one in self._listeners if not address or not one.address or one.address == address}
+        taken = {
+            one.port
+            for one in self._listeners
+            if not address or not one.address or one.address == address
+        }
         if port == 0:
             port = next(number for number in range(_FIRST_EPHEMERAL, 65536) if number not in taken)
         elif port in taken:
             raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
-        listener = _Listener(port, address, accept)
+        listener = _Listener(port, address, accept, pid)
         if delay > 0:
             listener.closers.append(self._clock.call_later(delay, self._open, listener).cancel)
         else:
@@ -77,7 +105,11 @@ class NetworkNamespace:
         def arrived(connection: socket.socket) -> None:
             self._arrived(listener, connection)
 
-        reachable = [a for a in self.addresses if listener.address in ("", a)] if not is_loopback(listener.address) else []
+        reachable = (
+            [a for a in self.addresses if listener.address in ("", a)]
+            if not is_loopback_address(listener.address)
+            else []
+        )
         try:
             for address in reachable:
                 listener.closers.append(self._dataplane.listen(address, listener.port, arrived))
@@ -92,7 +124,9 @@ class NetworkNamespace:
         self.sent += _PACKETS
         slowness = self._slowness()
         if slowness > 1.0:
-            self._clock.call_later(PAGING_DELAY * (slowness - 1.0), self._late, listener, connection)
+            self._clock.call_later(
+                PAGING_DELAY * (slowness - 1.0), self._late, listener, connection
+            )
         else:
             listener.accept(connection)
 
@@ -103,14 +137,16 @@ class NetworkNamespace:
             connection.close()
 
     def connect_inside(self, port: int, address: str = "127.0.0.1") -> socket.socket | None:
-        """To a listener of this namespace; None when there is none."""
+        """Connects to a listener of this namespace; None when there is none."""
         for listener in self._listeners:
             if listener.port == port and listener.open and self._answers(listener, address):
                 near, far = socket.socketpair()
                 caller = f"[{address}]" if ":" in address else address
                 number = next(_numbers)
-                # What the other end sees; the rest of the name only has to be nobody else's.
-                near.bind(f"\0transom/{os.getpid()}/inside/{number}/{caller}:{_FIRST_EPHEMERAL + number % 28000}")
+                # What the other end sees; the rest of the name only has to be unique.
+                near.bind(
+                    f"\0transom/{os.getpid()}/inside/{number}/{caller}:{_FIRST_EPHEMERAL + number % 28000}"
+                )
                 near.setblocking(False)
                 far.setblocking(False)
                 self._arrived(listener, far)
@@ -118,48 +154,72 @@ class NetworkNamespace:
         return None
 
     def _answers(self, listener: _Listener, address: str) -> bool:
-        return not listener.address or listener.address == address or (is_loopback(listener.address) and is_loopback(address))
+        return (
+            not listener.address
+            or listener.address == address
+            or (is_loopback_address(listener.address) and is_loopback_address(address))
+        )
 
     async def connect(self, address: str, port: int) -> socket.socket:
-        """Raises as `Dataplane.connect`."""
-        own = is_loopback(address) or address in self.addresses
+        """Raises like `Dataplane.connect`."""
+        own = is_loopback_address(address) or address in self.addresses
         found = self.connect_inside(port, address) if own else None
         if found is not None:
-            return found  # else there may be a rule that leads elsewhere: node ports and host ports are on the loopback, too
+            # otherwise a rule may redirect it: node ports and host ports also apply to the loopback
+            # address
+            return found
         self.sent += _PACKETS
         self.received += _PACKETS
-        return await self._dataplane.connect(address, port, self.addresses[0] if self.addresses else "")
+        return await self._dataplane.connect(
+            address, port, self.addresses[0] if self.addresses else ""
+        )
 
     async def ask(self, address: str, port: int, payload: bytes) -> bytes:
-        """A datagram, and the one that comes back. Raises as `Dataplane.ask`."""
+        """Sends a datagram and returns the response. Raises like `Dataplane.ask`."""
         self.sent += len(payload)
-        answer = await self._dataplane.ask(address, port, payload, self.addresses[0] if self.addresses else "")
+        answer = await self._dataplane.ask(
+            address, port, payload, self.addresses[0] if self.addresses else ""
+        )
         self.received += len(answer)
         return answer
 
     async def echo(self, address: str, patience: float) -> bool:
         """Whether a ping is answered in time."""
-        if is_loopback(address) or address in self.addresses:
+        if is_loopback_address(address) or address in self.addresses:
             return True
         self.sent += _ECHO
-        answered = await self._dataplane.echo(address, self.addresses[0] if self.addresses else "", patience)
+        answered = await self._dataplane.echo(
+            address, self.addresses[0] if self.addresses else "", patience
+        )
         self.received += _ECHO * answered
         return answered
 
-    def answer(self, port: int, respond: Respond) -> Callable[[], None]:
-        """Answers datagrams on all addresses. OSError(EADDRINUSE) when somebody has the port."""
+    def sockets(self) -> list[OpenSocket]:
+        """The sockets that wait for connections or datagrams."""
+        tcp = [
+            OpenSocket("tcp", one.address or "0.0.0.0", one.port, one.pid)
+            for one in self._listeners
+        ]
+        return [*tcp, *self._responders]
+
+    def answer(self, port: int, respond: Respond, pid: int = 0) -> Callable[[], None]:
+        """Answers datagrams on all addresses. Raises OSError(EADDRINUSE) when the port is taken."""
 
         async def counted(payload: bytes, sender: str) -> bytes | None:
             self.received += len(payload)
-            said = await respond(payload, sender)
-            self.sent += len(said or b"")
-            return said
+            reply = await respond(payload, sender)
+            self.sent += len(reply or b"")
+            return reply
 
         closers: list[Callable[[], None]] = []
+        entry = OpenSocket("udp", "0.0.0.0", port, pid)
 
         def close() -> None:
             for one in closers:
                 one()
+            closers.clear()
+            if entry in self._responders:
+                self._responders.remove(entry)
 
         try:
             for address in self.addresses:
@@ -167,11 +227,13 @@ class NetworkNamespace:
         except OSError:
             close()
             raise
+        self._responders.append(entry)
         return close
 
     def close(self) -> None:
-        """Nobody listens any more."""
+        """Closes all listeners."""
         for listener in self._listeners:
             for closer in listener.closers:
                 closer()
         self._listeners.clear()
+        self._responders.clear()

@@ -1,10 +1,10 @@
-"""What CRI's statistics say of simulated containers and sandboxes."""
+"""CRI statistics of simulated containers and sandboxes."""
 
 from __future__ import annotations
 
-from transom.runtime.api import ContainerStats, Filesystem, Interface, SandboxStats
-from transom.runtime.sim.core import Core
-from transom.runtime.sim.records import ContainerRecord, SandboxRecord
+from transom.runtime.api import ContainerStats, FilesystemUsage, InterfaceStats, SandboxStats
+from transom.runtime.sim.core import SimCore
+from transom.runtime.sim.records import SimContainer, SimSandbox
 
 ROOTS = {
     ("linux", True): "/var/lib/docker",
@@ -13,11 +13,11 @@ ROOTS = {
     ("windows", False): r"C:\ProgramData\containerd\root\io.containerd.snapshotter.v1.windows",
 }
 _ENDPOINT_NETWORK = "cbr0"
-_GREETINGS = 1200  # bytes of address resolution and their like that every endpoint sees
+_GREETINGS = 1200  # bytes of ARP and similar traffic that every endpoint sees
 
 
-def of_container(core: Core, c: ContainerRecord) -> ContainerStats | None:
-    """None: it does not run."""
+def sim_container_stats(core: SimCore, c: SimContainer) -> ContainerStats | None:
+    """None: it is not running."""
     meter = c.meter
     if meter is None or c.state != "running":
         return None
@@ -37,18 +37,22 @@ def of_container(core: Core, c: ContainerRecord) -> ContainerStats | None:
         page_faults=memory >> 12,
         paged=meter.paged,
         processes=max(1, len(table.list())) if table is not None else 1,
-        writable_layer=Filesystem(
-            ROOTS[core.os, core.docker], 0 if core.windows and core.docker else used, 0 if core.windows else inodes
+        writable_layer=FilesystemUsage(
+            ROOTS[core.os, core.docker],
+            0 if core.windows and core.docker else used,
+            0 if core.windows else inodes,
         ),
     )
 
 
-def of_sandbox(core: Core, sandbox: SandboxRecord) -> SandboxStats | None:
+def sim_sandbox_stats(core: SimCore, sandbox: SimSandbox) -> SandboxStats | None:
     """None: it has no network of its own."""
     namespace = sandbox.namespace
     if namespace is None or sandbox.state != "ready" or namespace is core.node_namespace:
         return None
     name = f"{sandbox.id}_{_ENDPOINT_NETWORK}" if core.windows else "eth0"
     errors = None if core.windows else 0
-    interface = Interface(name, _GREETINGS + namespace.received, _GREETINGS + namespace.sent, errors, errors)
+    interface = InterfaceStats(
+        name, _GREETINGS + namespace.received, _GREETINGS + namespace.sent, errors, errors
+    )
     return SandboxStats(sandbox.id, core.host.time(), (interface,))

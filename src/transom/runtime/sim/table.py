@@ -1,14 +1,52 @@
-"""The processes that see each other: of a container, or of all containers of a pod that shares them."""
+"""The process table of a container, or of all containers of a pod with a shared pid namespace."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple, Protocol
 
-from transom.runtime.sim.program_api import ProcessEntry
+from transom.userland.api import ProcessEntry
 
 
-class Member(Protocol):
+class SystemProcess(NamedTuple):
+    """A process that every Windows container has. `weight`: its share of the system's usage."""
+
+    pid: int
+    name: str
+    user: str
+    weight: int
+
+
+WINDOWS_PROCESSES: Final = (
+    SystemProcess(872, "smss.exe", "SYSTEM", 2),
+    SystemProcess(908, "csrss.exe", "SYSTEM", 9),
+    SystemProcess(944, "wininit.exe", "SYSTEM", 11),
+    SystemProcess(980, "services.exe", "SYSTEM", 13),
+    SystemProcess(996, "lsass.exe", "SYSTEM", 22),
+    SystemProcess(1004, "svchost.exe", "SYSTEM", 14),
+    SystemProcess(1012, "svchost.exe", "NETWORK SERVICE", 12),
+    SystemProcess(1020, "svchost.exe", "LOCAL SERVICE", 10),
+    SystemProcess(1028, "CExecSvc.exe", "SYSTEM", 7),
+)
+SERVICES_PROCESS: Final = 980
+_SERVICES: Final = next(
+    place for place, row in enumerate(WINDOWS_PROCESSES) if row.pid == SERVICES_PROCESS
+)
+_SYSTEM_CPU: Final = 0.03  # seconds of each, since the start
+_SMALLEST: Final = 1 << 20  # memory of a process that does not specify it
+
+
+class ProcessTableUsage(NamedTuple):
+    """Totals of all processes of a table: bytes of memory, the system's part of them, seconds of
+    processor time.
+    """
+
+    working_set: int
+    system: int
+    cpu: float
+
+
+class TableProcess(Protocol):
     """A program as its process table knows it."""
 
     pid: int
@@ -18,6 +56,12 @@ class Member(Protocol):
 
     @property
     def memory(self) -> int: ...
+    @property
+    def own_memory(self) -> int:
+        """Bytes that it allocated itself."""
+
+    @property
+    def cpu(self) -> float: ...
     def out(self, data: bytes) -> None: ...
     def err(self, data: bytes) -> None: ...
     def signalled(self, name: str) -> None: ...
@@ -28,7 +72,14 @@ class _Child:
 
     __slots__ = ("argv", "memory", "parent", "pid", "signalled", "started", "user")
 
-    def __init__(self, pid: int, parent: int, argv: tuple[str, ...], started: float, signalled: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        pid: int,
+        parent: int,
+        argv: tuple[str, ...],
+        started: float,
+        signalled: Callable[[str], None],
+    ) -> None:
         self.pid = pid
         self.parent = parent
         self.argv = argv
@@ -38,21 +89,51 @@ class _Child:
         self.signalled = signalled
 
 
-class Table:
-    """Pids go up by one on Linux, by four on Windows."""
+FIRST_WINDOWS_PID: Final = 1040
 
-    __slots__ = ("_children", "_members", "_next", "_now", "_step", "first")
 
-    def __init__(self, now: Callable[[], float], *, windows: bool, first: ProcessEntry | None = None) -> None:
-        """`first` is a process that belongs to nobody here: a sandbox's pause."""
+class ProcessIdTable:
+    """Pids increase by one on Linux, by four on Windows."""
+
+    __slots__ = (
+        "_children",
+        "_members",
+        "_next",
+        "_now",
+        "_pids",
+        "_started",
+        "_step",
+        "_system_base",
+        "_use",
+        "first",
+    )
+
+    def __init__(
+        self,
+        now: Callable[[], float],
+        *,
+        windows: bool,
+        first: ProcessEntry | None = None,
+        use: Callable[[], ProcessTableUsage] | None = None,
+        pids: Iterator[int] | None = None,
+    ) -> None:
+        """`first` is an external process: a sandbox's pause. `use` returns the total usage of a
+        Windows container's processes; with it, the table includes the system's own processes.
+        `pids`: the machine's pids, which containers that share its kernel use too; without them the
+        table has its own.
+        """
+        self._use = use
+        self._pids = pids
+        self._system_base = 0
+        self._started = now()
         self._now = now
         self._step = 4 if windows else 1
-        self._next = 1040 if windows else 1 if first is None else 2
-        self._members: dict[int, Member] = {}
+        self._next = FIRST_WINDOWS_PID if windows else 1 if first is None else 2
+        self._members: dict[int, TableProcess] = {}
         self._children: dict[int, _Child] = {}
         self.first = first
 
-    def enter(self, member: Member) -> int:
+    def enter(self, member: TableProcess) -> int:
         pid = self._take()
         self._members[pid] = member
         return pid
@@ -63,6 +144,8 @@ class Table:
             del self._children[child]
 
     def _take(self) -> int:
+        if self._pids is not None:
+            return next(self._pids)
         pid = self._next
         self._next += self._step
         return pid
@@ -70,13 +153,88 @@ class Table:
     # `ProcessTable`
 
     def list(self) -> Sequence[ProcessEntry]:
+        if self._use is not None:
+            return self._with_system(self._use())
         rows = [self.first] if self.first is not None else []
-        rows += [ProcessEntry(m.pid, 0, m.user, m.argv, m.started, m.memory) for m in self._members.values()]
+        rows += [
+            ProcessEntry(m.pid, 0, m.user, m.argv, m.started, m.memory)
+            for m in self._members.values()
+        ]
         for child in self._children.values():
             owner = self._members.get(child.parent)
             user = owner.user if owner is not None else child.user
-            rows.append(ProcessEntry(child.pid, child.parent, user, child.argv, child.started, child.memory))
+            rows.append(
+                ProcessEntry(child.pid, child.parent, user, child.argv, child.started, child.memory)
+            )
         return sorted(rows)
+
+    def system_pids(self) -> Sequence[int]:
+        """Pids of the system's processes, in order: the machine's when it shares its pids."""
+        if self._pids is None:
+            return [row.pid for row in WINDOWS_PROCESSES]
+        if not self._system_base:  # on first access
+            numbers = [next(self._pids) for _ in WINDOWS_PROCESSES]
+            self._system_base = numbers[0]
+        return range(self._system_base, self._system_base + 4 * len(WINDOWS_PROCESSES), 4)
+
+    def _with_system(self, use: ProcessTableUsage) -> Sequence[ProcessEntry]:
+        """In total they use exactly what the container uses; its first process accounts for the
+        remainder.
+        """
+        weights = sum(row.weight for row in WINDOWS_PROCESSES)
+        numbers = self.system_pids()
+        services, agent = numbers[_SERVICES], numbers[-1]
+        rows = [
+            ProcessEntry(
+                pid,
+                services if position > _SERVICES else 0,
+                row.user,
+                (row.name,),
+                self._started,
+                use.system * row.weight // weights,
+                40 + row.weight * 25,
+                _SYSTEM_CPU,
+                True,
+            )
+            for position, (pid, row) in enumerate(zip(numbers, WINDOWS_PROCESSES, strict=True))
+        ]
+        first = min(self._members, default=0)
+        for member in self._members.values():
+            size = max(member.own_memory, _SMALLEST * 2)
+            rows.append(
+                ProcessEntry(
+                    member.pid,
+                    agent,
+                    member.user,
+                    member.argv,
+                    member.started,
+                    size,
+                    90 + (size >> 18),
+                    member.cpu,
+                )
+            )
+        for child in self._children.values():
+            owner = self._members.get(child.parent)
+            user = owner.user if owner is not None else child.user
+            size = child.memory or _SMALLEST
+            rows.append(
+                ProcessEntry(
+                    child.pid, child.parent, user, child.argv, child.started, size, 70, 0.02
+                )
+            )
+        together = sum(row.memory for row in rows)
+        if together > use.working_set:
+            rows = [row._replace(memory=row.memory * use.working_set // together) for row in rows]
+            together = sum(row.memory for row in rows)
+        used = sum(row.cpu for row in rows if row.pid != first)
+        return sorted(
+            row._replace(
+                memory=row.memory + use.working_set - together, cpu=max(row.cpu, use.cpu - used)
+            )
+            if row.pid == first
+            else row
+            for row in rows
+        )
 
     def add(self, argv: Sequence[str], parent: int, signal: Callable[[str], None]) -> int:
         pid = self._take()
@@ -96,10 +254,10 @@ class Table:
 
     def signal(self, pid: int, name: str) -> bool:
         if self.first is not None and pid == self.first.pid:
-            return True  # the pause process ignores what comes from inside
+            return True  # the pause process ignores signals from inside
         target = self._members.get(pid) or self._children.get(pid)
         if target is None:
-            return False
+            return self._use is not None and pid in self.system_pids()
         if not (pid == 1 and name == "SIGKILL"):
             target.signalled(name)
         return True

@@ -1,7 +1,8 @@
-"""What docker (through the kubelet's shim) and containerd say when something fails, word for word. Pure text.
+"""The exact error texts of docker (through the kubelet's dockershim) and containerd. Pure text.
 
-`Texts` is the interface; one class for each runtime. A `RuntimeFailure` made here is complete. `Broken` says how the start
-of a process failed, in the three places where people see it.
+`RuntimeTexts` is the interface, with one class per runtime. A `RuntimeFailure` created here is
+complete. `StartFailureText` describes a failed process start in the three places where users see
+it.
 """
 
 from __future__ import annotations
@@ -10,41 +11,44 @@ import json
 from typing import Literal, NamedTuple, Protocol
 
 from transom.runtime.api import RuntimeFailure
-from transom.runtime.sim.names import Reference
+from transom.runtime.sim.names import ImageReference
 
 Fault = Literal["not-found", "not-a-path", "denied", "user", "build"]
-"""Why a process cannot start: no such executable (in $PATH, or at its path), not executable, no such user, or the
-container is made for another Windows."""
+"""Why a process cannot start: no such executable (in $PATH, or at its path), not executable, no
+such user, or the container is built for another Windows version.
+"""
 
 
-class Broken(NamedTuple):
+class StartFailureText(NamedTuple):
     exit_code: int
     message: str  # of the container's status
     failure: RuntimeFailure  # of the call that was to start it
 
 
-class Texts(Protocol):
+class RuntimeTexts(Protocol):
     reason_cannot_start: str
 
     # Pulls
-    def no_host(self, ref: Reference) -> RuntimeFailure: ...
-    def no_repository(self, ref: Reference) -> RuntimeFailure: ...
-    def no_tag(self, ref: Reference) -> RuntimeFailure: ...
-    def wrong_password(self, ref: Reference) -> RuntimeFailure: ...
-    def no_platform(self, ref: Reference, platform: str) -> RuntimeFailure: ...
-    def other_system(self, ref: Reference, image_os: str) -> RuntimeFailure: ...
-    def too_new(self, ref: Reference, image: str, host: str) -> RuntimeFailure | None:
-        """A Windows image of a later build than the host's. None: that is not the pull's business."""
+    def no_host(self, ref: ImageReference) -> RuntimeFailure: ...
+    def no_repository(self, ref: ImageReference) -> RuntimeFailure: ...
+    def no_tag(self, ref: ImageReference) -> RuntimeFailure: ...
+    def wrong_password(self, ref: ImageReference) -> RuntimeFailure: ...
+    def no_platform(self, ref: ImageReference, platform: str) -> RuntimeFailure: ...
+    def other_system(self, ref: ImageReference, image_os: str) -> RuntimeFailure: ...
+    def too_new(self, ref: ImageReference, image: str, host: str) -> RuntimeFailure | None:
+        """A Windows image of a later build than the host's. None: the pull does not check that."""
 
-    def no_space(self, ref: Reference) -> RuntimeFailure: ...
-    def pull_failed(self, ref: Reference, text: str) -> RuntimeFailure: ...
-    def no_way(self, ref: Reference, why: str) -> RuntimeFailure:
-        """The registry is not reached; "" when nobody answers."""
+    def no_space(self, ref: ImageReference) -> RuntimeFailure: ...
+    def pull_failed(self, ref: ImageReference, text: str) -> RuntimeFailure: ...
+    def no_way(self, ref: ImageReference, why: str) -> RuntimeFailure:
+        """The registry is unreachable; "" when it does not respond."""
 
     # Sandboxes
     def sandbox_image(self, image: str, failure: RuntimeFailure) -> RuntimeFailure: ...
     def no_handler(self, handler: str) -> RuntimeFailure: ...
-    def sandbox_network(self, sandbox: str, namespace: str, pod: str, text: str) -> RuntimeFailure: ...
+    def sandbox_network(
+        self, sandbox: str, namespace: str, pod: str, text: str
+    ) -> RuntimeFailure: ...
     def sandbox_start(self, sandbox: str, pod: str, text: str) -> RuntimeFailure: ...
     def other_build(self, identity: str, hostname: str) -> str: ...
     def network_not_ready(self, text: str) -> str: ...
@@ -56,8 +60,10 @@ class Texts(Protocol):
     def no_command(self, container: str) -> RuntimeFailure: ...
     def create_failed(self, container: str, text: str) -> RuntimeFailure: ...
     def sandbox_stopped(self, sandbox: str) -> RuntimeFailure: ...
-    def cannot_start(self, container: str, os: str, fault: Fault, executable: str, hostname: str) -> Broken: ...
-    def start_failed(self, container: str, text: str) -> Broken: ...
+    def cannot_start(
+        self, container: str, os: str, fault: Fault, executable: str, hostname: str
+    ) -> StartFailureText: ...
+    def start_failed(self, container: str, text: str) -> StartFailureText: ...
     def not_running(self, container: str, state: str) -> RuntimeFailure: ...
     def exec_text(self, container: str, os: str, fault: Fault, executable: str) -> str: ...
     def exec_failed(self, exec_id: str, text: str) -> RuntimeFailure: ...
@@ -90,7 +96,8 @@ def _runc(fault: Fault, executable: str) -> str:
 
 def _wincat(port: int, stamp: str) -> str:
     return (
-        f"{stamp} Failed to connect to 127.0.0.1:{port} because dial tcp 127.0.0.1:{port}: connectex: "
+        f"{stamp} Failed to connect to 127.0.0.1:{port} because dial tcp 127.0.0.1:{port}: "
+        "connectex: "
         "No connection could be made because the target machine actively refused it.\n"
     )
 
@@ -102,44 +109,55 @@ def _unknown(text: str) -> RuntimeFailure:
 class DockerTexts:
     reason_cannot_start = "ContainerCannotRun"
 
-    def no_host(self, ref: Reference) -> RuntimeFailure:
+    def no_host(self, ref: ImageReference) -> RuntimeFailure:
         return self.no_way(ref, f"dial tcp: lookup {ref.registry.partition(':')[0]}: no such host")
 
-    def no_way(self, ref: Reference, why: str) -> RuntimeFailure:
-        silent = "net/http: request canceled while waiting for connection (Client.Timeout exceeded while awaiting headers)"
+    def no_way(self, ref: ImageReference, why: str) -> RuntimeFailure:
+        silent = (
+            "net/http: request canceled while waiting for connection (Client.Timeout exceeded "
+            "while awaiting headers)"
+        )
         host = "registry-1.docker.io" if ref.registry == "docker.io" else ref.registry
         return _unknown(f"Error response from daemon: Get https://{host}/v2/: {why or silent}")
 
-    def no_repository(self, ref: Reference) -> RuntimeFailure:
+    def no_repository(self, ref: ImageReference) -> RuntimeFailure:
         return _unknown(
-            f"Error response from daemon: pull access denied for {ref.familiar}, repository does not exist or may require "
+            f"Error response from daemon: pull access denied for {ref.familiar}, repository "
+            "does not exist or may require "
             "'docker login': denied: requested access to the resource is denied"
         )
 
-    def no_tag(self, ref: Reference) -> RuntimeFailure:
+    def no_tag(self, ref: ImageReference) -> RuntimeFailure:
         name = f"{ref.familiar}@{ref.digest}" if ref.digest else f"{ref.familiar}:{ref.tag}"
-        return _unknown(f"Error response from daemon: manifest for {name} not found: manifest unknown: manifest unknown")
+        return _unknown(
+            f"Error response from daemon: manifest for {name} not found: manifest unknown: "
+            "manifest unknown"
+        )
 
-    def wrong_password(self, ref: Reference) -> RuntimeFailure:
+    def wrong_password(self, ref: ImageReference) -> RuntimeFailure:
         host = "registry-1.docker.io" if ref.registry == "docker.io" else ref.registry
         return _unknown(
-            f"Error response from daemon: Get https://{host}/v2/{ref.path}/manifests/{ref.tag or ref.digest}: "
+            "Error response from daemon: Get "
+            f"https://{host}/v2/{ref.path}/manifests/{ref.tag or ref.digest}: "
             "unauthorized: incorrect username or password"
         )
 
-    def no_platform(self, ref: Reference, platform: str) -> RuntimeFailure:
+    def no_platform(self, ref: ImageReference, platform: str) -> RuntimeFailure:
         return _unknown(f"no matching manifest for {platform} in the manifest list entries")
 
-    def other_system(self, ref: Reference, image_os: str) -> RuntimeFailure:
+    def other_system(self, ref: ImageReference, image_os: str) -> RuntimeFailure:
         return _unknown(f'image operating system "{image_os}" cannot be used on this platform')
 
-    def too_new(self, ref: Reference, image: str, host: str) -> RuntimeFailure | None:
+    def too_new(self, ref: ImageReference, image: str, host: str) -> RuntimeFailure | None:
         return _unknown(f"a Windows version {image}-based image is incompatible with a {host} host")
 
-    def no_space(self, ref: Reference) -> RuntimeFailure:
-        return _unknown("failed to register layer: Error processing tar file(exit status 1): no space left on device")
+    def no_space(self, ref: ImageReference) -> RuntimeFailure:
+        return _unknown(
+            "failed to register layer: Error processing tar file(exit status 1): no space "
+            "left on device"
+        )
 
-    def pull_failed(self, ref: Reference, text: str) -> RuntimeFailure:
+    def pull_failed(self, ref: ImageReference, text: str) -> RuntimeFailure:
         return _unknown(f"Error response from daemon: {text}")
 
     def sandbox_image(self, image: str, failure: RuntimeFailure) -> RuntimeFailure:
@@ -155,7 +173,9 @@ class DockerTexts:
         )
 
     def sandbox_start(self, sandbox: str, pod: str, text: str) -> RuntimeFailure:
-        return _unknown(f'failed to start sandbox container for pod "{pod}": Error response from daemon: {text}')
+        return _unknown(
+            f'failed to start sandbox container for pod "{pod}": Error response from daemon: {text}'
+        )
 
     def other_build(self, identity: str, hostname: str) -> str:
         extra = {
@@ -188,24 +208,31 @@ class DockerTexts:
         return _unknown(f"Error response from daemon: {text}")
 
     def sandbox_stopped(self, sandbox: str) -> RuntimeFailure:
-        return _unknown(f"Error response from daemon: cannot join network of a non running container: {sandbox}")
+        return _unknown(
+            f"Error response from daemon: cannot join network of a non running container: {sandbox}"
+        )
 
-    def cannot_start(self, container: str, os: str, fault: Fault, executable: str, hostname: str) -> Broken:
+    def cannot_start(
+        self, container: str, os: str, fault: Fault, executable: str, hostname: str
+    ) -> StartFailureText:
         if fault == "build":
             return self.start_failed(container, self.other_build(container, hostname))
         text = self._fault(container, os, fault, executable, "OCI runtime create failed")
         code = {"not-found": 127, "not-a-path": 127, "denied": 126}.get(fault, 128)
         return self.start_failed(container, text)._replace(exit_code=code)
 
-    def start_failed(self, container: str, text: str) -> Broken:
-        failure = _unknown(f'failed to start container "{container}": Error response from daemon: {text}')
-        return Broken(128, text, failure)
+    def start_failed(self, container: str, text: str) -> StartFailureText:
+        failure = _unknown(
+            f'failed to start container "{container}": Error response from daemon: {text}'
+        )
+        return StartFailureText(128, text, failure)
 
     def _fault(self, container: str, os: str, fault: Fault, executable: str, prefix: str) -> str:
         if os == "windows":
             text, number = _WINDOWS_FAULTS[fault]
             return (
-                f"container {container} encountered an error during hcsshim::System::CreateProcess: "
+                f"container {container} encountered an error during "
+                "hcsshim::System::CreateProcess: "
                 f"failure in a Windows system call: {text} ({number})"
             )
         if fault == "user":
@@ -229,23 +256,26 @@ class DockerTexts:
             return _unknown(f"command terminated with exit code 1: {_wincat(port, stamp)}")
         process = 10000 + port % 20000
         return _unknown(
-            f"exit status 1: {stamp} socat[{process}] E connect(5, AF=2 127.0.0.1:{port}, 16): Connection refused\n"
+            f"exit status 1: {stamp} socat[{process}] E connect(5, AF=2 127.0.0.1:{port}, "
+            "16): Connection refused\n"
         )
 
 
 class ContainerdTexts:
     reason_cannot_start = "StartError"
 
-    def _pull(self, ref: Reference, text: str, code: str = "Unknown") -> RuntimeFailure:
+    def _pull(self, ref: ImageReference, text: str, code: str = "Unknown") -> RuntimeFailure:
         return RuntimeFailure(code, f'failed to pull and unpack image "{ref}": {text}')
 
-    def no_host(self, ref: Reference) -> RuntimeFailure:
+    def no_host(self, ref: ImageReference) -> RuntimeFailure:
         return self.no_way(ref, f"dial tcp: lookup {ref.registry.partition(':')[0]}: no such host")
 
-    def no_way(self, ref: Reference, why: str) -> RuntimeFailure:
+    def no_way(self, ref: ImageReference, why: str) -> RuntimeFailure:
         silent = (
-            "dial tcp 192.0.2.1:443: connectex: A connection attempt failed because the connected party did not properly "
-            "respond after a period of time, or established connection failed because connected host has failed to respond."
+            "dial tcp 192.0.2.1:443: connectex: A connection attempt failed because the "
+            "connected party did not properly "
+            "respond after a period of time, or established connection failed because "
+            "connected host has failed to respond."
         )
         host = "registry-1.docker.io" if ref.registry == "docker.io" else ref.registry
         return self._pull(
@@ -254,27 +284,29 @@ class ContainerdTexts:
             f'"https://{host}/v2/{ref.path}/manifests/{ref.tag or ref.digest}": {why or silent}',
         )
 
-    def no_repository(self, ref: Reference) -> RuntimeFailure:
+    def no_repository(self, ref: ImageReference) -> RuntimeFailure:
         return self._pull(
             ref,
-            f'failed to resolve reference "{ref}": pull access denied, repository does not exist or may require '
+            f'failed to resolve reference "{ref}": pull access denied, repository does not '
+            "exist or may require "
             "authorization: server message: insufficient_scope: authorization failed",
         )
 
-    def no_tag(self, ref: Reference) -> RuntimeFailure:
+    def no_tag(self, ref: ImageReference) -> RuntimeFailure:
         return self._pull(ref, f'failed to resolve reference "{ref}": {ref}: not found', "NotFound")
 
-    def wrong_password(self, ref: Reference) -> RuntimeFailure:
+    def wrong_password(self, ref: ImageReference) -> RuntimeFailure:
         return self._pull(
             ref,
-            f'failed to resolve reference "{ref}": failed to authorize: failed to fetch oauth token: '
+            f'failed to resolve reference "{ref}": failed to authorize: failed to fetch '
+            "oauth token: "
             "unexpected status: 401 Unauthorized",
         )
 
-    def no_platform(self, ref: Reference, platform: str) -> RuntimeFailure:
+    def no_platform(self, ref: ImageReference, platform: str) -> RuntimeFailure:
         return self._pull(ref, "no match for platform in manifest: not found", "NotFound")
 
-    def other_system(self, ref: Reference, image_os: str) -> RuntimeFailure:
+    def other_system(self, ref: ImageReference, image_os: str) -> RuntimeFailure:
         layer = "sha256:" + (ref.digest.partition(":")[2] or "0" * 64)
         return self._pull(
             ref,
@@ -282,18 +314,22 @@ class ContainerdTexts:
             "The system cannot find the path specified. (0x3): unknown",
         )
 
-    def too_new(self, ref: Reference, image: str, host: str) -> RuntimeFailure | None:
+    def too_new(self, ref: ImageReference, image: str, host: str) -> RuntimeFailure | None:
         return None
 
-    def no_space(self, ref: Reference) -> RuntimeFailure:
+    def no_space(self, ref: ImageReference) -> RuntimeFailure:
         return self._pull(ref, "failed to extract layer: no space left on device: unknown")
 
-    def pull_failed(self, ref: Reference, text: str) -> RuntimeFailure:
+    def pull_failed(self, ref: ImageReference, text: str) -> RuntimeFailure:
         return self._pull(ref, text)
 
     def sandbox_image(self, image: str, failure: RuntimeFailure) -> RuntimeFailure:
         return RuntimeFailure(
-            failure.code, f'failed to get sandbox image "{image}": failed to pull image "{image}": {failure.description}'
+            failure.code,
+            (
+                f'failed to get sandbox image "{image}": failed to pull image "{image}": '
+                f"{failure.description}"
+            ),
         )
 
     def no_handler(self, handler: str) -> RuntimeFailure:
@@ -313,16 +349,23 @@ class ContainerdTexts:
         return f"Network plugin returns error: {text}"
 
     def no_container(self, identity: str) -> RuntimeFailure:
-        return RuntimeFailure("NotFound", f'an error occurred when try to find container "{identity}": not found')
+        return RuntimeFailure(
+            "NotFound", f'an error occurred when try to find container "{identity}": not found'
+        )
 
     def no_sandbox(self, identity: str) -> RuntimeFailure:
         return RuntimeFailure("NotFound", f'failed to find sandbox id "{identity}": not found')
 
     def no_image(self, image: str) -> RuntimeFailure:
-        return RuntimeFailure("NotFound", f'failed to get image from containerd "{image}": image "{image}": not found')
+        return RuntimeFailure(
+            "NotFound", f'failed to get image from containerd "{image}": image "{image}": not found'
+        )
 
     def no_command(self, container: str) -> RuntimeFailure:
-        return _unknown(f'failed to generate container "{container}" spec: failed to generate spec: no command specified')
+        return _unknown(
+            f'failed to generate container "{container}" spec: failed to generate spec: no '
+            "command specified"
+        )
 
     def create_failed(self, container: str, text: str) -> RuntimeFailure:
         return _unknown(f'failed to generate container "{container}" spec: {text}')
@@ -330,21 +373,30 @@ class ContainerdTexts:
     def sandbox_stopped(self, sandbox: str) -> RuntimeFailure:
         return _unknown(f'sandbox container "{sandbox}" is not running')
 
-    def cannot_start(self, container: str, os: str, fault: Fault, executable: str, hostname: str) -> Broken:
+    def cannot_start(
+        self, container: str, os: str, fault: Fault, executable: str, hostname: str
+    ) -> StartFailureText:
         if fault == "build":
-            return self._broken(f"failed to create containerd task: {self.other_build(container, hostname)}: unknown")
+            return self._broken(
+                f"failed to create containerd task: {self.other_build(container, hostname)}: "
+                "unknown"
+            )
         if os == "windows":
             text, _ = _WINDOWS_FAULTS[fault]
             return self._broken(
-                f'failed to start containerd task "{container}": hcs::System::CreateProcess {container}: {text}: unknown'
+                f'failed to start containerd task "{container}": hcs::System::CreateProcess '
+                f"{container}: {text}: unknown"
             )
-        return self._broken(f"failed to create containerd task: OCI runtime create failed: {_runc(fault, executable)}")
+        return self._broken(
+            "failed to create containerd task: OCI runtime create failed: "
+            f"{_runc(fault, executable)}"
+        )
 
-    def start_failed(self, container: str, text: str) -> Broken:
+    def start_failed(self, container: str, text: str) -> StartFailureText:
         return self._broken(f"failed to create containerd task: {text}: unknown")
 
-    def _broken(self, text: str) -> Broken:
-        return Broken(128, text, _unknown(text))
+    def _broken(self, text: str) -> StartFailureText:
+        return StartFailureText(128, text, _unknown(text))
 
     def not_running(self, container: str, state: str) -> RuntimeFailure:
         return _unknown(f"container is in CONTAINER_{state.upper()} state")
@@ -360,7 +412,11 @@ class ContainerdTexts:
 
     def exec_timeout(self, seconds: float) -> RuntimeFailure:
         return RuntimeFailure(
-            "DeadlineExceeded", f"failed to exec in container: timeout {seconds:g}s exceeded: context deadline exceeded"
+            "DeadlineExceeded",
+            (
+                f"failed to exec in container: timeout {seconds:g}s exceeded: context deadline "
+                "exceeded"
+            ),
         )
 
     def forward_refused(self, os: str, sandbox: str, port: int, stamp: str) -> RuntimeFailure:
@@ -368,9 +424,10 @@ class ContainerdTexts:
             return _unknown(f"port forward failed: exit code 1: {_wincat(port, stamp)}")
         namespace = f"/var/run/netns/cni-{sandbox[:8]}-{sandbox[8:12]}-{sandbox[12:16]}-{sandbox[16:20]}-{sandbox[20:32]}"
         return _unknown(
-            f'failed to execute portforward in network namespace "{namespace}": failed to dial {port}: '
+            f'failed to execute portforward in network namespace "{namespace}": failed to '
+            f"dial {port}: "
             f"dial tcp4 127.0.0.1:{port}: connect: connection refused"
         )
 
 
-TEXTS: dict[str, Texts] = {"docker": DockerTexts(), "containerd": ContainerdTexts()}
+TEXTS: dict[str, RuntimeTexts] = {"docker": DockerTexts(), "containerd": ContainerdTexts()}

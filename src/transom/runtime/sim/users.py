@@ -1,53 +1,74 @@
-"""Who a container's process is: on Linux by numbers and the image's password file, on Windows by account names."""
+"""The user of a container's process: on Linux by numbers and the image's password file, on Windows
+by account names.
+"""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from transom.hosts.styles import User as FileUser
-from transom.hosts.trees import File
-from transom.hosts.windows import accounts
+from transom.machines import security
+from transom.machines.styles import FileUser
+from transom.machines.trees import TreeFile
+from transom.machines.windows import accounts
 from transom.runtime.api import ContainerConfig
-from transom.runtime.sim.catalogue import Spec
+from transom.runtime.sim.catalogue import CatalogueImage
 
-# Of the images in the catalogue, all in one file.
+# Of all images in the catalogue, combined.
 _KNOWN = {
-    "root": (0, "/root", "/bin/sh"), "daemon": (1, "/usr/sbin", "/usr/sbin/nologin"), "bin": (2, "/bin", "/usr/sbin/nologin"),
-    "www-data": (33, "/var/www", "/usr/sbin/nologin"), "curl_user": (100, "/home/curl_user", "/bin/sh"),
-    "nginx": (101, "/nonexistent", "/bin/false"), "redis": (999, "/home/redis", "/usr/sbin/nologin"),
-    "node": (1000, "/home/node", "/bin/sh"), "mssql": (10001, "/home/mssql", "/bin/sh"),
-    "memcache": (11211, "/home/memcache", "/usr/sbin/nologin"), "nobody": (65534, "/nonexistent", "/usr/sbin/nologin"),
-}  # fmt: skip
+    "root": (0, "/root", "/bin/sh"),
+    "daemon": (1, "/usr/sbin", "/usr/sbin/nologin"),
+    "bin": (2, "/bin", "/usr/sbin/nologin"),
+    "www-data": (33, "/var/www", "/usr/sbin/nologin"),
+    "curl_user": (100, "/home/curl_user", "/bin/sh"),
+    "nginx": (101, "/nonexistent", "/bin/false"),
+    "redis": (999, "/home/redis", "/usr/sbin/nologin"),
+    "node": (1000, "/home/node", "/bin/sh"),
+    "mssql": (10001, "/home/mssql", "/bin/sh"),
+    "memcache": (11211, "/home/memcache", "/usr/sbin/nologin"),
+    "nobody": (65534, "/nonexistent", "/usr/sbin/nologin"),
+}
 _NAMES = {uid: name for name, (uid, _, _) in _KNOWN.items()}
-_UNLISTED = 1000  # the user of an image that nobody knows
+_UNLISTED = 1000  # the user of an unlisted image
 
-PASSWORD_FILE = File(
-    "".join(f"{name}:x:{uid}:{uid}:{name}:{home}:{shell}\n" for name, (uid, home, shell) in _KNOWN.items()).encode()
+PASSWORD_FILE = TreeFile(
+    "".join(
+        f"{name}:x:{uid}:{uid}:{name}:{home}:{shell}\n"
+        for name, (uid, home, shell) in _KNOWN.items()
+    ).encode()
 )
-GROUP_FILE = File("".join(f"{name}:x:{uid}:\n" for name, (uid, _, _) in _KNOWN.items()).encode())
+GROUP_FILE = TreeFile(
+    "".join(f"{name}:x:{uid}:\n" for name, (uid, _, _) in _KNOWN.items()).encode()
+)
 
 
-class Identity(NamedTuple):
+class ContainerIdentity(NamedTuple):
     name: str
     uid: int
     gid: int
     groups: tuple[int, ...]
     home: str
 
-    windows_administrator: bool = False
+    account: accounts.WindowsUser | None = None
+    """On Windows."""
 
-    def file_user(self, windows: bool) -> FileUser | None:
-        """None may do everything."""
-        if windows:
-            return None if self.windows_administrator else FileUser(1)
+    def file_user(self) -> FileUser | None:
+        """None: unrestricted."""
+        if self.account is not None:
+            return file_user(self.account)
         return None if self.uid == 0 else FileUser(self.uid, self.gid, frozenset(self.groups))
 
 
-_ROOT = Identity("root", 0, 0, (), "/root")
+def file_user(account: accounts.WindowsUser) -> FileUser:
+    """Files that administrators create belong to the Administrators group."""
+    owner = security.ADMINISTRATORS if account.administrator else account.sid
+    return FileUser(1, sids=account.sids, sid=owner)
 
 
-def on_linux(config: ContainerConfig, spec: Spec) -> Identity:
-    """The container's user, else the image's."""
+_ROOT = ContainerIdentity("root", 0, 0, (), "/root")
+
+
+def linux_identity(config: ContainerConfig, spec: CatalogueImage) -> ContainerIdentity:
+    """The container's user, otherwise the image's."""
     linux = config.linux
     image_user, _, image_group = spec.user.partition(":")
     asked = image_user
@@ -57,7 +78,11 @@ def on_linux(config: ContainerConfig, spec: Spec) -> Identity:
         elif linux.run_as_user_name:
             asked = linux.run_as_user_name
     groups = linux.supplemental_groups if linux is not None else ()
-    group = linux.run_as_group if linux is not None and linux.run_as_group is not None else _number(image_group)
+    group = (
+        linux.run_as_group
+        if linux is not None and linux.run_as_group is not None
+        else _number(image_group)
+    )
     if asked in ("", "0", "root") and not group and not groups:
         return _ROOT
     if asked.isdigit():
@@ -69,7 +94,7 @@ def on_linux(config: ContainerConfig, spec: Spec) -> Identity:
     home = _KNOWN[name][1] if name in _KNOWN else "/"
     if group is None:
         group = uid if name in _KNOWN else 0
-    return Identity(name, uid, group, groups, home)
+    return ContainerIdentity(name, uid, group, groups, home)
 
 
 def _number(text: str) -> int | None:
@@ -78,11 +103,23 @@ def _number(text: str) -> int | None:
     return int(text) if text.isdigit() else _KNOWN.get(text, (_UNLISTED,))[0]
 
 
-def on_windows(config: ContainerConfig, spec: Spec, computer: str) -> Identity | None:
-    """None: there is no such account."""
-    asked = (config.windows.run_as_user_name if config.windows is not None else "") or spec.user or "ContainerAdministrator"
-    local = tuple(name for name in spec.info.options.get("users", "").split(",") if name)
-    found = accounts.find(asked, computer, local)
-    if found is None:
-        return None
-    return Identity(found.name, 0, 0, (), found.profile, found.administrator)
+def local_accounts(spec: CatalogueImage) -> tuple[str, ...]:
+    """Accounts that an image provides."""
+    return tuple(name for name in spec.info.options.get("users", "").split(",") if name)
+
+
+def windows_identity(account: accounts.WindowsUser) -> ContainerIdentity:
+    return ContainerIdentity(account.name, 0, 0, (), account.profile, account)
+
+
+def windows_container_identity(
+    config: ContainerConfig, spec: CatalogueImage, computer: str, seed: str
+) -> ContainerIdentity | None:
+    """None: the account does not exist. `seed` is that of the container's account database."""
+    asked = (
+        (config.windows.run_as_user_name if config.windows is not None else "")
+        or spec.user
+        or "ContainerAdministrator"
+    )
+    found = accounts.find_windows_user(asked, computer, local_accounts(spec), seed)
+    return windows_identity(found) if found is not None else None

@@ -1,4 +1,6 @@
-"""Who a container's process is, and what Unix makes of it: administrators are 0, everybody else has one number."""
+"""The user of a container's process, and its Unix id: administrators are 0, all other accounts
+share one id.
+"""
 
 from __future__ import annotations
 
@@ -7,32 +9,38 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from transom.hosts.windows import accounts
-from transom.hosts.windows.accounts import User
+from transom.machines.windows import accounts
+from transom.machines.windows.accounts import WindowsUser
 from transom.runtime.api import ContainerConfig
-from transom.runtime.wine.environment import computer_name
+from transom.runtime.wine.environment import netbios_name
 from transom.runtime.wine.template import USER_ID
 
 DEFAULT: Final = "ContainerAdministrator"
-_NOBODY: Final = frozenset({"public", "default", "default user", "all users"})
+_NOT_ACCOUNTS: Final = frozenset({"public", "default", "default user", "all users"})
 
 
-def find(config: ContainerConfig, image: Mapping[str, Any], layers: Iterable[Path], hostname: str) -> User | None:
-    """None: there is no such account.
+def find_wine_account(
+    config: ContainerConfig, image: Mapping[str, Any], layers: Iterable[Path], hostname: str
+) -> WindowsUser | None:
+    """None: the account does not exist.
 
-    The accounts of an image are in hives of its registry, which Wine cannot read. So they are known by what else tells of
-    them: the image's own `User`, and profiles in its layers.
+    The accounts of an image are in hives of its registry, which Wine cannot read. So they are
+    inferred: from the image's own `WindowsUser`, and from profiles in its layers.
     """
     by_image = str(image.get("User") or "")
-    asked = (config.windows.run_as_user_name if config.windows is not None else "") or by_image or DEFAULT
+    asked = (
+        (config.windows.run_as_user_name if config.windows is not None else "")
+        or by_image
+        or DEFAULT
+    )
     local = {by_image.rpartition("\\")[2]: None} if by_image else {}
     for layer in layers:
         users = layer / "Users"
-        if users.is_dir():
-            local |= {name: None for name in os.listdir(users) if name.lower() not in _NOBODY}
-    return accounts.find(asked, computer_name(hostname), local)
+        if users.is_dir() and not users.is_symlink():
+            local |= {name: None for name in os.listdir(users) if name.lower() not in _NOT_ACCOUNTS}
+    return accounts.find_windows_user(asked, netbios_name(hostname), local)
 
 
-def unix_id(user: User) -> int:
-    """Who is not root here has one number only, which is 0 in containers."""
+def unix_id(user: WindowsUser) -> int:
+    """An unprivileged user has only one id, which is 0 in containers."""
     return 0 if user.administrator or os.geteuid() != 0 else USER_ID

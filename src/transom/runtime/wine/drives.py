@@ -1,6 +1,7 @@
-r"""Paths of Windows as files of this machine: `C:\App\x.exe` below the folder that is a container's C: drive.
+r"""Maps Windows paths to files of this machine: `C:\App\x.exe` below the directory that is a
+container's C: drive.
 
-Names are the same in capitals and small letters; those that are there keep their spelling, which is looked up here.
+Names are case-insensitive; existing ones keep their spelling, which is looked up here.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import ntpath
 import os
 import re
 import shutil
+import stat
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -17,16 +19,22 @@ _DRIVE: Final = re.compile(r"([A-Za-z]):(.*)", re.DOTALL)
 PIPE: Final = re.compile(r"\\\\\.\\pipe\\(.+)", re.IGNORECASE)
 
 
-def split(path: str) -> tuple[str, list[str]]:
-    r"""The drive's letter, small, and the names: `\\?\` is taken off, `/` means `\`, and no drive means C:."""
+def split_windows_path(path: str) -> tuple[str, list[str]]:
+    r"""The drive letter in lower case, and the names: `\\?\` is removed, `/` means `\`, and the
+    default drive is C:.
+    """
     path = path.replace("/", "\\").removeprefix("\\\\?\\")
     match = _DRIVE.fullmatch(path)
     letter, rest = (match[1].lower(), match[2]) if match else ("c", path)
-    return letter, [name for name in ntpath.normpath("\\" + rest).split("\\") if name not in ("", ".", "..")]
+    return letter, [
+        name for name in ntpath.normpath("\\" + rest).split("\\") if name not in ("", ".", "..")
+    ]
 
 
-def spelt(root: Path, names: Iterable[str]) -> PurePosixPath:
-    """Names below a folder as they are spelt there, as far as they are there; links are not followed out."""
+def spelled_path(root: Path, names: Iterable[str]) -> PurePosixPath:
+    """Names below a directory with their existing spelling, as far as they exist; links are not
+    followed out of it.
+    """
     found = PurePosixPath()
     here: Path | None = root
     for name in names:
@@ -46,18 +54,32 @@ def _spelling(folder: Path, name: str) -> str:
         return name
 
 
-def unite(snapshot: Path, template: Path, layers: Iterable[Path]) -> None:
-    """Moves what layers spell otherwise than the template to where the template has it; both lie in the snapshot."""
+def join_windows_path(snapshot: Path, template: Path, layers: Iterable[Path]) -> None:
+    """Moves what layers spell differently from the template to the template's path; both are in the
+    snapshot. Links in it are the image's, and may point anywhere: none is followed, and one in the
+    way is removed.
+    """
     for layer in layers:
         for name in os.listdir(layer):
             own = _spelling(template, name)
-            if own != name and (snapshot / name).is_dir():
+            if own != name and is_directory(snapshot / name):
                 _move_into(snapshot / name, snapshot / own)
 
 
+def is_directory(path: Path) -> bool:
+    """And not a link to one."""
+    try:
+        return stat.S_ISDIR(path.lstat().st_mode)
+    except OSError:
+        return False
+
+
 def _move_into(source: Path, target: Path) -> None:
-    if not (source.is_dir() and not source.is_symlink() and target.is_dir()):
-        target.unlink(missing_ok=True)
+    if not (is_directory(source) and is_directory(target)):
+        if is_directory(target):
+            shutil.rmtree(target)
+        else:
+            target.unlink(missing_ok=True)
         shutil.move(source, target)
         return
     for name in os.listdir(source):
@@ -65,19 +87,19 @@ def _move_into(source: Path, target: Path) -> None:
     source.rmdir()
 
 
-def find_program(prefix: Path, name: str, folders: Iterable[str], cwd: str) -> bool:
-    """Whether CreateProcess finds a program. `prefix` has the folders of all drives."""
+def has_program(prefix: Path, name: str, folders: Iterable[str], cwd: str) -> bool:
+    """Whether CreateProcess finds a program. `prefix` contains the directories of all drives."""
     candidates = [name, f"{name}.exe"] if "." not in ntpath.basename(name) else [name]
     places = [cwd] if ntpath.dirname(name) or _DRIVE.match(name) else [cwd, *folders]
     for place in places:
         for candidate in candidates:
-            letter, names = split(ntpath.join(place, candidate))
-            root = prefix / folder(letter)
-            if os.path.lexists(root / spelt(root, names)):
+            letter, names = split_windows_path(ntpath.join(place, candidate))
+            root = prefix / drive_folder(letter)
+            if os.path.lexists(root / spelled_path(root, names)):
                 return True
     return False
 
 
-def folder(letter: str) -> str:
+def drive_folder(letter: str) -> str:
     """Of a drive, in a prefix."""
     return "drive_c" if letter == "c" else f"drives/{letter}"

@@ -1,4 +1,4 @@
-"""The variables that a process in a Windows container has. Pure."""
+"""The environment variables of a process in a Windows container. Pure."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import ntpath
 from collections.abc import Iterable
 from typing import Final
 
-from transom.hosts.windows.accounts import User
-from transom.hosts.windows.variables import INSTALLED, PATH
+from transom.machines.windows.accounts import WindowsUser
+from transom.machines.windows.variables import INSTALLED, PATH
 
 _SYSTEM: Final = {
     **INSTALLED,
@@ -24,15 +24,20 @@ _PER_USER: Final = {
 _LONGEST_COMPUTER_NAME: Final = 15
 
 
-def computer_name(hostname: str) -> str:
+def netbios_name(hostname: str) -> str:
     return hostname.upper()[:_LONGEST_COMPUTER_NAME]
 
 
-def of_process(user: User, hostname: str, cpus: int, *given: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Names are the same in any case: the first spelling stays, the last value counts."""
-    env = {name: value.replace("{profile}", user.profile) for name, value in (_SYSTEM | _PER_USER).items()}
+def process_environment(
+    user: WindowsUser, hostname: str, cpus: int, *given: Iterable[tuple[str, str]]
+) -> dict[str, str]:
+    """Names are case-insensitive: the first spelling is kept, the last value wins."""
+    env = {
+        name: value.replace("{profile}", user.profile)
+        for name, value in (_SYSTEM | _PER_USER).items()
+    }
     env |= {
-        "COMPUTERNAME": computer_name(hostname),
+        "COMPUTERNAME": netbios_name(hostname),
         "NUMBER_OF_PROCESSORS": str(cpus),
         "USERDOMAIN": user.domain,
         "USERNAME": user.name,
@@ -41,17 +46,22 @@ def of_process(user: User, hostname: str, cpus: int, *given: Iterable[tuple[str,
     for variables in given:
         for name, value in variables:
             env[names.setdefault(name.lower(), name)] = value
-    # Wine's shell goes no further than an empty entry, and then says nothing of programs that it has not found.
+    # Wine's shell stops at an empty entry, and then reports no error for programs that it has not
+    # found.
     env[names["path"]] = ";".join(filter(None, env[names["path"]].split(";")))
     return env
 
 
-def of_image(lines: Iterable[str]) -> list[tuple[str, str]]:
+def image_environment(lines: Iterable[str]) -> list[tuple[str, str]]:
     """An image's `Env`."""
     return [(name, value) for name, _, value in (line.partition("=") for line in lines) if name]
 
 
-def search_path(env: dict[str, str]) -> list[str]:
-    """The folders in which a program without one is looked for, as CreateProcess does it."""
+def windows_search_path(env: dict[str, str]) -> list[str]:
+    """The directories in which a program without a path is searched, as CreateProcess does."""
     path = next((value for name, value in env.items() if name.lower() == "path"), "")
-    return [r"C:\Windows\System32", r"C:\Windows", *(ntpath.normpath(part) for part in path.split(";") if part)]
+    return [
+        r"C:\Windows\System32",
+        r"C:\Windows",
+        *(ntpath.normpath(part) for part in path.split(";") if part),
+    ]

@@ -1,31 +1,52 @@
-"""Which Wine this machine has: its loader, its server and the folder with its libraries."""
+"""The machine's Wine installation: its loader, its server and its library directory."""
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-# The loader and the library folder beside it, by how Linux systems install Wine. The loader's own path, for `wine` in
-# /usr/bin is often a script that looks for it.
+from transom.kit.programs import run_program
+
+# The loader and its library directory, by Linux distribution. This is the loader's own path,
+# because `wine` in /usr/bin is often a script that looks for it.
 _PLACES: Final = (
     ("/usr/lib/wine/wine64", "/usr/lib/wine/wineserver64", "/usr/lib/x86_64-linux-gnu/wine"),
     ("/usr/bin/wine64", "/usr/bin/wineserver", "/usr/lib/x86_64-linux-gnu/wine"),
     ("/usr/bin/wine64", "/usr/bin/wineserver", "/usr/lib64/wine"),
     ("/usr/bin/wine64", "/usr/bin/wineserver", "/usr/lib/wine"),
-    ("/opt/wine-stable/bin/wine64", "/opt/wine-stable/bin/wineserver", "/opt/wine-stable/lib64/wine"),
+    (
+        "/opt/wine-stable/bin/wine64",
+        "/opt/wine-stable/bin/wineserver",
+        "/opt/wine-stable/lib64/wine",
+    ),
 )
-# Where the Unix half of its 32-bit part is, if there is one; beside the library folder in some systems.
-_OLDER: Final = ("/usr/lib/i386-linux-gnu/wine", "/usr/lib32/wine", "/usr/lib/wine", "/opt/wine-stable/lib/wine")
-# Helpers go before Wine's own programs of the same names. What else is overridden would offer to download something.
-_OWN: Final = ("ipconfig.exe", "ping.exe", "powershell.exe", "findstr.exe", "systeminfo.exe", "tasklist.exe")
+# Where the Unix half of its 32-bit part is, if there is one; next to the library directory in some
+# systems.
+_OLDER: Final = (
+    "/usr/lib/i386-linux-gnu/wine",
+    "/usr/lib32/wine",
+    "/usr/lib/wine",
+    "/opt/wine-stable/lib/wine",
+)
+# Helpers take precedence over Wine's own programs of the same names. The other overrides prevent
+# download prompts.
+_OWN: Final = (
+    "ipconfig.exe",
+    "ping.exe",
+    "powershell.exe",
+    "findstr.exe",
+    "systeminfo.exe",
+    "taskkill.exe",
+    "tasklist.exe",
+    "whoami.exe",
+)
 _SECONDS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Installation:
+class WineInstallation:
     loader: Path
     server: Path
     libraries: Path  # has x86_64-windows and x86_64-unix
@@ -36,16 +57,16 @@ class Installation:
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """What a container needs to see of this machine, read-only."""
+        """What a container must see of this machine, read-only."""
         return ("/usr", *(() if str(self.loader).startswith("/usr/") else ("/opt",)))
 
     @property
     def runs_32_bit(self) -> bool:
-        """Whether there are processes that make calls of a 32-bit system."""
+        """Whether there are processes that make 32-bit system calls."""
         return any(Path(folder, "i386-unix").is_dir() for folder in (self.libraries, *_OLDER))
 
     def environment(self, prefix: str) -> dict[str, str]:
-        """Of a Unix process that is to run a Windows program in a prefix."""
+        """The environment of a Unix process that runs a Windows program in a prefix."""
         return {
             "WINEPREFIX": prefix,
             "WINELOADER": str(self.loader),
@@ -58,21 +79,26 @@ class Installation:
 
     def version(self) -> str:
         """`wine-8.0 (Debian 8.0~repack-4)`. Raises OSError or SubprocessError."""
-        answer = subprocess.run(
-            [str(self.loader), "--version"], env=self.environment("/nonexistent"), capture_output=True, text=True,
-            timeout=_SECONDS, check=True,
-        )  # fmt: skip
-        return answer.stdout.strip()
+        command, environment = [str(self.loader), "--version"], self.environment("/nonexistent")
+        return (
+            run_program(command, env=environment, timeout=_SECONDS, check=True)
+            .stdout.decode(errors="replace")
+            .strip()
+        )
 
 
-def find(places: tuple[tuple[str, str, str], ...] = _PLACES) -> Installation | None:
+def find_wine(places: tuple[tuple[str, str, str], ...] = _PLACES) -> WineInstallation | None:
     for loader, server, libraries in places:
-        installation = Installation(Path(loader), Path(server), Path(libraries))
-        if installation.loader.exists() and installation.server.exists() and (installation.libraries / "x86_64-unix").is_dir():
+        installation = WineInstallation(Path(loader), Path(server), Path(libraries))
+        if (
+            installation.loader.exists()
+            and installation.server.exists()
+            and (installation.libraries / "x86_64-unix").is_dir()
+        ):
             return installation
     return None
 
 
 def unix_environment(variables: Mapping[str, str]) -> list[str]:
-    """As a process of an OCI specification has it."""
+    """In the format of an OCI specification's process."""
     return [f"{name}={value}" for name, value in variables.items()]

@@ -1,8 +1,9 @@
-"""What Windows calls its errors. Wine has texts of its own ("Access denied."), which programs print and people compare.
+"""Windows' error messages. Wine has its own texts ("Access denied."), which programs print and
+users compare.
 
-A container gets a copy of Wine's kernelbase.dll with another table of messages, and of its shell with other strings. Such
-tables are resources of a PE file, one for each language; the new one is longer than Wine's English one and takes the place
-of the longest of them all.
+A container gets a copy of Wine's kernelbase.dll with another message table, and of its shell with
+other strings. Such tables are resources of a PE file, one per language; the new one is longer than
+Wine's English one and replaces the longest of them all.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ TEXTS: Final[Mapping[int, str]] = {
     21: "The device is not ready.",
     31: "A device attached to the system is not functioning.",
     32: "The process cannot access the file because it is being used by another process.",
-    33: "The process cannot access the file because another process has locked a portion of the file.",
+    33: (
+        "The process cannot access the file because another process has locked a portion of the "
+        "file."
+    ),
     38: "Reached the end of the file.",
     39: "The disk is full.",
     50: "The request is not supported.",
@@ -71,7 +75,10 @@ TEXTS: Final[Mapping[int, str]] = {
     258: "The wait operation timed out.",
     259: "No more data is available.",
     267: "The directory name is invalid.",
-    995: "The I/O operation has been aborted because of either a thread exit or an application request.",
+    995: (
+        "The I/O operation has been aborted because of either a thread exit or an application "
+        "request."
+    ),
     996: "Overlapped I/O event is not in a signaled state.",
     997: "Overlapped I/O operation is in progress.",
     998: "Invalid access to memory location.",
@@ -91,63 +98,85 @@ TEXTS: Final[Mapping[int, str]] = {
     4390: "The file or directory is not a reparse point.",
     10004: "A blocking operation was interrupted by a call to WSACancelBlockingCall.",
     10013: "An attempt was made to access a socket in a way forbidden by its access permissions.",
-    10014: "The system detected an invalid pointer address in attempting to use a pointer argument in a call.",
+    10014: (
+        "The system detected an invalid pointer address in attempting to use a pointer argument "
+        "in a call."
+    ),
     10022: "An invalid argument was supplied.",
     10035: "A non-blocking socket operation could not be completed immediately.",
     10036: "A blocking operation is currently executing.",
     10038: "An operation was attempted on something that is not a socket.",
-    10048: "Only one usage of each socket address (protocol/network address/port) is normally permitted.",
+    10048: (
+        "Only one usage of each socket address (protocol/network address/port) is normally "
+        "permitted."
+    ),
     10049: "The requested address is not valid in its context.",
     10050: "A socket operation encountered a dead network.",
     10051: "A socket operation was attempted to an unreachable network.",
     10053: "An established connection was aborted by the software in your host machine.",
     10054: "An existing connection was forcibly closed by the remote host.",
     10056: "A connect request was made on an already connected socket.",
-    10057: "A request to send or receive data was disallowed because the socket is not connected and (when sending on a "
+    10057: "A request to send or receive data was disallowed because the socket is not connected "
+    "and (when sending on a "
     "datagram socket using a sendto call) no address was supplied.",
-    10060: "A connection attempt failed because the connected party did not properly respond after a period of time, or "
+    10060: "A connection attempt failed because the connected party did not properly respond after "
+    "a period of time, or "
     "established connection failed because connected host has failed to respond.",
     10061: "No connection could be made because the target machine actively refused it.",
     10065: "A socket operation was attempted to an unreachable host.",
     11001: "No such host is known.",
-    11002: "This is usually a temporary error during hostname resolution and means that the local server did not receive a "
+    11002: "This is usually a temporary error during hostname resolution and means that the local "
+    "server did not receive a "
     "response from an authoritative server.",
     11003: "A non-recoverable error occurred during a database lookup.",
     11004: "The requested name is valid, but no data of the requested type was found.",
 }
 
 
-# Of the shell; by Wine's numbers.
+# Of the shell; by Wine's ids.
 STRINGS: Final[Mapping[int, str]] = {
     1010: "The syntax of the command is incorrect.\n",
     1011: "The syntax of the command is incorrect.\n",
-    1040: "'%1' is not recognized as an internal or external command,\noperable program or batch file.\n",
+    1040: (
+        "'%1' is not recognized as an internal or external command,\noperable program or batch "
+        "file.\n"
+    ),
 }
 
 
-class Table(NamedTuple):
+class MessageResource(NamedTuple):
     name: int
-    entry: int  # where the file says of it where it is and how long
+    entry: int  # the position of the entry's offset and size in the file
     language: int
     at: int  # in the file
     address: int  # in memory
     size: int
 
 
-def translated(library: bytes, texts: Mapping[int, str] = TEXTS) -> bytes | None:
-    """A PE file with these messages in English; None when it has no such tables, or none that is long enough."""
+def translate_messages(library: bytes, texts: Mapping[int, str] = TEXTS) -> bytes | None:
+    """A PE file with these messages in English; None when it has no such tables, or none that is
+    long enough.
+    """
     new = {number: f"{text}\r\n" for number, text in texts.items()}
-    return _replaced(library, tables(library, _MESSAGES), lambda old: write({**dict(read(old)), **new}))
+    return _replaced(
+        library,
+        message_resources(library, _MESSAGES),
+        lambda old: write_messages({**dict(read_messages(old)), **new}),
+    )
 
 
-def reworded(program: bytes, strings: Mapping[int, str] = STRINGS) -> bytes | None:
-    """The same with strings, of which a table has sixteen."""
+def reword_strings(program: bytes, strings: Mapping[int, str] = STRINGS) -> bytes | None:
+    """The same for strings, of which a table has sixteen."""
     made: bytes | None = program
     for name in sorted({number // _IN_A_TABLE + 1 for number in strings}):
         first = (name - 1) * _IN_A_TABLE
-        mine = {number - first: text for number, text in strings.items() if number // _IN_A_TABLE + 1 == name}
+        mine = {
+            number - first: text
+            for number, text in strings.items()
+            if number // _IN_A_TABLE + 1 == name
+        }
         if made is not None:
-            found = [table for table in tables(made, _STRINGS) if table.name == name]
+            found = [table for table in message_resources(made, _STRINGS) if table.name == name]
             made = _replaced(made, found, partial(_with_strings, mine))
     return made
 
@@ -156,11 +185,9 @@ def _with_strings(mine: Mapping[int, str], old: bytes) -> bytes:
     return write_strings({**dict(read_strings(old)), **mine})
 
 
-# By the names of the files that they are for.
-CHANGES: Final[Mapping[str, Callable[[bytes], bytes | None]]] = {"kernelbase.dll": translated, "cmd.exe": reworded}
-
-
-def _replaced(file: bytes, found: list[Table], change: Callable[[bytes], bytes]) -> bytes | None:
+def _replaced(
+    file: bytes, found: list[MessageResource], change: Callable[[bytes], bytes]
+) -> bytes | None:
     english = [table for table in found if table.language & 0x3FF == _ENGLISH]
     if not english:
         return None
@@ -189,17 +216,22 @@ def write_strings(strings: Mapping[int, str]) -> bytes:
     return b"".join(struct.pack("<H", len(each) // 2) + each for each in raw)
 
 
-def read(table: bytes) -> Iterator[tuple[int, str]]:
+def read_messages(table: bytes) -> Iterator[tuple[int, str]]:
     (count,) = struct.unpack_from("<I", table)
     for first, last, at in struct.iter_unpack("<III", table[4 : 4 + 12 * count]):
         for number in range(first, last + 1):
             length, flags = struct.unpack_from("<HH", table, at)
             raw = table[at + 4 : at + length]
-            yield number, (raw.decode("utf-16-le") if flags & _UNICODE else raw.decode("latin-1")).rstrip("\0")
+            yield (
+                number,
+                (raw.decode("utf-16-le") if flags & _UNICODE else raw.decode("latin-1")).rstrip(
+                    "\0"
+                ),
+            )
             at += length
 
 
-def write(messages: Mapping[int, str]) -> bytes:
+def write_messages(messages: Mapping[int, str]) -> bytes:
     runs: list[list[int]] = []
     for number in sorted(messages):
         if runs and runs[-1][-1] == number - 1:
@@ -216,29 +248,37 @@ def write(messages: Mapping[int, str]) -> bytes:
     return b"".join(head) + bytes(body)
 
 
-def tables(file: bytes, kind: int = _MESSAGES) -> list[Table]:
-    """All of a kind; none of what is no PE file."""
+def message_resources(file: bytes, kind: int = _MESSAGES) -> list[MessageResource]:
+    """All resources of a type; none for a file that is not a PE file."""
     try:
         return list(_tables(file, kind))
     except struct.error:
         return []
 
 
-def _tables(file: bytes, kind: int) -> Iterator[Table]:
+def _tables(file: bytes, kind: int) -> Iterator[MessageResource]:
     (header,) = struct.unpack_from("<I", file, 0x3C)
     sections, optional = struct.unpack_from("<H12xH", file, header + 6)
-    root, _ = struct.unpack_from("<II", file, header + 24 + 112 + 16)  # of resources, in a 64-bit file
+    root, _ = struct.unpack_from(
+        "<II", file, header + 24 + 112 + 16
+    )  # of resources, in a 64-bit file
     for number in range(sections):
-        _, address, size, offset = struct.unpack_from("<IIII", file, header + 24 + optional + 40 * number + 8)
+        _, address, size, offset = struct.unpack_from(
+            "<IIII", file, header + 24 + optional + 40 * number + 8
+        )
         if root and address <= root < address + size:
             base = offset + root - address
             for name, entry, language in _leaves(file, base, kind):
                 start, length = struct.unpack_from("<II", file, entry)
-                yield Table(name, entry, language, start - address + offset, start, length)
+                yield MessageResource(
+                    name, entry, language, start - address + offset, start, length
+                )
 
 
 def _leaves(file: bytes, base: int, wanted: int) -> Iterator[tuple[int, int, int]]:
-    """Names, entries and languages. A folder of resources has types, names in them, languages in those."""
+    """Names, entries and languages. A resource directory has types, which have names, which have
+    languages.
+    """
     for kind, names in _folder(file, base, 0):
         if kind == wanted:
             for name, languages in _folder(file, base, names):

@@ -1,37 +1,64 @@
-"""Windows containers as `NativeRuntime` needs them: the `Platform` of Wine."""
+"""The `RuntimePlatform` for Windows containers under Wine."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import signal
-import subprocess
+import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from subprocess import SubprocessError
 from typing import Any, Final, Literal
 
-from transom.hosts.windows.accounts import User
-from transom.runtime.api import ContainerConfig, RuntimeFailure, SandboxConfig, Version, WindowsResources
+from transom.kit.argv import join_arguments
+from transom.machines.windows.accounts import WindowsUser
+from transom.runtime.api import (
+    ContainerConfig,
+    RuntimeFailure,
+    RuntimeVersion,
+    SandboxConfig,
+    WindowsResources,
+)
 from transom.runtime.native.platform import (
     CannotStart,
+    CgroupLimits,
+    CgroupUsage,
     ContainerRequest,
-    Limits,
-    Running,
+    RunningContainer,
     SandboxPlan,
     Spec,
-    Usage,
 )
-from transom.runtime.wine import accounts, bundle, commandline, drives, environment, installation, jobs, limits, template, texts
+from transom.runtime.sim.texts import DockerTexts
+from transom.runtime.wine import (
+    accounts,
+    bundle,
+    commandline,
+    drives,
+    environment,
+    installation,
+    jobs,
+    limits,
+    template,
+    texts,
+)
 from transom.runtime.wine.helpers import Helpers
-from transom.runtime.wine.watching import watch
+from transom.runtime.wine.watching import watch_job
 from transom.windows import builds
 
 _PATIENCE: Final = 30.0  # for Wine to start the program
-_SHUTDOWN_TIMEOUT: Final = 5.0  # WaitToKillServiceTimeout, which docker heeds and containerd does not
+_SHUTDOWN_TIMEOUT: Final = 5.0  # WaitToKillServiceTimeout of a fresh Windows
+_SHUTDOWN_REPORT: Final = 1.0  # seconds within which a container can report a different value
 _DEFAULT_DIRECTORY: Final = "C:\\"
 _ALWAYS_MISSING: Final = (
-    "PowerShell is a stand-in that knows a part of the language; netsh, icacls and schtasks are stubs that do nothing",
-    "the registry hives of image layers are not applied: what a Dockerfile has done to the registry is not there",
+    (
+        "PowerShell is a stand-in that knows a part of the language; netsh, icacls and schtasks "
+        "are stubs that do nothing"
+    ),
+    (
+        "the registry hives of image layers are not applied: what a Dockerfile has done to the "
+        "registry is not there"
+    ),
     "programs see all processors and all memory of the machine, whatever their limits",
     "a memory limit holds for each process, not for all of a container together",
     "32-bit programs do not run unless Wine's 32-bit part is installed",
@@ -39,28 +66,39 @@ _ALWAYS_MISSING: Final = (
 
 
 class WinePlatform:
-    """`cache` keeps the template and may be shared by all clusters of a machine; `build` is the node's, whose containers
-    must fit it; None runs any."""
+    """`cache` keeps the template and may be shared by all clusters of a machine; `build` is the
+    node's, which containers must match; None runs any.
+    """
 
     os: Literal["linux", "windows"] = "windows"
     separator = "\\"
+    user_namespaces = False
+    demands_user_namespaces = False
     raw_terminal = True
 
     def __init__(
-        self, cache: Path, *, build: int | None = None, engine: Literal["containerd", "docker"] = "containerd",
+        self,
+        cache: Path,
+        *,
+        build: int | None = None,
+        engine: Literal["containerd", "docker"] = "containerd",
         helpers: Helpers | None = None,
-    ) -> None:  # fmt: skip
-        self.version = Version("containerd", "1.4.3-wine") if engine == "containerd" else Version("docker", "19.3.14-wine")
+    ) -> None:
+        self.version = (
+            RuntimeVersion("containerd", "1.4.3-wine")
+            if engine == "containerd"
+            else RuntimeVersion("docker", "19.3.14-wine")
+        )
         self._cache = cache
         self._build = build
         self._engine = engine
         self._texts = texts.TEXTS[engine]
-        self._wine = installation.find()
+        self._wine = installation.find_wine()
         self._helpers = helpers or Helpers(cache)
-        self._template: template.Template | None = None
+        self._template: template.WineTemplate | None = None
         self._making = asyncio.Lock()
 
-    # What there is
+    # Capabilities
 
     def unusable(self) -> str:
         if self._wine is None:
@@ -68,22 +106,30 @@ class WinePlatform:
         return ""
 
     def missing(self) -> list[str]:
-        rootless = [] if os.geteuid() == 0 else ["without root every account of a container may do everything in it"]
+        rootless = (
+            []
+            if os.geteuid() == 0
+            else ["without root every account of a container may do everything in it"]
+        )
         return [*self._helpers.missing(), *rootless, *_ALWAYS_MISSING]
 
-    async def prepare(self) -> template.Template:
-        """Makes the template if there is none; costs nothing else."""
+    async def prepare(self) -> template.WineTemplate:
+        """Builds the template if it does not exist; otherwise costs nothing."""
         if self._template is None:
             async with self._making:
                 if self._template is None:
                     wine = self._installed()
                     try:
-                        self._template = await asyncio.to_thread(template.prepare, self._cache, wine, self._helpers)
-                    except (OSError, subprocess.SubprocessError) as problem:
-                        raise RuntimeFailure("Unavailable", f"cannot make a Windows prefix: {problem}") from problem
+                        self._template = await asyncio.to_thread(
+                            template.prepare_template, self._cache, wine, self._helpers
+                        )
+                    except (OSError, SubprocessError) as problem:
+                        raise RuntimeFailure(
+                            "Unavailable", f"cannot make a Windows prefix: {problem}"
+                        ) from problem
         return self._template
 
-    def _installed(self) -> installation.Installation:
+    def _installed(self) -> installation.WineInstallation:
         if self._wine is None:
             raise RuntimeFailure("Unavailable", self.unusable())
         return self._wine
@@ -91,7 +137,11 @@ class WinePlatform:
     # Sandboxes and containers
 
     def sandbox(self, config: SandboxConfig, node: str) -> SandboxPlan:
-        """Containers share the network only; each has its own of everything else."""
+        """Containers share only the network; everything else is their own. Docker on Windows has no
+        host network; containerd ignores the setting.
+        """
+        if config.linux.host_network and self._engine == "docker":
+            raise DockerTexts().sandbox_start("", config.name, "network host not found")
         return SandboxPlan(hostname=config.hostname or node, ipc=False, pid=False)
 
     async def layers(self, request: ContainerRequest) -> Sequence[Path]:
@@ -101,86 +151,136 @@ class WinePlatform:
             raise self._texts.other_build(request.id, request.sandbox.plan.hostname)
         return [made.drive, made.helpers, *request.image.layers]
 
-    def _build_of(self, request: ContainerRequest) -> builds.Build:
-        named = builds.by_name(str(request.image.config.get("os.version", "")))
+    def _build_of(self, request: ContainerRequest) -> builds.WindowsBuild:
+        named = builds.build_by_name(str(request.image.config.get("os.version", "")))
         return named or builds.BUILDS.get(self._build or 0, builds.DEFAULT)
 
-    def limits(self, config: ContainerConfig, cpus: int) -> Limits:
-        return limits.of(_resources(config), cpus)
+    def limits(self, config: ContainerConfig, cpus: int) -> CgroupLimits:
+        return limits.limits_of_resources(_resources(config), cpus)
 
     async def create(self, request: ContainerRequest) -> Spec:
         user = self._user(request)
-        line = commandline.of_container(request.config, _image(request))
+        line = commandline.container_command_line(request.config, _image(request))
         if not line:
             raise self._texts.no_command(request.id)
         if user is None:
             raise self._texts.cannot_start(request.id, texts.BAD_LOGON)
+        if self._engine == "docker":
+            _check_docker_mounts(request)
         made, wine = await self.prepare(), self._installed()
         return await asyncio.to_thread(self._write, request, user, line, made, wine)
 
     def _write(
-        self, request: ContainerRequest, user: User, line: str, made: template.Template, wine: installation.Installation
+        self,
+        request: ContainerRequest,
+        user: WindowsUser,
+        line: str,
+        made: template.WineTemplate,
+        wine: installation.WineInstallation,
     ) -> Spec:
-        at, owner, hostname = bundle.places(request), accounts.unix_id(user), request.sandbox.plan.hostname
+        at, owner, hostname = (
+            bundle.bundle_places(request),
+            accounts.unix_id(user),
+            request.sandbox.plan.hostname,
+        )
         at.prefix.mkdir(parents=True)
-        drives.unite(request.snapshot, made.drive, request.image.layers)
-        made.write_registry(at.prefix, self._build_of(request), bundle.adapter(request))
+        drives.join_windows_path(request.snapshot, made.drive, request.image.layers)
+        made.write_registry(at.prefix, self._build_of(request), bundle.bundle_adapter(request))
         bundle.make_prefix(at.prefix, owner, request)
         root = bundle.make_root(wine, user, self._helpers, request)
         if owner:
             bundle.let_users_write(request.snapshot, request.image.layers)
-        profile = request.snapshot / drives.spelt(request.snapshot, drives.split(user.profile)[1])
-        if not profile.is_dir():
-            template.make_profile(profile, owner)
+        bundle.make_directory(
+            request.snapshot, drives.split_windows_path(_directory(request)), owner
+        )
+        bundle.make_user_profile(
+            request.snapshot,
+            drives.spelled_path(request.snapshot, drives.split_windows_path(user.profile)[1]),
+            owner,
+        )
         if self._helpers.get("wdns.so") is None:
             bundle.announce_names(request.snapshot, hostname, request.sandbox.ips)
         command = self._command(request, user, line, jobs.MAIN, wine)
         args = bundle.first_args(wine, self._helpers, request, command)
-        return bundle.specification(wine, request, root, self._process(request, user, args, wine), made.texts)
+        return bundle.wine_specification(
+            wine,
+            request,
+            root,
+            self._process(request, user, args, wine),
+            made.replacements(wine, user),
+        )
 
     def _command(
-        self, request: ContainerRequest, user: User, line: str, name: str, wine: installation.Installation
+        self,
+        request: ContainerRequest,
+        user: WindowsUser,
+        line: str,
+        name: str,
+        wine: installation.WineInstallation,
     ) -> list[str]:
-        """What Unix is to run for a Windows command line."""
+        """The Unix command for a Windows command line."""
         if self._helpers.get("winrun.exe") is None:
-            return [str(wine.loader), *commandline.split(line)]
-        jobs.write(
-            bundle.places(request).prefix, name, accounts.unix_id(user), cwd=_directory(request), command=line,
+            return [str(wine.loader), *commandline.split_windows_command_line(line)]
+        jobs.write_job(
+            bundle.bundle_places(request).prefix,
+            name,
+            accounts.unix_id(user),
+            cwd=_directory(request),
+            command=line,
             env=self._environment(request, user),
-        )  # fmt: skip
-        return [str(wine.loader), bundle.WINRUN, jobs.inside(name)]
+        )
+        return [str(wine.loader), bundle.WINRUN, jobs.job_path_inside(name)]
 
-    def _process(self, request: ContainerRequest, user: User, args: Sequence[str], wine: installation.Installation) -> Spec:
+    def _process(
+        self,
+        request: ContainerRequest,
+        user: WindowsUser,
+        args: Sequence[str],
+        wine: installation.WineInstallation,
+    ) -> Spec:
         address = next(iter(request.sandbox.ips), "")
         bare = self._helpers.get("winrun.exe") is None
         extra = self._given(request) if bare else []
-        if bare:  # Wine's own way for additions to the path
+        if bare:  # Wine's own mechanism for additions to the path
             extra += [("WINEPATH", value) for name, value in extra if name.lower() == "path"]
-        return bundle.process(
-            wine, user, args, address, self._helpers, data=limits.of_process(_resources(request.config)), extra=extra
+        return bundle.wine_process(
+            wine,
+            user,
+            args,
+            address,
+            self._helpers,
+            data=limits.process_data_limit(_resources(request.config)),
+            extra=extra,
         )
 
-    def _environment(self, request: ContainerRequest, user: User) -> dict[str, str]:
+    def _environment(self, request: ContainerRequest, user: WindowsUser) -> dict[str, str]:
         cpus = _resources(request.config).cpu_count or os.cpu_count() or 1
-        return environment.of_process(user, request.sandbox.plan.hostname, cpus, self._given(request))
+        return environment.process_environment(
+            user, request.sandbox.plan.hostname, cpus, self._given(request)
+        )
 
     def _given(self, request: ContainerRequest) -> list[tuple[str, str]]:
-        return [*environment.of_image(_image(request).get("Env") or ()), *request.config.env]
+        return [
+            *environment.image_environment(_image(request).get("Env") or ()),
+            *request.config.env,
+        ]
 
-    def _user(self, request: ContainerRequest) -> User | None:
-        return accounts.find(request.config, _image(request), request.image.layers, request.sandbox.plan.hostname)
+    def _user(self, request: ContainerRequest) -> WindowsUser | None:
+        return accounts.find_wine_account(
+            request.config, _image(request), request.image.layers, request.sandbox.plan.hostname
+        )
 
-    async def started(self, container: Running) -> None:
-        """Waits until Windows has made the process, or has said why not."""
+    async def started(self, container: RunningContainer) -> None:
+        """Waits until Windows has created the process, or has reported why not."""
         if self._helpers.get("winrun.exe") is None:
             return
         request = container.request
-        prefix, loop = bundle.places(request).prefix, asyncio.get_running_loop()
+        prefix, loop = bundle.bundle_places(request).prefix, asyncio.get_running_loop()
         end = loop.time() + _PATIENCE
-        with watch(jobs.folder(prefix), container.pid) as news:
+        with watch_job(jobs.jobs_folder(prefix), container.pid) as news:
             while loop.time() < end:
-                alive = _alive(container.pid)  # before the look at what it has written, which may be its last word
-                state = jobs.read(prefix, jobs.MAIN)
+                alive = _alive(container.pid)  # before reading its output, which may be its last
+                state = jobs.read_job(prefix, jobs.MAIN)
                 if state.what == "error":
                     raise self._texts.cannot_start(request.id, state.number)
                 if state.what != "nothing" or not alive:
@@ -192,49 +292,107 @@ class WinePlatform:
 
     # Commands
 
-    def exec_process(self, container: Running, command: Sequence[str], *, tty: bool, exec_id: str) -> Spec:
+    def exec_process(
+        self, container: RunningContainer, command: Sequence[str], *, tty: bool, exec_id: str
+    ) -> Spec:
         request = container.request
         user, wine = self._user(request), self._installed()
         if user is None:
             raise self._texts.cannot_exec(request.id, exec_id, texts.BAD_LOGON)
-        folders = environment.search_path(self._environment(request, user))
+        folders = environment.windows_search_path(self._environment(request, user))
         seen = Path(f"/proc/{container.pid}/root{jobs.PREFIX}")  # with its volumes
-        known = os.access(seen, os.R_OK)  # not to those who are not root
-        if not command or (known and not drives.find_program(seen, command[0], folders, _directory(request))):
+        known = os.access(seen, os.R_OK)  # unprivileged users may not
+        if not command or (
+            known and not drives.has_program(seen, command[0], folders, _directory(request))
+        ):
             raise self._texts.cannot_exec(request.id, exec_id, texts.NOT_FOUND)
-        args = self._command(request, user, commandline.join(command), exec_id, wine)
+        try:
+            args = self._command(request, user, join_arguments(command), exec_id, wine)
+        except OSError as problem:  # the container has put something else there
+            raise self._texts.exec_failed(exec_id, str(problem)) from problem
         return self._process(request, user, args, wine)
 
-    def exec_failure(self, container: Running, exec_id: str, command: Sequence[str], text: str) -> RuntimeFailure:
+    def exec_failure(
+        self, container: RunningContainer, exec_id: str, command: Sequence[str], text: str
+    ) -> RuntimeFailure:
         return self._texts.exec_failed(exec_id, text)
 
     # The end
 
-    def stop_patience(self, container: Running, grace: float) -> float:
-        return min(grace, _SHUTDOWN_TIMEOUT) if self._engine == "docker" else grace
+    def stop_patience(self, container: RunningContainer, grace: float) -> float:
+        """Docker waits as long as the container's registry specifies. containerd waits for the
+        grace period, unless the registry differs from Windows' default.
+        """
+        shutdown_seconds = jobs.job_shutdown_seconds(bundle.bundle_places(container.request).prefix)
+        if shutdown_seconds is None or (
+            self._engine == "containerd" and shutdown_seconds == _SHUTDOWN_TIMEOUT
+        ):
+            shutdown_seconds = _SHUTDOWN_TIMEOUT if self._engine == "docker" else grace
+        return min(grace, shutdown_seconds)
 
-    async def stop(self, container: Running) -> None:
-        """The init makes CTRL_SHUTDOWN_EVENT of it; without one nobody would listen."""
-        container.signal(signal.SIGTERM if self._helpers.get("init") is not None else signal.SIGKILL)
+    async def stop(self, container: RunningContainer) -> None:
+        """The init turns it into CTRL_SHUTDOWN_EVENT; without one no process would receive it.
+        Returns when the container has reported the timeout in its registry.
+        """
+        heeded = self._helpers.get("init") is not None
+        prefix, loop = bundle.bundle_places(container.request).prefix, asyncio.get_running_loop()
+        with watch_job(jobs.jobs_folder(prefix), container.pid) as news:
+            container.signal(signal.SIGTERM if heeded else signal.SIGKILL)
+            end = loop.time() + _SHUTDOWN_REPORT
+            while heeded and loop.time() < end and _alive(container.pid):
+                if jobs.job_shutdown_seconds(prefix) is not None:
+                    return
+                await news.wait()
 
     def exit_code(self, request: ContainerRequest, status: int, exec_id: str = "") -> int:
-        prefix, name = bundle.places(request).prefix, exec_id or jobs.MAIN
-        code = jobs.exit_code(jobs.read(prefix, name), status)
+        prefix, name = bundle.bundle_places(request).prefix, exec_id or jobs.MAIN
+        code = jobs.job_exit_code(jobs.read_job(prefix, name), status)
         if exec_id:
-            jobs.forget(prefix, name)
+            jobs.forget_job(prefix, name)
         return code
 
     def finished(self, request: ContainerRequest) -> None:
-        """Everything is in the container's own folder, which goes with it."""
+        """Everything is in the container's own directory, which is removed with it."""
 
     # Statistics
 
-    def usage(self, request: ContainerRequest, counted: Usage) -> Usage:
-        return limits.shown(_resources(request.config), counted)
+    def usage(self, request: ContainerRequest, counted: CgroupUsage) -> CgroupUsage:
+        return limits.shown_usage(_resources(request.config), counted)
 
     def layer_usage(self, request: ContainerRequest, counted: tuple[int, int]) -> tuple[int, int]:
-        """NTFS counts no inodes."""
+        """NTFS does not count inodes."""
         return counted[0], 0
+
+
+def _check_docker_mounts(request: ContainerRequest) -> None:
+    """Docker on Windows mounts only existing directories and named pipes. Raises RuntimeFailure
+    with its text.
+    """
+    docker = DockerTexts()
+    for mount in request.config.mounts:
+        source, target = mount.host_path, mount.container_path
+        if bundle.pipe_name(mount):
+            continue
+        if target.lower().replace("/", "\\").rstrip("\\") == "c:":
+            why = (
+                f"destination path cannot be `c:` or `c:\\`: {target.lower().replace('/', chr(92))}"
+            )
+            raise docker.create_failed(
+                request.id,
+                f"invalid volume specification: '{source}:{target}': invalid mount config: {why}",
+            )
+        volume = f"{source}:{target}" + (":ro" if mount.read_only else "")
+        start = (
+            f"invalid volume specification: '{volume}': invalid mount config for type \"bind\": "
+        )
+        try:
+            mode = request.host.stat(source).st_mode
+        except OSError:
+            raise docker.create_failed(
+                request.id, f"{start}bind source path does not exist: {source}"
+            ) from None
+        if not stat.S_ISDIR(mode):
+            raise docker.create_failed(request.id, f"{start}source path must be a directory")
 
 
 def _alive(pid: int) -> bool:
@@ -251,4 +409,8 @@ def _image(request: ContainerRequest) -> Mapping[str, Any]:
 
 
 def _directory(request: ContainerRequest) -> str:
-    return request.config.working_dir or str(_image(request).get("WorkingDir") or "") or _DEFAULT_DIRECTORY
+    return (
+        request.config.working_dir
+        or str(_image(request).get("WorkingDir") or "")
+        or _DEFAULT_DIRECTORY
+    )

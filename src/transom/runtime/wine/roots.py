@@ -1,7 +1,8 @@
-"""The root folder that a Windows container has as a Linux one: links, mount points, Wine's helpers, and /etc with one account.
+"""The Linux root directory of a Windows container: links, mount points, Wine's helpers, and /etc
+with one account.
 
-It is read-only, and the same for all containers of a node with the same account and the same name servers: they share it. It
-goes with the node.
+It is read-only and shared by all containers of a node with the same account and the same name
+servers. It is removed with the node.
 """
 
 from __future__ import annotations
@@ -13,29 +14,36 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
-from transom.hosts.windows.accounts import User
+from transom.machines.windows.accounts import WindowsUser
 from transom.network.api import DnsConfig
 from transom.runtime.wine import accounts
 from transom.runtime.wine.helpers import Helpers
 from transom.runtime.wine.standin import unix_half
 
-_RECIPE: Final = 1  # to be raised with every change of what is made here: nodes outlive a new version
+_RECIPE: Final = 1  # increment with every change of the content: nodes outlive a new version
 _LINKS: Final = ("bin", "lib", "lib64", "sbin")
 _HELPERS: Final = ("init", "wdns.so")
 _NAME: Final = re.compile(r"[^A-Za-z0-9_.-]")
 
 
-def root(
-    folder: Path, mount_points: tuple[str, ...], home: str, hosts: str, user: User, helpers: Helpers, dns: DnsConfig
+def prefix_root(
+    folder: Path,
+    mount_points: tuple[str, ...],
+    home: str,
+    hosts: str,
+    user: WindowsUser,
+    helpers: Helpers,
+    dns: DnsConfig,
 ) -> Path:
-    """Below `folder`, made if it is not there. `mount_points` have no slash in front, `hosts` is where that file really is.
-    Raises OSError."""
+    """Below `folder`, created if missing. `mount_points` have no leading slash, `hosts` is the real
+    path of that file. Raises OSError.
+    """
     number = accounts.unix_id(user)
     files = {
         "passwd": f"{_NAME.sub('_', user.name)}:x:{number}:{number}::{home}:/bin/sh\n",
         "group": f"users:x:{number}:\n",
         "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
-        "resolv.conf": resolver(dns),
+        "resolv.conf": root_resolver(dns),
     }
     start = unix_half.script()
     parts = (str(_RECIPE), helpers.hash(_HELPERS), hosts, *mount_points, *files.values(), start)
@@ -49,16 +57,18 @@ def root(
             fresh.rename(made)
         except OSError:
             shutil.rmtree(fresh)
-            if not made.is_dir():  # by somebody else meanwhile
+            if not made.is_dir():  # by another process in the meantime
                 raise
     return made
 
 
-def _fill(at: Path, mount_points: tuple[str, ...], hosts: str, helpers: Helpers, files: dict[str, str]) -> None:
+def _fill(
+    at: Path, mount_points: tuple[str, ...], hosts: str, helpers: Helpers, files: dict[str, str]
+) -> None:
     at.chmod(0o755)
     for name in ("etc", *mount_points):
         (at / name).mkdir(parents=True, exist_ok=True)
-    (at / "tmp").chmod(0o1777)  # runc gives what is mounted there the mode of the mount point
+    (at / "tmp").chmod(0o1777)  # runc gives the mount the mode of its mount point
     for name in _LINKS:
         (at / name).symlink_to(f"usr/{name}")
     for name in _HELPERS:
@@ -77,7 +87,13 @@ def _add_program(path: Path, script: str) -> None:
     path.chmod(0o755)
 
 
-def resolver(dns: DnsConfig) -> str:
-    """Windows has one suffix, the first, and knows no options."""
+def root_resolver(dns: DnsConfig) -> str:
+    """Windows uses one suffix, the first, and has no options."""
     lines = [f"nameserver {server}\n" for server in dns.servers[:3]]
-    return "".join([*lines, *(f"search {suffix}\n" for suffix in dns.searches[:1]), "options timeout:2 attempts:2\n"])
+    return "".join(
+        [
+            *lines,
+            *(f"search {suffix}\n" for suffix in dns.searches[:1]),
+            "options timeout:2 attempts:2\n",
+        ]
+    )

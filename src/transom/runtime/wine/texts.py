@@ -1,4 +1,6 @@
-"""What containerd and docker say when a process in a Windows container cannot be started: the host compute service's words."""
+"""The errors of containerd and docker when a process in a Windows container cannot start, with the
+host compute service's texts.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +28,11 @@ _ERRORS: Final = {
 }
 
 
-def error(number: int) -> str:
+def windows_error_text(number: int) -> str:
     return _ERRORS.get(number, f"Win32 error {number:#x}.")
 
 
-class Texts(Protocol):
+class WineTexts(Protocol):
     def cannot_start(self, container: str, number: int) -> CannotStart:
         """`number` is Win32's."""
 
@@ -43,11 +45,15 @@ class Texts(Protocol):
 
 class _Containerd:
     def cannot_start(self, container: str, number: int) -> CannotStart:
-        why = f"hcs::System::CreateProcess {container}: {error(number)}: unknown"
-        return CannotStart(RuntimeFailure("Unknown", f'failed to start containerd task "{container}": {why}'))
+        why = f"hcs::System::CreateProcess {container}: {windows_error_text(number)}: unknown"
+        return CannotStart(
+            RuntimeFailure("Unknown", f'failed to start containerd task "{container}": {why}')
+        )
 
     def cannot_create(self, container: str, text: str) -> CannotStart:
-        return CannotStart(RuntimeFailure("Unknown", f"failed to create containerd task: {text}: unknown"))
+        return CannotStart(
+            RuntimeFailure("Unknown", f"failed to create containerd task: {text}: unknown")
+        )
 
     def other_build(self, container: str, hostname: str) -> CannotStart:
         why = "The container operating system does not match the host operating system."
@@ -55,25 +61,36 @@ class _Containerd:
 
     def no_command(self, container: str) -> RuntimeFailure:
         return RuntimeFailure(
-            "Unknown", f'failed to generate container "{container}" spec: failed to generate spec: no command specified'
+            "Unknown",
+            (
+                f'failed to generate container "{container}" spec: failed to generate spec: no '
+                "command specified"
+            ),
         )
 
     def cannot_exec(self, container: str, exec_id: str, number: int) -> RuntimeFailure:
-        return self.exec_failed(exec_id, f"hcs::System::CreateProcess {container}: {error(number)}: unknown")
+        return self.exec_failed(
+            exec_id,
+            f"hcs::System::CreateProcess {container}: {windows_error_text(number)}: unknown",
+        )
 
     def exec_failed(self, exec_id: str, text: str) -> RuntimeFailure:
-        return RuntimeFailure("Unknown", f'failed to exec in container: failed to start exec "{exec_id}": {text}')
+        return RuntimeFailure(
+            "Unknown", f'failed to exec in container: failed to start exec "{exec_id}": {text}'
+        )
 
 
 class _Docker:
-    """As the simulated docker says it, of any error."""
+    """In the format of the simulated docker, for any error."""
 
     _same: Final = DockerTexts()
     _codes: Final = {NOT_FOUND: 127, ACCESS_DENIED: 126}
 
     def cannot_start(self, container: str, number: int) -> CannotStart:
         broken = self._same.start_failed(container, self._call(container, number))
-        return CannotStart(broken.failure, self._codes.get(number, broken.exit_code), broken.message)
+        return CannotStart(
+            broken.failure, self._codes.get(number, broken.exit_code), broken.message
+        )
 
     def cannot_create(self, container: str, text: str) -> CannotStart:
         broken = self._same.start_failed(container, text)
@@ -95,8 +112,8 @@ class _Docker:
     def _call(container: str, number: int) -> str:
         return (
             f"container {container} encountered an error during hcsshim::System::CreateProcess: "
-            f"failure in a Windows system call: {error(number)} ({number:#x})"
+            f"failure in a Windows system call: {windows_error_text(number)} ({number:#x})"
         )
 
 
-TEXTS: Final[Mapping[str, Texts]] = {"containerd": _Containerd(), "docker": _Docker()}
+TEXTS: Final[Mapping[str, WineTexts]] = {"containerd": _Containerd(), "docker": _Docker()}

@@ -1,6 +1,7 @@
-"""Waiting for a file to be written, or for the process that would write it to end, without looking again and again.
+"""Waits for a file to be written, or for the process that would write it to end, without polling.
 
-The kernel tells of both (inotify, pidfd). Where it does not, because a user may only watch so many files, there is a timer.
+The kernel reports both (inotify, pidfd). Where it does not, because the number of watches per user
+is limited, there is a timer.
 """
 
 from __future__ import annotations
@@ -15,22 +16,24 @@ from pathlib import Path
 from typing import Final
 
 _CLOSE_ON_EXEC, _NON_BLOCKING = os.O_CLOEXEC, os.O_NONBLOCK
-_MODIFIED: Final = 0x2
+_MODIFIED, _NO_LINK = 0x2, 0x02000000
 _MOST_NEWS: Final = 65536
-_LOOK_AGAIN: Final = 0.01  # where the kernel tells nothing
-_AT_LEAST: Final = 1.0  # where it does: news may be lost when there are too many
+_LOOK_AGAIN: Final = 0.01  # where the kernel reports nothing
+_AT_LEAST: Final = 1.0  # where it does: events may be lost when there are too many
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class Watch:
-    """Made before the first look, so that nothing falls between that and the wait."""
+class JobWatch:
+    """Create it before the first check, so that no event is missed between the check and the
+    wait.
+    """
 
     def __init__(self) -> None:
         self._wakened = asyncio.Event()
         self._patience = _AT_LEAST
 
     async def wait(self) -> None:
-        """Until something may have happened since the last call."""
+        """Waits until something may have happened since the last call."""
         try:
             await asyncio.wait_for(self._wakened.wait(), self._patience)
         except TimeoutError:
@@ -42,7 +45,9 @@ class Watch:
         self._wakened.set()
 
     def ended(self, fd: int) -> None:
-        """The descriptor says so from now on; until somebody has buried the process, it is still to be seen."""
+        """The descriptor becomes readable; until the process has been waited for, it is still
+        visible.
+        """
         asyncio.get_running_loop().remove_reader(fd)
         self.look_again()
         self._wakened.set()
@@ -52,11 +57,14 @@ class Watch:
 
 
 @contextmanager
-def watch(folder: Path, pid: int) -> Iterator[Watch]:
-    """Files of a folder, which is there, and a process, which may have ended."""
-    loop, made = asyncio.get_running_loop(), Watch()
+def watch_job(folder: Path, pid: int) -> Iterator[JobWatch]:
+    """Watches files of an existing directory, and a process, which may have ended."""
+    loop, made = asyncio.get_running_loop(), JobWatch()
     sources: tuple[tuple[Callable[[], int], Callable[[int], None]], ...]
-    sources = ((partial(_notifier, folder), made.changed), (partial(os.pidfd_open, pid), made.ended))
+    sources = (
+        (partial(_notifier, folder), made.changed),
+        (partial(os.pidfd_open, pid), made.ended),
+    )
     with ExitStack() as kept:
         for opened, react in sources:
             try:
@@ -72,7 +80,7 @@ def watch(folder: Path, pid: int) -> Iterator[Watch]:
 
 def _notifier(folder: Path) -> int:
     fd = _libc.inotify_init1(_CLOSE_ON_EXEC | _NON_BLOCKING)
-    if fd < 0 or _libc.inotify_add_watch(fd, os.fsencode(folder), _MODIFIED) < 0:
+    if fd < 0 or _libc.inotify_add_watch(fd, os.fsencode(folder), _MODIFIED | _NO_LINK) < 0:
         code = ctypes.get_errno()
         if fd >= 0:
             os.close(fd)

@@ -1,6 +1,7 @@
-"""`python -m transom.runtime.native.monitor FOLDER`: returns when the monitor answers, which goes on alone.
+"""`python -m transom.runtime.native.monitor FOLDER`: daemonizes, and returns when the monitor is
+ready.
 
-There is one for each folder: whoever comes second leaves at once, without an error.
+There is one per directory: a second one exits immediately, without an error.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ import signal
 import socket
 import sys
 
-from transom.runtime.native.monitor.loop import Loop
-from transom.runtime.native.monitor.server import Server
+from transom.runtime.native.monitor.loop import MonitorLoop
+from transom.runtime.native.monitor.server import MonitorServer
 
 LOCK, SOCKET, LOG = "monitor.lock", "monitor.sock", "monitor.log"
 _SET_NAME, _SET_CHILD_SUBREAPER = 15, 36
-_LEAST_LIKELY = "-999"  # to be killed for want of memory: whoever does so ends the logs of all containers
+_LEAST_LIKELY = "-999"  # OOM score: killing it would end the logs of all containers
 
 
 def main(folder: str) -> int:
@@ -30,10 +31,10 @@ def main(folder: str) -> int:
         return 0
     listener = _listen()
     if os.fork():
-        os._exit(0)  # the socket is there: it may be connected to
+        os._exit(0)  # the socket exists: clients can connect
     _detach()
-    loop = Loop()
-    server = Server(loop, listener)
+    loop = MonitorLoop()
+    server = MonitorServer(loop, listener)
     loop.run()
     server.close()
     os.unlink(os.path.join(folder, SOCKET))
@@ -42,10 +43,10 @@ def main(folder: str) -> int:
 
 def _listen() -> socket.socket:
     if os.path.lexists(SOCKET):
-        os.unlink(SOCKET)  # of one that was killed
+        os.unlink(SOCKET)  # of a monitor that was killed
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     mask = os.umask(0o177)
-    listener.bind(SOCKET)  # by its bare name: a whole path may be too long for an address
+    listener.bind(SOCKET)  # by its bare name: a full path may be too long for a socket address
     os.umask(mask)
     listener.listen(64)
     return listener
@@ -62,7 +63,7 @@ def _detach() -> None:
     os.close(log)
     os.chdir("/")
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # it is ended by its socket, or by SIGKILL
+        signal.signal(number, signal.SIG_IGN)  # it ends by a request on its socket, or by SIGKILL
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_SET_NAME, b"transom-monitor", 0, 0, 0)
     if libc.prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
@@ -73,7 +74,9 @@ def _detach() -> None:
         with open("/proc/self/oom_score_adj", "w") as file:
             file.write(_LEAST_LIKELY)
     except PermissionError:
-        sys.stderr.write("no CAP_SYS_RESOURCE: the monitor may be killed for want of memory as everybody else\n")
+        sys.stderr.write(
+            "no CAP_SYS_RESOURCE: the monitor may be killed for want of memory as any process\n"
+        )
 
 
 if __name__ == "__main__":

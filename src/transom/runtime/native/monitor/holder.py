@@ -1,7 +1,8 @@
-"""A process that holds a network namespace and nothing else, started without runc: it has no file system to be made for it.
+"""A process that only holds a network namespace, started without runc: it needs no file system.
 
-Between fork and exec it joins or makes the namespace, its control group and its own root folder, in which there is nothing but
-its program, and becomes nobody. What goes wrong there comes back through a pipe that the program would have closed.
+Between fork and exec it joins or creates the namespace, its cgroup and its own root directory,
+which contains only its program, and changes to an unprivileged user. Errors come back through a
+pipe that exec closes.
 """
 
 from __future__ import annotations
@@ -15,7 +16,12 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final
 
-from transom.runtime.native.monitor.loop import READ, RESET, Loop
+from transom.runtime.native.monitor.loop import (
+    READ,
+    RESET,
+    MonitorLoop,
+    keep_descriptors_to_ourselves,
+)
 
 _LONGEST: Final = 4096
 _NEW_NETWORK: Final = 0x40000000
@@ -26,10 +32,13 @@ _INTERFACE: Final = struct.Struct("16sh14x")
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def hold(loop: Loop, order: dict[str, Any], done: Callable[[int, str], None]) -> None:
-    """`order`: `program` below `root`, `user` and `group` that it gets, `oom_score_adj`, `network` (the path of a namespace, ""
-    for a new one, None for this process's own) and `processes` (the file of a control group, or ""). `done` gets a pid, or 0
-    and what was in the way. Raises OSError."""
+def hold_namespace(
+    loop: MonitorLoop, order: dict[str, Any], done: Callable[[int, str], None]
+) -> None:
+    """`order`: `program` below `root`, its `user` and `group`, `oom_score_adj`, `network` (the path
+    of a namespace, "" for a new one, None for this process's own) and `processes` (the file of a
+    cgroup, or ""). `done` receives a pid, or 0 and the error. Raises OSError.
+    """
     reader, writer = os.pipe()
     loop.start_begins()
     try:
@@ -57,6 +66,7 @@ def _become(order: dict[str, Any], news: int) -> None:
     """Never returns."""
     try:
         signal.set_wakeup_fd(-1)
+        keep_descriptors_to_ourselves()
         for number in RESET:
             signal.signal(number, signal.SIG_DFL)
         null = os.open(os.devnull, os.O_RDWR)

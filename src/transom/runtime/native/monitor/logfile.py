@@ -1,16 +1,22 @@
-"""A container's log in CRI's format: `2020-01-02T03:04:05.000000000Z stdout F text`; `P` marks a line that goes on."""
+"""A container's log in CRI's format: `2020-01-02T03:04:05.000000000Z stdout F text`; `P` marks a
+partial line.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import time
+
+from transom.machines import pinning
 
 _LONGEST_LINE = 16 * 1024
 
 
 class LogFile:
     def __init__(self, path: str) -> None:
-        """An empty path: nobody wants it. Raises OSError."""
+        """An empty path: no log. Raises OSError."""
         self._path = path
         self._fd = -1
         self._rest: dict[str, bytes] = {}
@@ -18,14 +24,16 @@ class LogFile:
         self.reopen()
 
     def reopen(self) -> None:
-        """Also after somebody has moved the file away. Raises OSError; the old file is then written on."""
+        """Also after the file was renamed. Raises OSError, and then keeps writing to the old
+        file.
+        """
         if self._path:
-            fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o640)
+            fd = _open(self._path)
             self._release()
             self._fd = fd
 
     def write(self, stream: str, data: bytes) -> bool:
-        """Whether there is something new to read."""
+        """Returns whether there is something new to read."""
         if self._fd < 0:
             return False
         lines = (self._rest.pop(stream, b"") + data).split(b"\n")
@@ -46,7 +54,7 @@ class LogFile:
         return bool(records) and self._put(b"".join(records))
 
     def end(self, stream: str) -> bool:
-        """The stream has ended; a line without its end is the first part of one that never came."""
+        """The stream has ended; an unterminated line is written as a partial one."""
         rest = self._rest.pop(stream, b"")
         return bool(rest) and self._fd >= 0 and self._put(self._head(stream) + b"P " + rest + b"\n")
 
@@ -71,9 +79,28 @@ class LogFile:
         try:
             while view:
                 view = view[os.write(self._fd, view) :]
-        except OSError:  # the disk is full: the lines are lost, as they are with other runtimes
+        except OSError:  # the disk is full: the lines are lost, as with other runtimes
             written = len(records) - len(view)
-            if written:  # no half of one stays
+            if written:  # remove a partial record
                 os.ftruncate(self._fd, os.fstat(self._fd).st_size - written)
             return False
         return True
+
+
+def _open(path: str) -> int:
+    """Pods may mount the log directory as a volume: opens only ordinary files, and follows no link
+    in it.
+    """
+    folder, _, name = path.rpartition("/")
+    directory = pinning.open_without_links(folder or "/", os.O_PATH | os.O_DIRECTORY)
+    try:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            return os.open(name, flags | os.O_CREAT | os.O_EXCL, 0o640, dir_fd=directory)
+        except FileExistsError:
+            with pinning.looked_at(directory, name) as fd:
+                if not stat.S_ISREG(os.fstat(fd).st_mode):
+                    raise OSError(errno.ELOOP, "not a regular file", path) from None
+                return pinning.reopen_descriptor(fd, flags)
+    finally:
+        os.close(directory)

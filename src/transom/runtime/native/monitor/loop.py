@@ -1,12 +1,16 @@
 """The monitor's event loop: descriptors, timers, and the children it has or inherits.
 
-A container's first process is started by runc, which leaves at once; the kernel then makes it a child of this process.
-It may have ended before runc has said its number: what ends unknown while something is being started is kept until then.
+runc starts a container's first process and exits; the kernel then makes that process a child of
+this one. It may exit before runc has reported its pid: unknown exits during a start are kept until
+then.
 """
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import heapq
+import io
 import os
 import selectors
 import signal
@@ -15,11 +19,51 @@ import time
 from collections.abc import Callable, Sequence
 from itertools import count
 
+from transom.kit.escaping import escape_lines
+from transom.kit.trust import spawn_program
+
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
-RESET = (signal.SIGPIPE, signal.SIGCHLD, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM)
+_CLOSE_RANGE, _MARK_ONLY, _LAST = 436, 4, 0xFFFFFFFF
+RESET = (
+    signal.SIGPIPE,
+    signal.SIGCHLD,
+    signal.SIGINT,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGTERM,
+)
 
 
-class Later:
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def keep_descriptors_to_ourselves() -> None:
+    """Programs that this process starts inherit only their three standard descriptors: any other
+    one in a container would be a way to escape (CVE-2024-21626). Each is already opened that way;
+    this is a safeguard.
+    """
+    if _libc.syscall(_CLOSE_RANGE, 3, _LAST, _MARK_ONLY) == 0:
+        return
+    for name in os.listdir("/proc/self/fd"):  # a kernel before 5.11
+        if int(name) > 2:
+            try:
+                os.set_inheritable(int(name), False)
+            except OSError:
+                continue  # the directory listing's own
+
+
+def _report() -> None:
+    """The current exception, with names that containers may have chosen. The module traceback is
+    large.
+    """
+    text = io.StringIO()
+    with contextlib.redirect_stderr(text):
+        sys.excepthook(*sys.exc_info())
+    sys.stderr.write(escape_lines(text.getvalue().rstrip("\n")) + "\n")
+    sys.stderr.flush()
+
+
+class DelayedCall:
     __slots__ = ("function",)
 
     def __init__(self, function: Callable[[], None]) -> None:
@@ -29,11 +73,11 @@ class Later:
         self.function = None
 
 
-class Loop:
+class MonitorLoop:
     def __init__(self) -> None:
         self.ended = False
         self._selector = selectors.EpollSelector()
-        self._timers: list[tuple[float, int, Later]] = []
+        self._timers: list[tuple[float, int, DelayedCall]] = []
         self._order = count()
         self._children: dict[int, Callable[[int], None]] = {}
         self._early: dict[int, int] = {}
@@ -48,7 +92,7 @@ class Loop:
     # Descriptors and timers
 
     def watch(self, fd: int, events: int, function: Callable[[int], None]) -> None:
-        """From now on for these events and no others; 0 for none."""
+        """Replaces the set of watched events; 0 for none."""
         known = self._selector.get_map().get(fd)
         if not events:
             if known is not None:
@@ -62,26 +106,26 @@ class Loop:
         if fd in self._selector.get_map():
             self._selector.unregister(fd)
 
-    def later(self, seconds: float, function: Callable[[], None]) -> Later:
-        timer = Later(function)
+    def later(self, seconds: float, function: Callable[[], None]) -> DelayedCall:
+        timer = DelayedCall(function)
         heapq.heappush(self._timers, (time.monotonic() + seconds, next(self._order), timer))
         return timer
 
     def run(self) -> None:
         while not self.ended:
             for key, events in self._selector.select(self._patience()):
-                # Whoever came before in this round may have closed it.
+                # An earlier callback in this round may have closed it.
                 if self._selector.get_map().get(key.fd) is not None:
                     self._do(key.data, events)
             self._run_timers()
 
     @staticmethod
     def _do(function: Callable[..., None], *arguments: object) -> None:
-        """Whatever goes wrong with one container, the others need this process."""
+        """Errors of one container must not affect the others."""
         try:
             function(*arguments)
         except Exception:
-            sys.excepthook(*sys.exc_info())
+            _report()
 
     def _patience(self) -> float | None:
         return max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None
@@ -95,14 +139,16 @@ class Loop:
     # Children
 
     def spawn(self, argv: Sequence[str], stdio: Sequence[int], done: Callable[[int], None]) -> int:
-        """`done` gets its status: an exit code, or 128 and the signal. Raises OSError."""
-        actions = [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(stdio)]
-        pid = os.posix_spawnp(argv[0], list(argv), os.environ, file_actions=actions, setsigdef=RESET, setsigmask=())
+        """`done` receives its status: an exit code, or 128 plus the signal. Raises OSError."""
+        keep_descriptors_to_ourselves()
+        pid = spawn_program(argv, stdio, RESET)
         self._children[pid] = done
         return pid
 
     def start_begins(self) -> None:
-        """Somebody else is starting a process that will be ours; until `start_ends` no end of a child is forgotten."""
+        """Another process is starting one that will be our child; until `start_ends`, all child
+        exits are kept.
+        """
         self._starting += 1
 
     def start_ends(self) -> None:

@@ -1,8 +1,8 @@
-"""A container in the monitor's hands: from the command that starts it to the record of how it ended.
+"""A container in the monitor: from the command that starts it to the record of its exit.
 
-What it writes goes to its log and to whoever is attached. An attached client that does not keep up holds it up, as a full
-pipe would. When its first process has ended, what is left in its pipes is read, then `exit.json` is written, and only then
-is anybody told.
+Its output goes to its log and to attached clients. A slow attached client blocks it, as a full pipe
+would. When its first process has exited, the monitor reads what is left in its pipes, writes
+`exit.json`, and only then notifies clients.
 """
 
 from __future__ import annotations
@@ -20,34 +20,46 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
-from transom.runtime.native.monitor.holder import hold
+from transom.kit.escaping import escape_line
+from transom.runtime.native.monitor.holder import hold_namespace
 from transom.runtime.native.monitor.logfile import LogFile
-from transom.runtime.native.monitor.loop import READ, WRITE, Later, Loop
+from transom.runtime.native.monitor.loop import READ, WRITE, DelayedCall, MonitorLoop
+from transom.runtime.native.monitor.staging import FOLDER, MountStage
 from transom.runtime.native.monitor.terminals import leave_to_program
 
 EXIT = "exit.json"
 STARTED = "started.json"
-CONSOLE = "{console}"  # in a command: where runc is to send the terminal
+CONFIG = "config.json"
+_OWN_USERS = "/proc/self/ns/user"
+CONSOLE = "{console}"  # in a command: the socket for the terminal that runc creates
 STDOUT, STDERR, END = 1, 2, 3
 _CHUNK = 64 << 10
-_LAST_OUTPUT = 2.0  # seconds for what somebody else keeps open after the end
+_LAST_OUTPUT = 2.0  # seconds to wait for pipes that another process keeps open after the exit
 _INPUT_WAITS = 1 << 20
 _ERRORS = 16 << 10
 
 
-class Attached(Protocol):
-    """A client that sees what the container writes."""
+class AttachedClient(Protocol):
+    """A client that receives the container's output."""
 
     @property
     def behind(self) -> bool: ...
     def frame(self, kind: int, data: bytes) -> None: ...
 
 
-class Launch:
-    """One run of runc that starts a process which will be ours. `done` gets a pid, or 0 and why not."""
+class TaskLaunch:
+    """One run of runc that starts a process which becomes our child. `done` receives a pid, or 0
+    and the error.
+    """
 
     def __init__(
-        self, loop: Loop, argv: Sequence[str], stdio: Sequence[int], pid_file: str, log: str, done: Callable[[int, str], None]
+        self,
+        loop: MonitorLoop,
+        argv: Sequence[str],
+        stdio: Sequence[int],
+        pid_file: str,
+        log: str,
+        done: Callable[[int, str], None],
     ) -> None:
         self._loop = loop
         self._pid_file = pid_file
@@ -75,7 +87,7 @@ class Launch:
 
 
 def _last_error(path: str) -> str:
-    """What runc has logged; it logs one JSON object in each line."""
+    """What runc has logged: one JSON object per line."""
     try:
         with open(path, errors="replace") as file:
             lines = file.read()[-_ERRORS:].splitlines()
@@ -91,13 +103,17 @@ def _last_error(path: str) -> str:
     return "\n".join(lines)
 
 
-class Task:
-    """`order` is what the client has sent: see `server.Server.launch`."""
+class MonitorTask:
+    """`order` is the client's request: see `server.Server.launch`."""
 
     def __init__(
-        self, loop: Loop, order: dict[str, Any], replied: Callable[[int, str], None], ended: Callable[[Task], None],
-        grown: Callable[[Task], None],
-    ) -> None:  # fmt: skip
+        self,
+        loop: MonitorLoop,
+        order: dict[str, Any],
+        replied: Callable[[int, str], None],
+        ended: Callable[[MonitorTask], None],
+        grown: Callable[[MonitorTask], None],
+    ) -> None:
         self.id: str = order["id"]
         self.pid = 0
         self.started = 0.0
@@ -117,8 +133,9 @@ class Task:
         self._typed: deque[bytes] = deque()
         self._typed_size = 0
         self._input_ends = False
-        self._attached: list[Attached] = []
-        self._last: Later | None = None
+        self._attached: list[AttachedClient] = []
+        self._last: DelayedCall | None = None
+        self._stage: MountStage | None = None
         self.log = LogFile(order.get("log") or "")
         try:
             self._launch()
@@ -130,7 +147,7 @@ class Task:
 
     def _launch(self) -> None:
         if "hold" in self._order:
-            hold(self._loop, self._order["hold"], self._launched)
+            hold_namespace(self._loop, self._order["hold"], self._launched)
             return
         order, argv = self._order, list(self._order["argv"])
         null = os.open(os.devnull, os.O_RDWR)
@@ -143,24 +160,59 @@ class Task:
                 stdio = [null]
                 if order.get("stdin"):
                     stdio[0], self._input = os.pipe()
+                    if order.get("owner"):
+                        os.fchown(stdio[0], order["owner"], order["owner"])
                     theirs.append(stdio[0])
                     os.set_blocking(self._input, False)
                 for name, kind in (("stdout", STDOUT), ("stderr", STDERR)):
                     reader, writer = os.pipe()
+                    if order.get("owner"):
+                        os.fchown(writer, order["owner"], order["owner"])
                     theirs.append(writer)
                     stdio.append(writer)
                     self._add_output(reader, name, kind)
-            Launch(self._loop, argv, stdio, order["pid_file"], order["runc_log"], self._launched)
+            if order.get("root"):
+                self._gather(order["folder"], order["root"])
+            TaskLaunch(
+                self._loop, argv, stdio, order["pid_file"], order["runc_log"], self._launched
+            )
         finally:
             for fd in theirs:
                 os.close(fd)
+
+    def _gather(self, folder: str, root: str) -> None:
+        """Rewrites `config.json` to reference only what no container can change. Raises OSError."""
+        path = os.path.join(folder, CONFIG)
+        with open(path) as file:
+            spec = json.load(file)
+        linux = spec.get("linux") or {}
+        user_namespace = -1
+        if linux.get("uidMappings"):
+            user_namespace = os.open(
+                self._order["user_namespace"] or _OWN_USERS, os.O_RDONLY | os.O_CLOEXEC
+            )
+            folder = self._order["stage"]
+        stage = self._stage = MountStage(os.path.join(folder, FOLDER), root, user_namespace)
+        try:
+            spec["mounts"] = stage.gather(
+                spec.get("mounts") or (),
+                masked=bool(linux.get("maskedPaths") or linux.get("readonlyPaths")),
+            )
+            stage.check_directory(spec["process"]["cwd"])
+            spec["root"]["path"] = stage.root()
+        finally:
+            if user_namespace >= 0:
+                os.close(user_namespace)
+        with open(path + ".new", "w") as file:
+            json.dump(spec, file, separators=(",", ":"))
+        os.rename(path + ".new", path)
 
     def _add_output(self, fd: int, name: str, kind: int) -> None:
         os.set_blocking(fd, False)
         self._outputs[fd] = (name, kind)
 
     def _listen_for_terminal(self) -> str:
-        """A socket in the container's folder, by a path that is never too long for an address."""
+        """A socket in the container's directory, by a path that always fits a socket address."""
         folder = self._console_folder = os.open(self._order["folder"], os.O_PATH | os.O_DIRECTORY)
         path = f"/proc/{os.getpid()}/fd/{folder}/console.sock"
         if os.path.lexists(path):
@@ -174,7 +226,7 @@ class Task:
     def _take_terminal(self, console: socket.socket, path: str) -> None:
         connection, _ = console.accept()
         with connection:
-            _, descriptors, _, _ = socket.recv_fds(connection, 4096, 1)
+            _, descriptors, _, _ = socket.recv_fds(connection, 4096, 1, socket.MSG_CMSG_CLOEXEC)
         self._close_console()
         if descriptors:
             self._terminal = self._input = descriptors[0]
@@ -197,6 +249,7 @@ class Task:
 
     def _launched(self, pid: int, text: str) -> None:
         self._close_console()
+        self._close_stage()
         if not pid:
             text = text or self._complaint()
             self._kill_leftovers()
@@ -205,18 +258,20 @@ class Task:
             return
         self.pid = pid
         self.started = time.time()
-        record = {"pid": pid, "started": self.started, "ticks": birth(pid)}
+        record = {"pid": pid, "started": self.started, "ticks": process_start_time(pid)}
         _save(os.path.join(self._order["folder"], STARTED), record)
         self._replied(pid, "")
         self._loop.adopt(pid, self._exited)
         self.pace()
 
     def _complaint(self) -> str:
-        """What runc has said where the program would have, when it could not write its own log."""
+        """The output of runc instead of the program's, when it could not write its own log."""
         for fd, (name, _) in self._outputs.items():
             if name == "stderr":
                 try:
-                    return os.read(fd, _ERRORS).decode(errors="replace").strip() or "no reason given"
+                    return (
+                        os.read(fd, _ERRORS).decode(errors="replace").strip() or "no reason given"
+                    )
                 except BlockingIOError:
                     continue
         return "no reason given"
@@ -229,7 +284,7 @@ class Task:
             data = os.read(fd, _CHUNK)
         except BlockingIOError:
             return
-        except OSError:  # a terminal whose other side nobody has open
+        except OSError:  # a terminal whose other side is closed
             data = b""
         if not data:
             self._end_output(fd)
@@ -251,7 +306,7 @@ class Task:
             self._finish()
 
     def pace(self) -> None:
-        """Whether its output is read now depends on the slowest client."""
+        """Reads its output as fast as the slowest client allows."""
         behind = not self.finished and any(client.behind for client in self._attached)
         for fd in self._outputs:
             self._loop.watch(fd, 0 if behind else READ, lambda _, fd=fd: self._read(fd))  # type: ignore[misc]
@@ -269,7 +324,7 @@ class Task:
             self._feed()
 
     def end_input(self) -> None:
-        """For good."""
+        """Closes it for good."""
         if self._input >= 0 and self._input != self._terminal:
             self._input_ends = True
             self._feed()
@@ -282,7 +337,7 @@ class Task:
                 written = os.write(fd, data)
             except BlockingIOError:
                 break
-            except OSError:  # nobody will read it any more
+            except OSError:  # the program no longer reads it
                 self._typed.clear()
                 self._typed_size = 0
                 break
@@ -304,28 +359,30 @@ class Task:
 
     # Clients
 
-    def attach(self, client: Attached) -> None:
+    def attach(self, client: AttachedClient) -> None:
         self._attached.append(client)
 
-    def detach(self, client: Attached) -> None:
+    def detach(self, client: AttachedClient) -> None:
         if client in self._attached:
             self._attached.remove(client)
             self.pace()
 
     @property
     def once(self) -> bool:
-        """Its input is for one client: when that has ended it, nobody has any."""
+        """With stdinOnce, the input is closed when the first client closes it."""
         return bool(self._order.get("stdin_once")) and not self._order.get("tty")
 
     def resize(self, width: int, height: int) -> None:
         if self._terminal >= 0:
-            fcntl.ioctl(self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
+            fcntl.ioctl(
+                self._terminal, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0)
+            )
 
     def kill(self, number: int, *, everybody: bool) -> None:
         if everybody:
             self._kill_leftovers(number)
         elif self.pid and not self.finished:
-            os.kill(self.pid, number)  # not yet waited for: the number is still its own
+            os.kill(self.pid, number)  # not yet waited for: the pid is still valid
 
     # End
 
@@ -341,10 +398,12 @@ class Task:
             self._finish()
 
     def _kill_leftovers(self, number: int = signal.SIGKILL) -> None:
-        """Processes in its cgroup: where it has no pid namespace of its own, nobody else ends them."""
+        """Kills processes in its cgroup: without a pid namespace of its own, nothing else ends
+        them.
+        """
         path = self._order.get("processes") or ""
         if self.id not in path:
-            return  # never anybody else's
+            return  # never another container's
         for _ in range(16):
             try:
                 with open(path) as file:
@@ -372,8 +431,14 @@ class Task:
         self._attached.clear()
         self._ended(self)
 
+    def _close_stage(self) -> None:
+        stage, self._stage = self._stage, None
+        if stage is not None:
+            stage.close()
+
     def _release(self) -> None:
         self._close_console()
+        self._close_stage()
         for fd in {*self._outputs, self._input, self._terminal} - {-1}:
             self._loop.forget(fd)
             os.close(fd)
@@ -382,8 +447,10 @@ class Task:
         self.log.close()
 
 
-def birth(pid: int) -> int:
-    """When a process began, in the kernel's ticks: together with its number it is unique. 0: it is gone."""
+def process_start_time(pid: int) -> int:
+    """The start time of a process, in the kernel's ticks: unique together with its pid. 0: it is
+    gone.
+    """
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return int(file.read().rpartition(b")")[2].split()[19])
@@ -409,5 +476,5 @@ def _save(path: str, record: dict[str, Any]) -> None:
             json.dump(record, file)
         os.rename(path + ".new", path)
     except OSError as problem:
-        with suppress(OSError):  # our own log may be on the same disk, and that may be full
-            os.write(2, f"{path}: {problem}\n".encode())
+        with suppress(OSError):  # our own log may be on the same disk, which may be full
+            os.write(2, f"{escape_line(f'{path}: {problem}')}\n".encode())

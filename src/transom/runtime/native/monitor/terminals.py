@@ -1,4 +1,4 @@
-"""Terminals whose programs do for themselves what Unix leaves to the terminal: echo, lines, line ends."""
+"""Raw terminals, for programs that implement echo, line editing and line ends themselves."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ _LOCAL_MODES = 3
 
 
 def leave_to_program(terminal: int) -> None:
-    """All but CTRL+C: Wine's console takes no notice of that as a character, its programs do as a signal."""
+    """All but CTRL+C: Wine's console ignores it as a character, but its programs handle it as a
+    signal.
+    """
     setraw(terminal, termios.TCSANOW)
     modes = termios.tcgetattr(terminal)
     modes[_LOCAL_MODES] |= termios.ISIG

@@ -1,1 +1,3 @@
-"""Processes on a simulated machine itself, outside of its containers: who logs in there, and the machine's services."""
+"""Processes on a simulated machine itself, outside of its containers: login sessions, and the
+machine's services.
+"""

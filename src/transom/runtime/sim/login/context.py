@@ -1,36 +1,74 @@
-"""`ProgramContext` of a program that runs on a simulated machine itself: the machine's own files, network and processes."""
+"""`ProgramContext` of a program that runs on a simulated machine itself: the machine's own files,
+network and processes.
+"""
 
 from __future__ import annotations
 
 import random
 import socket
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Literal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
-from transom.hosts.files import FileTree
-from transom.hosts.machine import HostClock
+from transom.kit.lazy import lazy_import
+from transom.machines.files import FileTree
+from transom.machines.linux import NAME_SERVER
+from transom.machines.machine import HostClock
+from transom.machines.windows.accounts import WindowsUser as Account
+from transom.machines.windows.hns import HostNetworkService
+from transom.machines.windows.host import WindowsHost
+from transom.machines.windows.system import (
+    INTERFACES,
+    SystemResources,
+    WindowsSystem,
+    changed_name_servers,
+)
+from transom.network import winhost
 from transom.network.api import Accept, DnsConfig, PortMapping, Respond
 from transom.network.resolver import Resolver
-from transom.runtime.sim.core import Core
+from transom.network.stacks import NetworkStack
+from transom.runtime.sim.compute import ComputeSystem, compute_systems
+from transom.runtime.sim.core import SimCore
 from transom.runtime.sim.environment import PATH
 from transom.runtime.sim.login.machine import HOME, WindowsMachine
-from transom.runtime.sim.program_api import ImageInfo, Program, Stdin
-from transom.runtime.sim.resolve import connect, resolve, settings
-from transom.runtime.sim.streams import Client, Speaker
-from transom.runtime.sim.table import Table
+from transom.runtime.sim.login.program_sockets import program_sockets
+from transom.runtime.sim.node_storage import NodeStorage
+from transom.runtime.sim.resolve import connect_by_name
+from transom.runtime.sim.sockets import is_loopback_address
+from transom.runtime.sim.streams import ExecClient, ProgramStreams
+from transom.runtime.sim.systems import machine_resources
+from transom.runtime.sim.table import ProcessIdTable
+from transom.runtime.sim.users import file_user
+from transom.userland.api import (
+    ImageInfo,
+    LaunchedProcess,
+    OpenSocket,
+    Os,
+    Program,
+    ProgramContext,
+    Stdin,
+)
+from transom.userland.dns import resolve_name, resolver_settings
+from transom.userland.network_view import NetworkView
+from transom.userland.termination import DOTNET, LINUX_KILLED, termination_code
+
+if TYPE_CHECKING:
+    from transom.runtime.sim.login import session as login_session
+else:
+    login_session = lazy_import("transom.runtime.sim.login.session")
 
 _IMAGES: Final = {
     "windows": ImageInfo("", "windows", userland="windows"),
     "linux": ImageInfo("", "linux"),
 }
 _USERS: Final = {"windows": "Administrator", "linux": "root"}
-_KILLED: Final = 137
+_KILLED: Final = {"windows": DOTNET, "linux": LINUX_KILLED}
+_STARTUP_CPU: Final = 0.03  # start-up time of a process in seconds
 
 
 class _Usage:
-    """What it takes of the machine."""
+    """Its resource usage on the machine."""
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: SimCore) -> None:
         self._account = core.host.account("login")
         self.cores = 0.0
         self._threads = 0
@@ -48,6 +86,10 @@ class _Usage:
         return self._account.set_memory(size)
 
     @property
+    def cpu_seconds(self) -> float:
+        return self._account.cpu_seconds()
+
+    @property
     def size(self) -> int:
         return self._account.memory
 
@@ -55,25 +97,226 @@ class _Usage:
         self._account.close()
 
 
-class LoginContext(Speaker):
-    """`machine` is the Windows machine; Linux ones have nothing that their commands would ask for."""
+class DetachedProcess:
+    """`LaunchedProcess`: a program in a window of its own."""
+
+    def __init__(self, pid: int, client: ExecClient, processes: ProcessIdTable) -> None:
+        self.pid = pid
+        self._client = client
+        self._processes = processes
+
+    async def wait(self) -> int:
+        return await self._client.wait()
+
+    def end(self) -> None:
+        self._processes.signal(self.pid, "SIGKILL")
+
+
+class LoginNetwork:
+    """`NetworkAccess` of programs on the machine."""
+
+    ports: Sequence[PortMapping] = ()
+
+    def __init__(
+        self,
+        core: SimCore,
+        files: FileTree,
+        closers: list[Callable[[], None]],
+        pid: Callable[[], int],
+        machine: WindowsMachine | None,
+    ) -> None:
+        """`closers` are called when the program ends."""
+        self._machine = machine
+        self._pid = pid
+        self._core = core
+        self._files = files
+        self._closers = closers
+
+    @property
+    def hostname(self) -> str:
+        return self._core.host.name
+
+    @property
+    def ips(self) -> Sequence[str]:
+        return self._core.node_namespace.addresses
+
+    @property
+    def dns(self) -> DnsConfig:
+        host = self._core.host
+        if isinstance(host, WindowsHost) and changed_name_servers(host.registry):
+            return machine_network(self._core, host, host.hns).resolver_dns()
+        usual = DnsConfig((NAME_SERVER,))
+        return resolver_settings(self._core.os, lambda: self._files, usual)
+
+    def listen(self, port: int, accept: Accept, address: str = "") -> Callable[[], None]:
+        return self._closing(
+            self._core.node_namespace.listen(port, accept, address, pid=self._pid())
+        )
+
+    def answer(self, port: int, respond: Respond) -> Callable[[], None]:
+        return self._closing(self._core.node_namespace.answer(port, respond, self._pid()))
+
+    def sockets(self) -> Sequence[OpenSocket]:
+        own = () if self._machine is None else program_sockets(self._machine)
+        return [*self._core.node_namespace.sockets(), *own]
+
+    def _closing(self, close: Callable[[], None]) -> Callable[[], None]:
+        self._closers.append(close)
+        return close
+
+    async def connect(self, host: str, port: int) -> socket.socket:
+        namespace = self._core.node_namespace
+        try:
+            return await connect_by_name(namespace, host, port, self.resolve)
+        except ConnectionRefusedError:
+            if not is_loopback_address(host) or not namespace.addresses:
+                raise
+            # A listener on all addresses of the machine is registered at the first of them.
+            return await namespace.connect(namespace.addresses[0], port)
+
+    async def resolve(self, name: str) -> list[str]:
+        own = self.hostname, self.ips
+        return await resolve_name(name, self._core.os, lambda: self._files, own, self._resolver)
+
+    def _resolver(self) -> Resolver:
+        core = self._core
+        return Resolver(core.os, self.dns, core.host.clock, core.rng, self.ask, self.connect)
+
+    async def ask(self, server: str, port: int, payload: bytes) -> bytes:
+        return await self._core.node_namespace.ask(server, port, payload)
+
+    async def echo(self, address: str, patience: float) -> bool:
+        return await self._core.node_namespace.echo(address, patience)
+
+
+def machine_network(core: SimCore, host: WindowsHost, hns: HostNetworkService) -> NetworkView:
+    """The network of a Windows machine. `hns` must be up to date."""
+    stacks = core.stacks
+    stack = stacks.stack("") if stacks is not None else None
+    if stack is None:
+        stack = NetworkStack(host.name, "node", core.os, host.name, lambda *_: None)
+        winhost.refresh_windows_host(stack, hns)
+    owner = stacks.owner if stacks is not None else (lambda _address: None)
+    given = DnsConfig((NAME_SERVER,))
+    return NetworkView(stack, hns, given, owner, machine=True, registry=host.registry)
+
+
+class NodeWindows:
+    """`WindowsAccess` of programs on a Windows machine."""
+
+    credential_spec = ""
+
+    def __init__(self, context: LoginContext, machine: WindowsMachine) -> None:
+        self._context = context
+        self._machine = machine
+        core, host = context.core, machine.host
+        host.registry.provide(
+            INTERFACES, lambda: machine_network(core, host, machine.hns).registry_keys()
+        )
+
+    @property
+    def network(self) -> NetworkView:
+        return machine_network(self._context.core, self._machine.host, self._machine.hns)
+
+    @property
+    def system(self) -> WindowsSystem:
+        return self._machine.system
+
+    @property
+    def resources(self) -> SystemResources:
+        return machine_resources(self._context.core)
+
+    @property
+    def account(self) -> Account:
+        return _account(self._machine, self._context.user)
+
+    @property
+    def ntfs(self) -> FileTree:
+        return self._context.files
+
+    def launch(
+        self,
+        argv: Sequence[str],
+        account: Account,
+        env: Mapping[str, str],
+        cwd: str,
+        output: Callable[[bytes], None],
+    ) -> LaunchedProcess:
+        context = self._context
+        pid, client = login_session.detached(context, argv, env, cwd, output, user=account.name)
+        return DetachedProcess(pid, client, context.processes)
+
+
+class NodeView:
+    """`NodeAccess` and, on a Windows machine, `WindowsNodeAccess`."""
+
+    def __init__(self, core: SimCore, machine: WindowsMachine | None) -> None:
+        self._core = core
+        self._machine = machine
+
+    @property
+    def storage(self) -> NodeStorage | None:
+        """Shares and disks that the machine can reach."""
+        return self._core.storage
+
+    @property
+    def mounts(self) -> FileTree:
+        return self._core.host.files
+
+    def set_time(self, moment: float) -> None:
+        self._core.host.jump(moment - self._core.host.time())
+
+    @property
+    def windows(self) -> NodeView | None:
+        return self if self._machine is not None else None
+
+    @property
+    def hns(self) -> HostNetworkService:
+        assert self._machine is not None, "only Windows has one"
+        return self._machine.hns
+
+    def sessions(self) -> Mapping[int, int]:
+        assert self._machine is not None, "only Windows has sessions"
+        return self._machine.processes.sessions()
+
+    def compute_systems(self) -> Iterable[ComputeSystem]:
+        return compute_systems(self._core)
+
+
+def _account(machine: WindowsMachine, user: str) -> Account:
+    found = machine.system.accounts.identity(user)
+    assert found is not None, "the account that logged in"
+    return found
+
+
+class LoginContext(ProgramStreams):
+    """Also the `TerminalAccess`, `Credentials` and `PlatformInfo` of the program. `machine` is
+    the Windows machine.
+    """
 
     main = False
     uid = gid = 0
     groups: Sequence[int] = ()
     privileged = net_admin = True
     no_new_privileges = False
-    sim: Mapping[str, str] = {}
-    ports: Sequence[PortMapping] = ()
-    container_id = credential_spec = ""
+    container_id = ""
+    volumes = None
+    native = None
 
     def __init__(
-        self, core: Core, machine: WindowsMachine | None, processes: Table, argv: Sequence[str], client: Client, stdin: Stdin
+        self,
+        core: SimCore,
+        machine: WindowsMachine | None,
+        processes: ProcessIdTable,
+        argv: Sequence[str],
+        client: ExecClient,
+        stdin: Stdin,
+        user: str = "",
     ) -> None:
         self.core = core
         self._client = client
         self._sink = client.said
-        self.terminal = client.terminal
+        self.pty = client.terminal
         self._closers: list[Callable[[], None]] = []
         self._usage: _Usage | None = None
         self.machine = machine
@@ -82,29 +325,39 @@ class LoginContext(Speaker):
         self.stdin = stdin
         self.done = False
         self.program: Program | None = None
-        self.os: Literal["linux", "windows"] = core.os
-        self.user = _USERS[self.os]
+        self.os: Os = core.os
+        self.user = user or _USERS[self.os]
         self.image = _IMAGES[self.os]
         self.cwd = HOME if machine is not None else "/root"
-        home = {"HOME": "/root", "USER": "root", "PATH": PATH, "TERM": "xterm", "HOSTNAME": core.host.name}
+        home = {
+            "HOME": "/root",
+            "USER": "root",
+            "PATH": PATH,
+            "TERM": "xterm",
+            "HOSTNAME": core.host.name,
+        }
         self.env = machine.environment(self.user) if machine is not None else home
+        self.files: FileTree = core.host.files
+        if machine is not None:
+            self.files = self.files.as_user(file_user(_account(machine, self.user)))
+        self.pid: int
+        self.network = LoginNetwork(core, self.files, self._closers, lambda: self.pid, machine)
+        self.node = NodeView(core, machine)
         self.started = core.host.time()
         self.pid = processes.enter(self)
         core.logins.add(self)
 
-    # What it sees
+    @property
+    def terminal(self) -> LoginContext:
+        return self
 
     @property
-    def hostname(self) -> str:
-        return self.core.host.name
+    def credentials(self) -> LoginContext:
+        return self
 
     @property
-    def ips(self) -> Sequence[str]:
-        return self.core.node_namespace.addresses
-
-    @property
-    def dns(self) -> DnsConfig:
-        return settings(self.os, lambda: self.files, DnsConfig())
+    def platform(self) -> LoginContext:
+        return self
 
     @property
     def build(self) -> str:
@@ -119,8 +372,9 @@ class LoginContext(Speaker):
         return self.core.host.hardware.memory
 
     @property
-    def files(self) -> FileTree:
-        return self.core.host.files
+    def windows(self) -> NodeWindows:
+        assert self.machine is not None, "only programs on Windows use it"
+        return NodeWindows(self, self.machine)
 
     @property
     def clock(self) -> HostClock:
@@ -136,11 +390,8 @@ class LoginContext(Speaker):
             self._usage = _Usage(self.core)
         return self._usage
 
-    @property
-    def memory(self) -> int:
-        return self._usage.size if self._usage is not None else 0
-
-    # What it does
+    def start(self, context: ProgramContext) -> Program:
+        return self.core.start(context)
 
     async def drain(self) -> None:
         await self._client.caught_up()
@@ -150,47 +401,35 @@ class LoginContext(Speaker):
             self._release()
             self._client.finish(code)
 
-    def listen(self, port: int, accept: Accept, address: str = "") -> Callable[[], None]:
-        return self._closing(self.core.node_namespace.listen(port, accept, address))
+    # For the process table
 
-    def answer(self, port: int, respond: Respond) -> Callable[[], None]:
-        return self._closing(self.core.node_namespace.answer(port, respond))
+    @property
+    def memory(self) -> int:
+        return self._usage.size if self._usage is not None else 0
 
-    def _closing(self, close: Callable[[], None]) -> Callable[[], None]:
-        self._closers.append(close)
-        return close
+    own_memory = memory
 
-    async def connect(self, host: str, port: int) -> socket.socket:
-        return await connect(self.core.node_namespace, host, port, self.resolve)
-
-    async def resolve(self, name: str) -> list[str]:
-        return await resolve(name, self.os, lambda: self.files, (self.hostname, self.ips), self._resolver)
-
-    def _resolver(self) -> Resolver:
-        return Resolver(self.os, self.dns, self.clock, self.rng, self.ask, self.connect)
-
-    async def ask(self, server: str, port: int, payload: bytes) -> bytes:
-        return await self.core.node_namespace.ask(server, port, payload)
-
-    async def echo(self, address: str, patience: float) -> bool:
-        return await self.core.node_namespace.echo(address, patience)
-
-    # What is done with it
+    @property
+    def cpu(self) -> float:
+        return self._usage.cpu_seconds if self._usage is not None else _STARTUP_CPU
 
     def signalled(self, name: str) -> None:
         """By another process, or from the keyboard."""
-        if name == "SIGKILL":
-            self.kill()
+        code = termination_code(name, windows=self.os == "windows")
+        if code is not None:
+            self.kill(code)
         elif self.program is not None:
             self.program.signal(name)
 
-    def kill(self) -> None:
-        """Whoever logged in has gone, somebody ended it, or the machine is off."""
+    def kill(self, code: int | None = None) -> None:
+        """The client has disconnected, another process ended it (with `code`), or the machine is
+        off.
+        """
         if not self.done:
             self._release()
             if self.program is not None:
                 self.program.kill()
-            self._client.finish(_KILLED)
+            self._client.finish(_KILLED[self.os] if code is None else code)
 
     def _release(self) -> None:
         self.done = True

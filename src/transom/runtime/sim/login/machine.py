@@ -1,7 +1,8 @@
-"""A simulated Windows machine as the programs on it see it: its processes, its services, its variables, its networks.
+"""A simulated Windows machine as the programs on it see it: its processes, services, variables and
+networks.
 
-Made when somebody first logs in. What kubelet.exe, kube-proxy.exe and flanneld.exe do is not known here: `Binaries` has
-them, and what runs of them since boot is found as services.
+Created on the first login. `Binaries` implements kubelet.exe, kube-proxy.exe and flanneld.exe;
+those that run since boot appear as services.
 """
 
 from __future__ import annotations
@@ -11,34 +12,49 @@ import contextlib
 import ntpath
 import shlex
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
-from transom.hosts.windows import nssm
-from transom.hosts.windows.hns import Hns
-from transom.hosts.windows.host import CONTROL, WindowsHost
-from transom.hosts.windows.services import KEY, NOT_FOUND, Report, Service, ServiceError, ServiceManager, ServiceProcess
-from transom.hosts.windows.variables import INSTALLED, PATH
 from transom.kit.clock import Clock
+from transom.machines.windows import nssm
+from transom.machines.windows.hns import HostNetworkService
+from transom.machines.windows.host import WindowsHost
+from transom.machines.windows.services import (
+    KEY,
+    NOT_FOUND,
+    Report,
+    ServiceError,
+    ServiceManager,
+    ServiceProcess,
+    WindowsService,
+)
+from transom.machines.windows.system import ENVIRONMENT, WindowsSystem
+from transom.machines.windows.variables import INSTALLED, PATH
 from transom.runtime.sim.login import system
-from transom.runtime.sim.table import Table
+from transom.runtime.sim.login.processes import MachineProcesses
+
+if TYPE_CHECKING:
+    from transom.runtime.sim.engine import SimRuntime
 
 BINARIES: Final = ("kubelet", "kube-proxy", "flanneld")
-ENVIRONMENT: Final = CONTROL + r"\Session Manager\Environment"
 HOME: Final = r"C:\k"
 SYSTEM: Final = "SYSTEM"  # the account of services
-NSSM: Final = rf"{HOME}\{nssm.PROGRAM}"
 RESTART: Final = (("restart", 10000),)
-KILLED: Final = 1  # what taskkill and Stop-Process leave as the exit code
+RUNTIME_RECOVERY: Final = (("restart", 15000),)
+KILLED: Final = 1  # the exit code that taskkill and Stop-Process set
 _SERVICE_FLAGS: Final = ("--service", "--windows-service")
-_MOMENT: Final = 0.05  # seconds in which a program that cannot start has said so
+_MOMENT: Final = 0.05  # seconds within which a program that cannot start reports it
 _SYSTEM: Final = (
-    "smss.exe", "csrss.exe", "wininit.exe", "services.exe", "lsass.exe",
-)  # fmt: skip
+    "smss.exe",
+    "csrss.exe",
+    "wininit.exe",
+    "services.exe",
+    "lsass.exe",
+)
 
 Output = Callable[[bytes], None]
 
 
-class Program(Protocol):
+class MachineProgram(Protocol):
     async def wait(self) -> int: ...
     async def stop(self) -> None: ...
 
@@ -46,23 +62,48 @@ class Program(Protocol):
 class Binaries(Protocol):
     """The node's own programs, by the names in `BINARIES`."""
 
+    @property
+    def services(self) -> tuple[str, ...]:
+        """The programs that start at boot."""
+
     def usual(self, binary: str) -> tuple[str, list[str]]:
-        """Where it is, and the arguments that it runs with since boot."""
+        """Its path, and the arguments that it runs with since boot."""
 
     def environment(self, binary: str) -> Mapping[str, str]:
-        """The variables that it has since boot, beside the machine's."""
+        """The variables that it has since boot, in addition to the machine's."""
 
-    def running(self, binary: str) -> Program | None: ...
+    def running(self, binary: str) -> MachineProgram | None: ...
     async def launch(
-        self, binary: str, argv: Sequence[str], environment: Mapping[str, str], directory: str, output: Output
-    ) -> Program:
-        """One that cannot start is a program that ends, and has written the reason to its output."""
+        self,
+        binary: str,
+        argv: Sequence[str],
+        environment: Mapping[str, str],
+        directory: str,
+        output: Output,
+    ) -> MachineProgram:
+        """One that cannot start behaves like a program that exits after writing the reason to its
+        output.
+        """
+
+    def run_plugin(
+        self, name: str, environment: Mapping[str, str], request: bytes
+    ) -> tuple[int, bytes]:
+        """A CNI plugin, called as in the specification: returns its exit code and its output."""
 
 
 class NodeProcess:
-    """One of the node's programs while it runs. Below a `parent` it is a process of its own in the machine's table."""
+    """A running program of the node. Below a `parent` it is a separate process in the machine's
+    table.
+    """
 
-    def __init__(self, machine: WindowsMachine, program: Program, argv: Sequence[str], parent: int, service: bool) -> None:
+    def __init__(
+        self,
+        machine: WindowsMachine,
+        program: MachineProgram,
+        argv: Sequence[str],
+        parent: int,
+        service: bool,
+    ) -> None:
         self._machine = machine
         self._program = program
         self._service = service
@@ -95,11 +136,33 @@ class NodeProcess:
         await self.wait()
 
 
+class RuntimeProcess(system.ResidentProgram):
+    """The process of docker or containerd. When the machine shuts down, docker first stops its
+    containers, within the time that the machine gives its services.
+    """
+
+    def __init__(self, pid: int, ended: Callable[[], None], machine: WindowsMachine) -> None:
+        super().__init__(pid, ended)
+        self._machine = machine
+
+    async def stop(self) -> None:
+        machine = self._machine
+        if machine.shutdown_seconds is not None and machine.engine is not None:
+            await machine.engine.shut_down(machine.shutdown_seconds)
+        self.finish()
+
+
 class WindowsMachine:
-    """`look` brings the networks up to date before somebody looks at them. `runtime` is what runs its containers."""
+    """`look` refreshes the networks before they are read. `runtime` runs its containers."""
 
     def __init__(
-        self, host: WindowsHost, clock: Clock, binaries: Binaries, look: Callable[[], None], runtime: str = "docker"
+        self,
+        host: WindowsHost,
+        clock: Clock,
+        binaries: Binaries,
+        look: Callable[[], None],
+        runtime: str = "docker",
+        engine: SimRuntime | None = None,
     ) -> None:
         self.host = host
         self.clock = clock
@@ -108,47 +171,119 @@ class WindowsMachine:
         self._tasks: set[asyncio.Task[None]] = set()
         self.services = ServiceManager(clock, host.registry, self._launch)
         host.registry.set(ENVIRONMENT, "Path", f"{PATH}{HOME};")
-        self.processes = Table(host.time, windows=True)
-        self._runtime = "dockerd.exe" if runtime == "docker" else "containerd.exe"
+        self.system = WindowsSystem(
+            host.registry, host.account_database, self.services, host.journal
+        )
+        self.system.log(
+            "System",
+            host.boot_time,
+            "Information",
+            "EventLog",
+            6005,
+            "The Event log service was started.",
+        )
+        self.engine = engine
+        self.processes = self._new_processes()
+        self.runtime = "docker" if runtime == "docker" else "containerd"
         self._manager = 0
         self._off = True
-        self._supervisors: set[nssm.Supervisor] = set()
-        self._usual: dict[str, object] = {}  # what the services of the node's programs were at first
+        self.shutdown_seconds: float | None = None  # while the machine shuts down
+        self._supervisors: set[nssm.NssmSupervisor] = set()
+        self._failed_at_boot: set[str] = set()  # until the next boot
+        self._usual: dict[str, object] = {}  # the initial services of the node's programs
         host.on_reboot(self._went_down)
+        self.services.load((*BINARIES, *(row.name for row in system.SERVICES), *system.RUNTIMES))
         self.refresh()
+        if any(
+            service.start == "auto"
+            and service.state == "STOPPED"
+            and service.name not in self._failed_at_boot
+            for service in self.services.all()
+        ):
+            self.spawn(self._start_services())
+
+    async def shut_down(self, seconds: float) -> None:
+        """Stops the services; those that take longer end with the machine."""
+        self.shutdown_seconds = seconds
+        await self.services.shut_down(seconds)
 
     def _went_down(self) -> None:
         self._off = True
+        self.shutdown_seconds = None
         self.services.machine_stopped()
         for supervisor in tuple(self._supervisors):
             supervisor.lost()
 
     def refresh(self) -> None:
-        """Finds what runs since the machine was switched on."""
+        """Collects what has been running since the machine was switched on."""
         if not self._off:
             return
         self._off = False
-        self.processes = Table(self.host.time, windows=True)
-        for name in (*_SYSTEM, self._runtime):
+        self.processes = self._new_processes()
+        for name in _SYSTEM:
             pid = self.processes.add((name,), 0, _ignore)
             if name == "services.exe":
                 self._manager = pid
         for row in system.SERVICES:
             service = self.services.find(row.name)
             if service is None:
-                service = self.services.create(row.name, system.PROGRAM, display_name=row.display_name, start="auto")
+                service = self.services.create(
+                    row.name, system.PROGRAM, display_name=row.display_name, start="auto"
+                )
                 service.stoppable = row.name == system.NETWORKING
             self.services.adopt(service, self._resident())
+        self._adopt_runtime()
         for binary in BINARIES:
             self._adopt(binary)
 
-    def _resident(self) -> system.Resident:
+    def _new_processes(self) -> MachineProcesses:
+        return MachineProcesses(
+            self.host.time, self.engine.core if self.engine is not None else None
+        )
+
+    def _adopt_runtime(self) -> None:
+        """docker or containerd: runs since boot, unless its service is disabled."""
+        display_name, path = system.RUNTIMES[self.runtime]
+        service = self.services.find(self.runtime)
+        if service is None:
+            if self.engine is not None and not self.engine.service.running:
+                self.engine.service.start()
+            service = self.services.create(
+                self.runtime, path, display_name=display_name, start="auto"
+            )
+            service.recovery = service.recovery or RUNTIME_RECOVERY
+        if service.start == "auto" and service.bin_path == path:
+            self.services.adopt(service, self._runtime_process())
+        elif self.engine is not None:
+            self.engine.service.stop()
+
+    def _runtime_process(self) -> system.ResidentProgram:
+        """Its process: while it runs, the runtime responds."""
+        table, engine = self.processes, self.engine
+
+        def ended() -> None:
+            table.remove(pid)
+            if engine is not None:
+                engine.service.stop()
+
+        pid = table.add(
+            split_command_line(system.RUNTIMES[self.runtime][1]),
+            self._manager,
+            lambda _name: self.spawn(process.stop()),
+        )
+        process = RuntimeProcess(pid, ended, self)
+        if engine is not None:
+            engine.service.start()
+        return process
+
+    def _resident(self) -> system.ResidentProgram:
         table = self.processes
         pid = table.add((system.PROGRAM,), self._manager, _ignore)
-        return system.Resident(pid, lambda: table.remove(pid))
+        return system.ResidentProgram(pid, lambda: table.remove(pid))
 
     async def boot(self) -> None:
-        """After the machine was switched on again: services are what people have made of them."""
+        """After the machine was switched on again: services keep the users' changes."""
+        self._failed_at_boot.clear()
         self.refresh()
         for binary in BINARIES:
             program, service = self.binaries.running(binary), self.services.find(binary)
@@ -158,88 +293,129 @@ class WindowsMachine:
 
     async def _start_services(self) -> None:
         for service in self.services.all():
-            if service.start == "auto" and service.state == "STOPPED":
+            if (
+                service.start == "auto"
+                and service.state == "STOPPED"
+                and service.name not in self._failed_at_boot
+            ):
                 with contextlib.suppress(ServiceError):
                     await self.services.start(service.name)
 
     def _adopt(self, binary: str) -> None:
-        """What runs since boot, unless people have made something else of its service."""
+        """What runs since boot, unless a user has changed its service."""
         program = self.binaries.running(binary)
-        if program is None:
+        if program is None and binary not in self.binaries.services:
             return
         path, arguments = self.binaries.usual(binary)
         service = self.services.find(binary)
         if service is None and binary not in self._usual:
             service = self._register(binary, path, arguments)
             self._usual[binary] = self._described(service)
-        if service is None or service.state != "STOPPED" or self._described(service) != self._usual.get(binary):
+            if program is None:
+                self._failed_at_boot.add(binary)
+        if program is None:
+            return
+        if (
+            service is None
+            or service.state != "STOPPED"
+            or self._described(service) != self._usual.get(binary)
+        ):
             return
         process = NodeProcess(self, program, (path, *arguments), self._manager, service=True)
-        if nssm.managed(service.bin_path):
-            self.services.adopt(service, self._supervise(service, self.services.report(service), process))
+        if nssm.is_nssm_managed(service.bin_path):
+            self.services.adopt(
+                service, self._supervise(service, self.services.report(service), process)
+            )
         else:
             self.services.adopt(service, process)
 
-    def _register(self, binary: str, path: str, arguments: Sequence[str]) -> Service:
-        """flanneld does not know how to be a service of Windows."""
+    def _register(self, binary: str, path: str, arguments: Sequence[str]) -> WindowsService:
+        """flanneld cannot run as a Windows service."""
         registry = self.host.registry
-        variables = tuple(f"{name}={value}" for name, value in self.binaries.environment(binary).items())
+        variables = tuple(
+            f"{name}={value}" for name, value in self.binaries.environment(binary).items()
+        )
         if binary == "flanneld":
-            service = self.services.create(binary, NSSM, start="auto")
-            nssm.put(registry, binary, nssm.PARAMETERS["application"], path)
-            nssm.put(registry, binary, nssm.PARAMETERS["appparameters"], join(arguments))
-            nssm.put(registry, binary, nssm.PARAMETERS["appenvironmentextra"], variables)
+            service = self.services.create(binary, nssm.PATH, start="auto")
+            nssm.set_nssm_parameter(registry, binary, nssm.PARAMETERS["application"], path)
+            nssm.set_nssm_parameter(
+                registry, binary, nssm.PARAMETERS["appparameters"], nssm.join_words(arguments)
+            )
+            nssm.set_nssm_parameter(
+                registry, binary, nssm.PARAMETERS["appenvironmentextra"], variables
+            )
             return service
         flags = () if any(flag in arguments for flag in _SERVICE_FLAGS) else ("--windows-service",)
-        service = self.services.create(binary, join((path, *flags, *arguments)), start="auto")
-        service.recovery = RESTART
+        service = self.services.create(
+            binary, nssm.join_words((path, *flags, *arguments)), start="auto"
+        )
+        service.recovery = service.recovery or RESTART
         if variables:
             registry.set(rf"{KEY}\{binary}", "Environment", variables)
         return service
 
-    def _described(self, service: Service) -> object:
-        own = nssm.settings(self.host.registry, service.name) if nssm.managed(service.bin_path) else None
+    def _described(self, service: WindowsService) -> object:
+        own = (
+            nssm.nssm_settings(self.host.registry, service.name)
+            if nssm.is_nssm_managed(service.bin_path)
+            else None
+        )
         return service.bin_path, service.start, own
 
     @property
-    def hns(self) -> Hns:
+    def hns(self) -> HostNetworkService:
         self._look()
         return self.host.hns
 
     # ---- variables
 
     def environment(self, user: str) -> dict[str, str]:
-        """Of a new process of somebody."""
+        """The environment of a new process of a user."""
         computer = self.host.computer_name
         domain, name, profile = computer, user, rf"C:\Users\{user}"
         if user == SYSTEM:
-            domain, name, profile = "WORKGROUP", f"{computer}$", r"C:\Windows\system32\config\systemprofile"
-        kept = self.host.registry.values(ENVIRONMENT) or {}
+            domain, name, profile = (
+                "WORKGROUP",
+                f"{computer}$",
+                r"C:\Windows\system32\config\systemprofile",
+            )
+        account = self.host.account_database.identity(user)
+        own = self.system.user_variables(account.sid) if account is not None else {}
+        kept = dict(self.system.variables())
+        path = next((value for name, value in own.items() if name.lower() == "path"), "")
+        if path:
+            kept["Path"] = ";".join((kept.get("Path", "").rstrip(";"), path))
         return {
-            **INSTALLED, "APPDATA": rf"{profile}\AppData\Roaming", "COMPUTERNAME": computer,
-            "LOCALAPPDATA": rf"{profile}\AppData\Local", "NUMBER_OF_PROCESSORS": str(self.host.hardware.cpus),
-            "TEMP": r"C:\Windows\Temp", "TMP": r"C:\Windows\Temp", "USERDOMAIN": domain, "USERNAME": name,
-            "USERPROFILE": profile, **{name: str(value) for name, value in kept.items()},
-        }  # fmt: skip
-
-    def variable(self, name: str) -> str | None:
-        """One that every new process gets."""
-        found = self.host.registry.get(ENVIRONMENT, name)
-        return None if found is None else str(found)
-
-    def set_variable(self, name: str, value: str) -> None:
-        if value:
-            self.host.registry.set(ENVIRONMENT, name, value)
-        else:
-            self.host.registry.delete(ENVIRONMENT, name)
+            **INSTALLED,
+            "APPDATA": rf"{profile}\AppData\Roaming",
+            "COMPUTERNAME": computer,
+            "LOCALAPPDATA": rf"{profile}\AppData\Local",
+            "NUMBER_OF_PROCESSORS": str(self.host.hardware.cpus),
+            "TEMP": r"C:\Windows\Temp",
+            "TMP": r"C:\Windows\Temp",
+            "USERDOMAIN": domain,
+            "USERNAME": name,
+            "USERPROFILE": profile,
+            **kept,
+            **{name: value for name, value in own.items() if name.lower() != "path"},
+        }
 
     # ---- programs
 
     async def run(
-        self, path: str, argv: Sequence[str], environment: Mapping[str, str], directory: str, output: Output, parent: int,
-        *, service: bool = False,
-    ) -> NodeProcess:  # fmt: skip
-        """A process below `parent`; 0: that of whoever calls. Raises ServiceError when the machine has no such program."""
+        self,
+        path: str,
+        argv: Sequence[str],
+        environment: Mapping[str, str],
+        directory: str,
+        output: Output,
+        parent: int,
+        *,
+        service: bool = False,
+    ) -> NodeProcess:
+        """A process below `parent`; 0: the caller's. Raises ServiceError when the machine has no
+        such program.
+        """
         binary = binary_of(path)
         if binary is None or not self.host.files.exists(path):
             raise ServiceError(NOT_FOUND)
@@ -247,20 +423,22 @@ class WindowsMachine:
         return NodeProcess(self, program, (path, *argv), parent, service)
 
     def spawn(self, work: Coroutine[None, None, None]) -> None:
-        """Something that happens although nobody waits for it."""
+        """Runs in the background."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     # ---- services
 
-    async def _launch(self, service: Service, report: Report) -> ServiceProcess:
-        words = split(service.bin_path)
+    async def _launch(self, service: WindowsService, report: Report) -> ServiceProcess:
+        words = split_command_line(service.bin_path)
         if service.bin_path == system.PROGRAM:
             if service.name == system.NETWORKING:
                 self.host.hns.restart_service()
             return self._resident()
-        if words and nssm.managed(words[0]):
+        if service.name == self.runtime and service.bin_path == system.RUNTIMES[self.runtime][1]:
+            return self._runtime_process()
+        if words and nssm.is_nssm_managed(words[0]):
             if not self.host.files.exists(words[0]):
                 raise ServiceError(NOT_FOUND)
             return self._supervise(service, report)
@@ -269,21 +447,37 @@ class WindowsMachine:
         flagged = any(flag in words for flag in _SERVICE_FLAGS)
         own = self.host.registry.get(rf"{KEY}\{service.name}", "Environment")
         lines = own if isinstance(own, tuple) else ()
-        environment = {**self.environment(SYSTEM), **dict(line.partition("=")[::2] for line in lines)}
+        environment = {
+            **self.environment(SYSTEM),
+            **dict(line.partition("=")[::2] for line in lines),
+        }
         directory = r"C:\Windows\system32"
-        return await self.run(words[0], words[1:], environment, directory, _nowhere, self._manager, service=flagged)
+        return await self.run(
+            words[0], words[1:], environment, directory, _nowhere, self._manager, service=flagged
+        )
 
-    def _supervise(self, service: Service, report: Report, first: NodeProcess | None = None) -> nssm.Supervisor:
-        async def run(given: nssm.Settings) -> NodeProcess:
+    def _supervise(
+        self, service: WindowsService, report: Report, first: NodeProcess | None = None
+    ) -> nssm.NssmSupervisor:
+        async def run(given: nssm.NssmSettings) -> NodeProcess:
             environment = {**self.environment(SYSTEM), **given.environment}
             output = self._log(given)
-            return await self.run(given.application, split(given.parameters), environment, given.directory, output, pid)
+            return await self.run(
+                given.application,
+                split_command_line(given.parameters),
+                environment,
+                given.directory,
+                output,
+                pid,
+            )
 
-        def read() -> nssm.Settings:
-            return nssm.settings(self.host.registry, service.name)
+        def read() -> nssm.NssmSettings:
+            return nssm.nssm_settings(self.host.registry, service.name)
 
-        pid = self.processes.add((NSSM,), self._manager, lambda _name: self.spawn(supervisor.kill(KILLED)))
-        supervisor = nssm.Supervisor(pid, self.clock, read, run, report, first)
+        pid = self.processes.add(
+            (nssm.PATH,), self._manager, lambda _name: self.spawn(supervisor.kill(KILLED))
+        )
+        supervisor = nssm.NssmSupervisor(pid, self.clock, read, run, report, first)
         table = self.processes
 
         def ended() -> None:
@@ -294,8 +488,8 @@ class WindowsMachine:
         self._supervisors.add(supervisor)
         return supervisor
 
-    def _log(self, given: nssm.Settings) -> Output:
-        """Both outputs of a program are one here."""
+    def _log(self, given: nssm.NssmSettings) -> Output:
+        """Both output streams are merged here."""
         paths = {path.lower(): path for path in (given.stdout, given.stderr) if path}
 
         def write(data: bytes) -> None:
@@ -310,23 +504,21 @@ def binary_of(path: str) -> str | None:
     return stem if stem in BINARIES else None
 
 
-def split(line: str) -> list[str]:
-    """A command line, quoted with either kind of quotes: people write those of PowerShell in a service's path."""
+def split_command_line(line: str) -> list[str]:
+    """Splits a command line with either kind of quotes: users write PowerShell's quotes in a
+    service's path.
+    """
     lexer = shlex.shlex(line, posix=True, punctuation_chars=False)
     lexer.whitespace_split, lexer.escape, lexer.commenters = True, "", ""
     try:
         return list(lexer)
-    except ValueError:  # a quote without its end
+    except ValueError:  # an unterminated quote
         return line.split()
 
 
-def join(words: Sequence[str]) -> str:
-    return " ".join(f'"{word}"' if " " in word or not word else word for word in words)
-
-
 def _ignore(_signal: str) -> None:
-    """A process of the system, which nobody ends."""
+    """A process of the system, which cannot be ended."""
 
 
 def _nowhere(_data: bytes) -> None:
-    """A service of Windows has no console."""
+    """A Windows service has no console."""

@@ -1,23 +1,38 @@
-r"""What is on the disk of a Windows node in `C:\k` and `C:\flannel`: the node's programs, and the scripts that start them.
+r"""The content of `C:\k` and `C:\flannel` on a Windows node: the node's programs, and the scripts
+that start them.
 
-The scripts are this simulation's own, with the parameters and defaults that the documents name. They are text that the
-simulated PowerShell runs; who logs in may read and change them.
+The scripts are this simulation's own, with the parameters and defaults from the documentation. The
+simulated PowerShell runs them; users who log in can read and change them.
 """
 
 from __future__ import annotations
 
+from functools import cache
 from importlib.resources import files as resources
 from typing import Final
 
-from transom.hosts.api import Files
-from transom.runtime.sim.login.machine import HOME, NSSM
+from transom.machines.api import Files
 
-_PROGRAMS: Final = (rf"{HOME}\kubelet.exe", rf"{HOME}\kube-proxy.exe", NSSM, r"C:\flannel\flanneld.exe")
-SCRIPTS: Final = ("start.ps1", "stop.ps1", "start-kubelet.ps1", "start-kubeproxy.ps1", "register-svc.ps1")
+HOME: Final = r"C:\k"
+NSSM: Final = rf"{HOME}\nssm.exe"
+_PROGRAMS: Final = (
+    rf"{HOME}\kubelet.exe",
+    rf"{HOME}\kube-proxy.exe",
+    NSSM,
+    r"C:\flannel\flanneld.exe",
+)
+SCRIPTS: Final = (
+    "start.ps1",
+    "stop.ps1",
+    "start-kubelet.ps1",
+    "start-kubeproxy.ps1",
+    "register-svc.ps1",
+    "source-vip.ps1",
+)
 
 
-def install(files: Files) -> None:
-    """What is there stays as it is."""
+def install_node_scripts(files: Files) -> None:
+    """Keeps existing files."""
     files.mkdir(HOME)
     files.mkdir(r"C:\flannel")
     for path in _PROGRAMS:
@@ -26,5 +41,10 @@ def install(files: Files) -> None:
     for name in SCRIPTS:
         path = rf"{HOME}\{name}"
         if not files.exists(path):
-            text = resources("transom.runtime.sim.login").joinpath("ps1", name).read_text()
-            files.write(path, text.replace("\n", "\r\n").encode())
+            files.write(path, _script(name))
+
+
+@cache
+def _script(name: str) -> bytes:
+    text = resources("transom.runtime.sim.login").joinpath("ps1", name).read_text()
+    return text.replace("\n", "\r\n").encode()

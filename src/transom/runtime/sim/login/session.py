@@ -1,90 +1,131 @@
-"""Somebody logs in to a simulated machine: a command of theirs, or a shell.
+"""A login session on a simulated machine: one command, or a shell.
 
-A command of several words is a program of the machine with its arguments. What is no program, and a command of one word,
-is a line for the machine's shell, as with ssh: PowerShell on Windows, sh on Linux.
+A command of several words is a program of the machine with its arguments. A single word, or
+anything that is not a program, is a line for the machine's shell, as with ssh: PowerShell on
+Windows, sh on Linux.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final, cast
+from functools import partial
+from typing import Final
 
 from transom.runtime.api import Output
-from transom.runtime.sim.core import Core
+from transom.runtime.sim.core import SimCore
 from transom.runtime.sim.login.context import LoginContext
+from transom.runtime.sim.login.linux_commands import find_linux_node_command
 from transom.runtime.sim.login.machine import WindowsMachine
-from transom.runtime.sim.program_api import ProcessEntry, ProgramContext
-from transom.runtime.sim.programs.process import Process, TaskProgram
-from transom.runtime.sim.streams import NO_INPUT, Client, begin
-from transom.runtime.sim.table import Table
+from transom.runtime.sim.login.node_commands import find_node_command
+from transom.runtime.sim.login.units import LinuxMachine
+from transom.runtime.sim.streams import NO_INPUT, ExecClient, begin_program
+from transom.runtime.sim.table import ProcessIdTable
+from transom.userland.api import ProcessEntry
+from transom.userland.launch.linux_commands import find_linux_command
+from transom.userland.launch.windows_commands import find_windows_command
+from transom.userland.posix.scripts import find_in_path
+from transom.userland.posix.sh.main import run_shell
+from transom.userland.powershell import main
+from transom.userland.process import Command, FindCommand, Process, TaskProgram
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.:/\\=*+-]+")
 
 
 def login(
-    core: Core, machine: WindowsMachine | None, command: Sequence[str], output: Output, *, stdin: bool = False,
+    core: SimCore,
+    machine: WindowsMachine | None,
+    command: Sequence[str],
+    output: Output,
+    *,
+    stdin: bool = False,
     tty: bool = False,
-) -> Client:  # fmt: skip
-    """No command: a shell."""
+) -> ExecClient:
+    """Without a command: a shell."""
     processes = machine.processes if machine is not None else _linux_processes(core)
 
     def signalled(name: str) -> None:
         context.signalled(name)
 
-    client, source = begin(output, stdin=stdin, tty=tty, windows=core.windows, signal=signalled)
+    client, source = begin_program(
+        output, stdin=stdin, tty=tty, windows=core.windows, signal=signalled
+    )
     argv, body = _windows(command) if machine is not None else _linux(command)
     context = LoginContext(core, machine, processes, argv, client, source)
-    context.program = TaskProgram(cast(ProgramContext, context), body)
+    context.program = TaskProgram(context, body, finder(machine, core.linux_machine))
     client.on_close = context.kill
     client.on_resize = lambda: None if core.windows else context.signalled("SIGWINCH")
     return client
 
 
 def detached(
-    parent: LoginContext, argv: Sequence[str], env: Mapping[str, str], cwd: str, output: Callable[[bytes], None]
-) -> tuple[int, Client]:
-    """A program in a window of its own: it stays when whoever started it has gone. Its process id, and its end to wait for."""
-    client = Client(lambda _stream, data: output(data), None, None)
-    context = LoginContext(parent.core, parent.machine, parent.processes, argv, client, NO_INPUT)
+    parent: LoginContext,
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    cwd: str,
+    output: Callable[[bytes], None],
+    user: str = "",
+) -> tuple[int, ExecClient]:
+    """A program in its own window: it outlives the process that started it. Returns its pid, and an
+    awaitable for its end.
+    """
+    client = ExecClient(lambda _stream, data: output(data), None, None)
+    context = LoginContext(
+        parent.core, parent.machine, parent.processes, argv, client, NO_INPUT, user
+    )
     context.env, context.cwd = dict(env), cwd
-    context.program = TaskProgram(cast(ProgramContext, context), _program)
+    context.program = TaskProgram(
+        context, _program, finder(parent.machine, parent.core.linux_machine)
+    )
     return context.pid, client
 
 
-def _linux_processes(core: Core) -> Table:
+def finder(machine: WindowsMachine | None, linux: LinuxMachine | None) -> FindCommand:
+    """How programs on the machine find others: nodes have programs that containers lack."""
+    if machine is None:
+        return partial(find_linux_node_command, linux) if linux is not None else find_linux_command
+    return partial(find_windows_command, node_command=partial(find_node_command, machine))
+
+
+def _linux_processes(core: SimCore) -> ProcessIdTable:
+    if core.linux_machine is not None:
+        return core.linux_machine.processes
     init = ProcessEntry(1, 0, "root", ("/sbin/init",), core.host.boot_time, 12 << 20)
-    return Table(core.host.time, windows=False, first=init)
+    return ProcessIdTable(core.host.time, windows=False, first=init)
 
 
 Body = Callable[[Process], Awaitable[int]]
 
 
-async def _program(process: Process) -> int:
-    """Raises OSError when there is none of this name."""
-    from transom.runtime.sim.programs.launch import find as find_on_linux
-    from transom.runtime.sim.programs.win.launch import find
-
+def find_machine_program(process: Process) -> Command:
+    """The program of a process on the machine. Raises OSError when it does not exist."""
     name = process.argv[0]
-    command = find(process.context, name, process.cwd) if process.windows else find_on_linux(process, name)
+    return process.find_command(name) if process.windows else find_in_path(process, name)
+
+
+async def _program(process: Process) -> int:
+    """Raises OSError when it does not exist."""
+    command = find_machine_program(process)
     result = command(process)
     return result if isinstance(result, int) else await result
 
 
 def _windows(command: Sequence[str]) -> tuple[Sequence[str], Body]:
-    from transom.runtime.sim.programs.powershell import main
-
     async def run(process: Process) -> int:
         try:
             return await _program(process)
         except FileNotFoundError:  # a cmdlet, or nothing
-            return await main.line(process, " ".join(_quoted(word) for word in command))
+            return await main.run_powershell_line(
+                process, " ".join(_quoted(word) for word in command)
+            )
 
     if not command:
-        return ("powershell.exe",), main.run
+        return ("powershell.exe",), main.run_powershell
     if len(command) > 1:
         return command, run
-    return ("powershell.exe", "-Command", command[0]), lambda process: main.line(process, command[0])
+    return ("powershell.exe", "-Command", command[0]), lambda process: main.run_powershell_line(
+        process, command[0]
+    )
 
 
 def _quoted(word: str) -> str:
@@ -92,8 +133,6 @@ def _quoted(word: str) -> str:
 
 
 def _linux(command: Sequence[str]) -> tuple[Sequence[str], Body]:
-    from transom.runtime.sim.programs.sh.main import run as run_shell
-
     async def run(process: Process) -> int:
         try:
             return await _program(process)

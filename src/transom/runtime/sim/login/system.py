@@ -1,4 +1,6 @@
-"""Windows' own services, as far as people who look after a node ask for them. Only the networking service can be restarted."""
+"""Windows' own services, as far as node administrators need them. Only the networking service can
+be restarted.
+"""
 
 from __future__ import annotations
 
@@ -10,23 +12,30 @@ PROGRAM: Final = r"C:\Windows\System32\svchost.exe"
 NETWORKING: Final = "hns"
 
 
-class Row(NamedTuple):
+class WindowsServiceRow(NamedTuple):
     name: str
     display_name: str
 
 
 SERVICES: Final = (
-    Row("Dnscache", "DNS Client"),
-    Row("EventLog", "Windows Event Log"),
-    Row(NETWORKING, "Host Network Service"),
-    Row("RpcSs", "Remote Procedure Call (RPC)"),
-    Row("vmcompute", "Hyper-V Host Compute Service"),
-    Row("W32Time", "Windows Time"),
+    WindowsServiceRow("Dnscache", "DNS Client"),
+    WindowsServiceRow("EventLog", "Windows Event Log"),
+    WindowsServiceRow(NETWORKING, "Host Network Service"),
+    WindowsServiceRow("RpcSs", "Remote Procedure Call (RPC)"),
+    WindowsServiceRow("vmcompute", "Hyper-V Host Compute Service"),
+    WindowsServiceRow("W32Time", "Windows Time"),
 )
 
 
-class Resident:
-    """A process that does what it does somewhere else: here it is only there, until it is stopped."""
+# By runtime: the display name of its service, and the command line of its process.
+RUNTIMES: Final = {
+    "docker": ("Docker Engine", r'"C:\Program Files\Docker\dockerd.exe" --run-service'),
+    "containerd": ("containerd", r'"C:\Program Files\containerd\containerd.exe" --run-service'),
+}
+
+
+class ResidentProgram:
+    """A placeholder process that runs until it is stopped; its work is done elsewhere."""
 
     def __init__(self, pid: int, ended: Callable[[], None]) -> None:
         self.pid = pid
@@ -40,6 +49,9 @@ class Resident:
         return await asyncio.shield(self._end)
 
     async def stop(self) -> None:
+        self.finish()
+
+    def finish(self) -> None:
         if not self._end.done():
             self._end.set_result(0)
             self._tell()

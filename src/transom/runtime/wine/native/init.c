@@ -1,8 +1,10 @@
-/* init [-s STATUS -c WINCTRL -g MILLISECONDS] [-p PIPE SOCKET]... -- PROGRAM ARGUMENT...: the first process of a container.
+/* init [-s STATUS -c WINCTRL -g MILLISECONDS -t TIMEOUT] [-p PIPE SOCKET]... -- PROGRAM ARGUMENT...: the first process of a
+ * container.
  *
- * It runs the program, gathers whoever is left without a parent, and at the end lets Wine's server write the registry.
- * SIGTERM, SIGINT and SIGQUIT become CTRL_SHUTDOWN, CTRL_C and CTRL_BREAK of the Windows process whose number is in STATUS
- * (see winrun), by means of WINCTRL; without those they are passed on. PIPEs are served in the container for SOCKETs.
+ * It runs the program, waits for processes that are left without a parent, and at the end lets Wine's server write the
+ * registry. SIGTERM, SIGINT and SIGQUIT become CTRL_SHUTDOWN, CTRL_C and CTRL_BREAK of the Windows process
+ * whose number is in STATUS (see winrun), by means of WINCTRL, which writes the time that it gives to the file TIMEOUT;
+ * without those they are passed on. PIPEs are served in the container for SOCKETs.
  */
 #define _GNU_SOURCE
 #include <ctype.h>
@@ -21,9 +23,16 @@
 #define MOST_PIPES 16
 #define CANNOT_RUN 127
 #define SAVING_MS 2000 /* for the registry */
+#define SERVICES_MS 20000 /* for WINCTRL, which waits for services; it itself gives them less */
 #define STEP_MS 5
+#define LATE_MS 100
+#define COMM 16 /* what Linux keeps of a process's name */
+#define TERMINATED 0xFFFFFFFFu /* the exit code of a process that was ended from outside */
+#define TERMINATED_STATUS 255
 
-static char *status_file, *winctrl, *patience = "5000";
+static char *status_file, *winctrl, *timeout_file, *patience = "5000";
+#define DONE (-1)
+static pid_t notifier; /* the WINCTRL that notifies the container of its shutdown, 0 before it starts, DONE after its end */
 static sigset_t usual; /* the signals as we found them */
 
 static pid_t spawn(char **command)
@@ -38,23 +47,66 @@ static pid_t spawn(char **command)
     return pid;
 }
 
-/* The number of the Windows process, or 0. */
-static unsigned windows_process(void)
+/* The number of the Windows process, or 0; and its name as Unix knows it, as far as there is room for it. */
+static unsigned windows_process(char *name, size_t room)
 {
     unsigned pid = 0;
+    char line[1024];
     FILE *file = status_file ? fopen(status_file, "r") : NULL;
+    *name = 0;
+    while (file && fgets(line, sizeof line, file)) {
+        line[strcspn(line, "\r\n")] = 0;
+        if (strncmp(line, "image ", 6) == 0) {
+            strncpy(name, line + 6, room - 1);
+            name[room - 1] = 0;
+        }
+        sscanf(line, "pid %u", &pid);
+    }
+    if (file)
+        fclose(file);
+    return pid;
+}
+
+static void read_comm(pid_t pid, char *name, size_t room)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/comm", (int)pid);
+    FILE *file = fopen(path, "r");
+    *name = 0;
     if (file) {
-        if (fscanf(file, "pid %u", &pid) != 1)
-            pid = 0;
+        if (fgets(name, (int)room, file))
+            name[strcspn(name, "\n")] = 0;
         fclose(file);
     }
-    return pid;
+}
+
+/* Wine says 0 of a Windows process that a signal has ended, which is the same as success. All of them are our children once
+ * their parents have gone on, so how the last one of the main program's name has ended is known here. */
+static int main_was_killed;
+
+static void remember_end(const siginfo_t *ended)
+{
+    char name[COMM], main_name[COMM];
+    read_comm(ended->si_pid, name, sizeof name);
+    if (windows_process(main_name, sizeof main_name) && *main_name && strcmp(name, main_name) == 0)
+        main_was_killed = ended->si_code != CLD_EXITED;
+}
+
+/* The last word of the status file counts. */
+static void report_killed(void)
+{
+    FILE *file = main_was_killed && status_file ? fopen(status_file, "a") : NULL;
+    if (file) {
+        fprintf(file, "exit %u\n", TERMINATED);
+        fclose(file);
+    }
 }
 
 static void pass_on(int signal, pid_t child, char *loader)
 {
     static const struct { int signal; char *event; } events[] = {{SIGTERM, "6"}, {SIGINT, "0"}, {SIGQUIT, "1"}};
-    unsigned pid = winctrl ? windows_process() : 0;
+    char name[COMM];
+    unsigned pid = winctrl ? windows_process(name, sizeof name) : 0;
     if (!pid) {
         kill(child, signal);
         return;
@@ -63,7 +115,9 @@ static void pass_on(int signal, pid_t child, char *loader)
         if (events[i].signal == signal) {
             char text[16];
             snprintf(text, sizeof text, "%u", pid);
-            spawn((char *[]){loader, winctrl, events[i].event, text, patience, NULL});
+            pid_t started = spawn((char *[]){loader, winctrl, events[i].event, text, patience, timeout_file, NULL});
+            if (signal == SIGTERM)
+                notifier = started;
         }
     }
 }
@@ -88,14 +142,51 @@ static void stop_wineserver(void)
         closedir(processes);
 }
 
-/* Everybody who is left ends with Wine's server. */
-static void wait_for_the_rest(void)
+/* Until all processes have ended, or this one. Who is left ends with Wine's server. */
+static void wait_for(pid_t wanted, int milliseconds)
 {
-    for (int waited = 0; waited < SAVING_MS; waited += STEP_MS) {
+    for (int waited = 0; waited < milliseconds; waited += STEP_MS) {
         pid_t pid;
         while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
-            ;
+            if (pid == wanted)
+                return;
         if (pid < 0)
+            return;
+        nanosleep(&(struct timespec){0, STEP_MS * 1000000L}, NULL);
+    }
+}
+
+static int still_runs(const char *wanted)
+{
+    DIR *processes = opendir("/proc");
+    struct dirent *entry;
+    int found = 0;
+    while (processes && !found && (entry = readdir(processes))) {
+        char name[COMM];
+        if (isdigit((unsigned char)entry->d_name[0])) {
+            read_comm(atoi(entry->d_name), name, sizeof name);
+            found = strcmp(name, wanted) == 0;
+        }
+    }
+    if (processes)
+        closedir(processes);
+    return found;
+}
+
+/* Those that have ended by now. The main program's end may be seen after that of its runner; of several programs with its
+ * name it is the last one that counts. */
+static void gather_ended(void)
+{
+    siginfo_t about;
+    char name[COMM];
+    windows_process(name, sizeof name);
+    for (int waited = 0; waited < LATE_MS; waited += STEP_MS) {
+        while (about.si_pid = 0, waitid(P_ALL, 0, &about, WEXITED | WNOHANG | WNOWAIT) == 0 && about.si_pid > 0) {
+            remember_end(&about);
+            if (waitpid(about.si_pid, NULL, 0) == notifier)
+                notifier = DONE;
+        }
+        if (!*name || !still_runs(name))
             return;
         nanosleep(&(struct timespec){0, STEP_MS * 1000000L}, NULL);
     }
@@ -105,13 +196,15 @@ int main(int count, char **arguments)
 {
     char *pipes[MOST_PIPES], *sockets[MOST_PIPES];
     int option, pipe_count = 0;
-    while ((option = getopt(count, arguments, "+s:c:g:p:")) != -1) {
+    while ((option = getopt(count, arguments, "+s:c:g:t:p:")) != -1) {
         if (option == 's')
             status_file = optarg;
         else if (option == 'c')
             winctrl = optarg;
         else if (option == 'g')
             patience = optarg;
+        else if (option == 't')
+            timeout_file = optarg;
         else if (option == 'p' && pipe_count < MOST_PIPES && optind < count) {
             pipes[pipe_count] = optarg;
             sockets[pipe_count++] = arguments[optind++];
@@ -136,12 +229,25 @@ int main(int count, char **arguments)
     for (;;) {
         int signal = sigwaitinfo(&handled, NULL), ended;
         pid_t pid;
+        siginfo_t about;
         if (signal > 0 && signal != SIGCHLD)
             pass_on(signal, child, program[0]);
-        while ((pid = waitpid(-1, &ended, WNOHANG)) > 0) {
+        while (about.si_pid = 0, waitid(P_ALL, 0, &about, WEXITED | WNOHANG | WNOWAIT) == 0 && about.si_pid > 0) {
+            if (about.si_pid != child)
+                remember_end(&about);
+            pid = waitpid(about.si_pid, &ended, 0);
+            if (pid == notifier)
+                notifier = DONE;
             if (pid == child) {
+                gather_ended();
+                if (WIFEXITED(ended) && WEXITSTATUS(ended) == 0 && main_was_killed) {
+                    report_killed();
+                    ended = TERMINATED_STATUS << 8;
+                }
+                if (notifier > 0)
+                    wait_for(notifier, SERVICES_MS);
                 stop_wineserver();
-                wait_for_the_rest();
+                wait_for(0, SAVING_MS);
                 return WIFEXITED(ended) ? WEXITSTATUS(ended) : 128 + WTERMSIG(ended);
             }
         }

@@ -14,7 +14,7 @@
  *                      it says, none at the end of a stream; X number code
  *  i  number bytes                                           for a child's input, none for its end
  *  l                   ->  L  pid parent handles memory started used name, ...
- *  v                   ->  V  state name shown, ...
+ *  v                   ->  V  error, state name shown, ...
  *  k  pid code         ->  K  error
  *                          C  event                          of the console
  *  x  code                                                   the end
@@ -29,6 +29,8 @@
 #define CANNOT_RUN 1
 #define MOST_CHILDREN 64
 #define BLOCK 32768
+#define SERVICE_MANAGER_MS 30000
+#define RETRY_MS 100
 
 enum { CONSOLE_INPUT = 1, CONSOLE_OUTPUT = 2, CONSOLE_ERROR = 4 };
 enum { OUTPUT_HERE = 1, ERROR_HERE = 2, INPUT_HERE = 4, ALONE = 8 };
@@ -377,27 +379,52 @@ static void list_processes(void)
     release(&f);
 }
 
+/* The service manager may be busy, or still starting: as a client on Windows does during boot, wait for it. */
+static SC_HANDLE open_service_manager(void)
+{
+    for (ULONGLONG deadline = GetTickCount64() + SERVICE_MANAGER_MS;; Sleep(RETRY_MS)) {
+        SC_HANDLE manager = OpenSCManagerW(NULL, NULL, SC_MANAGER_ENUMERATE_SERVICE);
+        if (manager || GetLastError() == ERROR_ACCESS_DENIED || GetTickCount64() >= deadline)
+            return manager;
+    }
+}
+
 static void list_services(void)
 {
     struct frame f = {0};
-    DWORD size = 0, count = 0, more = 0;
+    DWORD size = 0, count = 0, problem = 0;
     BYTE *buffer = NULL;
-    SC_HANDLE manager = OpenSCManagerW(NULL, NULL, SC_MANAGER_ENUMERATE_SERVICE);
-    begin(&f, 'V');
-    if (manager) {
-        EnumServicesStatusExW(manager, SC_ENUM_PROCESS_INFO, SERVICE_WIN32, SERVICE_STATE_ALL, NULL, 0, &size, &count, &more, NULL);
-        buffer = HeapAlloc(GetProcessHeap(), 0, size + 1);
-        if (buffer && EnumServicesStatusExW(manager, SC_ENUM_PROCESS_INFO, SERVICE_WIN32, SERVICE_STATE_ALL, buffer, size, &size,
-                                            &count, &more, NULL)) {
-            ENUM_SERVICE_STATUS_PROCESSW *services = (ENUM_SERVICE_STATUS_PROCESSW *)buffer;
-            for (DWORD i = 0; i < count; i++) {
-                add_number(&f, services[i].ServiceStatusProcess.dwCurrentState);
-                add_text(&f, services[i].lpServiceName);
-                add_text(&f, services[i].lpDisplayName ? services[i].lpDisplayName : services[i].lpServiceName);
-            }
-        }
-        CloseServiceHandle(manager);
+    SC_HANDLE manager = open_service_manager();
+    if (!manager)
+        problem = GetLastError();
+    while (!problem) { /* until the buffer has room for all: services come and go */
+        DWORD more = 0;
+        if (EnumServicesStatusExW(manager, SC_ENUM_PROCESS_INFO, SERVICE_WIN32, SERVICE_STATE_ALL, buffer, size, &more, &count,
+                                  NULL, NULL))
+            break;
+        problem = GetLastError();
+        if (problem != ERROR_MORE_DATA)
+            break;
+        problem = 0;
+        size += more + BLOCK;
+        if (buffer)
+            HeapFree(GetProcessHeap(), 0, buffer);
+        buffer = HeapAlloc(GetProcessHeap(), 0, size);
+        if (!buffer)
+            problem = ERROR_NOT_ENOUGH_MEMORY;
     }
+    begin(&f, 'V');
+    add_number(&f, problem);
+    ENUM_SERVICE_STATUS_PROCESSW *services = (ENUM_SERVICE_STATUS_PROCESSW *)buffer;
+    for (DWORD i = 0; !problem && i < count; i++) {
+        add_number(&f, services[i].ServiceStatusProcess.dwCurrentState);
+        add_text(&f, services[i].lpServiceName);
+        add_text(&f, services[i].lpDisplayName ? services[i].lpDisplayName : services[i].lpServiceName);
+    }
+    if (buffer)
+        HeapFree(GetProcessHeap(), 0, buffer);
+    if (manager)
+        CloseServiceHandle(manager);
     finish(&f);
     release(&f);
 }

@@ -1,15 +1,22 @@
-/* winctrl EVENT PID MILLISECONDS: send a console control event to a process and to all that it has started.
+/* winctrl EVENT PID MILLISECONDS [STATUS]: send a console control event to a process and to all that it has started.
  *
  * EVENT: 0 CTRL_C, 1 CTRL_BREAK, 2 CTRL_CLOSE, 5 CTRL_LOGOFF, 6 CTRL_SHUTDOWN. Wine has no session manager that would send
- * the last three, so the routine that calls a process's handlers is started in it from outside. As Windows does it, the
+ * the last three, so the routine that calls a process's handlers is started in it from outside. As on Windows, the
  * youngest process is told first, and the next one when it has ended or its time is over; of CLOSE, LOGOFF and SHUTDOWN a
  * handler that returns means the end of its process, and a process whose handlers all decline ends with
- * STATUS_CONTROL_C_EXIT (Wine says 0).
+ * STATUS_CONTROL_C_EXIT (Wine says 0). Windows of a process get WM_CLOSE, and a program without a console nothing else.
+ *
+ * CTRL_SHUTDOWN also notifies all services. The registry's WaitToKillServiceTimeout replaces MILLISECONDS; what counts is
+ * written to the file STATUS, if there is one, as "timeout N".
  */
 #include <windows.h>
 #include <tlhelp32.h>
+#include <winternl.h>
+
+#include "services.h"
 
 #define MOST 512
+#define WINDOWS_MS 1000 /* for windows to be closed, before the process or its desktop are ended in another way */
 #define MOMENT_MS 200 /* for a process that is just ending, or was waiting for one which has just ended */
 
 static DWORD number(WCHAR **text)
@@ -109,6 +116,109 @@ static void decline_as_windows(HANDLE process)
         WriteProcessMemory(process, address, &function, sizeof function, NULL);
 }
 
+
+/* ---- windows */
+
+/* Of user32, which only programs with windows need. */
+static struct {
+    DWORD (WINAPI *window_process)(HWND, DWORD *);
+    LONG_PTR (WINAPI *window_value)(HWND, int);
+    HWND (WINAPI *ancestor)(HWND, UINT);
+    int (WINAPI *class_name)(HWND, WCHAR *, int);
+    BOOL (WINAPI *post_message)(HWND, UINT, WPARAM, LPARAM);
+} user;
+
+static BOOL has_user_library(DWORD pid)
+{
+    MODULEENTRY32W module = {.dwSize = sizeof module};
+    HANDLE list = CreateToolhelp32Snapshot(TH32CS_SNAPMODULE, pid);
+    BOOL found = FALSE;
+    for (BOOL more = Module32FirstW(list, &module); more && !found; more = Module32NextW(list, &module))
+        found = lstrcmpiW(module.szModule, L"user32.dll") == 0;
+    CloseHandle(list);
+    return found;
+}
+
+/* Only if one of the processes can have windows: loading the library takes longer than all the rest. */
+static void load_user_functions(const DWORD *members, int count)
+{
+    HMODULE library = NULL;
+    for (int i = 0; i < count && !library; i++)
+        if (has_user_library(members[i]))
+            library = LoadLibraryW(L"user32.dll");
+    if (!library)
+        return;
+    user.window_value = (void *)GetProcAddress(library, "GetWindowLongPtrW");
+    user.ancestor = (void *)GetProcAddress(library, "GetAncestor");
+    user.class_name = (void *)GetProcAddress(library, "GetClassNameW");
+    user.post_message = (void *)GetProcAddress(library, "PostMessageW");
+    user.window_process = (void *)GetProcAddress(library, "GetWindowThreadProcessId");
+}
+
+static BOOL has_class(HWND window, const WCHAR *wanted)
+{
+    WCHAR name[64] = L"";
+    return user.class_name(window, name, sizeof name / sizeof *name) && lstrcmpiW(name, wanted) == 0;
+}
+
+/* How many top-level windows of a process have been asked to close. EnumWindows needs Wine's desktop, which comes and goes in
+ * a system without a display and takes the list with it; the windows themselves stay. So their handles are tried. */
+static int close_windows(DWORD pid)
+{
+    static const ULONG_PTR first = 0x20, last = 0x2000;
+    int count = 0;
+    for (ULONG_PTR handle = first; user.window_process && handle < last; handle += 2) {
+        HWND window = (HWND)handle;
+        DWORD owner = 0;
+        if (!user.window_process(window, &owner) || owner != pid)
+            continue;
+        LONG_PTR style = user.window_value(window, GWL_STYLE);
+        if ((style & WS_CHILD) || !(style & (WS_VISIBLE | WS_CAPTION)) || has_class(window, L"IME")
+            || has_class(user.ancestor(window, GA_PARENT), L"Message"))
+            continue;
+        if (user.post_message(window, WM_CLOSE, 0, 0))
+            count++;
+    }
+    return count;
+}
+
+static BOOL has_console(HANDLE process)
+{
+    PROCESS_BASIC_INFORMATION about;
+    BYTE *image = NULL;
+    DWORD header = 0;
+    WORD subsystem = IMAGE_SUBSYSTEM_WINDOWS_CUI;
+    static const int image_base = 0x10; /* of the PEB */
+
+    if (NtQueryInformationProcess(process, ProcessBasicInformation, &about, sizeof about, NULL) == 0
+        && ReadProcessMemory(process, (BYTE *)about.PebBaseAddress + image_base, &image, sizeof image, NULL)
+        && ReadProcessMemory(process, image + FIELD_OFFSET(IMAGE_DOS_HEADER, e_lfanew), &header, sizeof header, NULL))
+        ReadProcessMemory(process, image + header + FIELD_OFFSET(IMAGE_NT_HEADERS64, OptionalHeader.Subsystem), &subsystem,
+                          sizeof subsystem, NULL);
+    return subsystem != IMAGE_SUBSYSTEM_WINDOWS_GUI;
+}
+
+/* ---- time */
+
+static void report_timeout(const WCHAR *path, DWORD milliseconds)
+{
+    WCHAR name[MAX_PATH] = L"\\\\?\\unix", *end = name + lstrlenW(name);
+    char text[32] = "timeout ", digits[10];
+    DWORD length = 8, count = 0, written;
+    for (; *path && end < name + MAX_PATH - 1; path++)
+        *end++ = *path == L'/' ? L'\\' : *path;
+    *end = 0;
+    do
+        digits[count++] = '0' + milliseconds % 10;
+    while (milliseconds /= 10);
+    while (count)
+        text[length++] = digits[--count];
+    text[length++] = '\n';
+    HANDLE file = CreateFileW(name, GENERIC_WRITE, FILE_SHARE_READ, NULL, CREATE_ALWAYS, 0, NULL);
+    WriteFile(file, text, length, &written, NULL);
+    CloseHandle(file);
+}
+
 static BOOL tell(DWORD pid, DWORD event, DWORD milliseconds, BOOL first)
 {
     /* kernelbase is at the same address in all processes */
@@ -118,6 +228,13 @@ static BOOL tell(DWORD pid, DWORD event, DWORD milliseconds, BOOL first)
         return FALSE;
     if (!first && event > CTRL_BREAK_EVENT && WaitForSingleObject(process, MOMENT_MS) == WAIT_OBJECT_0)
         return TRUE;
+    if (event > CTRL_BREAK_EVENT && close_windows(pid)) {
+        BOOL console = has_console(process);
+        if (WaitForSingleObject(process, console ? WINDOWS_MS : milliseconds) == WAIT_OBJECT_0 || !console) {
+            CloseHandle(process);
+            return TRUE;
+        }
+    }
     decline_as_windows(process);
     HANDLE thread = CreateRemoteThread(process, NULL, 0, (LPTHREAD_START_ROUTINE)routine, (void *)(ULONG_PTR)event, 0, NULL);
     if (!thread)
@@ -133,9 +250,22 @@ static BOOL tell(DWORD pid, DWORD event, DWORD milliseconds, BOOL first)
     return TRUE;
 }
 
+/* Members with windows get a head start, because the desktop ends with the services. */
+static void close_all_windows(const DWORD *members, int count)
+{
+    for (int i = 0; i < count; i++) {
+        HANDLE process = OpenProcess(PROCESS_ALL_ACCESS, FALSE, members[i]);
+        if (process && close_windows(members[i]))
+            WaitForSingleObject(process, WINDOWS_MS);
+        if (process)
+            CloseHandle(process);
+    }
+}
+
 void start(void)
 {
     static DWORD members[MOST];
+    static struct shutdown shutdown;
     WCHAR *text = GetCommandLineW();
     if (*text == L'"')
         for (text++; *text && *text != L'"'; text++)
@@ -143,9 +273,28 @@ void start(void)
     while (*text && *text != L' ')
         text++;
     DWORD event = number(&text), pid = number(&text), milliseconds = number(&text);
+    while (*text == L' ')
+        text++;
+    HANDLE services = NULL;
     BOOL told = FALSE;
-    int last = family(pid, members) - 1;
-    for (int i = last; i >= 0; i--)
-        told = tell(members[i], event, milliseconds, i == last) && i == 0;
+    int count = family(pid, members);
+
+    if (event == CTRL_SHUTDOWN_EVENT) {
+        milliseconds = shutdown.milliseconds = registry_timeout(milliseconds);
+        if (services_run())
+            find_services(&shutdown);
+    }
+    if (event > CTRL_BREAK_EVENT)
+        load_user_functions(members, count);
+    if (*text) /* from now on the time counts */
+        report_timeout(text, milliseconds);
+    if (shutdown.count) {
+        close_all_windows(members, count);
+        services = CreateThread(NULL, 0, shut_services_down, &shutdown, 0, NULL);
+    }
+    for (int i = count - 1; i >= 0; i--)
+        told = tell(members[i], event, milliseconds, i == count - 1) && i == 0;
+    if (services)
+        WaitForSingleObject(services, INFINITE);
     ExitProcess(told ? 0 : 1);
 }

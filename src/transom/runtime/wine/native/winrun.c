@@ -2,15 +2,19 @@
  *
  * PATH is an absolute Unix path without spaces. PATH.job says what to run, as fields in UTF-8 that end with a NUL:
  * the working directory, the command line, and NAME=value for each variable of the whole environment.
- * PATH.status gets "pid N" when the process is there and "exit N" (all 32 bits) after it has ended, or "error N" (Win32's)
+ * PATH.status gets "image NAME" (of the program) and "pid N" when the process is there and "exit N" (all 32 bits) after it has ended, or "error N" (Win32's)
  * when it could not be made.
  *
  * Programs expect real Win32 pipes as standard handles, which Unix pipes under Wine are not: they are relayed here.
+ * The job "main" is a container's own: when it ends, services are notified while Wine still runs for this process.
  * A terminal is left to the program itself. If this process is killed, its child goes with it; if the child has ended by
  * itself, what it has left running goes on.
  */
 #include <windows.h>
 
+#include "services.h"
+
+#define SHUTDOWN_MS 5000 /* for services, unless the registry says otherwise */
 #define CANNOT_RUN 128
 #define NO_SUCH_PROGRAM 9009 /* of a shell */
 #define LAST_OUTPUT_MS 1000 /* for relaying what was written before the end, when somebody else keeps the pipe open */
@@ -73,6 +77,22 @@ static void report(HANDLE file, const char *word, DWORD number)
         text[length++] = digits[--count];
     text[length++] = '\n';
     WriteFile(file, text, length, &written, NULL);
+}
+
+/* The name of the program as the command line has it, which Unix calls the process: init knows it by that. */
+static void report_name(HANDLE file, const WCHAR *command)
+{
+    char text[3 * MAX_PATH + 16] = "image ";
+    BOOL quoted = *command == L'"';
+    const WCHAR *name = command + quoted, *end = name;
+    DWORD written;
+
+    for (; *end && (quoted ? *end != L'"' : *end != L' ' && *end != L'\t') && end - name < MAX_PATH; end++)
+        if (*end == L'\\')
+            name = end + 1;
+    int size = WideCharToMultiByte(CP_UTF8, 0, name, (int)(end - name), text + 6, sizeof text - 8, NULL, NULL);
+    text[6 + size] = '\n';
+    WriteFile(file, text, (DWORD)size + 7, &written, NULL);
 }
 
 /* \\?\unix\PATH is how a Unix path is written, whatever drives there are. */
@@ -150,6 +170,22 @@ static BOOL is_shell(const WCHAR *command)
     return (end - name == 3 || end - name == 7) && CompareStringOrdinal(name, (int)(end - name), L"cmd.exe", (int)(end - name), TRUE) == CSTR_EQUAL;
 }
 
+static BOOL is_main(const WCHAR *path)
+{
+    int length = lstrlenW(path);
+    return length > 5 && lstrcmpW(path + length - 5, L"/main") == 0;
+}
+
+static void end_services(void)
+{
+    static struct shutdown shutdown;
+    if (!services_run())
+        return;
+    shutdown.milliseconds = registry_timeout(SHUTDOWN_MS);
+    find_services(&shutdown);
+    shut_services_down(&shutdown);
+}
+
 static DWORD run(const WCHAR *path)
 {
     WCHAR name[MAX_PATH + 16];
@@ -194,6 +230,7 @@ static DWORD run(const WCHAR *path)
     HANDLE job = CreateJobObjectW(NULL, NULL);
     SetInformationJobObject(job, JobObjectExtendedLimitInformation, &limits, sizeof limits);
     AssignProcessToJobObject(job, child.hProcess);
+    report_name(status, command);
     report(status, "pid", child.dwProcessId);
     ResumeThread(child.hThread);
 
@@ -217,6 +254,8 @@ static DWORD run(const WCHAR *path)
     SetInformationJobObject(job, JobObjectExtendedLimitInformation, &limits, sizeof limits);
     report(status, "exit", code);
     CloseHandle(status);
+    if (is_main(path))
+        end_services();
     return code;
 }
 

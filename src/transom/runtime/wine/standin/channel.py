@@ -1,7 +1,7 @@
 """The connection between the two halves of a stand-in: frames as `native/standin.c` describes them.
 
-Most of what comes is handed to handlers by its letter. `ask` waits for its answer without giving anybody else a turn, for
-those who are asked by code that cannot wait, such as a list of processes.
+Most frames are dispatched to handlers by their letter. `ask` waits for its response without letting
+other tasks run, for synchronous callers, such as a list of processes.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Final
 
 _LENGTH: Final = struct.Struct("<I")
 _AT_ONCE: Final = 1 << 16
-_ENOUGH: Final = 1 << 18  # not yet sent, before `drain` waits
+_ENOUGH: Final = 1 << 18  # unsent bytes before `drain` waits
 
 Handler = Callable[[bytes], None]
 
 
-class Channel:
+class StandInChannel:
     def __init__(self, connection: socket.socket, gone: Callable[[], None]) -> None:
         """`gone` is called when the other half has ended."""
         connection.setblocking(False)
@@ -45,12 +45,14 @@ class Channel:
             await waiting
 
     def ask(self, letter: str, answer: str, content: bytes = b"") -> bytes:
-        """What comes back with the letter `answer`; nothing when the other half has ended."""
+        """The response with the letter `answer`; empty when the other half has ended."""
         found: list[bytes] = []
         self.handlers[answer] = found.append
         self.send(letter, content)
         while not found and not self._ended:
-            readable, writable, _ = select.select([self._socket], [self._socket] if self._unsent else [], [])
+            readable, writable, _ = select.select(
+                [self._socket], [self._socket] if self._unsent else [], []
+            )
             if writable:
                 self._writable()
             if readable:
@@ -58,7 +60,7 @@ class Channel:
         return found[0] if found else b""
 
     def flush(self) -> None:
-        """Returns when all is sent."""
+        """Returns when everything is sent."""
         while self._unsent and not self._ended:
             select.select([], [self._socket], [])
             self._writable()
@@ -100,7 +102,10 @@ class Channel:
             end = _LENGTH.size + _LENGTH.unpack_from(self._unread)[0]
             if len(self._unread) < end:
                 break
-            letter, content = chr(self._unread[_LENGTH.size]), bytes(self._unread[_LENGTH.size + 1 : end])
+            letter, content = (
+                chr(self._unread[_LENGTH.size]),
+                bytes(self._unread[_LENGTH.size + 1 : end]),
+            )
             del self._unread[:end]
             handler = self.handlers.get(letter)
             if handler is not None:
@@ -118,21 +123,23 @@ class Channel:
                 one.set_result(None)
 
 
-def texts(*values: str) -> bytes:
-    return "".join(value.replace("\0", "") + "\0" for value in values).encode("utf-16-le", "surrogatepass")
+def encode_texts(*values: str) -> bytes:
+    return "".join(value.replace("\0", "") + "\0" for value in values).encode(
+        "utf-16-le", "surrogatepass"
+    )
 
 
-def numbers(*values: int) -> bytes:
+def encode_numbers(*values: int) -> bytes:
     return struct.pack(f"<{len(values)}I", *(value & 0xFFFFFFFF for value in values))
 
 
-def variables(env: Iterable[tuple[str, str]]) -> bytes:
-    """With the empty text that ends them."""
-    return texts(*(f"{name}={value}" for name, value in env if name), "")
+def encode_variables(env: Iterable[tuple[str, str]]) -> bytes:
+    """With the terminating empty text."""
+    return encode_texts(*(f"{name}={value}" for name, value in env if name), "")
 
 
-class Reader:
-    """Takes a frame's content apart."""
+class FrameReader:
+    """Parses a frame's content."""
 
     __slots__ = ("_at", "_content")
 

@@ -1,4 +1,6 @@
-"""A real container as a program of the simulated runtime knows it: the `ProgramContext` of a stand-in."""
+"""The `ProgramContext` of a stand-in: a real container, presented like one of the simulated
+runtime.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +9,33 @@ import random
 import re
 import resource
 import socket
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 from transom.kit.clock import Clock, RealClock
+from transom.machines.windows.accounts import ADMINISTRATOR
+from transom.machines.windows.accounts import WindowsUser as Account
+from transom.machines.windows.system import SystemResources, WindowsSystem, fresh_system
 from transom.network.api import Accept, DnsConfig, PortMapping, Respond
-from transom.network.resolver import Resolver, parse_resolv_conf
-from transom.runtime.sim import resolve
-from transom.runtime.sim.program_api import ImageInfo
+from transom.network.resolver import Resolver, read_resolv_conf
 from transom.runtime.wine import commandline
 from transom.runtime.wine.standin import network
-from transom.runtime.wine.standin.channel import Channel, Reader, numbers
+from transom.runtime.wine.standin.channel import FrameReader, StandInChannel, encode_numbers
 from transom.runtime.wine.standin.drive import Drives
-from transom.runtime.wine.standin.win32 import Input, Processes, Programs
+from transom.runtime.wine.standin.win32 import StandardInput, Win32Processes, Win32Programs
+from transom.userland.api import (
+    ImageInfo,
+    LaunchedProcess,
+    OpenSocket,
+    Os,
+    Program,
+    ProgramContext,
+)
+from transom.userland.dns import resolve_name
+from transom.userland.network_view import NetworkView, without_stack
 from transom.windows import builds
 
 PREFIX: Final = Path("/wine")
@@ -29,11 +43,11 @@ NOTE: Final = "a stand-in of Transom's, not Microsoft's PowerShell"
 _CONSOLE_INPUT, _CONSOLE_OUTPUT = 1, 2
 _BUILD: Final = re.compile(r'"CurrentBuild"="(\d+)"')
 _UPDATE: Final = re.compile(r'"UBR"=dword:([0-9a-f]+)')
-_AS_FAST_AS_IT_IS: Final = 1e12  # simulated programs wait for the time that they would take
+_AS_FAST_AS_IT_IS: Final = 1e12  # simulated programs wait as long as they would run
 
 
-class Greeting(NamedTuple):
-    """What the Win32 half says first."""
+class StandInGreeting(NamedTuple):
+    """The first message of the Win32 half."""
 
     pid: int
     flags: int
@@ -44,8 +58,8 @@ class Greeting(NamedTuple):
     env: dict[str, str]
 
 
-def greeting(content: bytes) -> Greeting:
-    reader = Reader(content)
+def read_greeting(content: bytes) -> StandInGreeting:
+    reader = FrameReader(content)
     pid, flags, columns, rows = (reader.number() for _ in range(4))
     line, program, directory = reader.text(), reader.text(), reader.text()
     env: dict[str, str] = {}
@@ -53,11 +67,11 @@ def greeting(content: bytes) -> Greeting:
         name, _, value = variable.partition("=")
         if name:  # `=C:` are the directories of drives
             env[name] = value
-    return Greeting(pid, flags, (columns, rows), line, program, directory, env)
+    return StandInGreeting(pid, flags, (columns, rows), line, program, directory, env)
 
 
 class RealUsage:
-    """The kernel counts by itself."""
+    """The kernel does the accounting."""
 
     def cpu(self, cores: float) -> None:
         return
@@ -69,58 +83,210 @@ class RealUsage:
         return True
 
 
-class StandInContext:
-    os: Literal["linux", "windows"] = "windows"
-    main = False
-    uid = gid = 0  # as all programs of Windows have it
-    groups: Sequence[int] = ()
-    privileged = net_admin = False
-    no_new_privileges = True
-    image = ImageInfo("", "windows", options={"note": NOTE}, userland="windows")
-    sim: Mapping[str, str] = {}
+class RealNetwork:
+    """`NetworkAccess`: the container's own network, with real sockets."""
+
     ports: Sequence[PortMapping] = ()
-    credential_spec = ""
-    machine = None
 
-    def __init__(self, channel: Channel, said: Greeting, prefix: Path = PREFIX, clock: Clock | None = None) -> None:
-        self._channel = channel
-        self._prefix = prefix
-        self._done: Callable[[], None] = channel.close
-        self.argv = tuple(commandline.split(said.line)) or (said.program,)
-        self.program = said.program
-        self.env = said.env
-        self.cwd = said.directory
-        self.pid = said.pid
-        self.user = self._variable("USERNAME")
+    def __init__(self, files: Drives, clock: Clock, rng: random.Random) -> None:
+        self._files = files
+        self._clock = clock
+        self._rng = rng
         self.hostname = socket.gethostname()
-        self.tty = said.flags & (_CONSOLE_INPUT | _CONSOLE_OUTPUT) == _CONSOLE_INPUT | _CONSOLE_OUTPUT
-        self.tty_size = said.size
-        self.files = Drives(prefix)
-        self.clock: Clock = clock or RealClock()
-        self.rng = random.Random()
-        self.stdin = Input(channel)
-        self.processes = Processes(channel, self.user)
-        self.real = Programs(channel)
-        self.usage = RealUsage()
-        self.cpus = int(self._variable("NUMBER_OF_PROCESSORS") or 0) or os.cpu_count() or 1
-
-    def _variable(self, name: str) -> str:
-        return next((value for key, value in self.env.items() if key.lower() == name.lower()), "")
 
     @cached_property
     def ips(self) -> Sequence[str]:
-        return network.own_addresses()
+        return network.stand_in_addresses()
 
     @cached_property
     def dns(self) -> DnsConfig:
         try:
-            return parse_resolv_conf(Path("/etc/resolv.conf").read_text())
+            return read_resolv_conf(Path("/etc/resolv.conf").read_text())
         except OSError:
             return DnsConfig()
 
+    def listen(self, port: int, accept: Accept, address: str = "") -> Callable[[], None]:
+        return network.listen_stand_in(port, accept, address)
+
+    def answer(self, port: int, respond: Respond) -> Callable[[], None]:
+        return network.answer_stand_in(port, respond)
+
+    def sockets(self) -> Sequence[OpenSocket]:
+        return network.open_sockets_text()
+
+    async def connect(self, host: str, port: int) -> socket.socket:
+        return await network.connect_stand_in(await self.resolve(host), port)
+
+    async def ask(self, server: str, port: int, payload: bytes) -> bytes:
+        return await network.ask_stand_in(server, port, payload)
+
+    async def echo(self, address: str, patience: float) -> bool:
+        return await network.ping_stand_in(address, patience)
+
+    async def resolve(self, name: str) -> list[str]:
+        own = self.hostname, self.ips
+        return await resolve_name(name, "windows", lambda: self._files, own, self._resolver)
+
+    def _resolver(self) -> Resolver:
+        return Resolver(
+            "windows", self.dns, self._clock, self._rng, self.ask, self.connect, "system"
+        )
+
+
+class RealWindows:
+    """`WindowsAccess`: what Wine's own programs do not provide is that of a new container."""
+
+    ntfs = None
+    credential_spec = ""
+
+    def __init__(
+        self,
+        prefix: Path,
+        clock: Clock,
+        user: str,
+        cpus: int,
+        build: Callable[[], str],
+        connections: RealNetwork,
+        processes: Win32Processes,
+    ) -> None:
+        self._prefix = prefix
+        self._clock = clock
+        self._user = user
+        self._cpus = cpus
+        self._build = build
+        self._connections = connections
+        self._processes = processes
+
+    @property
+    def network(self) -> NetworkView:
+        own = self._connections
+        stack = without_stack(own.hostname, own.ips, network.gateway_address())
+        registry = self.system.registry
+        return NetworkView(
+            stack, None, own.dns, lambda _address: None, machine=False, registry=registry
+        )
+
+    @cached_property
+    def system(self) -> WindowsSystem:
+        """The registry of an image, and the account."""
+        build = builds.build_by_name(self._build()) or builds.DEFAULT
+        # Every container has these two accounts.
+        known = self._user.lower() in ("", "containeradministrator", "containeruser")
+        own = self._connections
+        return fresh_system(
+            self._clock, build, own.hostname, own.dns.searches, () if known else (self._user,)
+        )
+
+    @property
+    def account(self) -> Account:
+        return self.system.accounts.identity(self._user) or ADMINISTRATOR
+
+    @property
+    def resources(self) -> SystemResources:
+        page, pages = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_PHYS_PAGES")
+        free = page * os.sysconf("SC_AVPHYS_PAGES")
+        disk = os.statvfs(self._prefix if self._prefix.exists() else "/")
+        used = sum(entry.memory for entry in self._processes.list())
+        return SystemResources(
+            total_memory=page * pages,
+            free_memory=free,
+            commit_limit=page * pages,
+            committed=page * pages - free,
+            page_file=0,
+            page_file_used=0,
+            disk=disk.f_blocks * disk.f_frsize,
+            disk_free=disk.f_bavail * disk.f_frsize,
+            cpus=self._cpus,
+            boot_time=time.time() - time.monotonic(),
+            cpu_seconds=time.process_time(),
+            working_set=used,
+        )
+
+    def launch(
+        self,
+        argv: Sequence[str],
+        account: Account,
+        env: Mapping[str, str],
+        cwd: str,
+        output: Callable[[bytes], None],
+    ) -> LaunchedProcess:
+        """Wine starts its programs itself."""
+        raise FileNotFoundError(argv[0])
+
+
+class StandInContext:
+    """Also the `TerminalAccess`, `Credentials` and `PlatformInfo` of the program."""
+
+    os: Os = "windows"
+    main = False
+    uid = gid = 0  # as for all Windows programs
+    groups: Sequence[int] = ()
+    privileged = net_admin = False
+    no_new_privileges = True
+    image = ImageInfo("", "windows", options={"note": NOTE}, userland="windows")
+    volumes = None
+    node = None
+
+    def __init__(
+        self,
+        channel: StandInChannel,
+        greeting: StandInGreeting,
+        on_exit: Callable[[], None],
+        prefix: Path = PREFIX,
+        clock: Clock | None = None,
+    ) -> None:
+        self._channel = channel
+        self._prefix = prefix
+        self._on_exit = on_exit
+        self.argv = tuple(commandline.split_windows_command_line(greeting.line)) or (
+            greeting.program,
+        )
+        self.program = greeting.program
+        self.env = greeting.env
+        self.cwd = greeting.directory
+        self.pid = greeting.pid
+        self.user = self._variable("USERNAME")
+        self.tty = (
+            greeting.flags & (_CONSOLE_INPUT | _CONSOLE_OUTPUT) == _CONSOLE_INPUT | _CONSOLE_OUTPUT
+        )
+        self.tty_size = greeting.size
+        self.files = Drives(prefix)
+        self.clock: Clock = clock or RealClock()
+        self.rng = random.Random()
+        self.stdin = StandardInput(channel)
+        self.processes = Win32Processes(channel, self.user)
+        self.native = Win32Programs(channel)
+        self.usage = RealUsage()
+        self.cpus = int(self._variable("NUMBER_OF_PROCESSORS") or 0) or os.cpu_count() or 1
+        self.network = RealNetwork(self.files, self.clock, self.rng)
+        self.windows = RealWindows(
+            prefix,
+            self.clock,
+            self.user,
+            self.cpus,
+            lambda: self.build,
+            self.network,
+            self.processes,
+        )
+
+    def _variable(self, name: str) -> str:
+        return next((value for key, value in self.env.items() if key.lower() == name.lower()), "")
+
+    @property
+    def terminal(self) -> StandInContext:
+        return self
+
+    @property
+    def credentials(self) -> StandInContext:
+        return self
+
+    @property
+    def platform(self) -> StandInContext:
+        return self
+
     @cached_property
     def build(self) -> str:
-        """What the registry says; the last word counts."""
+        """From the registry; the last entry wins."""
         try:
             content = (self._prefix / "system.reg").read_text("latin-1")
         except OSError:
@@ -132,7 +298,9 @@ class StandInContext:
     @cached_property
     def memory_limit(self) -> int:
         limit = resource.getrlimit(resource.RLIMIT_DATA)[0]
-        return limit if limit != resource.RLIM_INFINITY else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        if limit != resource.RLIM_INFINITY:
+            return limit
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
     @cached_property
     def container_id(self) -> str:
@@ -151,41 +319,23 @@ class StandInContext:
     async def drain(self) -> None:
         await self._channel.drain()
 
-    def on_exit(self, function: Callable[[], None]) -> None:
-        self._done = function
+    def start(self, context: ProgramContext) -> Program:
+        """Only servers start programs within themselves."""
+        raise FileNotFoundError(context.argv[0])
 
     def exit(self, code: int) -> None:
-        self._channel.send("x", numbers(code))
+        self._channel.send("x", encode_numbers(code))
         self._channel.flush()
-        self._done()
-
-    def listen(self, port: int, accept: Accept, address: str = "") -> Callable[[], None]:
-        return network.listen(port, accept, address)
-
-    async def connect(self, host: str, port: int) -> socket.socket:
-        return await network.connect(await self.resolve(host), port)
-
-    async def ask(self, server: str, port: int, payload: bytes) -> bytes:
-        return await network.ask(server, port, payload)
-
-    async def echo(self, address: str, patience: float) -> bool:
-        return await network.echo(address, patience)
-
-    def answer(self, port: int, respond: Respond) -> Callable[[], None]:
-        return network.answer(port, respond)
-
-    async def resolve(self, name: str) -> list[str]:
-        return await resolve.resolve(name, "windows", lambda: self.files, (self.hostname, self.ips), self._resolver)
-
-    def _resolver(self) -> Resolver:
-        return Resolver("windows", self.dns, self.clock, self.rng, self.ask, self.connect, "system")
+        self._on_exit()
 
 
-def interrupted(context: StandInContext, signal: Callable[[str], None]) -> Callable[[bytes], None]:
-    """What to do with CTRL+C: a program that runs in the foreground has been told by Windows itself."""
+def is_interrupted(
+    context: StandInContext, signal: Callable[[str], None]
+) -> Callable[[bytes], None]:
+    """The CTRL+C handler: Windows itself notifies a program in the foreground."""
 
-    def told(content: bytes) -> None:
-        if not context.real.running:
-            signal("CTRL_BREAK_EVENT" if Reader(content).number() else "CTRL_C_EVENT")
+    def on_control_c(content: bytes) -> None:
+        if not context.native.running:
+            signal("CTRL_BREAK_EVENT" if FrameReader(content).number() else "CTRL_C_EVENT")
 
-    return told
+    return on_control_c

@@ -1,7 +1,8 @@
-r"""The drives of a Windows container as its own processes see them on Unix: `C:\x` is /wine/drive_c/x in any spelling.
+r"""The drives of a Windows container for its own Unix processes: `C:\x` is /wine/drive_c/x in any
+spelling.
 
-Who may do what is the kernel's business. Links are followed everywhere, as Wine does it: its own programs in System32 are
-links into the installation.
+The kernel enforces permissions. Links are followed everywhere, as Wine does: its own programs in
+System32 are links into the installation.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from transom.hosts.api import Kind, Stat
-from transom.hosts.nodes import KIND
-from transom.hosts.styles import WINDOWS
+from transom.machines.api import Kind, Stat
+from transom.machines.inodes import KIND
+from transom.machines.styles import WINDOWS
 from transom.runtime.wine import drives
 
 _AT_ONCE: Final = 1 << 20
@@ -29,14 +30,16 @@ class Drives:
         self._prefix = prefix
 
     def unix(self, path: str) -> str:
-        """Where it is or would be. FileNotFoundError for a drive that is not there."""
+        """Its actual or prospective path. Raises FileNotFoundError for a drive that does not
+        exist.
+        """
         if path.replace("/", "\\").removeprefix("\\\\?\\").startswith("\\\\"):
             raise WINDOWS.error(errno.ENOENT, path, parent=True)
-        letter, names = drives.split(path)
-        root = self._prefix / drives.folder(letter)
+        letter, names = drives.split_windows_path(path)
+        root = self._prefix / drives.drive_folder(letter)
         if not root.is_dir():
             raise WINDOWS.error(errno.ENOENT, path, parent=True)
-        return str(root / drives.spelt(root, names))
+        return str(root / drives.spelled_path(root, names))
 
     def _do(self, path: str, action: Callable[[str], object]) -> object:
         try:

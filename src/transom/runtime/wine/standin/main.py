@@ -1,4 +1,4 @@
-"""The Unix half of a stand-in: greets, finds out which program it is, runs it to its end."""
+"""The Unix half of a stand-in: reads the greeting, selects the program, runs it to its end."""
 
 from __future__ import annotations
 
@@ -9,65 +9,80 @@ import os
 import socket
 import sys
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
-from transom.runtime.sim.program_api import ProgramContext
-from transom.runtime.sim.programs.launch import Command
-from transom.runtime.sim.programs.process import TaskProgram
-from transom.runtime.wine.standin.channel import Channel
-from transom.runtime.wine.standin.context import PREFIX, StandInContext, greeting, interrupted
+from transom.kit.lazy import lazy_import
+from transom.runtime.wine.standin.channel import StandInChannel
+from transom.runtime.wine.standin.context import (
+    PREFIX,
+    StandInContext,
+    is_interrupted,
+    read_greeting,
+)
+from transom.userland.process import Command, TaskProgram
+
+if TYPE_CHECKING:
+    from transom.userland.powershell import main as powershell_main
+    from transom.userland.windows import accounts, system, text, wmic
+else:
+    powershell_main = lazy_import("transom.userland.powershell.main")
+    accounts = lazy_import("transom.userland.windows.accounts")
+    system = lazy_import("transom.userland.windows.system")
+    text = lazy_import("transom.userland.windows.text")
+    wmic = lazy_import("transom.userland.windows.wmic")
 
 _STANDARD_INPUT: Final = 0
 _NOT_RECOGNIZED: Final = 9009
 
 
 class _Short(logging.Formatter):
-    """What went wrong in this program is told in one line: whoever reads it has written a script, not this."""
+    """Prints an error in one line: users have written a script, not this program."""
 
     def format(self, record: logging.LogRecord) -> str:
         problem = record.exc_info[1] if record.exc_info else None
-        return f"Transom's stand-in cannot do that: {problem!r}" if problem is not None else record.getMessage()
+        return (
+            f"Transom's stand-in cannot do that: {problem!r}"
+            if problem is not None
+            else record.getMessage()
+        )
 
 
 def main() -> None:
     """Never returns."""
-    os.setsid()  # a terminal's signals are for the Win32 half, which tells of them
+    os.setsid()  # the Win32 half reports terminal signals
     handler = logging.StreamHandler()
     handler.setFormatter(_Short())
     logging.basicConfig(handlers=[handler])
-    asyncio.run(serve(socket.socket(fileno=_STANDARD_INPUT)))
+    asyncio.run(serve_stand_in(socket.socket(fileno=_STANDARD_INPUT)))
     sys.exit(0)
 
 
-async def serve(connection: socket.socket, prefix: Path = PREFIX) -> None:
-    """Returns when the program has ended, or its Win32 half."""
+async def serve_stand_in(connection: socket.socket, prefix: Path = PREFIX) -> None:
+    """Returns when the program or its Win32 half has ended."""
     ended = asyncio.Event()
-    channel = Channel(connection, ended.set)
-    said: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-    channel.handlers["H"] = said.set_result
+    channel = StandInChannel(connection, ended.set)
+    greeting: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+    channel.handlers["H"] = greeting.set_result
     over = asyncio.ensure_future(ended.wait())
-    either: list[asyncio.Future[Any]] = [said, over]
+    either: list[asyncio.Future[Any]] = [greeting, over]
     await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-    if not said.done():
+    if not greeting.done():
         return
-    context = StandInContext(channel, greeting(said.result()), prefix)
-    context.on_exit(ended.set)
-    program = TaskProgram(cast(ProgramContext, context), command(context.program))
-    context.real.inherit(program.process)
-    channel.handlers["C"] = interrupted(context, program.signal)
+    context = StandInContext(channel, read_greeting(greeting.result()), ended.set, prefix)
+    program = TaskProgram(context, stand_in_command(context.program), context.native.find)
+    context.native.inherit(program.process)
+    channel.handlers["C"] = is_interrupted(context, program.signal)
     await over
     program.kill()
     channel.close()
 
 
-def command(program: str) -> Command:
+def stand_in_command(program: str) -> Command:
     """By the name of the file that was started."""
     stem = ntpath.splitext(ntpath.basename(program))[0].lower()
     if stem in ("powershell", "pwsh"):
-        from transom.runtime.sim.programs.powershell.main import run
+        return powershell_main.run_powershell
 
-        return run
-    from transom.runtime.sim.programs.win import system, text
-
-    known: Command | None = (text.COMMANDS | system.COMMANDS).get(stem)
+    commands = text.COMMANDS | system.COMMANDS | wmic.COMMANDS | accounts.COMMANDS
+    known: Command | None = commands.get(stem)
     return known or (lambda process: process.fail("is not known to the stand-in.", _NOT_RECOGNIZED))

@@ -1,4 +1,6 @@
-"""The container's network as a Unix process in it has it: plain sockets, behind the calls that programs make."""
+"""The container's network for a Unix process in it: plain sockets behind the interface of
+programs.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from contextlib import suppress
 from typing import Final
 
 from transom.network.api import Accept, Respond
+from transom.network.kernel.listeners import waiting_sockets
 from transom.network.resolver import is_address
+from transom.userland.api import OpenSocket
 
 _BACKLOG: Final = 128
 _UDP_PATIENCE: Final = 5.0
@@ -20,8 +24,15 @@ _LARGEST: Final = 65535
 _ECHO_REQUEST, _ECHO_REPLY = 8, 0
 
 
-def listen(port: int, accept: Accept, address: str = "") -> Callable[[], None]:
-    """On all addresses, of both families, or on one. OSError."""
+def open_sockets_text() -> list[OpenSocket]:
+    """The container's sockets that wait for connections or datagrams."""
+    tcp = [OpenSocket("tcp", str(address), port) for address, port in waiting_sockets("tcp")]
+    udp = [OpenSocket("udp", str(address), port) for address, port in waiting_sockets("udp")]
+    return [*tcp, *udp]
+
+
+def listen_stand_in(port: int, accept: Accept, address: str = "") -> Callable[[], None]:
+    """On all addresses, of both families, or on one. Raises OSError."""
     loop, opened = asyncio.get_running_loop(), list[socket.socket]()
 
     def close() -> None:
@@ -66,8 +77,8 @@ def _family(address: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in address else socket.AF_INET
 
 
-async def connect(addresses: Iterable[str], port: int) -> socket.socket:
-    """To the first that takes it. OSError."""
+async def connect_stand_in(addresses: Iterable[str], port: int) -> socket.socket:
+    """Connects to the first address that accepts. Raises OSError."""
     problem: OSError = ConnectionRefusedError("there is no address")
     for address in addresses:
         made = socket.socket(_family(address), socket.SOCK_STREAM)
@@ -85,7 +96,7 @@ async def connect(addresses: Iterable[str], port: int) -> socket.socket:
     raise problem
 
 
-async def ask(server: str, port: int, payload: bytes) -> bytes:
+async def ask_stand_in(server: str, port: int, payload: bytes) -> bytes:
     with socket.socket(_family(server), socket.SOCK_DGRAM) as made:
         made.setblocking(False)
         made.connect((server, port))
@@ -94,16 +105,16 @@ async def ask(server: str, port: int, payload: bytes) -> bytes:
         return await asyncio.wait_for(loop.sock_recv(made, _LARGEST), _UDP_PATIENCE)
 
 
-def answer(port: int, respond: Respond) -> Callable[[], None]:
+def answer_stand_in(port: int, respond: Respond) -> Callable[[], None]:
     loop, made = asyncio.get_running_loop(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     made.setblocking(False)
     made.bind(("0.0.0.0", port))
     tasks: set[asyncio.Task[None]] = set()
 
     async def reply(payload: bytes, caller: tuple[str, int]) -> None:
-        said = await respond(payload, caller[0])
-        if said is not None:
-            made.sendto(said, caller)
+        response = await respond(payload, caller[0])
+        if response is not None:
+            made.sendto(response, caller)
 
     def ready() -> None:
         with suppress(BlockingIOError):
@@ -119,8 +130,8 @@ def answer(port: int, respond: Respond) -> Callable[[], None]:
     return close
 
 
-async def echo(address: str, patience: float) -> bool:
-    """Of IPv4 addresses. Everybody in a container may ping."""
+async def ping_stand_in(address: str, patience: float) -> bool:
+    """For IPv4 addresses. Every user in a container may ping."""
     if not is_address(address) or ":" in address:
         return False
     number = random.randrange(1 << 16)
@@ -150,11 +161,24 @@ def _request(number: int) -> bytes:
     return body[:2] + (~(total + (total >> 16)) & 0xFFFF).to_bytes(2) + body[4:]
 
 
-def own_addresses() -> list[str]:
-    """What the runtime has told the container's first process; none where that may not be read."""
+def gateway_address() -> str:
+    """The next hop of the default route; empty without one."""
+    try:
+        with open("/proc/net/route", encoding="ascii") as file:
+            rows = [line.split() for line in file][1:]
+    except OSError:
+        return ""
+    found = next((row[2] for row in rows if len(row) > 2 and row[1] == "00000000"), "")
+    return socket.inet_ntoa(bytes.fromhex(found)[::-1]) if found else ""
+
+
+def stand_in_addresses() -> list[str]:
+    """The value that the runtime has passed to the container's first process; empty where it may
+    not be read.
+    """
     try:
         with open("/proc/1/environ", "rb") as file:
-            told = dict(one.partition(b"=")[::2] for one in file.read().split(b"\0"))
+            variables = dict(one.partition(b"=")[::2] for one in file.read().split(b"\0"))
     except OSError:
         return []
-    return list(filter(None, [os.fsdecode(told.get(b"TRANSOM_ADDRESS", b""))]))
+    return list(filter(None, [os.fsdecode(variables.get(b"TRANSOM_ADDRESS", b""))]))

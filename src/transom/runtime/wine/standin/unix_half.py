@@ -1,4 +1,6 @@
-"""Where the Unix half of stand-ins is in a container: this very package and the Python that runs it, read-only."""
+"""The mounts for the Unix half of stand-ins: this package and the Python that runs it,
+read-only.
+"""
 
 from __future__ import annotations
 
@@ -16,21 +18,23 @@ START: Final = f"{FOLDER}/start"
 
 
 def _python() -> Path:
-    """Not the one of a virtual environment, which is a link."""
+    """Not that of a virtual environment, which is a link."""
     return Path(os.path.realpath(getattr(sys, "_base_executable", sys.executable)))
 
 
 def binds(seen: Iterable[str]) -> list[tuple[str, str]]:
-    """Sources and destinations, beside the folders that a container sees anyway."""
+    """Sources and destinations, in addition to the directories that a container sees anyway."""
     prefix, package = os.path.realpath(sys.base_prefix), Path(transom.__file__).parent
-    if not package.is_dir():  # in an archive, which nobody can mount: stand-ins say that they cannot be started
+    if (
+        not package.is_dir()
+    ):  # in an archive, which cannot be mounted: stand-ins report that they cannot be started
         return []
     there = any(Path(prefix).is_relative_to(folder) for folder in seen)
     return [(str(package), _PACKAGE), *([] if there else [(prefix, prefix)])]
 
 
 def script() -> str:
-    """What the Win32 half starts."""
+    """The command that the Win32 half starts."""
     return (
         f"#!{_python()} -IS\n"
         f"import sys\n"

@@ -1,4 +1,6 @@
-"""What only the Win32 half can do: read the console, start programs, see and end the processes of the container."""
+"""The services of the Win32 half: reading the console, starting programs, listing and ending the
+container's processes.
+"""
 
 from __future__ import annotations
 
@@ -8,31 +10,44 @@ import ntpath
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from transom.runtime.sim.program_api import ProcessEntry, ProgramContext
-from transom.runtime.sim.programs.launch import Command
-from transom.runtime.sim.programs.powershell.values import PowerShellError
-from transom.runtime.sim.programs.process import Process
-from transom.runtime.sim.programs.streams import Sink, Source
-from transom.runtime.wine import commandline
-from transom.runtime.wine.standin.channel import Channel, Reader, numbers, texts, variables
+from transom.kit.argv import join_arguments
+from transom.runtime.wine.standin.channel import (
+    FrameReader,
+    StandInChannel,
+    encode_numbers,
+    encode_texts,
+    encode_variables,
+)
+from transom.userland.api import NativeService, ProcessEntry, ProgramContext
+from transom.userland.powershell.values import PowerShellError
+from transom.userland.process import Command, Process
+from transom.userland.streams import ByteSink, ByteSource
+from transom.userland.termination import TASKKILL, termination_code
 
 _OUTPUT, _ERROR, _INPUT = 1, 2, 4  # which of a child's streams are ours
-_LAST_OUTPUT: Final = 1.0  # after its end, when somebody else keeps the pipe open
+_LAST_OUTPUT: Final = 1.0  # after its end, when another process keeps the pipe open
 _BETWEEN_1601_AND_1970: Final = 11644473600
 _TICKS: Final = 10_000_000
 _EXTENSIONS: Final = (".com", ".exe", ".bat", ".cmd")
 _SHELL: Final = r"C:\Windows\System32\cmd.exe"
 _BATCH: Final = (".bat", ".cmd")
-_TERMINATED: Final = 1  # what taskkill leaves behind
+_CONNECTION_LOST: Final = 109  # ERROR_BROKEN_PIPE
 _STATES: Final = (
-    "", "Stopped", "StartPending", "StopPending", "Running", "ContinuePending", "PausePending", "Paused",
-)  # fmt: skip
+    "",
+    "Stopped",
+    "StartPending",
+    "StopPending",
+    "Running",
+    "ContinuePending",
+    "PausePending",
+    "Paused",
+)
 
 
-class Input:
-    """Standard input. Nothing is read before somebody asks for it: it may be a child's."""
+class StandardInput:
+    """Standard input. Nothing is read before it is needed: it may be for a child."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: StandInChannel) -> None:
         self._channel = channel
         self._unread = bytearray()
         self._ended = False
@@ -51,9 +66,9 @@ class Input:
         if self._ended:
             return False
         self._waiting = asyncio.get_running_loop().create_future()
-        if not self._asked:  # by one who was interrupted
+        if not self._asked:  # by a reader that was interrupted
             self._asked = True
-            self._channel.send("r", numbers(size))
+            self._channel.send("r", encode_numbers(size))
         await self._waiting
         return not self._ended
 
@@ -74,35 +89,42 @@ class Input:
         return data
 
 
-class Processes:
+class Win32Processes:
     """The Win32 processes of the container, as a `ProcessTable`."""
 
-    def __init__(self, channel: Channel, user: str) -> None:
+    def __init__(self, channel: StandInChannel, user: str) -> None:
         self._channel = channel
         self._user = user
 
     def list(self) -> Sequence[ProcessEntry]:
-        reader = Reader(self._channel.ask("l", "L"))
+        reader = FrameReader(self._channel.ask("l", "L"))
         found = []
         while reader:
             pid, parent, handles = reader.number(), reader.number(), reader.number()
             memory, started, used = reader.number(8), reader.number(8), reader.number(8)
             since = started / _TICKS - _BETWEEN_1601_AND_1970 if started else 0.0
-            found.append(ProcessEntry(pid, parent, self._user, (reader.text(),), since, memory, handles, used / _TICKS))
+            found.append(
+                ProcessEntry(
+                    pid, parent, self._user, (reader.text(),), since, memory, handles, used / _TICKS
+                )
+            )
         return found
 
     def add(self, argv: Sequence[str], parent: int, signal: Callable[[str], None]) -> int:
-        return 0  # Windows gives it one when it is there
+        return 0  # Windows assigns it once it exists
 
     def remove(self, pid: int) -> None:
-        """It goes when it has ended."""
+        """It is removed when it has ended."""
 
     def output(self, pid: int, number: int) -> None:
         return None
 
     def signal(self, pid: int, name: str) -> bool:
-        answer = self._channel.ask("k", "K", numbers(pid, _TERMINATED))
-        return Reader(answer).number() == 0 if answer else False
+        code = termination_code(name, windows=True)
+        answer = self._channel.ask(
+            "k", "K", encode_numbers(pid, TASKKILL if code is None else code)
+        )
+        return FrameReader(answer).number() == 0 if answer else False
 
 
 class _Child:
@@ -124,36 +146,58 @@ class _Child:
             self.said.set_result(None)
 
 
-class Programs:
-    """Programs of the container, found in its folders and started by the Win32 half, and its services: `Real`."""
+class Win32Programs:
+    """Programs of the container, found in its directories and started by the Win32 half, and its
+    services: `NativeSystem`.
+    """
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: StandInChannel) -> None:
         self._channel = channel
         self._children: dict[int, _Child] = {}
         self._numbers = itertools.count(1)
-        self._own: tuple[Source, Sink, Sink] | None = None
-        channel.handlers |= {"P": _ignore, "F": self._failed, "X": self._ended, "O": self._said}
+        self._own: tuple[ByteSource, ByteSink, ByteSink] | None = None
+        channel.handlers |= {
+            "P": _ignore,
+            "F": self._failed,
+            "X": self._ended,
+            "O": self._on_output,
+        }
 
     def inherit(self, process: Process) -> None:
-        """Whoever still has the streams of this process shares its handles; all other streams go through this half."""
+        """A child that still uses this process's streams shares its handles; all other streams go
+        through this half.
+        """
         self._own = process.stdin, process.stdout, process.stderr
 
-    def services(self) -> list[tuple[str, str, str]]:
-        """Name, name to show and state of each service that Wine has."""
-        reader = Reader(self._channel.ask("v", "V"))
+    def services(self) -> list[NativeService]:
+        """Name, display name and state of each Wine service. Raises PowerShellError when the
+        service manager does not respond.
+        """
+        reader = FrameReader(self._channel.ask("v", "V"))
+        problem = reader.number() if reader else _CONNECTION_LOST
+        if problem:
+            raise PowerShellError(
+                "Cannot open Service Control Manager on computer '.'. This operation might "
+                "require other privileges."
+                f" (Win32 error {problem})",
+                "NotSpecified: (:) [], InvalidOperationException",
+                "System.InvalidOperationException",
+            )
         found = []
         while reader:
             state, name, shown = reader.number(), reader.text(), reader.text()
-            found.append((name, shown, _STATES[state] if state < len(_STATES) else str(state)))
+            found.append(
+                NativeService(name, shown, _STATES[state] if state < len(_STATES) else str(state))
+            )
         return found
 
     @property
     def running(self) -> bool:
-        """Whether there is one that the console's keys are for."""
+        """Whether there is a foreground process that receives the console's keys."""
         return bool(self._children)
 
     def find(self, context: ProgramContext, name: str, cwd: str) -> Command:
-        """FileNotFoundError when there is none."""
+        """Raises FileNotFoundError when it does not exist."""
         path = _find(context, name.strip('"').replace("/", "\\"), cwd)
 
         async def run(process: Process) -> int:
@@ -173,15 +217,19 @@ class Programs:
         fed = process.stdin is not given
         child = self._children[number] = _Child(process, streams)
         words = [path, *process.argv[1:]]
-        line = commandline.join(words if ntpath.splitext(path)[1].lower() not in _BATCH else [_SHELL, "/c", *words])
-        head = numbers(number, flags | (_INPUT if fed else 0))
-        self._channel.send("s", head + texts(line, process.cwd) + variables(process.env.items()))
+        line = join_arguments(
+            words if ntpath.splitext(path)[1].lower() not in _BATCH else [_SHELL, "/c", *words]
+        )
+        head = encode_numbers(number, flags | (_INPUT if fed else 0))
+        self._channel.send(
+            "s", head + encode_texts(line, process.cwd) + encode_variables(process.env.items())
+        )
         try:
             if fed:
                 while data := await process.stdin.read():
-                    self._channel.send("i", numbers(number) + data)
+                    self._channel.send("i", encode_numbers(number) + data)
                     await self._channel.drain()
-                self._channel.send("i", numbers(number))
+                self._channel.send("i", encode_numbers(number))
             code = await child.code
             await asyncio.wait([child.said], timeout=_LAST_OUTPUT)
             return (code + 0x80000000) % 0x100000000 - 0x80000000
@@ -189,47 +237,59 @@ class Programs:
             del self._children[number]
 
     def _failed(self, content: bytes) -> None:
-        reader = Reader(content)
+        reader = FrameReader(content)
         child, code = self._children.get(reader.number()), reader.number()
         if child is not None and not child.code.done():
             child.code.set_exception(_cannot_run(child.process.argv[0], code))
 
     def _ended(self, content: bytes) -> None:
-        reader = Reader(content)
+        reader = FrameReader(content)
         child, code = self._children.get(reader.number()), reader.number()
         if child is not None and not child.code.done():
             child.code.set_result(code)
 
-    def _said(self, content: bytes) -> None:
-        reader = Reader(content)
+    def _on_output(self, content: bytes) -> None:
+        reader = FrameReader(content)
         child, stream = self._children.get(reader.number()), reader.number(1)
         if child is not None:
             child.output(stream, reader.rest())
 
 
 def _ignore(content: bytes) -> None:
-    """Windows' number of a process, which nobody asks for."""
+    """Windows' pid of a process, which is not used."""
 
 
 def _cannot_run(name: str, code: int) -> PowerShellError:
     reason = _REASONS.get(code, f"Win32 error {code}")
     return PowerShellError(
-        f"Program '{name}' failed to run: {reason}", "ResourceUnavailable: (:) [], ApplicationFailedException",
+        f"Program '{name}' failed to run: {reason}",
+        "ResourceUnavailable: (:) [], ApplicationFailedException",
         "NativeCommandFailed",
-    )  # fmt: skip
+    )
 
 
 _REASONS: Final = {
-    2: "The system cannot find the file specified", 3: "The system cannot find the path specified", 5: "Access is denied",
-    193: "The specified executable is not a valid application for this OS platform.", 267: "The directory name is invalid",
-}  # fmt: skip
+    2: "The system cannot find the file specified",
+    3: "The system cannot find the path specified",
+    5: "Access is denied",
+    193: "The specified executable is not a valid application for this OS platform.",
+    267: "The directory name is invalid",
+}
 
 
 def _find(context: ProgramContext, name: str, cwd: str) -> str:
     directory, base = ntpath.split(name)
-    names = [base] if ntpath.splitext(base)[1] else [base + extension for extension in (*_EXTENSIONS, "")]
+    names = (
+        [base]
+        if ntpath.splitext(base)[1]
+        else [base + extension for extension in (*_EXTENSIONS, "")]
+    )
     path = next((value for key, value in context.env.items() if key.lower() == "path"), "")
-    folders = [ntpath.join(cwd, directory)] if directory else [folder for folder in path.split(";") if folder]
+    folders = (
+        [ntpath.join(cwd, directory)]
+        if directory
+        else [folder for folder in path.split(";") if folder]
+    )
     for folder in folders:
         for candidate in names:
             whole = ntpath.normpath(ntpath.join(folder, candidate))

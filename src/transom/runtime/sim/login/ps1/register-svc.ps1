@@ -25,7 +25,12 @@ foreach ($name in "kube-proxy", "kubelet", "flanneld") {
         Stop-Service $name -Force
         sc.exe delete $name | Out-Null
     }
-    Get-Process $name -ErrorAction SilentlyContinue | Stop-Process
+}
+& C:\k\stop.ps1
+$network = @{ l2bridge = "cbr0"; overlay = "vxlan0" }[$NetworkMode]
+& C:\k\start-kubelet.ps1 -RegisterOnly -NetworkMode $NetworkMode
+if ($LASTEXITCODE -ne 0) {
+    exit 1
 }
 
 nssm install flanneld C:\flannel\flanneld.exe
@@ -33,6 +38,14 @@ nssm set flanneld AppParameters --kubeconfig-file=c:\k\config --iface=$Managemen
 nssm set flanneld AppEnvironmentExtra NODE_NAME=$hostname
 nssm set flanneld AppDirectory C:\flannel
 nssm start flanneld
+$tries = 0
+while (-not (Get-HnsNetwork | ? Name -eq $network) -and $tries -lt 60) {
+    Start-Sleep 1
+    $tries++
+}
+if ($NetworkMode -eq "overlay") {
+    & C:\k\source-vip.ps1 -NetworkName $network
+}
 
 nssm install kubelet C:\k\kubelet.exe
 nssm set kubelet AppParameters --hostname-override=$hostname --v=6 --pod-infra-container-image=$PauseImage --resolv-conf="" --allow-privileged=true --enable-debugging-handlers --cluster-dns=$KubeDnsServiceIP --cluster-domain=cluster.local --kubeconfig=c:\k\config --hairpin-mode=promiscuous-bridge --image-pull-progress-deadline=20m --cgroups-per-qos=false --log-dir=$LogDir --logtostderr=false --enforce-node-allocatable="" --network-plugin=cni --cni-bin-dir=c:\k\cni --cni-conf-dir=c:\k\cni\config

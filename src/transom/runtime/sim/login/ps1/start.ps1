@@ -7,7 +7,8 @@ param(
     $KubeDnsServiceIP = "10.96.0.10",
     $ServiceCIDR = "10.96.0.0/12",
     $InterfaceName = "Ethernet",
-    $LogDir = "C:\k"
+    $LogDir = "C:\k",
+    $KubeletFeatureGates = ""
 )
 
 $NetworkMode = $NetworkMode.ToLower()
@@ -23,9 +24,19 @@ if (-not $ManagementIP) {
 }
 
 Write-Host "Stopping what runs"
-foreach ($name in "kube-proxy", "kubelet", "flanneld") {
-    Get-Service $name -ErrorAction SilentlyContinue | Stop-Service -Force
-    Get-Process $name -ErrorAction SilentlyContinue | Stop-Process
+& C:\k\stop.ps1
+if ($LASTEXITCODE -ne 0) {
+    exit 1
+}
+
+# flanneld makes the network anew. Containers on the old one would lose their address: the kubelet makes others in their place.
+$old = Get-HnsNetwork | ? Name -eq $network
+if ($old) {
+    if (Get-Process dockerd -ErrorAction SilentlyContinue) {
+        docker ps -aq --filter name=k8s_ | foreach { docker rm -f $_ } | Out-Null
+    }
+    Write-Host "Cleaning up old HNS network found"
+    $old | Remove-HnsNetwork
 }
 
 & C:\k\start-kubelet.ps1 -NetworkOnly -NetworkMode $NetworkMode -InterfaceName $InterfaceName
@@ -35,6 +46,11 @@ if ($LASTEXITCODE -ne 0) {
 
 Write-Host "Starting flanneld"
 [Environment]::SetEnvironmentVariable("NODE_NAME", $(hostname).ToLower())
+# A node that was deleted registers again first: flanneld takes its subnet from the Node.
+& C:\k\start-kubelet.ps1 -RegisterOnly -NetworkMode $NetworkMode -KubeDnsServiceIP $KubeDnsServiceIP
+if ($LASTEXITCODE -ne 0) {
+    exit 1
+}
 $options = "--kubeconfig-file=c:\k\config --iface=$ManagementIP --ip-masq=1 --kube-subnet-mgr=1"
 Start-Process C:\flannel\flanneld.exe -ArgumentList $options -WorkingDirectory C:\flannel -RedirectStandardError $LogDir\flanneld.log
 $tries = 0
@@ -49,9 +65,19 @@ while (-not (Get-HnsNetwork | ? Name -eq $network)) {
 }
 Get-HnsNetwork | ? Name -eq "External" | Remove-HnsNetwork
 
+if ($NetworkMode -eq "overlay") {
+    & C:\k\source-vip.ps1 -NetworkName $network
+    if ($LASTEXITCODE -ne 0) {
+        exit 1
+    }
+}
+
 Write-Host "Starting kubelet"
 $options = "-File C:\k\start-kubelet.ps1 -NetworkMode $NetworkMode -KubeDnsServiceIP $KubeDnsServiceIP"
 $options = "$options -InterfaceName ""$InterfaceName"""
+if ($KubeletFeatureGates) {
+    $options = "$options -KubeletFeatureGates $KubeletFeatureGates"
+}
 Start-Process powershell -ArgumentList $options -RedirectStandardOutput $LogDir\kubelet.log -RedirectStandardError $LogDir\kubelet.log
 Start-Sleep 1
 

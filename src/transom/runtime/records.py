@@ -1,0 +1,69 @@
+"""The common part of the records of simulated and real containers: how the runtime presents
+them.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from transom.runtime.api import Container, ContainerConfig, ContainerState
+
+
+class _Sandbox(Protocol):
+    @property
+    def id(self) -> str: ...
+
+
+class ContainerFacts(Protocol):
+    @property
+    def id(self) -> str: ...
+    @property
+    def sandbox(self) -> _Sandbox: ...
+    @property
+    def config(self) -> ContainerConfig: ...
+    @property
+    def state(self) -> ContainerState: ...
+    @property
+    def image_name(self) -> str: ...
+    @property
+    def image_ref(self) -> str: ...
+    @property
+    def created(self) -> float: ...
+    @property
+    def started(self) -> float: ...
+    @property
+    def finished(self) -> float: ...
+    @property
+    def exit_code(self) -> int: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def message(self) -> str: ...
+
+
+def container_view(record: ContainerFacts, log_path: str) -> Container:
+    config = record.config
+    return Container(
+        id=record.id,
+        sandbox_id=record.sandbox.id,
+        name=config.name,
+        attempt=config.attempt,
+        state=record.state,
+        image=record.image_name,
+        image_ref=record.image_ref,
+        labels=config.labels,
+        annotations=config.annotations,
+        created_at=record.created,
+        started_at=record.started,
+        finished_at=record.finished,
+        exit_code=cri_exit_code(record.exit_code),
+        reason=record.reason,
+        message=record.message,
+        log_path=log_path,
+        mounts=config.mounts,
+    )
+
+
+def cri_exit_code(code: int) -> int:
+    """CRI's exit codes are signed: 0xC000013A is -1073741510."""
+    return (code + 0x80000000) % 0x100000000 - 0x80000000

@@ -1,1 +1,0 @@
-"""Commands: functions over a process, in tables by name."""

@@ -1,1 +1,0 @@
-"""Windows PowerShell and pwsh, as far as manifests and their scripts go."""

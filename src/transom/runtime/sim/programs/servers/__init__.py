@@ -1,1 +1,0 @@
-"""Programs that wait for connections, and those that just wait."""

@@ -1,1 +1,0 @@
-"""POSIX shells: ash, dash and bash, as far as manifests and their scripts go."""

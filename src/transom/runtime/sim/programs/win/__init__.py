@@ -1,1 +1,0 @@
-"""Programs of Windows images, outside of the two shells."""
