@@ -1,25 +1,29 @@
-"""The server at addresses of the cluster's network: datagrams, connections, and its figures."""
+"""Attaches the server to addresses of the cluster's network: UDP, TCP and metrics."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from transom.dns.metrics import Metrics
+from transom.dns.metrics import DnsMetrics
 from transom.dns.objects import METRICS_PORT
 from transom.dns.server import DnsServer
 from transom.dns.settings import PORT
-from transom.dns.transport import Connections
+from transom.dns.transport import DnsConnections
 from transom.kit.clock import Clock
 from transom.network.api import Dataplane
 
 
-class Attached:
-    """From now on `addresses`, of the control plane's node, answer. OSError when somebody else has one of the ports."""
+class DnsAttachment:
+    """Answers at `addresses`, those of the control-plane node. Raises OSError if another process
+    uses one of the ports.
+    """
 
-    def __init__(self, server: DnsServer, dataplane: Dataplane, addresses: Sequence[str], clock: Clock) -> None:
+    def __init__(
+        self, server: DnsServer, dataplane: Dataplane, addresses: Sequence[str], clock: Clock
+    ) -> None:
         self._server = server
-        self._connections = Connections(server.take, clock)
-        self._metrics = Metrics(server, clock)
+        self._connections = DnsConnections(server.take, clock)
+        self._metrics = DnsMetrics(server, clock)
         self._closers: list[Callable[[], None]] = []
         try:
             for address in addresses:
@@ -36,7 +40,7 @@ class Attached:
         self._closers.clear()
 
     async def close(self) -> None:
-        """And the server with it."""
+        """Also closes the server."""
         self._detach()
         await self._connections.close()
         await self._metrics.close()

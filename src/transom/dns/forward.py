@@ -1,7 +1,9 @@
-"""Asking other name servers: one after the other, by datagram, over a connection when an answer does not fit into one.
+"""Queries other name servers: one after the other, over UDP, and over TCP if an answer is
+truncated.
 
-How packets get there is handed in: servers in the cluster are reached over its own network, others over the machine's.
-A question that is already on its way is not asked twice, so one that comes back to us cannot go round in circles.
+The caller provides the transport: servers in the cluster are reached over its own network, others
+over the machine's. A query that is already in flight is not sent twice, which breaks forwarding
+loops.
 """
 
 from __future__ import annotations
@@ -11,41 +13,46 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from transom.dns.outcome import Outcome, Request
-from transom.dns.settings import Server
+from transom.dns.outcome import DnsOutcome, DnsRequest
+from transom.dns.settings import DnsServerAddress
 from transom.kit import dnswire as wire
 from transom.kit.clock import Clock
 from transom.kit.dnswire import Edns
-from transom.network.resolver import limited
+from transom.network.resolver import limited_config
 
+MAX_ASKED: Final = 1000  # concurrent queries, like CoreDNS' max_concurrent
 PATIENCE: Final = 2.0  # seconds for one server
-LONGEST: Final = 5.0  # for all
-_SIZE = 1232  # what fits into a packet everywhere
+LONGEST: Final = 5.0  # seconds for all servers
+_SIZE = 1232  # a packet size that is safe everywhere
 _TRIES = 3
 
 
-class Exchange(Protocol):
-    """How packets reach a server. Both raise OSError; there is no limit of time."""
+class DnsExchange(Protocol):
+    """The transport to a server. Both methods raise OSError; neither has a timeout."""
 
-    async def datagram(self, server: Server, payload: bytes) -> bytes: ...
-    async def stream(self, server: Server, payload: bytes) -> bytes: ...
+    async def datagram(self, server: DnsServerAddress, payload: bytes) -> bytes: ...
+    async def stream(self, server: DnsServerAddress, payload: bytes) -> bytes: ...
 
 
 class Forwarder:
-    def __init__(self, exchange: Exchange, clock: Clock, rng: random.Random) -> None:
+    def __init__(self, exchange: DnsExchange, clock: Clock, rng: random.Random) -> None:
         self._exchange = exchange
         self._clock = clock
         self._rng = rng
-        self._asked: dict[tuple[object, ...], asyncio.Task[Outcome]] = {}
-        self._good: dict[Server, int] = {}  # how often it failed since it last answered
+        self._asked: dict[tuple[object, ...], asyncio.Task[DnsOutcome]] = {}
+        self._good: dict[DnsServerAddress, int] = {}  # failures since the last answer
         self.sent = 0
 
-    async def ask(self, servers: Sequence[Server], request: Request) -> Outcome:
-        """SERVFAIL when nobody answers."""
+    async def ask(self, servers: Sequence[DnsServerAddress], request: DnsRequest) -> DnsOutcome:
+        """Returns SERVFAIL if no upstream server answers."""
         key = (tuple(servers), *request.key)
         task = self._asked.get(key)
+        if task is None and len(self._asked) >= MAX_ASKED:
+            return DnsOutcome(wire.SERVFAIL, flags=0)
         if task is None:
-            task = self._asked[key] = asyncio.get_running_loop().create_task(self._ask_all(servers, request))
+            task = self._asked[key] = asyncio.get_running_loop().create_task(
+                self._ask_all(servers, request)
+            )
             task.add_done_callback(lambda _: self._asked.pop(key, None))
         return await asyncio.shield(task)
 
@@ -55,18 +62,24 @@ class Forwarder:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _ask_all(self, servers: Sequence[Server], request: Request) -> Outcome:
+    async def _ask_all(
+        self, servers: Sequence[DnsServerAddress], request: DnsRequest
+    ) -> DnsOutcome:
         end = self._clock.monotonic() + LONGEST
-        ordered = sorted(servers, key=lambda server: self._good.get(server, 0))  # those that answer first
-        refusal: Outcome | None = None
+        ordered = sorted(
+            servers, key=lambda server: self._good.get(server, 0)
+        )  # fewest failures first
+        refusal: DnsOutcome | None = None
         for turn in range(_TRIES):
             for server in ordered:
                 left = end - self._clock.monotonic()
                 if left <= 0:
-                    return refusal or Outcome(wire.SERVFAIL, flags=0)
+                    return refusal or DnsOutcome(wire.SERVFAIL, flags=0)
                 try:
-                    outcome = await limited(self._clock, min(PATIENCE, left), self._ask_one(server, request))
-                except (OSError, wire.Malformed):
+                    outcome = await limited_config(
+                        self._clock, min(PATIENCE, left), self._ask_one(server, request)
+                    )
+                except (OSError, wire.MalformedDnsMessage):
                     self._good[server] = self._good.get(server, 0) + 1
                     continue
                 self._good.pop(server, None)
@@ -75,41 +88,54 @@ class Forwarder:
                 refusal = outcome
             if refusal is not None or (turn and len(ordered) == 1):
                 break
-        return refusal or Outcome(wire.SERVFAIL, flags=0)
+        return refusal or DnsOutcome(wire.SERVFAIL, flags=0)
 
-    async def _ask_one(self, server: Server, request: Request) -> Outcome:
+    async def _ask_one(self, server: DnsServerAddress, request: DnsRequest) -> DnsOutcome:
         self.sent += 1
         number = self._rng.getrandbits(16)
-        payload = wire.query(number, request.asked, request.type, edns=Edns(_SIZE, request.do))
-        message = wire.parse(await self._exchange.datagram(server, payload))
+        payload = wire.encode_query(
+            number, request.asked, request.type, edns=Edns(_SIZE, request.do)
+        )
+        message = wire.parse_dns_message(await self._exchange.datagram(server, payload))
         self._check(message, number, request)
-        if message.rcode == wire.FORMERR and not message.answers:  # it has never heard of EDNS
-            payload = wire.query(number, request.asked, request.type)
-            message = wire.parse(await self._exchange.datagram(server, payload))
+        if message.rcode == wire.FORMERR and not message.answers:  # it does not support EDNS
+            payload = wire.encode_query(number, request.asked, request.type)
+            message = wire.parse_dns_message(await self._exchange.datagram(server, payload))
             self._check(message, number, request)
         if message.truncated:
-            message = wire.parse(await self._exchange.stream(server, payload))
+            message = wire.parse_dns_message(await self._exchange.stream(server, payload))
             self._check(message, number, request)
         flags = message.flags & (wire.AA | wire.RA | wire.AD)
-        return Outcome(message.rcode & 0xF, message.answers, message.authority, message.additional, flags)
+        return DnsOutcome(
+            message.rcode & 0xF, message.answers, message.authority, message.additional, flags
+        )
 
-    def _check(self, message: wire.Message, number: int, request: Request) -> None:
+    def _check(self, message: wire.DnsMessage, number: int, request: DnsRequest) -> None:
         asked = message.question
-        same = asked is None or (asked.name.lower(), asked.type) == (request.asked.lower(), request.type)
+        same = asked is None or (asked.name.lower(), asked.type) == (
+            request.asked.lower(),
+            request.type,
+        )
         if message.id != number or not message.flags & wire.QR or not same:
-            raise wire.Malformed("an answer to another question")
+            raise wire.MalformedDnsMessage("an answer to another question")
 
 
 class Routed:
-    """Servers for which `inside` is true are reached by one way, all others by another."""
+    """Servers for which `inside` is true are reached through one exchange, all others through the
+    other.
+    """
 
-    def __init__(self, inside: Callable[[str], bool], near: Exchange, far: Exchange) -> None:
+    def __init__(self, inside: Callable[[str], bool], near: DnsExchange, far: DnsExchange) -> None:
         self._inside = inside
         self._near = near
         self._far = far
 
-    async def datagram(self, server: Server, payload: bytes) -> bytes:
-        return await (self._near if self._inside(server.address) else self._far).datagram(server, payload)
+    async def datagram(self, server: DnsServerAddress, payload: bytes) -> bytes:
+        return await (self._near if self._inside(server.address) else self._far).datagram(
+            server, payload
+        )
 
-    async def stream(self, server: Server, payload: bytes) -> bytes:
-        return await (self._near if self._inside(server.address) else self._far).stream(server, payload)
+    async def stream(self, server: DnsServerAddress, payload: bytes) -> bytes:
+        return await (self._near if self._inside(server.address) else self._far).stream(
+            server, payload
+        )

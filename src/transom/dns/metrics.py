@@ -1,4 +1,4 @@
-"""The server's figures, by the names that CoreDNS has for them, and the few words of HTTP that it takes to read them."""
+"""The server's metrics, with CoreDNS' names, and the minimal HTTP server that exposes them."""
 
 from __future__ import annotations
 
@@ -10,34 +10,43 @@ from typing import Final
 from transom.dns.server import DnsServer
 from transom.kit import dnswire as wire
 from transom.kit.clock import Clock
-from transom.network.resolver import limited
+from transom.kit.prometheus import CONTENT_TYPE, Family, Sample, render_metrics
+from transom.network.resolver import limited_config
 
 log = logging.getLogger("transom.dns")
 
 _PATIENCE = 10.0
 _LARGEST = 8192
-_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _HEADS: Final = {200: "200 OK", 404: "404 Not Found"}
 
 
-def text(server: DnsServer) -> str:
-    rows = ["# TYPE coredns_dns_responses_total counter"]
-    for rcode, count in enumerate(server.responses):
-        if count:
-            name = wire.RCODES.get(rcode, str(rcode))
-            rows.append(f'coredns_dns_responses_total{{rcode="{name}",server="dns://:53",zone="."}} {count}')
-    figures = (
-        ("coredns_cache_hits_total", "counter", server.cache.hits),
-        ("coredns_cache_entries", "gauge", len(server.cache) + server.kept),
-        ("coredns_forward_requests_total", "counter", server.forwarder.sent),
+def metrics_text(server: DnsServer) -> str:
+    responses = [
+        Sample(
+            (("rcode", wire.RCODES.get(rcode, str(rcode))), ("server", "dns://:53"), ("zone", ".")),
+            count,
+        )
+        for rcode, count in enumerate(server.responses)
+        if count
+    ]
+    entries = len(server.cache) + server.kept
+    return render_metrics(
+        (
+            Family("coredns_dns_responses_total", "counter", "", responses),
+            Family("coredns_cache_hits_total", "counter", "", [Sample((), server.cache.hits)]),
+            Family("coredns_cache_entries", "gauge", "", [Sample((), entries)]),
+            Family(
+                "coredns_forward_requests_total",
+                "counter",
+                "",
+                [Sample((), server.forwarder.sent)],
+            ),
+        )
     )
-    for name, kind, value in figures:
-        rows += [f"# TYPE {name} {kind}", f"{name} {value}"]
-    return "\n".join(rows) + "\n"
 
 
-class Metrics:
-    """`accept` is what a data plane's `listen` wants: it answers one request and closes."""
+class DnsMetrics:
+    """`accept` fits a data plane's `listen`: it answers one request and closes."""
 
     def __init__(self, server: DnsServer, clock: Clock) -> None:
         self._server = server
@@ -59,7 +68,7 @@ class Metrics:
     async def _serve(self, connection: socket.socket) -> None:
         with connection:
             try:
-                await limited(self._clock, _PATIENCE, self._answer(connection))
+                await limited_config(self._clock, _PATIENCE, self._answer(connection))
             except OSError as problem:
                 log.debug("metrics: %s", problem)
 
@@ -72,7 +81,16 @@ class Metrics:
                 return
             data += piece
         target = (data.split(b" ", 2)[1:2] or [b""])[0].partition(b"?")[0]
-        status, body = (200, text(self._server)) if target == b"/metrics" else (404, "404 page not found\n")
+        status, body = (
+            (200, metrics_text(self._server))
+            if target == b"/metrics"
+            else (404, "404 page not found\n")
+        )
         content = body.encode()
-        lines = (f"HTTP/1.1 {_HEADS[status]}", f"Content-Type: {_TYPE}", f"Content-Length: {len(content)}", "Connection: close")
+        lines = (
+            f"HTTP/1.1 {_HEADS[status]}",
+            f"Content-Type: {CONTENT_TYPE}",
+            f"Content-Length: {len(content)}",
+            "Connection: close",
+        )
         await loop.sock_sendall(connection, "\r\n".join((*lines, "", "")).encode() + content)

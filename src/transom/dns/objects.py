@@ -1,6 +1,6 @@
-"""The objects that make this server known in the cluster: the service kube-dns and what it leads to.
+"""The objects that publish this server in the cluster: the service kube-dns and its endpoints.
 
-As kubeadm makes them, but without a selector: no pod answers, the control plane itself does.
+They match kubeadm's, but without a selector: the control plane itself answers, not a pod.
 """
 
 from __future__ import annotations
@@ -9,26 +9,28 @@ from collections.abc import Sequence
 from ipaddress import ip_network
 from typing import Any, Final
 
-from transom.dns.settings import Settings
+from transom.dns.settings import DnsSettings
 
 NAMESPACE: Final = "kube-system"
 NAME: Final = "kube-dns"
 METRICS_PORT: Final = 9153
-_PLACE = 10  # of the server's address in the range of services
+_PLACE = 10  # the index of the server's address in the service range
 _PORTS: Final = (("dns", 53, "UDP"), ("dns-tcp", 53, "TCP"), ("metrics", METRICS_PORT, "TCP"))
 _SKIP_MIRROR = {"endpointslice.kubernetes.io/skip-mirror": "true"}
 
 
-def cluster_ip(service_cidr: str) -> str:
-    """The tenth address of the range, 10.96.0.10 of 10.96.0.0/16. ValueError when it is too small."""
+def dns_cluster_ip(service_cidr: str) -> str:
+    """The tenth address of the range: 10.96.0.10 of 10.96.0.0/16. Raises ValueError if the range is
+    too small.
+    """
     network = ip_network(service_cidr)
     if network.num_addresses <= _PLACE:
         raise ValueError(f"{service_cidr} has no tenth address for the name server")
     return str(network[_PLACE])
 
 
-def service(addresses: Sequence[str]) -> dict[str, Any]:
-    """With one address, or one of each family."""
+def dns_service_object(addresses: Sequence[str]) -> dict[str, Any]:
+    """With one address, or one for each family."""
     spec: dict[str, Any] = {
         "type": "ClusterIP",
         "clusterIP": addresses[0],
@@ -44,25 +46,38 @@ def service(addresses: Sequence[str]) -> dict[str, Any]:
         "metadata": {
             "name": NAME,
             "namespace": NAMESPACE,
-            "labels": {"k8s-app": NAME, "kubernetes.io/cluster-service": "true", "kubernetes.io/name": "KubeDNS"},
-            "annotations": {"prometheus.io/port": str(METRICS_PORT), "prometheus.io/scrape": "true"},
+            "labels": {
+                "k8s-app": NAME,
+                "kubernetes.io/cluster-service": "true",
+                "kubernetes.io/name": "KubeDNS",
+            },
+            "annotations": {
+                "prometheus.io/port": str(METRICS_PORT),
+                "prometheus.io/scrape": "true",
+            },
         },
         "spec": spec,
     }
 
 
-def endpoints(addresses: Sequence[str], node: str = "") -> dict[str, Any]:
-    """Where the server is reached: addresses of the control plane's node."""
+def dns_endpoints_object(addresses: Sequence[str], node: str = "") -> dict[str, Any]:
+    """The addresses of the control-plane node, where the server listens."""
     place = {"nodeName": node} if node else {}
     return {
         "apiVersion": "v1",
         "kind": "Endpoints",
-        "metadata": {"name": NAME, "namespace": NAMESPACE, "labels": {"k8s-app": NAME, **_SKIP_MIRROR}},
-        "subsets": [{"addresses": [{"ip": a, **place} for a in addresses], "ports": _slice_ports()}],
+        "metadata": {
+            "name": NAME,
+            "namespace": NAMESPACE,
+            "labels": {"k8s-app": NAME, **_SKIP_MIRROR},
+        },
+        "subsets": [
+            {"addresses": [{"ip": a, **place} for a in addresses], "ports": _slice_ports()}
+        ],
     }
 
 
-def endpoint_slices(addresses: Sequence[str], node: str = "") -> list[dict[str, Any]]:
+def dns_endpoint_slices(addresses: Sequence[str], node: str = "") -> list[dict[str, Any]]:
     """One for each family."""
     slices = []
     for family in dict.fromkeys(map(_family, addresses)):
@@ -72,23 +87,25 @@ def endpoint_slices(addresses: Sequence[str], node: str = "") -> list[dict[str, 
         }
         if node:
             endpoint["nodeName"] = node
-        slices.append({
-            "apiVersion": "discovery.k8s.io/v1",
-            "kind": "EndpointSlice",
-            "metadata": {
-                "name": NAME if family == "IPv4" else f"{NAME}-ipv6",
-                "namespace": NAMESPACE,
-                "labels": {"kubernetes.io/service-name": NAME, "k8s-app": NAME},
-            },
-            "addressType": family,
-            "endpoints": [endpoint],
-            "ports": _slice_ports(),
-        })  # fmt: skip
+        slices.append(
+            {
+                "apiVersion": "discovery.k8s.io/v1",
+                "kind": "EndpointSlice",
+                "metadata": {
+                    "name": NAME if family == "IPv4" else f"{NAME}-ipv6",
+                    "namespace": NAMESPACE,
+                    "labels": {"kubernetes.io/service-name": NAME, "k8s-app": NAME},
+                },
+                "addressType": family,
+                "endpoints": [endpoint],
+                "ports": _slice_ports(),
+            }
+        )
     return slices
 
 
-def config_map(settings: Settings) -> dict[str, Any]:
-    """What the server was told, as a Corefile, for whoever looks where it usually is."""
+def dns_config_map(settings: DnsSettings) -> dict[str, Any]:
+    """The server's configuration as a Corefile, for users who look for it in the usual place."""
     upstreams = " ".join(settings.upstreams)
     lines = [
         ".:53 {",
@@ -106,7 +123,13 @@ def config_map(settings: Settings) -> dict[str, Any]:
         "}",
     ]
     for domain, servers in settings.stub_domains.items():
-        lines += [f"{domain}:53 {{", "    errors", f"    cache {settings.cache}", f"    forward . {' '.join(servers)}", "}"]
+        lines += [
+            f"{domain}:53 {{",
+            "    errors",
+            f"    cache {settings.cache}",
+            f"    forward . {' '.join(servers)}",
+            "}",
+        ]
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -126,23 +149,40 @@ def _family(address: str) -> str:
 USER: Final = f"system:serviceaccount:{NAMESPACE}:coredns"
 
 
-def access() -> list[dict[str, Any]]:
-    """Who the server is, and what it may see."""
+def dns_access() -> list[dict[str, Any]]:
+    """The server's service account and permissions."""
     rbac = "rbac.authorization.k8s.io"
     role = {"apiGroup": rbac, "kind": "ClusterRole", "name": "system:coredns"}
     watch = ["list", "watch"]
     return [
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "coredns", "namespace": NAMESPACE}},
         {
-            "apiVersion": f"{rbac}/v1", "kind": "ClusterRole", "metadata": {"name": role["name"]},
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": {"name": "coredns", "namespace": NAMESPACE},
+        },
+        {
+            "apiVersion": f"{rbac}/v1",
+            "kind": "ClusterRole",
+            "metadata": {"name": role["name"]},
             "rules": [
-                {"apiGroups": [""], "resources": ["endpoints", "services", "pods", "namespaces"], "verbs": watch},
+                {
+                    "apiGroups": [""],
+                    "resources": ["endpoints", "services", "pods", "namespaces"],
+                    "verbs": watch,
+                },
                 {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]},
-                {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": watch},
+                {
+                    "apiGroups": ["discovery.k8s.io"],
+                    "resources": ["endpointslices"],
+                    "verbs": watch,
+                },
             ],
         },
         {
-            "apiVersion": f"{rbac}/v1", "kind": "ClusterRoleBinding", "metadata": {"name": role["name"]}, "roleRef": role,
+            "apiVersion": f"{rbac}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": role["name"]},
+            "roleRef": role,
             "subjects": [{"kind": "ServiceAccount", "name": "coredns", "namespace": NAMESPACE}],
         },
-    ]  # fmt: skip
+    ]

@@ -1,4 +1,4 @@
-"""What goes along the chain of a DNS server: a request one way, its outcome the other."""
+"""The values that pass through the chain of a DNS server: requests and their outcomes."""
 
 from __future__ import annotations
 
@@ -6,33 +6,35 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, NamedTuple
 
 from transom.kit import dnswire as wire
-from transom.kit.dnswire import Record
+from transom.kit.dnswire import DnsRecord
 
 
-class Request(NamedTuple):
-    asked: bytes  # the name as the client spells it
-    labels: Sequence[bytes]  # of the name in small letters
+class DnsRequest(NamedTuple):
+    asked: bytes  # the name in the client's spelling
+    labels: Sequence[bytes]  # of the name, in lower case
     type: int
-    do: bool = False  # the client wants signatures
-    depth: int = 0  # how many other names have led here
+    do: bool = False  # the client requests signatures (DNSSEC OK)
+    depth: int = 0  # the number of aliases followed so far
 
     @property
     def key(self) -> tuple[bytes, int, bool]:
         return self.asked.lower(), self.type, self.do
 
 
-class Outcome(NamedTuple):
+class DnsOutcome(NamedTuple):
     rcode: int
-    answers: Sequence[Record] = ()
-    authority: Sequence[Record] = ()
-    additional: Sequence[Record] = ()
-    flags: int = wire.AA  # beside those of every answer
-    depends: Sequence[str] | None = None  # it is good until one of these changes; None: it is not to be kept
+    answers: Sequence[DnsRecord] = ()
+    authority: Sequence[DnsRecord] = ()
+    additional: Sequence[DnsRecord] = ()
+    flags: int = wire.AA  # in addition to those of every answer
+    depends: Sequence[str] | None = None  # valid until one of these changes; None: not cacheable
 
 
-Link = Callable[[Request], "Outcome | Coroutine[Any, Any, Outcome] | None"]
-"""A link of the chain. None: the next one may know. Only who has to wait gives a coroutine."""
+Link = Callable[[DnsRequest], "DnsOutcome | Coroutine[Any, Any, DnsOutcome] | None"]
+"""A link of the chain. None passes the request on to the next link. Only links that wait return a
+coroutine.
+"""
 
 
-def request(asked: bytes, type: int, do: bool = False, depth: int = 0) -> Request:
-    return Request(asked, wire.labels(asked.lower()), type, do, depth)
+def make_dns_request(asked: bytes, type: int, do: bool = False, depth: int = 0) -> DnsRequest:
+    return DnsRequest(asked, wire.name_labels(asked.lower()), type, do, depth)

@@ -1,7 +1,8 @@
 """The DNS server without its sockets: a message comes in, an answer goes out.
 
-Most questions have been asked before. Their answers are kept as bytes that fit every client, and thrown away when the zone
-says that something they were made of has changed. All others go along the chain, which is declared in `CHAIN`.
+Most queries repeat. Their answers are cached as bytes that fit every client, and dropped when the
+zone reports a change of something they depend on. All other queries pass through the chain, which
+`DnsServer.__init__` declares (`_chain`).
 """
 
 from __future__ import annotations
@@ -11,22 +12,33 @@ import struct
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Final
 
-from transom.dns.cache import Cache
-from transom.dns.forward import Exchange, Forwarder
-from transom.dns.outcome import Link, Outcome, Request, request
-from transom.dns.records import Found
-from transom.dns.settings import Server, Settings, check, server
-from transom.dns.transport import Answer, Nobody
-from transom.dns.zone import Zone
+from transom.dns.cache import DnsCache
+from transom.dns.forward import DnsExchange, Forwarder
+from transom.dns.outcome import DnsOutcome, DnsRequest, Link, make_dns_request
+from transom.dns.records import LookupResult
+from transom.dns.settings import (
+    DnsServerAddress,
+    DnsSettings,
+    check_dns_settings,
+    parse_server_address,
+)
+from transom.dns.transport import Answer, NoUpstream
+from transom.dns.zone import DnsZone
 from transom.kit import dnswire as wire
 from transom.kit.clock import Clock
-from transom.kit.dnswire import Edns, Packed, Question, Record
+from transom.kit.dnswire import DnsQuestion, DnsRecord, Edns, PackedMessage
 
-KEPT: Final = 65536  # answers; clients that ask for random names shall not fill the memory
+KEPT_BYTES: Final = 32 << 20
+KEPT: Final = 65536  # cached answers; random names must not exhaust the memory
 _LONGEST_CHAIN = 8
 _HOSTS_TTL = 3600
-_ECHOED_OPTIONS = frozenset((9, 10, 11, 12))  # expire, cookie, keepalive, padding: all else is not answered
-_COUNTS = ((b"\0\1\0\0\0\0\0\0", 0), (b"\0\1\0\0\0\0\0\1", 2))  # one question, without and with EDNS
+_ECHOED_OPTIONS = frozenset(
+    (9, 10, 11, 12)
+)  # expire, cookie, keepalive, padding: others are dropped
+_COUNTS = (
+    (b"\0\1\0\0\0\0\0\0", 0),
+    (b"\0\1\0\0\0\0\0\1", 2),
+)  # one question, without and with EDNS
 # The flags and counts of usual queries -> which head of a packed answer fits.
 _USUAL: Final[Mapping[bytes, int]] = {
     flags.to_bytes(2) + counts: base + bool(flags & wire.RD)
@@ -34,48 +46,65 @@ _USUAL: Final[Mapping[bytes, int]] = {
     for flags in (0, wire.RD, wire.AD, wire.RD | wire.AD)
 }
 _PLAIN_OPT = b"\0\0\x29"
-_NO_OPTIONS = b"\0" * 6  # version, flags and length of an OPT record that asks for nothing
+_NO_OPTIONS = b"\0" * 6  # version, flags and length of an OPT record without options
 
 
 class DnsServer:
     def __init__(
-        self, zone: Zone, settings: Settings, clock: Clock, rng: random.Random, exchange: Exchange | None = None,
-        own: Sequence[Server] = (),
-    ) -> None:  # fmt: skip
-        """`exchange` is how others are asked, `own` where this server itself is reached. ValueError for settings that
-        cannot work."""
-        check(settings, own)
+        self,
+        zone: DnsZone,
+        settings: DnsSettings,
+        clock: Clock,
+        rng: random.Random,
+        exchange: DnsExchange | None = None,
+        own: Sequence[DnsServerAddress] = (),
+    ) -> None:
+        """`exchange` queries other servers, `own` are the addresses of this server itself. Raises
+        ValueError for invalid settings.
+        """
+        check_dns_settings(settings, own)
         self.zone = zone
         self.settings = settings
-        self.responses = [0] * 16  # by their code
-        self.cache = Cache(clock, settings.cache)
-        self.forwarder = Forwarder(exchange or Nobody(), clock, rng)
-        self._upstreams = tuple(map(server, settings.upstreams))
+        self.responses = [0] * 16  # by response code
+        self.cache = DnsCache(clock, settings.cache)
+        self.forwarder = Forwarder(exchange or NoUpstream(), clock, rng)
+        self._upstreams = tuple(map(parse_server_address, settings.upstreams))
         self._stubs = {
-            tuple(wire.labels(wire.name(domain).lower())): tuple(map(server, servers))
+            tuple(wire.name_labels(wire.encode_name(domain).lower())): tuple(
+                map(parse_server_address, servers)
+            )
             for domain, servers in settings.stub_domains.items()
         }
-        self._hosts = {wire.name(name).lower(): addresses for name, addresses in settings.hosts.items()}
-        self._chain: tuple[Link, ...] = tuple(getattr(self, "_" + name) for name in CHAIN)
-        self._packed: dict[bytes, Packed] = {}  # question in small letters -> answer
-        self._depending: dict[str, set[bytes]] = {}  # what may change -> questions
+        self._hosts = {
+            wire.encode_name(name).lower(): addresses for name, addresses in settings.hosts.items()
+        }
+        self._chain: tuple[Link, ...] = (
+            self._from_cache,
+            self._from_hosts,
+            self._from_kubernetes,
+            self._from_stubs,
+            self._from_upstreams,
+        )
+        self._packed: dict[bytes, PackedMessage] = {}  # question in lower case -> answer
+        self._packed_bytes = 0  # size of all answers cached since the last flush
+        self._depending: dict[str, set[bytes]] = {}  # dependency -> questions
         zone.listeners.append(self._changed)
 
     async def close(self) -> None:
         self.zone.listeners.remove(self._changed)
         await self.forwarder.close()
 
-    # ---- messages ------------------------------------------------------------------------------------------------------
+    # ---- messages ----
 
     async def respond(self, query: bytes, source: str = "", transport: str = "udp") -> bytes | None:
-        """The answer; None when there is nothing to say. `network.api.Respond`."""
+        """The answer; None to send none. `network.api.Respond`."""
         answer = self.take(query, source, transport == "tcp")
         return await answer if isinstance(answer, Coroutine) else answer
 
     def take(self, query: bytes, source: str = "", tcp: bool = False) -> Answer:
-        """As `respond`; at once wherever nobody else has to be asked."""
-        # The first zero ends the name: labels are never empty. Small letters for the whole question: types that this
-        # makes the same are none that the zone has records of.
+        """Like `respond`, but synchronous unless another server must be queried."""
+        # The first zero byte ends the name: labels are never empty. The whole question is
+        # lowercased; record types that collide because of that have no records in the zone.
         end = query.find(0, 12) + 5
         packed = self._packed.get(query[12:end].lower())
         head = _USUAL.get(query[2:12])
@@ -89,9 +118,11 @@ class DnsServer:
             else:
                 extra = query[end:]
                 if (
-                    len(extra) == 11 and extra[:3] == _PLAIN_OPT and extra[5:] == _NO_OPTIONS
+                    len(extra) == 11
+                    and extra[:3] == _PLAIN_OPT
+                    and extra[5:] == _NO_OPTIONS
                     and (tcp or end + len(body) + 11 <= max(extra[3] << 8 | extra[4], 512))
-                ):  # fmt: skip
+                ):
                     self.responses[packed.flags & 0xF] += 1
                     return query[:2] + packed.heads[head] + question + body + extra
         answer = self._take(query, tcp)
@@ -101,61 +132,86 @@ class DnsServer:
 
     def _take(self, query: bytes, tcp: bool) -> Answer:
         if len(query) < wire.HEADER_SIZE or query[2] & 0x80:
-            return None  # not to be answered, lest two servers talk to each other for ever
+            return None  # do not answer responses, to prevent loops between two servers
         flags, questions, answers, authority, additional = struct.unpack_from("!5H", query, 2)
         if flags & wire.OPCODE:
-            return wire.error(query, wire.NOTIMP)
+            return wire.encode_error(query, wire.NOTIMP)
         if questions != 1 or answers > 1 or authority > 1 or additional > 2:
-            return wire.error(query, wire.FORMERR)
+            return wire.encode_error(query, wire.FORMERR)
         try:
-            message = wire.parse(query)
-        except wire.Malformed:
-            return wire.error(query, wire.FORMERR)
+            message = wire.parse_dns_message(query)
+        except wire.MalformedDnsMessage:
+            return wire.encode_error(query, wire.FORMERR)
         asked = message.question
         assert asked is not None, "there is one question"
         edns = message.edns
         if edns is not None:
             if edns.version:
                 reply = Edns(edns.size, edns.do, extended=wire.BADVERS >> 4)
-                return Packed(asked.name, 0).message(message.id, _question(asked), flags, 65535, reply)
+                return PackedMessage(asked.name, 0).message(
+                    message.id, _question(asked), flags, 65535, reply
+                )
             edns = Edns(edns.size, edns.do, options=_echoed(edns.options))
         limit = 65535 if tcp else max(edns.size, wire.MAX_UDP) if edns else wire.MAX_UDP
         packed = self._packed.get(_question(asked).lower())
         if packed is not None:
             return packed.message(message.id, _question(asked), flags, limit, edns)
         if asked.klass != wire.IN:
-            return Packed(asked.name, wire.REFUSED).message(message.id, _question(asked), flags, limit, edns)
-        outcome = self.solve(request(asked.name, asked.type, edns is not None and edns.do))
+            return PackedMessage(asked.name, wire.REFUSED).message(
+                message.id, _question(asked), flags, limit, edns
+            )
+        outcome = self.solve(make_dns_request(asked.name, asked.type, edns is not None and edns.do))
         if isinstance(outcome, Coroutine):
             return self._finish_later(outcome, message.id, asked, flags, limit, edns)
         return self._finish(outcome, message.id, asked, flags, limit, edns)
 
     async def _finish_later(
-        self, outcome: Coroutine[Any, Any, Outcome], id: int, asked: Question, flags: int, limit: int, edns: Edns | None
+        self,
+        outcome: Coroutine[Any, Any, DnsOutcome],
+        id: int,
+        asked: DnsQuestion,
+        flags: int,
+        limit: int,
+        edns: Edns | None,
     ) -> bytes:
         answer = self._finish(await outcome, id, asked, flags, limit, edns)
         self.responses[answer[3] & 0xF] += 1
         return answer
 
-    def _finish(self, outcome: Outcome, id: int, asked: Question, flags: int, limit: int, edns: Edns | None) -> bytes:
-        packed = Packed(
-            asked.name, outcome.flags | outcome.rcode, outcome.answers, outcome.authority, outcome.additional
+    def _finish(
+        self,
+        outcome: DnsOutcome,
+        id: int,
+        asked: DnsQuestion,
+        flags: int,
+        limit: int,
+        edns: Edns | None,
+    ) -> bytes:
+        packed = PackedMessage(
+            asked.name,
+            outcome.flags | outcome.rcode,
+            outcome.answers,
+            outcome.authority,
+            outcome.additional,
         )
         question = _question(asked)
         if outcome.depends is not None:
             self._keep(question.lower(), packed, outcome.depends)
         return packed.message(id, question, flags, limit, edns)
 
-    # ---- answers that are kept -----------------------------------------------------------------------------------------
+    # ---- cached answers ----
 
     @property
     def kept(self) -> int:
         return len(self._packed)
 
-    def _keep(self, key: bytes, packed: Packed, depends: Sequence[str]) -> None:
-        if len(self._packed) >= KEPT:
+    def _keep(self, key: bytes, packed: PackedMessage, depends: Sequence[str]) -> None:
+        size = len(packed.body) + len(key)
+        self._packed_bytes += size
+        if len(self._packed) >= KEPT or self._packed_bytes > KEPT_BYTES:
             self._packed.clear()
             self._depending.clear()
+            self._packed_bytes = size
         self._packed[key] = packed
         for what in depends:
             self._depending.setdefault(what, set()).add(key)
@@ -164,61 +220,70 @@ class DnsServer:
         for key in self._depending.pop(what, ()):
             self._packed.pop(key, None)
 
-    # ---- the chain -----------------------------------------------------------------------------------------------------
+    # ---- the chain ----
 
-    def solve(self, asked: Request) -> Outcome | Coroutine[Any, Any, Outcome]:
+    def solve(self, asked: DnsRequest) -> DnsOutcome | Coroutine[Any, Any, DnsOutcome]:
         for link in self._chain:
             outcome = link(asked)
             if outcome is not None:
                 return outcome
-        # Without upstreams there are no names but those of the cluster.
-        return Outcome(wire.NXDOMAIN, authority=[self.zone.soa(b"\0")])
+        # Without upstreams only the cluster's names exist.
+        return DnsOutcome(wire.NXDOMAIN, authority=[self.zone.soa(b"\0")])
 
-    def _from_cache(self, asked: Request) -> Outcome | None:
+    def _from_cache(self, asked: DnsRequest) -> DnsOutcome | None:
         return self.cache.get(asked)
 
-    def _from_hosts(self, asked: Request) -> Outcome | None:
+    def _from_hosts(self, asked: DnsRequest) -> DnsOutcome | None:
         addresses = self._hosts.get(asked.asked.lower())
         if addresses is None:
             return None
         answers = [
-            Record(asked.asked, asked.type, _HOSTS_TTL, wire.address(address)) for address in addresses
+            DnsRecord(asked.asked, asked.type, _HOSTS_TTL, wire.address_data(address))
+            for address in addresses
             if asked.type == (wire.AAAA if ":" in address else wire.A)
-        ]  # fmt: skip
-        return Outcome(wire.NOERROR, answers, () if answers else [self.zone.soa(b"\0")])
+        ]
+        return DnsOutcome(wire.NOERROR, answers, () if answers else [self.zone.soa(b"\0")])
 
-    def _from_kubernetes(self, asked: Request) -> Outcome | Coroutine[Any, Any, Outcome] | None:
+    def _from_kubernetes(
+        self, asked: DnsRequest
+    ) -> DnsOutcome | Coroutine[Any, Any, DnsOutcome] | None:
         if self._stub(asked.labels, longer_than=self.zone.covers(asked.labels)):
             return None
         found = self.zone.lookup(asked.asked, asked.type)
         if found is None or (found.through and (self._upstreams or self._stub(asked.labels))):
             return None
-        outcome = Outcome(
-            found.rcode, found.answers, found.authority, found.additional, depends=None if found.follow else found.depends
+        outcome = DnsOutcome(
+            found.rcode,
+            found.answers,
+            found.authority,
+            found.additional,
+            depends=None if found.follow else found.depends,
         )
         return self._follow(found, asked, outcome) if found.follow else outcome
 
-    async def _follow(self, found: Found, asked: Request, outcome: Outcome) -> Outcome:
-        """An external name: the client gets what is known of it, too."""
+    async def _follow(
+        self, found: LookupResult, asked: DnsRequest, outcome: DnsOutcome
+    ) -> DnsOutcome:
+        """Resolves an external name and appends its records."""
         if asked.depth >= _LONGEST_CHAIN:
-            return Outcome(wire.SERVFAIL)
-        more = self.solve(request(found.follow, asked.type, asked.do, asked.depth + 1))
+            return DnsOutcome(wire.SERVFAIL)
+        more = self.solve(make_dns_request(found.follow, asked.type, asked.do, asked.depth + 1))
         if isinstance(more, Coroutine):
             more = await more
         return outcome._replace(answers=[*outcome.answers, *more.answers])
 
-    def _from_stubs(self, asked: Request) -> Coroutine[Any, Any, Outcome] | None:
+    def _from_stubs(self, asked: DnsRequest) -> Coroutine[Any, Any, DnsOutcome] | None:
         servers = self._stub(asked.labels)
         return self._ask(servers, asked) if servers else None
 
-    def _from_upstreams(self, asked: Request) -> Coroutine[Any, Any, Outcome] | None:
+    def _from_upstreams(self, asked: DnsRequest) -> Coroutine[Any, Any, DnsOutcome] | None:
         return self._ask(self._upstreams, asked) if self._upstreams else None
 
-    async def _ask(self, servers: Sequence[Server], asked: Request) -> Outcome:
+    async def _ask(self, servers: Sequence[DnsServerAddress], asked: DnsRequest) -> DnsOutcome:
         return self.cache.put(asked, await self.forwarder.ask(servers, asked))
 
-    def _stub(self, labels: Sequence[bytes], longer_than: int = 0) -> Sequence[Server]:
-        """The servers of the longest stub domain that the name is in."""
+    def _stub(self, labels: Sequence[bytes], longer_than: int = 0) -> Sequence[DnsServerAddress]:
+        """The servers of the longest stub domain that contains the name."""
         for size in range(len(labels), longer_than, -1):
             servers = self._stubs.get(tuple(labels[-size:]))
             if servers:
@@ -226,10 +291,7 @@ class DnsServer:
         return ()
 
 
-CHAIN: Final = ("from_cache", "from_hosts", "from_kubernetes", "from_stubs", "from_upstreams")
-
-
-def _question(asked: Question) -> bytes:
+def _question(asked: DnsQuestion) -> bytes:
     return asked.name + struct.pack("!2H", asked.type, asked.klass)
 
 

@@ -1,4 +1,4 @@
-"""What a DNS server is told: its domain, and whom to ask about names that are not its own."""
+"""A DNS server's configuration: its domain, and the servers for names outside of it."""
 
 from __future__ import annotations
 
@@ -14,26 +14,30 @@ PORT: Final = 53
 NAMESERVER: Final = "kube-system/kube-dns"
 
 
-class Server(NamedTuple):
+class DnsServerAddress(NamedTuple):
     address: str
     port: int = PORT
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
-    """`stub_domains` and `upstreams` name servers as `10.0.0.1`, `10.0.0.1:5353` or `[fd00::1]:5353`."""
+class DnsSettings:
+    """`stub_domains` and `upstreams` name servers as `10.0.0.1`, `10.0.0.1:5353` or
+    `[fd00::1]:5353`.
+    """
 
     domain: str = "cluster.local"
-    ttl: int = DEFAULT_TTL  # seconds that answers of the cluster are good for
-    cache: int = 30  # at most so long answers of others are kept
-    upstreams: tuple[str, ...] = ()  # none: there are no names but ours
+    ttl: int = DEFAULT_TTL  # TTL in seconds of the cluster's answers
+    cache: int = 30  # the maximum caching time of other servers' answers
+    upstreams: tuple[str, ...] = ()  # empty: only the cluster's names exist
     stub_domains: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    hosts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # names with addresses, before all others
-    nameserver: str = NAMESERVER  # the service that leads to this server
+    hosts: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict
+    )  # names with addresses, which take precedence
+    nameserver: str = NAMESERVER  # the service of this server
 
 
-def server(text: str) -> Server:
-    """ValueError when it is no address."""
+def parse_server_address(text: str) -> DnsServerAddress:
+    """Raises ValueError if it is not an address."""
     address, port = text.strip(), PORT
     if address.startswith("["):
         address, _, rest = address[1:].partition("]")
@@ -43,9 +47,11 @@ def server(text: str) -> Server:
         address, _, rest = address.partition(":")
         port = _port(rest, text)
     try:
-        return Server(str(ip_address(address)), port)
+        return DnsServerAddress(str(ip_address(address)), port)
     except ValueError:
-        raise ValueError(f"{text!r} is not the address of a name server: write 10.0.0.1 or 10.0.0.1:53") from None
+        raise ValueError(
+            f"{text!r} is not the address of a name server: write 10.0.0.1 or 10.0.0.1:53"
+        ) from None
 
 
 def _port(text: str, whole: str) -> int:
@@ -54,16 +60,22 @@ def _port(text: str, whole: str) -> int:
     return int(text)
 
 
-def check(settings: Settings, own: Iterable[Server] = ()) -> None:
-    """ValueError for what cannot work: a domain that is none, a server that is none, and `own` addresses, to which
-    questions would come back for ever."""
+def check_dns_settings(settings: DnsSettings, own: Iterable[DnsServerAddress] = ()) -> None:
+    """Raises ValueError for invalid settings: an invalid domain or server, or a server that is one
+    of the `own` addresses, which would cause a loop.
+    """
     ours = set(own)
     for domain in (settings.domain, *settings.stub_domains, *settings.hosts):
         if not domain.strip("."):
-            raise ValueError("the root cannot be a domain of its own: name its servers as upstreams")
-        wire.name(domain)
-    for text in (*settings.upstreams, *(text for texts in settings.stub_domains.values() for text in texts)):
-        if server(text) in ours:
+            raise ValueError(
+                "the root cannot be a domain of its own: name its servers as upstreams"
+            )
+        wire.encode_name(domain)
+    for text in (
+        *settings.upstreams,
+        *(text for texts in settings.stub_domains.values() for text in texts),
+    ):
+        if parse_server_address(text) in ours:
             raise ValueError(f"{text} is this name server itself: questions to it would never end")
     for name, addresses in settings.hosts.items():
         for address in addresses:

@@ -1,6 +1,7 @@
-"""The rim of the DNS server: sockets that questions come from, and ways by which its own questions reach other servers.
+"""The transport of the DNS server: sockets for incoming queries, and exchanges for its own queries
+to other servers.
 
-Messages over connections have their length before them (RFC 1035, 4.2.2).
+Over TCP, messages are prefixed with their length (RFC 1035, 4.2.2).
 """
 
 from __future__ import annotations
@@ -11,24 +12,30 @@ import socket
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Final
 
-from transom.dns.settings import Server
+from transom.dns.settings import DnsServerAddress
 from transom.kit.clock import Clock
 from transom.network.api import Dataplane
 
 log = logging.getLogger("transom.dns")
 
-IDLE: Final = 10.0  # seconds that a connection may say nothing
-_AT_ONCE = 64  # datagrams read before others get the loop
+MAX_CONNECTIONS: Final = 1000
+MAX_PENDING: Final = 1000  # queries over UDP that wait for other servers
+IDLE: Final = 10.0  # idle timeout of a connection in seconds
+_AT_ONCE = 64  # datagrams to read before yielding to other tasks
 _LARGEST = 65535
 _BUFFER = 1 << 21
 
 Answer = bytes | None | Coroutine[Any, Any, bytes | None]
 Take = Callable[[bytes, str, bool], Answer]
-"""A message, who sent it, whether over a connection: the answer, nothing, or one that is still to come."""
+"""Takes a message, its sender and whether it came over TCP; returns the answer, None, or an
+awaitable answer.
+"""
 
 
-class Connections:
-    """The server's end of connections, each with a task that reads questions and answers them in order."""
+class DnsConnections:
+    """The server side of connections; each has a task that reads queries and answers them in
+    order.
+    """
 
     def __init__(self, take: Take, clock: Clock) -> None:
         self._take = take
@@ -37,8 +44,13 @@ class Connections:
 
     def accept(self, connection: socket.socket, source: str = "") -> None:
         """`network.api.Accept`."""
+        if len(self._tasks) >= MAX_CONNECTIONS:
+            connection.close()
+            return
         connection.setblocking(False)
-        task = asyncio.get_running_loop().create_task(self._serve(connection, source or _peer(connection)))
+        task = asyncio.get_running_loop().create_task(
+            self._serve(connection, source or _peer(connection))
+        )
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -59,7 +71,9 @@ class Connections:
                 if isinstance(answer, Coroutine):
                     answer = await answer
                 if answer is not None:
+                    idle.begin()  # a client that does not read counts as idle too
                     await send_framed(connection, answer)
+                    idle.end()
         except OSError as problem:
             log.debug("connection from %s: %s", source, problem)
         except asyncio.CancelledError:
@@ -71,7 +85,7 @@ class Connections:
 
 
 class _Idle:
-    """Ends the task that waits for too long."""
+    """Cancels a task that waits for too long."""
 
     __slots__ = ("_clock", "_task", "_timer", "expired")
 
@@ -95,8 +109,10 @@ class _Idle:
             self._task.cancel()
 
 
-class Datagrams:
-    """A UDP socket of this machine, read in bursts: at tens of thousands of questions a second every call counts."""
+class DnsDatagrams:
+    """A UDP socket of this machine, read in bursts: at tens of thousands of queries per second
+    every call counts.
+    """
 
     def __init__(self, take: Take, address: str, port: int) -> None:
         self._take = take
@@ -120,15 +136,17 @@ class Datagrams:
                 data, peer = receive(_LARGEST)
             except BlockingIOError:
                 return
-            except OSError as problem:  # an answer of ours met nobody
+            except OSError as problem:  # ICMP error: the client did not receive an answer
                 log.debug("datagram: %s", problem)
                 continue
             answer = take(data, peer[0], False)
             if isinstance(answer, bytes):
                 try:
                     send(answer, peer)
-                except OSError as problem:  # the client's matter: it asks again
+                except OSError as problem:  # the client retries
                     log.debug("answer to %s: %s", peer[0], problem)
+            elif answer is not None and len(self._tasks) >= MAX_PENDING:
+                answer.close()  # the client retries
             elif answer is not None:
                 task = asyncio.get_running_loop().create_task(self._later(answer, peer))
                 self._tasks.add(task)
@@ -151,10 +169,10 @@ class Datagrams:
         self._socket.close()
 
 
-class Listener:
+class TcpListener:
     """A listening TCP socket of this machine."""
 
-    def __init__(self, connections: Connections, address: str, port: int) -> None:
+    def __init__(self, connections: DnsConnections, address: str, port: int) -> None:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         self._connections = connections
         self._socket = socket.socket(family, socket.SOCK_STREAM)
@@ -182,13 +200,13 @@ class Listener:
         self._socket.close()
 
 
-# ---- to other servers ----------------------------------------------------------------------------------------------------
+# ---- to other servers ----
 
 
-class Sockets:
+class HostExchange:
     """Over this machine's own network."""
 
-    async def datagram(self, server: Server, payload: bytes) -> bytes:
+    async def datagram(self, server: DnsServerAddress, payload: bytes) -> bytes:
         loop = asyncio.get_running_loop()
         family = socket.AF_INET6 if ":" in server.address else socket.AF_INET
         with socket.socket(family, socket.SOCK_DGRAM) as near:
@@ -200,7 +218,7 @@ class Sockets:
                 if answer[:2] == payload[:2]:
                     return answer
 
-    async def stream(self, server: Server, payload: bytes) -> bytes:
+    async def stream(self, server: DnsServerAddress, payload: bytes) -> bytes:
         family = socket.AF_INET6 if ":" in server.address else socket.AF_INET
         with socket.socket(family, socket.SOCK_STREAM) as near:
             near.setblocking(False)
@@ -208,33 +226,32 @@ class Sockets:
             return await exchange_framed(near, payload)
 
 
-class Nobody:
-    """No other server is ever asked."""
+class NoUpstream:
+    """Never queries another server."""
 
-    async def datagram(self, server: Server, payload: bytes) -> bytes:
+    async def datagram(self, server: DnsServerAddress, payload: bytes) -> bytes:
         raise ConnectionRefusedError(f"no way to {server.address}")
 
-    async def stream(self, server: Server, payload: bytes) -> bytes:
+    async def stream(self, server: DnsServerAddress, payload: bytes) -> bytes:
         raise ConnectionRefusedError(f"no way to {server.address}")
 
 
-class OverDataplane:
+class DataplaneExchange:
     """Over the cluster's network, from `source`."""
 
     def __init__(self, dataplane: Dataplane, source: str = "") -> None:
         self._dataplane = dataplane
         self._source = source
 
-    async def datagram(self, server: Server, payload: bytes) -> bytes:
+    async def datagram(self, server: DnsServerAddress, payload: bytes) -> bytes:
         return await self._dataplane.ask(server.address, server.port, payload, self._source)
 
-    async def stream(self, server: Server, payload: bytes) -> bytes:
+    async def stream(self, server: DnsServerAddress, payload: bytes) -> bytes:
         with await self._dataplane.connect(server.address, server.port, self._source) as near:
             return await exchange_framed(near, payload)
 
 
-# ---- framing -------------------------------------------------------------------------------------------------------------
-
+# ---- framing ----
 
 
 async def exchange_framed(connection: socket.socket, payload: bytes) -> bytes:
@@ -247,7 +264,7 @@ def send_framed(connection: socket.socket, payload: bytes) -> Awaitable[None]:
 
 
 async def read_framed(connection: socket.socket) -> bytes:
-    """ConnectionResetError when it ends before a whole message."""
+    """Raises ConnectionResetError if it ends before a whole message."""
     size = int.from_bytes(await _exactly(connection, 2))
     return await _exactly(connection, size)
 

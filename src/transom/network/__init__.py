@@ -1,1 +1,1 @@
-"""How sandboxes get addresses, and how bytes get from one address to another."""
+"""The cluster's network: addresses for sandboxes, and connections between addresses."""

@@ -1,7 +1,9 @@
-"""The network as runtimes, kubelets and the API server see it: addresses for sandboxes, connections to addresses.
+"""The network as runtimes, kubelets and the API server see it: addresses for sandboxes, connections
+to addresses.
 
-`Dataplane` is the seam: the model needs no privileges and reaches addresses that exist nowhere but here, because both ends
-of a connection are handed out as a socket pair; on a real network `connect` is an ordinary TCP connection.
+`Dataplane` is the interface to an implementation. The model needs no privileges: both ends of a
+connection are the two sockets of a pair, so its addresses exist only in this process. On a real
+network `connect` is an ordinary TCP connection.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 
 class NetworkFailure(Exception):
-    """An address could not be given or taken back; the text is the plugin's."""
+    """An address could not be assigned or released; the text is the plugin's."""
 
 
 class PortMapping(NamedTuple):
@@ -29,7 +31,7 @@ class DnsConfig(NamedTuple):
 
 
 class SandboxNetwork(NamedTuple):
-    """What a network plugin is told about a sandbox."""
+    """What a network plugin receives about a sandbox."""
 
     sandbox: str  # its id
     namespace: str
@@ -44,10 +46,10 @@ class PodNetwork(Protocol):
     """The network of one node."""
 
     def ready(self) -> str:
-        """Empty, or why no sandbox can be given an address yet."""
+        """Empty, or why no sandbox can get an address yet."""
 
     async def add(self, sandbox: SandboxNetwork) -> list[str]:
-        """The addresses, the primary first. Raises NetworkFailure."""
+        """Returns the addresses, the primary one first. Raises NetworkFailure."""
 
     async def remove(self, sandbox: str) -> None: ...
 
@@ -57,44 +59,56 @@ Accept = Callable[[socket.socket], None]
 
 
 Respond = Callable[[bytes, str], Awaitable[bytes | None]]
-"""Takes a datagram and the address it came from; None when there is nothing to say."""
+"""Takes a datagram and its source address; returns the reply, or None for no reply."""
 
 
 class Dataplane(Protocol):
     async def connect(self, address: str, port: int, source: str = "") -> socket.socket:
-        """A connected, non-blocking stream socket. `source` is the address of who asks, "" for the machine itself.
+        """A connected, non-blocking stream socket. `source` is the client's address, "" for the
+        machine itself.
 
-        Raises ConnectionRefusedError where nobody listens, TimeoutError where no packet would come back, and
-        OSError(EHOSTUNREACH) where no route is.
+        Raises ConnectionRefusedError if no process listens, TimeoutError if no packet would come
+        back, and OSError(EHOSTUNREACH) if there is no route.
         """
 
-    def listen(self, address: str, port: int, accept: Accept, stack: str = "") -> Callable[[], None]:
-        """Takes connections to the address; the answer ends that. OSError(EADDRINUSE) when somebody has it. `stack` says
-        in which stack, for an address that several have."""
+    def listen(
+        self, address: str, port: int, accept: Accept, stack: str = ""
+    ) -> Callable[[], None]:
+        """Accepts connections to the address; returns a function that stops it. Raises
+        OSError(EADDRINUSE) if another process has the port. `stack` selects the stack if several
+        have the address.
+        """
 
     async def ask(
-        self, address: str, port: int, payload: bytes, source: str = "", timeout: float = 5.0  # noqa: ASYNC109
+        self,
+        address: str,
+        port: int,
+        payload: bytes,
+        source: str = "",
+        timeout: float = 5.0,  # noqa: ASYNC109
     ) -> bytes:
-        """One datagram there, one back. Raises as `connect`."""
+        """Sends one datagram and returns the reply. Raises as `connect`."""
 
-    def answer(self, address: str, port: int, respond: Respond, stack: str = "") -> Callable[[], None]:
-        """Answers datagrams to the address; the answer ends that."""
+    def answer(
+        self, address: str, port: int, respond: Respond, stack: str = ""
+    ) -> Callable[[], None]:
+        """Answers datagrams to the address; returns a function that stops it."""
 
     async def echo(self, address: str, source: str = "", patience: float = 1.0) -> bool:
-        """One ICMP echo request; whether it was answered."""
+        """Sends one ICMP echo request; returns whether a reply arrived."""
 
     def close(self) -> Awaitable[None] | None:
-        """Takes away what was made on this machine."""
+        """Removes everything that was created on this machine."""
 
     async def settled(self) -> None:
-        """Returns when everything that the network was told is in force."""
+        """Returns when the whole network configuration is in effect."""
 
 
 Dial = Callable[[str, int], Awaitable[socket.socket]]
 
 
 class OnStack:
-    """A data plane as one stack sees it: who listens, listens there."""
+    """A data plane as seen from one stack: listeners listen in that stack."""
 
     def __init__(self, dataplane: Dataplane, stack: str) -> None:
         self._dataplane = dataplane
@@ -104,11 +118,15 @@ class OnStack:
         self.echo = dataplane.echo
         self.settled = dataplane.settled
 
-    def listen(self, address: str, port: int, accept: Accept, stack: str = "") -> Callable[[], None]:
+    def listen(
+        self, address: str, port: int, accept: Accept, stack: str = ""
+    ) -> Callable[[], None]:
         return self._dataplane.listen(address, port, accept, stack or self._stack)
 
-    def answer(self, address: str, port: int, respond: Respond, stack: str = "") -> Callable[[], None]:
+    def answer(
+        self, address: str, port: int, respond: Respond, stack: str = ""
+    ) -> Callable[[], None]:
         return self._dataplane.answer(address, port, respond, stack or self._stack)
 
     def close(self) -> None:
-        """It is not this one's to close."""
+        """Does nothing: this object does not own the data plane."""

@@ -1,7 +1,8 @@
-"""Rules of a Linux firewall as data: what nftables is told, and what the model evaluates.
+"""Linux firewall rules as data: what nftables receives, and what the model evaluates.
 
-Only the vocabulary that our tables need. Whoever makes rules (service proxy, network policy, port mappings, masquerading)
-makes a `Table`; the kernel data plane renders it for `nft`, the model walks through it. Knows nothing of services or pods.
+Only the vocabulary that our tables need. Rule authors (service proxy, network policy, port
+mappings, masquerading) create an `NftTable`; the kernel data plane renders it for `nft`, the model
+evaluates it. Independent of services and pods.
 """
 
 from __future__ import annotations
@@ -11,17 +12,30 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Field = Literal[
-    "iifname", "oifname", "saddr", "daddr", "l4proto", "sport", "dport", "ct state", "ct status", "mark", "saddr type",
+    "iifname",
+    "oifname",
+    "saddr",
+    "daddr",
+    "l4proto",
+    "sport",
+    "dport",
+    "ct state",
+    "ct status",
+    "mark",
+    "saddr type",
     "daddr type",
-]  # fmt: skip
-"""What a rule can look at. `saddr type` and `daddr type` are the kernel's opinion of an address ("local": one of the host's
-own); ports are of any transport."""
+]
+"""What a rule can match. `saddr type` and `daddr type` are the kernel's classification of an
+address ("local": one of the host's own); ports are those of any transport protocol.
+"""
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
-    """`value`: one of these texts ("10.0.0.0/8", "tcp", "80", "1000-2000", "established", "0x4000/0x4000", "local"), or,
-    with `named`, an element of that set of the table, looked up by `key` when it has several fields."""
+class NftMatch:
+    """`value`: one of these texts ("10.0.0.0/8", "tcp", "80", "1000-2000", "established",
+    "0x4000/0x4000", "local"), or, with `named`, an element of that set of the table, looked up by
+    `key` when it has several fields.
+    """
 
     field: Field
     value: tuple[str, ...] = ()
@@ -31,7 +45,7 @@ class Match:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class NftVerdict:
     what: Literal["accept", "drop", "return", "continue"]
 
 
@@ -51,8 +65,10 @@ class Reject:
 
 
 @dataclass(frozen=True, slots=True)
-class Lookup:
-    """`ip daddr . meta l4proto . th dport vmap @name`: the verdict of the element, or on to the next rule."""
+class NftLookup:
+    """`ip daddr . meta l4proto . th dport vmap @name`: the verdict of the element, or on to the
+    next rule.
+    """
 
     key: tuple[Field, ...]
     named: str
@@ -60,7 +76,7 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """One of these at random, for each connection anew."""
+    """One of these at random, for each new connection."""
 
     choices: tuple[Goto, ...]
 
@@ -68,7 +84,7 @@ class Spread:
 @dataclass(frozen=True, slots=True)
 class Dnat:
     address: str
-    port: int = 0  # 0: as it is
+    port: int = 0  # 0: unchanged
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,44 +94,60 @@ class Snat:
 
 @dataclass(frozen=True, slots=True)
 class Masquerade:
-    """The source becomes the address of the interface that the packet leaves by."""
+    """The source becomes the address of the output interface."""
 
 
 @dataclass(frozen=True, slots=True)
 class SetMark:
-    bits: int  # set in the mark, the others left alone
+    bits: int  # bits to set in the mark; others stay
 
 
 @dataclass(frozen=True, slots=True)
 class ClearMark:
-    bits: int  # taken out of the mark, the others left alone; a packet that is encapsulated keeps its mark
+    # bits to clear in the mark; others stay. An encapsulated packet keeps its mark
+    bits: int
 
 
 @dataclass(frozen=True, slots=True)
 class Remember:
-    """`update @name { ip saddr timeout N }`: puts the packet's key into a set of the table for so many seconds."""
+    """`update @name { ip saddr timeout N }`: adds the packet's key to a set of the table for this
+    many seconds.
+    """
 
     named: str
     key: tuple[Field, ...]
     seconds: int
 
 
-Statement = Verdict | Jump | Goto | Reject | Lookup | Spread | Dnat | Snat | Masquerade | SetMark | ClearMark | Remember
+Statement = (
+    NftVerdict
+    | Jump
+    | Goto
+    | Reject
+    | NftLookup
+    | Spread
+    | Dnat
+    | Snat
+    | Masquerade
+    | SetMark
+    | ClearMark
+    | Remember
+)
 
-ACCEPT = Verdict("accept")
-DROP = Verdict("drop")
-RETURN = Verdict("return")
+ACCEPT = NftVerdict("accept")
+DROP = NftVerdict("drop")
+RETURN = NftVerdict("return")
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class NftRule:
     statements: tuple[Statement, ...]
-    matches: tuple[Match, ...] = ()
+    matches: tuple[NftMatch, ...] = ()
     comment: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Hook:
+class NftHook:
     type: Literal["nat", "filter"]
     point: Literal["prerouting", "input", "forward", "output", "postrouting"]
     priority: int
@@ -123,15 +155,17 @@ class Hook:
 
 
 @dataclass(slots=True)
-class Chain:
-    rules: list[Rule] = field(default_factory=list)
-    hook: Hook | None = None
+class NftChain:
+    rules: list[NftRule] = field(default_factory=list)
+    hook: NftHook | None = None
 
 
 @dataclass(slots=True)
-class Set:
+class NftSet:
     key: tuple[Field, ...]
-    elements: set[tuple[str, ...]] = field(default_factory=set)  # a prefix or a range is one element
+    elements: set[tuple[str, ...]] = field(
+        default_factory=set
+    )  # a prefix or a range is one element
     dynamic: bool = False  # filled by Remember, with a timeout
     intervals: bool = False  # elements may be prefixes or ranges
 
@@ -139,16 +173,16 @@ class Set:
 @dataclass(slots=True)
 class VerdictMap:
     key: tuple[Field, ...]
-    elements: dict[tuple[str, ...], Verdict | Goto | Jump] = field(default_factory=dict)
+    elements: dict[tuple[str, ...], NftVerdict | Goto | Jump] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
-class Table:
+class NftTable:
     family: Literal["ip", "ip6"]
     name: str
-    chains: dict[str, Chain] = field(default_factory=dict)
-    sets: dict[str, Set] = field(default_factory=dict)
+    chains: dict[str, NftChain] = field(default_factory=dict)
+    sets: dict[str, NftSet] = field(default_factory=dict)
     maps: dict[str, VerdictMap] = field(default_factory=dict)
 
 
-Tables = Mapping[str, Table]
+Tables = Mapping[str, NftTable]

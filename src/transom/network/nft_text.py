@@ -1,7 +1,9 @@
-"""Firewall tables as text for `nft -f -`: a whole table, and the smallest transaction from one state of it to the next.
+"""Firewall tables as text for `nft -f -`: a whole table, and the smallest transaction from one
+state of it to the next.
 
-The kernel data plane runs these scripts; this module runs nothing. `difference` wants the state that is in force as it was
-then, and writers change their tables in place, so whoever applies scripts keeps a `snapshot` of what it applied last.
+The kernel data plane runs these scripts; this module runs nothing. `nft_difference` needs the state
+that is in effect, but writers change their tables in place, so the caller keeps an `nft_snapshot`
+of what it applied last.
 """
 
 from __future__ import annotations
@@ -9,31 +11,31 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from transom.network.nft import (
-    Chain,
     ClearMark,
     Dnat,
     Field,
     Goto,
     Jump,
-    Lookup,
     Masquerade,
-    Match,
+    NftChain,
+    NftLookup,
+    NftMatch,
+    NftRule,
+    NftSet,
+    NftTable,
+    NftVerdict,
     Reject,
     Remember,
-    Rule,
-    Set,
     SetMark,
     Snat,
     Spread,
     Statement,
-    Table,
-    Verdict,
     VerdictMap,
 )
 
 Key = tuple[str, ...]
-_COMMENT = 127  # bytes that the kernel keeps with a rule, less the end
-_BATCH = 2000  # elements in one command: nft's time for a command grows faster than its length
+_COMMENT = 127  # maximum length of a rule comment in the kernel, without the terminator
+_BATCH = 2000  # elements in one command: nft's run time grows faster than the length
 
 _EXPRESSIONS: dict[str, str] = {
     "iifname": "iifname",
@@ -69,8 +71,8 @@ _BY_FAMILY = {
 }
 
 
-def render(table: Table) -> str:
-    """A script that puts the table in force, in place of any other of its name."""
+def render_nft_table(table: NftTable) -> str:
+    """A script that creates the table, replacing any other of its name."""
     name = f"{table.family} {table.name}"
     lines = [f"add table {name}", f"delete table {name}", f"table {name} {{"]
     for set_name, declared in table.sets.items():
@@ -80,45 +82,64 @@ def render(table: Table) -> str:
     for chain_name, chain in table.chains.items():
         _chain(lines, table.family, chain_name, chain)
     lines.append("}")
-    # Elements after the chains that they lead to.
+    # Elements after the chains that they jump to.
     for set_name, declared in table.sets.items():
-        lines.extend(_elements("add", name, set_name, map(_key_writer(declared.key), declared.elements)))
+        lines.extend(
+            _elements("add", name, set_name, map(_key_writer(declared.key), declared.elements))
+        )
     for map_name, verdicts in table.maps.items():
         write = _key_writer(verdicts.key)
         lines.extend(
-            _elements("add", name, map_name, (f"{write(key)} : {_verdict(v)}" for key, v in verdicts.elements.items()))
+            _elements(
+                "add",
+                name,
+                map_name,
+                (f"{write(key)} : {_verdict(v)}" for key, v in verdicts.elements.items()),
+            )
         )
     return "\n".join(lines) + "\n"
 
 
-def snapshot(table: Table) -> Table:
-    """The table as it is now, for a later `difference`. Shares the rules, which never change."""
-    return Table(
+def nft_snapshot(table: NftTable) -> NftTable:
+    """A copy of the table for a later `nft_difference`. Shares the rules, which are immutable."""
+    return NftTable(
         table.family,
         table.name,
-        {name: Chain(list(chain.rules), chain.hook) for name, chain in table.chains.items()},
-        {name: Set(s.key, set() if s.dynamic else set(s.elements), s.dynamic, s.intervals) for name, s in table.sets.items()},
+        {name: NftChain(list(chain.rules), chain.hook) for name, chain in table.chains.items()},
+        {
+            name: NftSet(s.key, set() if s.dynamic else set(s.elements), s.dynamic, s.intervals)
+            for name, s in table.sets.items()
+        },
         {name: VerdictMap(m.key, dict(m.elements)) for name, m in table.maps.items()},
     )
 
 
-def difference(old: Table | None, new: Table | None) -> str:
-    """A script, empty where nothing differs, that turns the old table, which is in force, into the new one.
+def nft_difference(old: NftTable | None, new: NftTable | None) -> str:
+    """A script, empty if nothing differs, that changes the old table, which is in effect, to the
+    new one.
 
-    What packets put into dynamic sets stays, unless a set or map changes its type: then the table is made anew."""
+    Elements that packets added to dynamic sets stay, unless a set or map changes its type: then the
+    table is recreated.
+    """
     if new is None:
         return "" if old is None else f"delete table {old.family} {old.name}\n"
     if old is None:
-        return render(new)
+        return render_nft_table(new)
     if (old.family, old.name) != (new.family, new.name):
-        return difference(old, None) + render(new)
+        return nft_difference(old, None) + render_nft_table(new)
     if _retyped(old, new):
-        return render(new)
+        return render_nft_table(new)
     name = f"{new.family} {new.name}"
     gone = [c for c in old.chains if c not in new.chains]
-    rehooked = [c for c, chain in new.chains.items() if c in old.chains and old.chains[c].hook != chain.hook]
+    rehooked = [
+        c for c, chain in new.chains.items() if c in old.chains and old.chains[c].hook != chain.hook
+    ]
     fresh = [c for c in new.chains if c not in old.chains]
-    changed = [c for c, chain in new.chains.items() if c in old.chains and old.chains[c].rules != chain.rules]
+    changed = [
+        c
+        for c, chain in new.chains.items()
+        if c in old.chains and old.chains[c].rules != chain.rules
+    ]
     added, removed = _element_changes(old, new)
 
     lines: list[str] = []
@@ -135,18 +156,26 @@ def difference(old: Table | None, new: Table | None) -> str:
     for target, keys in added:
         lines += _elements("add", name, target, keys)
     for c in dict.fromkeys((*fresh, *changed, *rehooked)):
-        lines += [f"add rule {name} {c} {text}" for rule in new.chains[c].rules for text in _rule(new.family, rule)]
+        lines += [
+            f"add rule {name} {c} {text}"
+            for rule in new.chains[c].rules
+            for text in _rule(new.family, rule)
+        ]
     lines += [f"delete chain {name} {c}" for c in gone]
     lines += [f"delete set {name} {s}" for s in old.sets if s not in new.sets]
     lines += [f"delete map {name} {m}" for m in old.maps if m not in new.maps]
     return "\n".join(lines) + "\n" if lines else ""
 
 
-# ---- declarations ----------------------------------------------------------------------------------------------------
+# ---- declarations ----
 
 
-def _declare_set(family: str, name: str, declared: Set) -> str:
-    flags = [flag for flag, on in (("dynamic,timeout", declared.dynamic), ("interval", declared.intervals)) if on]
+def _declare_set(family: str, name: str, declared: NftSet) -> str:
+    flags = [
+        flag
+        for flag, on in (("dynamic,timeout", declared.dynamic), ("interval", declared.intervals))
+        if on
+    ]
     text = f" flags {','.join(flags)};" if flags else ""
     return f"set {name} {{ type {_type(family, declared.key)};{text} }}"
 
@@ -160,14 +189,16 @@ def _type(family: str, key: tuple[Field, ...]) -> str:
     return " . ".join(types[part] for part in key)
 
 
-def _hook(chain: Chain) -> str:
+def _hook(chain: NftChain) -> str:
     if chain.hook is None:
         return ""
     hook = chain.hook
-    return f" {{ type {hook.type} hook {hook.point} priority {hook.priority}; policy {hook.policy}; }}"
+    return (
+        f" {{ type {hook.type} hook {hook.point} priority {hook.priority}; policy {hook.policy}; }}"
+    )
 
 
-def _chain(lines: list[str], family: str, name: str, chain: Chain) -> None:
+def _chain(lines: list[str], family: str, name: str, chain: NftChain) -> None:
     lines.append(f"chain {name} {{")
     if chain.hook is not None:
         lines.append(_hook(chain)[3:-2])
@@ -176,27 +207,29 @@ def _chain(lines: list[str], family: str, name: str, chain: Chain) -> None:
     lines.append("}")
 
 
-def _retyped(old: Table, new: Table) -> bool:
-    """A name that now stands for something of another type: it cannot be replaced while rules look at it."""
+def _retyped(old: NftTable, new: NftTable) -> bool:
+    """A name with a new type: it cannot be replaced while rules refer to it."""
     for name, declared in new.sets.items():
         before = old.sets.get(name)
         if name in old.maps or (
             before is not None
-            and (before.key, before.dynamic, before.intervals) != (declared.key, declared.dynamic, declared.intervals)
+            and (before.key, before.dynamic, before.intervals)
+            != (declared.key, declared.dynamic, declared.intervals)
         ):
             return True
     return any(
-        name in old.sets or (name in old.maps and old.maps[name].key != declared.key) for name, declared in new.maps.items()
+        name in old.sets or (name in old.maps and old.maps[name].key != declared.key)
+        for name, declared in new.maps.items()
     )
 
 
-# ---- elements --------------------------------------------------------------------------------------------------------
+# ---- elements ----
 
 Changes = list[tuple[str, list[str]]]
 
 
-def _element_changes(old: Table, new: Table) -> tuple[Changes, Changes]:
-    """What to add to and what to delete from each set and map that both have, or that is new."""
+def _element_changes(old: NftTable, new: NftTable) -> tuple[Changes, Changes]:
+    """The elements to add to and delete from each set and map that is in both tables or new."""
     added: Changes = []
     removed: Changes = []
     for name, declared in new.sets.items():
@@ -212,9 +245,20 @@ def _element_changes(old: Table, new: Table) -> tuple[Changes, Changes]:
         if known != verdicts.elements:
             write = _key_writer(verdicts.key)
             differing = verdicts.elements.items() - known.items()
-            added.append((name, [f"{write(key)} : {_verdict(verdict)}" for key, verdict in differing]))
-            removed.append((name, [write(key) for key, verdict in known.items() if verdicts.elements.get(key) != verdict]))
-    # A set or map that goes away frees what its elements lead to, but only when it is empty.
+            added.append(
+                (name, [f"{write(key)} : {_verdict(verdict)}" for key, verdict in differing])
+            )
+            removed.append(
+                (
+                    name,
+                    [
+                        write(key)
+                        for key, verdict in known.items()
+                        if verdicts.elements.get(key) != verdict
+                    ],
+                )
+            )
+    # A removed set or map releases its elements' targets, but only when it is empty.
     for name, verdicts in old.maps.items():
         if name not in new.maps:
             removed.append((name, list(map(_key_writer(verdicts.key), verdicts.elements))))
@@ -231,17 +275,22 @@ def _key_writer(key: tuple[Field, ...]) -> Callable[[Key], str]:
     if not any(part in _NAMES for part in key):
         return " . ".join
     quoted = [part in _NAMES for part in key]
-    return lambda values: " . ".join(f'"{v}"' if q else v for v, q in zip(values, quoted, strict=True))
+    return lambda values: " . ".join(
+        f'"{v}"' if q else v for v, q in zip(values, quoted, strict=True)
+    )
 
 
-# ---- rules -----------------------------------------------------------------------------------------------------------
+# ---- rules ----
 
 
-def _rule(family: str, rule: Rule) -> list[str]:
+def _rule(family: str, rule: NftRule) -> list[str]:
     parts = [_match(family, match) for match in rule.matches]
     with_port = any(isinstance(s, Dnat) and s.port for s in rule.statements)
-    if with_port and not any(m.field == "l4proto" and not m.key and not m.negate for m in rule.matches):
-        parts.append("meta l4proto { tcp, udp, sctp }")  # nft wants to know that there are ports
+    if with_port and not any(
+        m.field == "l4proto" and not m.key and not m.negate for m in rule.matches
+    ):
+        # nft requires a protocol match before ports
+        parts.append("meta l4proto { tcp, udp, sctp }")
     comment = f' comment "{_comment(rule.comment)}"' if rule.comment else ""
     if any(isinstance(s, Reject) for s in rule.statements):
         before = [_statement(family, s) for s in rule.statements if not isinstance(s, Reject)]
@@ -256,10 +305,13 @@ def _comment(text: str) -> str:
     return plain.encode()[:_COMMENT].decode(errors="ignore")
 
 
-def _match(family: str, match: Match) -> str:
+def _match(family: str, match: NftMatch) -> str:
     expressions = _BY_FAMILY[family][0]
     if match.named:
-        return f"{_key(family, match.key or (match.field,))} {'!= ' if match.negate else ''}@{match.named}"
+        return (
+            f"{_key(family, match.key or (match.field,))} "
+            f"{'!= ' if match.negate else ''}@{match.named}"
+        )
     expression = expressions[match.field]
     if match.field == "ct status":  # several bits at once, unlike a state
         return f"{expression} & ({'|'.join(match.value)}) {'==' if match.negate else '!='} 0"
@@ -279,7 +331,7 @@ def _value(family: str, field: Field, value: str) -> str:
     return value
 
 
-def _verdict(verdict: Verdict | Goto | Jump) -> str:
+def _verdict(verdict: NftVerdict | Goto | Jump) -> str:
     if isinstance(verdict, Goto):
         return f"goto {verdict.chain}"
     return f"jump {verdict.chain}" if isinstance(verdict, Jump) else verdict.what
@@ -291,7 +343,7 @@ def _statement(family: str, statement: Statement) -> str:
             return f"goto {chain}"
         case Jump(chain):
             return f"jump {chain}"
-        case Verdict(what):
+        case NftVerdict(what):
             return what
         case Dnat(address, port):
             return f"dnat to {_place(address, port)}"
@@ -301,7 +353,7 @@ def _statement(family: str, statement: Statement) -> str:
             return f"meta mark set meta mark and {~bits & 0xFFFFFFFF:#x}"
         case Spread(choices):
             return _spread(choices)
-        case Lookup(key, named):
+        case NftLookup(key, named):
             return f"{_key(family, key)} vmap @{named}"
         case Remember(named, key, seconds):
             return f"update @{named} {{ {_key(family, key)} timeout {seconds}s }}"
@@ -316,7 +368,10 @@ def _statement(family: str, statement: Statement) -> str:
 def _spread(choices: tuple[Goto, ...]) -> str:
     if len(choices) == 1:
         return f"goto {choices[0].chain}"
-    return f"numgen random mod {len(choices)} vmap {{ {', '.join(f'{n} : goto {c.chain}' for n, c in enumerate(choices))} }}"
+    return (
+        f"numgen random mod {len(choices)} vmap {{ "
+        f"{', '.join(f'{n} : goto {c.chain}' for n, c in enumerate(choices))} }}"
+    )
 
 
 def _place(address: str, port: int) -> str:

@@ -1,4 +1,6 @@
-"""A packet, and the story of its way: which hops it met, what each did to it, and how it ended."""
+"""A packet and the record of its path: which hops it passed, what each did to it, and how it
+ended.
+"""
 
 from __future__ import annotations
 
@@ -35,15 +37,18 @@ class Packet:
 @dataclass(frozen=True, slots=True)
 class Hop:
     place: str  # "pod default/web-0", "node windows-1", "underlay", "external"
-    device: str  # "resolver", "vSwitch port", "load balancer", "route", "bridge cbr0", "VXLAN", "nftables", "policy", "socket"
+    # "resolver", "vSwitch port", "load balancer", "route", "bridge cbr0", "VXLAN", "nftables",
+    # "policy", "socket"
+    device: str
     what: str  # a sentence: what happens here and why
     packet: Packet  # as it leaves this hop
 
 
 @dataclass(slots=True)
 class Walk:
-    """`reason` is a stable word for why it ended ("no-route", "policy", "no-listener", ...), `limit` the id of the Windows
-    limit that explains it, `remedy` what to do."""
+    """`reason` is a stable identifier of why it ended ("no-route", "policy", "no-listener", ...),
+    `limit` the id of the Windows limitation that explains it, `remedy` what to do.
+    """
 
     outcome: Outcome
     hops: list[Hop] = field(default_factory=list)

@@ -1,8 +1,10 @@
-"""How an operating system finds the addresses of a name: which names it asks for, whom, and for how long.
+"""How an operating system resolves a name: which names it queries, at which servers, and with which
+timeouts.
 
-Linux tries the suffixes of its search list, by the number of dots in the name; Windows takes every name with a dot for a
-complete one and knows a single suffix. The rules are pure (`steps`, `turns`), so that a trace can tell them; `Resolver` asks
-by them with real DNS messages, over whatever carries packets.
+Linux tries the suffixes of its search list, depending on the number of dots in the name; Windows
+treats every name with a dot as complete and knows a single suffix. The rules are pure
+(`resolver_steps`, `resolver_turns`), so that a trace can show them; `Resolver` applies them with
+real DNS messages, over any transport.
 """
 
 from __future__ import annotations
@@ -21,7 +23,9 @@ from transom.network.api import Dial, DnsConfig
 Os = Literal["linux", "windows"]
 Tool = Literal["system", "nslookup"]
 Ask = Callable[[str, int, bytes], Awaitable[bytes]]
-"""Server, port and a datagram: what comes back. Raises OSError; TimeoutError when it takes too long."""
+"""Takes server, port and a datagram; returns the reply. Raises OSError; TimeoutError if it takes
+too long.
+"""
 
 T = TypeVar("T")
 PORT: Final = 53
@@ -31,35 +35,39 @@ _MOST_DOTS, _MOST_ATTEMPTS, _LONGEST_WAIT = 15, 5, 30
 _EDNS_SIZE = 1200
 _WINDOWS_WAITS = (1.0, 1.0, 2.0, 4.0, 4.0)
 _UNIQUE_LOCAL = ipaddress.ip_network("fc00::/7")
-# Why a look-up failed -> number and text of the error that programs get.
+# Why a lookup failed -> number and text of the error that programs get.
 ERRORS: Final = {
     ("linux", "unknown"): (socket.EAI_NONAME, "Name or service not known"),
     ("linux", "no data"): (-5, "No address associated with hostname"),
     ("linux", "again"): (socket.EAI_AGAIN, "Temporary failure in name resolution"),
     ("windows", "unknown"): (11001, "No such host is known."),
-    ("windows", "no data"): (11004, "The requested name is valid, but no data of the requested type was found."),
+    ("windows", "no data"): (
+        11004,
+        "The requested name is valid, but no data of the requested type was found.",
+    ),
     ("windows", "again"): (
         11002,
-        "This is usually a temporary error during hostname resolution and means that the local server did not receive a "
+        "This is usually a temporary error during hostname resolution and means that the "
+        "local server did not receive a "
         "response from an authoritative server.",
     ),
 }
-_GO_ON = (wire.SERVFAIL, wire.REFUSED, wire.NOTIMP)  # the next server may do better
+_GO_ON = (wire.SERVFAIL, wire.REFUSED, wire.NOTIMP)  # the next server may succeed
 
 
-class Step(NamedTuple):
-    name: str  # whole, without the last dot
+class ResolverStep(NamedTuple):
+    name: str  # fully qualified, without the trailing dot
     why: str
 
 
-class Reply(NamedTuple):
-    name: str  # that was asked for
+class ResolverReply(NamedTuple):
+    name: str  # the queried name
     server: str
-    message: wire.Message
+    message: wire.DnsMessage
 
 
-class Options(NamedTuple):
-    """Of Linux' resolver."""
+class ResolverOptions(NamedTuple):
+    """Options of Linux' resolver."""
 
     ndots: int = 1
     attempts: int = 2
@@ -69,41 +77,45 @@ class Options(NamedTuple):
     edns: bool = False
 
 
-# ---- rules ---------------------------------------------------------------------------------------------------------------
+# ---- rules ----
 
 
-def steps(name: str, dns: DnsConfig, os: Os, tool: Tool = "system") -> Iterator[Step]:
-    """The names that are asked for, in order, until one of them is found."""
+def resolver_steps(
+    name: str, dns: DnsConfig, os: Os, tool: Tool = "system"
+) -> Iterator[ResolverStep]:
+    """The names to query, in order, until one of them is found."""
     if name.endswith("."):
-        yield Step(name[:-1], "it ends in a dot, so it is complete")
+        yield ResolverStep(name[:-1], "it ends in a dot, so it is complete")
     elif os == "windows":
-        yield from _windows_steps(name, suffix(dns), tool)
+        yield from _windows_steps(name, dns_suffix(dns), tool)
     else:
         yield from _linux_steps(name, dns)
 
 
-def _windows_steps(name: str, one: str, tool: Tool) -> Iterator[Step]:
+def _windows_steps(name: str, one: str, tool: Tool) -> Iterator[ResolverStep]:
     dotted = "." in name
     if one and (not dotted or tool == "nslookup"):
         why = f"with {one}, the only suffix of the pod"
-        yield Step(f"{name}.{one}", why if not dotted else f"{why}, which nslookup adds to every name")
+        yield ResolverStep(
+            f"{name}.{one}", why if not dotted else f"{why}, which nslookup adds to every name"
+        )
     if dotted:
-        yield Step(name, "Windows takes a name with a dot for a complete one")
+        yield ResolverStep(name, "Windows takes a name with a dot for a complete one")
     elif not one:
-        yield Step(name, "as it is, for the pod has no suffix")
+        yield ResolverStep(name, "as it is, for the pod has no suffix")
     elif tool == "nslookup":
-        yield Step(name, "as it is, after the suffix")
+        yield ResolverStep(name, "as it is, after the suffix")
 
 
-def _linux_steps(name: str, dns: DnsConfig) -> Iterator[Step]:
-    ndots, dots = options(dns).ndots, name.count(".")
-    suffixed = [Step(f"{name}.{s}", f"with {s} of the search list") for s in _suffixes(dns)]
+def _linux_steps(name: str, dns: DnsConfig) -> Iterator[ResolverStep]:
+    ndots, dots = resolver_options(dns).ndots, name.count(".")
+    suffixed = [ResolverStep(f"{name}.{s}", f"with {s} of the search list") for s in _suffixes(dns)]
     if dots >= ndots:
-        yield Step(name, f"as it is first, for it has {_dots(dots)} and ndots is {ndots}")
+        yield ResolverStep(name, f"as it is first, for it has {_dots(dots)} and ndots is {ndots}")
         yield from suffixed
     else:
         yield from suffixed
-        yield Step(name, "as it is" + (", after the search list" if suffixed else ""))
+        yield ResolverStep(name, "as it is" + (", after the search list" if suffixed else ""))
 
 
 def _dots(count: int) -> str:
@@ -114,13 +126,15 @@ def _suffixes(dns: DnsConfig) -> list[str]:
     return [s.strip(".") for s in dns.searches if s.strip(".")]
 
 
-def suffix(dns: DnsConfig) -> str:
-    """The one that Windows uses: of the pod's namespace."""
+def dns_suffix(dns: DnsConfig) -> str:
+    """The suffix that Windows uses: that of the pod's namespace."""
     return next(iter(_suffixes(dns)), "")
 
 
-def limit(name: str, dns: DnsConfig, os: Os) -> str:
-    """The id of the limit of Windows that may be why a name, good on Linux, is not found."""
+def limit_config(name: str, dns: DnsConfig, os: Os) -> str:
+    """The id of the Windows limitation that may explain why a name that resolves on Linux does
+    not.
+    """
     if os != "windows" or name.endswith("."):
         return ""
     if "." in name:
@@ -128,9 +142,9 @@ def limit(name: str, dns: DnsConfig, os: Os) -> str:
     return "WIN-DNS-003" if len(_suffixes(dns)) > 1 else ""
 
 
-def options(dns: DnsConfig) -> Options:
-    """Later ones count; what cannot be read is ignored."""
-    found = Options()
+def resolver_options(dns: DnsConfig) -> ResolverOptions:
+    """Later options win; invalid ones are ignored."""
+    found = ResolverOptions()
     for text in dns.options:
         key, _, value = text.partition(":")
         number = int(value) if value.isdigit() else -1
@@ -150,19 +164,26 @@ def options(dns: DnsConfig) -> Options:
     return found
 
 
-def turns(dns: DnsConfig, os: Os) -> list[tuple[str, float]]:
-    """Which server is asked, in order, and for how many seconds, until one of them answers."""
+def resolver_turns(dns: DnsConfig, os: Os) -> list[tuple[str, float]]:
+    """The servers to query, in order, with timeouts in seconds, until one of them answers."""
     if os == "windows":
         servers = dns.servers
-        return [(servers[i % len(servers)], wait) for i, wait in enumerate(_WINDOWS_WAITS)] if servers else []
+        return (
+            [(servers[i % len(servers)], wait) for i, wait in enumerate(_WINDOWS_WAITS)]
+            if servers
+            else []
+        )
     servers = dns.servers[:_MOST_SERVERS] or (_LOCAL,)
-    found = options(dns)
-    waits = [max(float(found.timeout << i) / (len(servers) if i else 1), 1.0) for i in range(len(servers))]
+    found = resolver_options(dns)
+    waits = [
+        max(float(found.timeout << i) / (len(servers) if i else 1), 1.0)
+        for i in range(len(servers))
+    ]
     return list(zip(servers, waits, strict=True)) * found.attempts
 
 
-def parse_resolv_conf(text: str) -> DnsConfig:
-    """As a Linux process reads it when it starts to look for names."""
+def read_resolv_conf(text: str) -> DnsConfig:
+    """The settings of a Linux process when it starts to resolve names."""
     servers: list[str] = []
     searches: tuple[str, ...] = ()
     more: list[str] = []
@@ -190,13 +211,13 @@ def is_address(text: str) -> bool:
     return True
 
 
-def families(own: Sequence[str]) -> tuple[int, ...]:
-    """Which addresses are of use to somebody who has these himself."""
+def address_families(own: Sequence[str]) -> tuple[int, ...]:
+    """The record types that are useful for a client with these addresses."""
     types = (wire.A,) if not own or any(":" not in address for address in own) else ()
     return (*types, wire.AAAA) if any(":" in address for address in own) else types
 
 
-def preferred(addresses: Sequence[str]) -> list[str]:
+def preferred_addresses(addresses: Sequence[str]) -> list[str]:
     """In the order of RFC 6724: IPv6 before IPv4, but private IPv6 after it."""
     return sorted(addresses, key=_rank)
 
@@ -207,16 +228,24 @@ def _rank(address: str) -> int:
     return 2 if ipaddress.ip_address(address) in _UNIQUE_LOCAL else 0
 
 
-# ---- asking --------------------------------------------------------------------------------------------------------------
+# ---- queries ----
 
 
 class Resolver:
-    """Of one process: `ask` sends datagrams from where it runs, `dial` connects, for answers that do not fit into one."""
+    """The resolver of one process: `ask` sends datagrams from where it runs, `dial` connects, for
+    truncated answers.
+    """
 
     def __init__(
-        self, os: Os, dns: DnsConfig, clock: Clock, rng: random.Random, ask: Ask, dial: Dial | None = None,
+        self,
+        os: Os,
+        dns: DnsConfig,
+        clock: Clock,
+        rng: random.Random,
+        ask: Ask,
+        dial: Dial | None = None,
         tool: Tool = "system",
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.os = os
         self.dns = dns
         self._tool: Tool = tool
@@ -224,22 +253,22 @@ class Resolver:
         self._rng = rng
         self._ask = ask
         self._dial = dial
-        self._options = options(dns) if os == "linux" else Options()
+        self._options = resolver_options(dns) if os == "linux" else ResolverOptions()
 
     async def addresses(self, name: str, types: Sequence[int] = (wire.A,)) -> list[str]:
-        """socket.gaierror when there are none."""
+        """Raises socket.gaierror if there are none."""
         problem = "unknown"
-        for step in steps(name, self.dns, self.os, self._tool):
+        for step in resolver_steps(name, self.dns, self.os, self._tool):
             try:
                 replies = await self._query_all(step.name, types)
-            except ValueError:  # no name at all, with this suffix
+            except ValueError:  # not a valid name with this suffix
                 continue
             except OSError:
                 problem = "again"
-                break  # nobody answers: the next name would fare no better
+                break  # no server answers: the next name would fail as well
             found = [a for reply in replies for a in addresses_in(reply.message)]
             if found:
-                return preferred(found)
+                return preferred_addresses(found)
             rcodes = {reply.message.rcode for reply in replies}
             if rcodes & set(_GO_ON):
                 problem = "again"
@@ -247,20 +276,23 @@ class Resolver:
                 problem = "no data"
         raise socket.gaierror(*ERRORS[self.os, problem])
 
-    async def _query_all(self, name: str, types: Sequence[int]) -> list[Reply]:
+    async def _query_all(self, name: str, types: Sequence[int]) -> list[ResolverReply]:
         if len(types) == 1:
             return [await self.query(name, types[0])]
-        replies = await asyncio.gather(*(self.query(name, type) for type in types), return_exceptions=True)
+        replies = await asyncio.gather(
+            *(self.query(name, type) for type in types), return_exceptions=True
+        )
         for reply in replies:
             if isinstance(reply, BaseException):
                 raise reply
-        return [reply for reply in replies if isinstance(reply, Reply)]
+        return [reply for reply in replies if isinstance(reply, ResolverReply)]
 
-    async def search(self, name: str, *types: int) -> list[Reply]:
-        """The replies, one for each type, to the first name that has an answer, else to the last one that is known.
-        ValueError for no name at all; OSError when nobody answers."""
-        last: list[Reply] = []
-        for step in steps(name, self.dns, self.os, self._tool):
+    async def search(self, name: str, *types: int) -> list[ResolverReply]:
+        """The replies, one for each type, to the first name with an answer, otherwise to the last
+        one that exists. Raises ValueError for an invalid name; OSError if no server answers.
+        """
+        last: list[ResolverReply] = []
+        for step in resolver_steps(name, self.dns, self.os, self._tool):
             try:
                 replies = await self._query_all(step.name, types)
             except ValueError:
@@ -273,23 +305,28 @@ class Resolver:
             raise ValueError(f"{name} is not a domain name")
         return last
 
-    async def query(self, name: str, type: int) -> Reply:
-        """Asks for a whole name. ValueError if it is none; OSError when nobody answers: TimeoutError, or the last refusal
-        of a connection."""
-        asked = wire.name(name)
-        order = turns(self.dns, self.os)
+    async def query(self, name: str, type: int) -> ResolverReply:
+        """Queries a fully qualified name. Raises ValueError if it is invalid; OSError if no server
+        answers: TimeoutError, or the last refused connection.
+        """
+        asked = wire.encode_name(name)
+        order = resolver_turns(self.dns, self.os)
         if self._options.rotate and order:
             start = self._rng.randrange(len(order))
             order = order[start:] + order[:start]
         problem: OSError = TimeoutError("no servers could be reached")
-        refusal: Reply | None = None
+        refusal: ResolverReply | None = None
         silent: set[str] = set()
         for server, seconds in order:
             if server in silent:
                 continue
             try:
-                reply = Reply(name, server, await limited(self._clock, seconds, self._exchange(server, asked, type)))
-            except wire.Malformed:
+                reply = ResolverReply(
+                    name,
+                    server,
+                    await limited_config(self._clock, seconds, self._exchange(server, asked, type)),
+                )
+            except wire.MalformedDnsMessage:
                 continue
             except TimeoutError as error:
                 problem = error
@@ -306,9 +343,11 @@ class Resolver:
             raise problem
         return refusal
 
-    async def _exchange(self, server: str, asked: bytes, type: int) -> wire.Message:
+    async def _exchange(self, server: str, asked: bytes, type: int) -> wire.DnsMessage:
         number = self._rng.getrandbits(16)
-        payload = wire.query(number, asked, type, edns=wire.Edns(_EDNS_SIZE) if self._options.edns else None)
+        payload = wire.encode_query(
+            number, asked, type, edns=wire.Edns(_EDNS_SIZE) if self._options.edns else None
+        )
         if not self._options.tcp or self._dial is None:
             message = _checked(await self._ask(server, PORT, payload), number)
             if not message.truncated or self._dial is None:
@@ -320,10 +359,10 @@ class Resolver:
             return _checked(await _exactly(connection, size), number)
 
 
-def _checked(data: bytes, number: int) -> wire.Message:
-    message = wire.parse(data)
+def _checked(data: bytes, number: int) -> wire.DnsMessage:
+    message = wire.parse_dns_message(data)
     if message.id != number or not message.flags & wire.QR:
-        raise wire.Malformed("an answer to another question")
+        raise wire.MalformedDnsMessage("an answer to another question")
     return message
 
 
@@ -337,16 +376,18 @@ async def _exactly(connection: socket.socket, size: int) -> bytes:
     return data
 
 
-def _known(replies: Sequence[Reply]) -> bool:
+def _known(replies: Sequence[ResolverReply]) -> bool:
     return any(reply.message.rcode == wire.NOERROR for reply in replies)
 
 
-def addresses_in(message: wire.Message) -> list[str]:
-    return [wire.data_text(record) for record in message.answers if record.type in (wire.A, wire.AAAA)]
+def addresses_in(message: wire.DnsMessage) -> list[str]:
+    return [
+        wire.data_text(record) for record in message.answers if record.type in (wire.A, wire.AAAA)
+    ]
 
 
-async def limited(clock: Clock, seconds: float, coming: Awaitable[T]) -> T:
-    """TimeoutError when it takes longer, by this clock."""
+async def limited_config(clock: Clock, seconds: float, coming: Awaitable[T]) -> T:
+    """Raises TimeoutError if it takes longer, by this clock."""
     task = asyncio.ensure_future(coming)
     expired = False
 
@@ -360,7 +401,9 @@ async def limited(clock: Clock, seconds: float, coming: Awaitable[T]) -> T:
         return await task
     except asyncio.CancelledError:
         current = asyncio.current_task()
-        if expired and (current is None or not current.cancelling()):  # whoever waits for us may have given up as well
+        if expired and (
+            current is None or not current.cancelling()
+        ):  # the caller may have given up too
             raise TimeoutError("no answer in time") from None
         task.cancel()
         raise

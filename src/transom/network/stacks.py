@@ -1,8 +1,10 @@
-"""What the network stacks of a cluster have been told: links, addresses, routes, neighbours, firewall tables.
+"""The contents of a cluster's network stacks: links, addresses, routes, neighbours, firewall
+tables.
 
-A stack is a network namespace: a node's own, a sandbox's, or the host outside. Plugins and agents write it with calls that
-have the names of netlink's; both data planes read it: the model computes a packet's way from it, the kernel plane makes it
-true in namespaces. It decides nothing itself. On Windows nodes the host networking service has the rest (`Stack.hns`).
+A stack is a network namespace: a node's own, a sandbox's, or that of the external host. Plugins and
+agents write it with calls named after netlink's; both data planes read it: the model computes a
+packet's path from it, the kernel data plane applies it to namespaces. It makes no decisions itself.
+On Windows nodes the host networking service has the rest (`NetworkStack.hns`).
 """
 
 from __future__ import annotations
@@ -18,20 +20,22 @@ from typing import TYPE_CHECKING, Any, Literal
 from transom.network import nft
 
 if TYPE_CHECKING:
-    from transom.hosts.windows.hns import Hns
+    from transom.machines.windows.hns import HostNetworkService
+    from transom.network.ovn.database import OvnDatabase
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Interface = ipaddress.IPv4Interface | ipaddress.IPv6Interface
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-LinkKind = Literal["loopback", "ethernet", "bridge", "veth", "vxlan", "vnic"]
+LinkKind = Literal["loopback", "ethernet", "bridge", "veth", "vxlan", "geneve", "vnic"]
 Role = Literal["node", "sandbox", "external"]
-Change = Callable[["Stack", str, str], None]
-"""The stack, what kind of thing changed ("link", "address", "route", "neighbour", "table", "sysctl", "gone"), and its name."""
-
+Change = Callable[["NetworkStack", str, str], None]
+"""The stack, the kind of change ("link", "address", "route", "neighbour", "table", "sysctl",
+"gone"), and its name.
+"""
 
 
 def read_address(text: str) -> Address:
-    """As `ipaddress.ip_address`, which takes ten times as long for most."""
+    """Like `ipaddress.ip_address`, but ten times faster for most addresses."""
     try:
         packed = socket.inet_pton(socket.AF_INET, text)
     except OSError:
@@ -40,7 +44,7 @@ def read_address(text: str) -> Address:
 
 
 def read_interface(text: str) -> Interface:
-    """As `ipaddress.ip_interface`, which takes three times as long for what most are: `10.244.3.7/24`."""
+    """Like `ipaddress.ip_interface`, but three times faster for the usual form: `10.244.3.7/24`."""
     address, _, length = text.partition("/")
     if length.isascii() and length.isdigit() and int(length) <= 32:
         try:
@@ -51,31 +55,32 @@ def read_interface(text: str) -> Interface:
     return ipaddress.ip_interface(text)
 
 
-# The same few (gateways, ranges, the address of the pod at hand) are read again and again.
+# The same few (gateways, ranges, the address of the current pod) are parsed repeatedly.
 _interface = lru_cache(512)(read_interface)
 _network = lru_cache(512)(ipaddress.ip_network)
 _LOOPBACK = ipaddress.ip_interface("127.0.0.1/8")
 
 
 @dataclass(slots=True)
-class Link:
+class NetworkLink:
     name: str
     kind: LinkKind
     mac: str = ""
     mtu: int = 1500
     addresses: list[Interface] = field(default_factory=list)
-    master: str = ""  # the bridge it is a port of
+    master: str = ""  # the bridge that it is attached to
     peer: tuple[str, str] | None = None  # stack and link at the other end of a veth
     hairpin: bool = False  # a bridge port that may send back what it received
     vni: int = 0
     port: int = 0  # of VXLAN
     local: str = ""  # the outer source address of VXLAN
     fdb: dict[str, str] = field(default_factory=dict)  # mac -> outer destination
-    endpoint: str = ""  # of a vnic: the HNS endpoint that it is, upper case GUID
+    logical: bool = False  # of a vnic: the node's own port on its logical switch of OVN
+    endpoint: str = ""  # of a vnic: its HNS endpoint, upper case GUID
 
 
 @dataclass(frozen=True, slots=True)
-class Route:
+class NetworkRoute:
     destination: Network
     link: str
     via: str = ""
@@ -83,33 +88,57 @@ class Route:
     source: str = ""
 
 
-class Stack:
+class NetworkStack:
     __slots__ = (
-        "_change", "_ladder", "_routes", "forwarding", "hns", "links", "name", "neighbours", "node", "os", "role", "sandbox",
+        "_change",
+        "_ladder",
+        "_routes",
+        "forwarding",
+        "hns",
+        "links",
+        "name",
+        "neighbours",
+        "node",
+        "os",
+        "ovn",
+        "role",
+        "sandbox",
         "tables",
-    )  # fmt: skip
+    )
 
     def __init__(
-        self, name: str, role: Role, os: Literal["linux", "windows"], node: str, change: Change, *, hns: Hns | None = None,
+        self,
+        name: str,
+        role: Role,
+        os: Literal["linux", "windows"],
+        node: str,
+        change: Change,
+        *,
+        hns: HostNetworkService | None = None,
         sandbox: str = "",
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name = name  # unique in the fabric: the node's name, "NODE/SANDBOX", "external"
         self.role = role
         self.os = os
         self.node = node
         self.hns = hns
+        self.ovn: OvnDatabase | None = None  # of a node that is a chassis of OVN
         self.sandbox = sandbox
         self.forwarding = False
-        self.links: dict[str, Link] = {"lo": Link("lo", "loopback", addresses=[_LOOPBACK])}
-        self._routes: dict[Network, Route] = {}
-        self._ladder: list[tuple[int, int, dict[int, Route]]] | None = None  # routes by prefix length, the longest first
+        self.links: dict[str, NetworkLink] = {
+            "lo": NetworkLink("lo", "loopback", addresses=[_LOOPBACK])
+        }
+        self._routes: dict[Network, NetworkRoute] = {}
+        self._ladder: list[tuple[int, int, dict[int, NetworkRoute]]] | None = (
+            None  # routes by prefix length, the longest first
+        )
         self.neighbours: dict[str, tuple[str, str]] = {}  # address -> mac, link
-        self.tables: dict[str, nft.Table] = {}
+        self.tables: dict[str, nft.NftTable] = {}
         self._change = change
 
-    # ---- links ---------------------------------------------------------------------------------------------------
+    # ---- links ----
 
-    def add_link(self, link: Link) -> Link:
+    def add_link(self, link: NetworkLink) -> NetworkLink:
         if link.name in self.links:
             raise FileExistsError(f"link {link.name} exists in {self.name}")
         self.links[link.name] = link
@@ -117,7 +146,7 @@ class Stack:
         return link
 
     def changed_link(self, name: str) -> None:
-        """Something in a link (master, fdb, hairpin, mtu) was written."""
+        """A field of a link (master, fdb, hairpin, mtu) was changed."""
         self._change(self, "link", name)
 
     def delete_link(self, name: str) -> None:
@@ -134,20 +163,22 @@ class Stack:
         link = self.links.pop(old)
         link.name = new
         self.links[new] = link
-        self._routes = {d: replace(r, link=new) if r.link == old else r for d, r in self._routes.items()}
+        self._routes = {
+            d: replace(r, link=new) if r.link == old else r for d, r in self._routes.items()
+        }
         self._ladder = None
         self._change(self, "link", old)
         self._change(self, "link", new)
 
     def add_address(self, link: str, address: str) -> None:
-        """With its prefix, which becomes a route."""
+        """Adds it with its prefix, which becomes a route."""
         interface = _interface(address)
         if interface in self.links[link].addresses:
             return
         self.links[link].addresses.append(interface)
         network = interface.network
         if network.prefixlen < network.max_prefixlen and network not in self._routes:
-            self._routes[network] = Route(network, link, source=_plain(interface))
+            self._routes[network] = NetworkRoute(network, link, source=_plain(interface))
             self._ladder = None
         self._change(self, "address", link)
 
@@ -163,13 +194,20 @@ class Stack:
 
     def addresses(self) -> list[str]:
         """Without those of the loopback link."""
-        return [_plain(a) for link in self.links.values() if link.addresses and link.kind != "loopback" for a in link.addresses]
+        return [
+            _plain(a)
+            for link in self.links.values()
+            if link.addresses and link.kind != "loopback"
+            for a in link.addresses
+        ]
 
-    # ---- routes and neighbours -----------------------------------------------------------------------------------
+    # ---- routes and neighbours ----
 
-    def replace_route(self, destination: str, link: str, via: str = "", *, onlink: bool = False, source: str = "") -> None:
+    def replace_route(
+        self, destination: str, link: str, via: str = "", *, onlink: bool = False, source: str = ""
+    ) -> None:
         network = _network(destination)
-        route = Route(network, link, via, onlink, source)
+        route = NetworkRoute(network, link, via, onlink, source)
         if self._routes.get(network) != route:
             self._routes[network] = route
             self._ladder = None
@@ -183,11 +221,11 @@ class Stack:
             self._ladder = None
             self._change(self, "route", destination)
 
-    def routes(self) -> list[Route]:
+    def routes(self) -> list[NetworkRoute]:
         return list(self._routes.values())
 
-    def route(self, destination: str) -> Route | None:
-        """The one with the longest prefix."""
+    def route(self, destination: str) -> NetworkRoute | None:
+        """The route with the longest matching prefix."""
         if self._ladder is None:
             self._ladder = _ladder(self._routes)
         address = ipaddress.ip_address(destination)
@@ -207,15 +245,19 @@ class Stack:
         if self.neighbours.pop(address, None) is not None:
             self._change(self, "neighbour", address)
 
-    # ---- the rest ------------------------------------------------------------------------------------------------
+    # ---- the rest ----
+
+    def ovn_changed(self) -> None:
+        """OVN's databases have changed."""
+        self._change(self, "route", "")
 
     def set_forwarding(self, on: bool) -> None:
         if self.forwarding != on:
             self.forwarding = on
             self._change(self, "sysctl", "ip_forward")
 
-    def set_table(self, table: nft.Table) -> None:
-        """Puts a firewall table in force, in place of the one of the same name and family."""
+    def set_table(self, table: nft.NftTable) -> None:
+        """Applies a firewall table, replacing the one of the same name and family."""
         key = f"{table.family} {table.name}"
         self.tables[key] = table
         self._change(self, "table", key)
@@ -225,36 +267,46 @@ class Stack:
             self._change(self, "table", key)
 
 
-def _ladder(routes: dict[Network, Route]) -> list[tuple[int, int, dict[int, Route]]]:
-    """Version, how far an address is to be shifted, and the routes by what is left of it."""
-    rungs: dict[tuple[int, int], dict[int, Route]] = {}
+def _ladder(routes: dict[Network, NetworkRoute]) -> list[tuple[int, int, dict[int, NetworkRoute]]]:
+    """Version, the shift of an address, and the routes by the shifted address."""
+    rungs: dict[tuple[int, int], dict[int, NetworkRoute]] = {}
     for network, route in routes.items():
         shift = network.max_prefixlen - network.prefixlen
-        rungs.setdefault((network.version, shift), {})[int(network.network_address) >> shift] = route
+        rungs.setdefault((network.version, shift), {})[int(network.network_address) >> shift] = (
+            route
+        )
     return [(version, shift, rungs[version, shift]) for version, shift in sorted(rungs)]
 
 
 class Fabric:
-    """All stacks of one cluster, by name and by address; the underlay joins nodes and the outside in one segment."""
+    """All stacks of one cluster, by name and by address; the underlay joins nodes and the external
+    host in one segment.
+    """
 
     def __init__(self, underlay: str = "", underlay6: str = "") -> None:
         self.underlay = underlay  # the nodes' range of addresses
-        self.underlay6 = underlay6  # and that of the other family, which no pod has addresses of
-        self.stacks: dict[str, Stack] = {}
-        self._owners: dict[str, list[Stack]] = {}  # address -> stacks that have it; two when one has leaked
+        self.underlay6 = underlay6  # and that of the other family, which has no pod addresses
+        self.stacks: dict[str, NetworkStack] = {}
+        self._owners: dict[
+            str, list[NetworkStack]
+        ] = {}  # address -> stacks that have it; two when one has leaked
         self._held: dict[str, list[str]] = {}
         self.listeners: list[Change] = []
-        self.before_look: list[Callable[[str], None]] = []  # called with a node's name before its state is read
+        self.before_look: list[
+            Callable[[str], None]
+        ] = []  # called with a node's name before its state is read
 
-    def add(self, name: str, role: Role, os: Literal["linux", "windows"], **more: Any) -> Stack:
+    def add(
+        self, name: str, role: Role, os: Literal["linux", "windows"], **more: Any
+    ) -> NetworkStack:
         node = more.pop("node", name)
         if name in self.stacks:
             raise FileExistsError(f"there is a stack {name} already")
-        stack = self.stacks[name] = Stack(name, role, os, node, self._changed, **more)
+        stack = self.stacks[name] = NetworkStack(name, role, os, node, self._changed, **more)
         return stack
 
     def remove(self, name: str) -> None:
-        """With all its links, and the other ends of those."""
+        """Removes it with all its links, and the peers of those."""
         stack = self.stacks.pop(name, None)
         if stack is None:
             return
@@ -266,36 +318,58 @@ class Fabric:
         for listener in self.listeners:
             listener(stack, "gone", name)
 
-    def owner(self, address: str) -> Stack | None:
-        """The stack that has an address; the one that got it last."""
+    def owner(self, address: str) -> NetworkStack | None:
+        """The stack that has an address; the most recent one if several do."""
         found = self._owners.get(address)
         return found[-1] if found else None
 
-    def owners(self, address: str) -> Sequence[Stack]:
-        """All that have it, the one that got it last at the end."""
+    def owners(self, address: str) -> Sequence[NetworkStack]:
+        """All stacks that have it, the most recent one last."""
         return self._owners.get(address, ())
 
-    def look(self, node: str) -> None:
+    def refresh_node(self, node: str) -> None:
         for prepare in self.before_look:
             prepare(node)
 
-    def veth(self, stack: Stack, name: str, other: Stack, other_name: str, *, mtu: int = 1500) -> tuple[Link, Link]:
-        mine = stack.add_link(Link(name, "veth", mac=stable_mac(stack.name, name), mtu=mtu, peer=(other.name, other_name)))
+    def veth(
+        self,
+        stack: NetworkStack,
+        name: str,
+        other: NetworkStack,
+        other_name: str,
+        *,
+        mtu: int = 1500,
+    ) -> tuple[NetworkLink, NetworkLink]:
+        mine = stack.add_link(
+            NetworkLink(
+                name,
+                "veth",
+                mac=stable_mac(stack.name, name),
+                mtu=mtu,
+                peer=(other.name, other_name),
+            )
+        )
         theirs = other.add_link(
-            Link(other_name, "veth", mac=stable_mac(other.name, other_name), mtu=mtu, peer=(stack.name, name))
+            NetworkLink(
+                other_name,
+                "veth",
+                mac=stable_mac(other.name, other_name),
+                mtu=mtu,
+                peer=(stack.name, name),
+            )
         )
         return mine, theirs
 
-    def _changed(self, stack: Stack, what: str, name: str) -> None:
+    def _changed(self, stack: NetworkStack, what: str, name: str) -> None:
         if what in ("link", "address") and stack.name in self.stacks:
             link = stack.links.get(name)
-            # The other end of a pod's veth, the most frequent of all changes, has no address.
+            # The peer of a pod's veth, the most frequent change of all, has no address.
             if what == "address" or link is None or link.addresses:
                 self._index(stack)
         for listener in self.listeners:
             listener(stack, what, name)
 
-    def _index(self, stack: Stack) -> None:
+    def _index(self, stack: NetworkStack) -> None:
         now = stack.addresses()
         before = self._held.get(stack.name, [])
         if now == before:
@@ -308,7 +382,7 @@ class Fabric:
                 self._owners.setdefault(address, []).append(stack)
         self._held[stack.name] = now
 
-    def _drop(self, address: str, stack: Stack) -> None:
+    def _drop(self, address: str, stack: NetworkStack) -> None:
         owners = self._owners.get(address, [])
         if stack in owners:
             owners.remove(stack)
@@ -317,11 +391,11 @@ class Fabric:
 
 
 def _plain(interface: Interface) -> str:
-    """Its address; `str(interface.ip)` makes an object more."""
+    """Its address; `str(interface.ip)` would create one more object."""
     return str(interface).partition("/")[0]
 
 
 def stable_mac(*parts: str) -> str:
-    """A locally administered address that is always the same for the same link."""
+    """A locally administered address that is constant for a link."""
     digest = hashlib.blake2b("/".join(parts).encode(), digest_size=5).digest()
     return "0a:" + ":".join(f"{byte:02x}" for byte in digest)

@@ -1,8 +1,10 @@
-"""A Windows node's own network stack follows its host networking service: adapters become links, and go as they go.
+"""Keeps a Windows node's own network stack in sync with its host networking service: adapters
+become links, and are removed with them.
 
-The first external switch takes the card over: `Ethernet` is `vEthernet (Ethernet)` from then on, with its addresses and
-routes. Endpoints attached to the host are links of their own (`vEthernet (cbr0_ep)`), as are internal networks. Nothing here
-makes networks or endpoints, and packets are the data planes' business.
+The first external switch takes over the network card: `Ethernet` becomes `vEthernet (Ethernet)`,
+with its addresses and routes. Endpoints attached to the host are links of their own (`vEthernet
+(cbr0_ep)`), as are internal networks. This module creates no networks or endpoints; the data planes
+handle packets.
 """
 
 from __future__ import annotations
@@ -11,10 +13,10 @@ import ipaddress
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from transom.network.stacks import Interface, Link, Stack
+from transom.network.stacks import Interface, NetworkLink, NetworkStack
 
 if TYPE_CHECKING:
-    from transom.hosts.windows.hns import Adapter, Hns
+    from transom.machines.windows.hns import Adapter, HostNetworkService
 
 SANDBOX_LINK: Final = "Ethernet"
 _MTU: Final = 1500
@@ -22,8 +24,8 @@ _OVERHEAD: Final = {"Overlay": 50, "Transparent": 100}  # of VXLAN, of GENEVE
 _DEFAULTS: Final = ("0.0.0.0/0", "::/0")
 
 
-def bind(stack: Stack, hns: Hns) -> Callable[[], None]:
-    """The stack has the adapters of the service from now on; the answer ends that."""
+def bind_windows_host(stack: NetworkStack, hns: HostNetworkService) -> Callable[[], None]:
+    """Adds the service's adapters to the stack from now on; returns a function that stops it."""
     stack.hns = hns
 
     def changed(kind: str, key: str, change: str) -> None:
@@ -32,38 +34,42 @@ def bind(stack: Stack, hns: Hns) -> Callable[[], None]:
         elif kind == "network":
             _host_routes(stack, hns)
 
-    refresh(stack, hns)
+    refresh_windows_host(stack, hns)
     hns.listeners.append(changed)
     return lambda: hns.listeners.remove(changed)
 
 
-def refresh(stack: Stack, hns: Hns) -> None:
-    for name in [link.name for link in stack.links.values() if link.kind != "loopback" and link.name not in hns.adapters]:
+def refresh_windows_host(stack: NetworkStack, hns: HostNetworkService) -> None:
+    for name in [
+        link.name
+        for link in stack.links.values()
+        if link.kind != "loopback" and link.name not in hns.adapters
+    ]:
         _adapter_changed(stack, hns, name)
     for name in hns.adapters:
         _adapter_changed(stack, hns, name)
     _host_routes(stack, hns)
 
 
-def reboot(stack: Stack, hns: Hns) -> None:
-    """The machine was started anew: routes that somebody added are gone, and what the service does not keep."""
+def reboot_windows_host(stack: NetworkStack, hns: HostNetworkService) -> None:
+    """After a reboot, added routes are gone, and so is what the service does not persist."""
     hns.reboot()
     for route in stack.routes():
         if route.via and str(route.destination) not in _DEFAULTS:
             stack.delete_route(str(route.destination))
     stack.set_forwarding(False)
-    refresh(stack, hns)
+    refresh_windows_host(stack, hns)
 
 
-def management_link(stack: Stack) -> str:
-    """The link with the node's own address, whatever it is called now."""
+def management_link(stack: NetworkStack) -> str:
+    """The link with the node's own address, whatever its current name is."""
     return next((link.name for link in stack.links.values() if link.kind == "ethernet"), "")
 
 
-# ---- links ----------------------------------------------------------------------------------------------------------
+# ---- links ----
 
 
-def _adapter_changed(stack: Stack, hns: Hns, name: str) -> None:
+def _adapter_changed(stack: NetworkStack, hns: HostNetworkService, name: str) -> None:
     adapter = hns.adapters.get(name)
     if adapter is None:
         _adapter_gone(stack, hns, name)
@@ -75,50 +81,58 @@ def _adapter_changed(stack: Stack, hns: Hns, name: str) -> None:
         else:
             _plug(stack, adapter)
     elif adapter.kind == "physical":
-        if not adapter.switch:  # else it is under the switch, and its address is the management adapter's
+        if (
+            not adapter.switch
+        ):  # otherwise it is under the switch, and the management adapter has its address
             _plug(stack, adapter)
     else:
         kind: Any = "vnic" if adapter.kind == "endpoint" else "bridge"
-        stack.add_link(Link(name, kind, mac=_mac(adapter.mac), mtu=_MTU, endpoint=adapter.endpoint))
+        stack.add_link(
+            NetworkLink(name, kind, mac=_mac(adapter.mac), mtu=_MTU, endpoint=adapter.endpoint)
+        )
         for address in _host_addresses(hns, adapter):
             stack.add_address(name, address)
 
 
-def _adapter_gone(stack: Stack, hns: Hns, name: str) -> None:
+def _adapter_gone(stack: NetworkStack, hns: HostNetworkService, name: str) -> None:
     link = stack.links.get(name)
     if link is None:
         return
     below = name.removeprefix("vEthernet (").removesuffix(")")
     if link.kind == "ethernet" and below in hns.adapters and below not in stack.links:
-        stack.rename_link(name, below)  # the switch gives the card back
+        stack.rename_link(name, below)  # the switch releases the card
     else:
         stack.delete_link(name)
 
 
-def _plug(stack: Stack, adapter: Adapter) -> None:
-    stack.add_link(Link(adapter.name, "ethernet", mac=_mac(adapter.mac), mtu=_MTU))
+def _plug(stack: NetworkStack, adapter: Adapter) -> None:
+    stack.add_link(NetworkLink(adapter.name, "ethernet", mac=_mac(adapter.mac), mtu=_MTU))
     if adapter.address:
         stack.add_address(adapter.name, adapter.address)
     if adapter.gateway:
         stack.replace_route(_DEFAULTS[":" in adapter.gateway], adapter.name, adapter.gateway)
 
 
-def _host_addresses(hns: Hns, adapter: Adapter) -> list[str]:
+def _host_addresses(hns: HostNetworkService, adapter: Adapter) -> list[str]:
     endpoint = hns.endpoints.get(adapter.endpoint)
     if endpoint is None:
         return [adapter.address] if adapter.address else []
     return [str(address) for address in _addresses(hns, endpoint)]
 
 
-def _host_routes(stack: Stack, hns: Hns) -> None:
-    """An overlay network is not the host's, but for its own pods if the network's policy HostRoute says so."""
+def _host_routes(stack: NetworkStack, hns: HostNetworkService) -> None:
+    """An overlay network is not on the host, except its own pods if the network has the policy
+    HostRoute.
+    """
     link = management_link(stack)
     wanted = {
         subnet["IpAddressPrefix"]
         for network in hns.networks.values()
-        if network.get("Type") == "Overlay" and any(policy["Type"] == "HostRoute" for policy in network.get("Policies", ()))
-        for ipam in network.get("Ipams", ()) for subnet in ipam.get("Subnets", ())
-    }  # fmt: skip
+        if network.get("Type") == "Overlay"
+        and any(policy["Type"] == "HostRoute" for policy in network.get("Policies", ()))
+        for ipam in network.get("Ipams", ())
+        for subnet in ipam.get("Subnets", ())
+    }
     for route in stack.routes():
         prefix = str(route.destination)
         if route.onlink and route.link == link and prefix not in wanted:
@@ -127,29 +141,41 @@ def _host_routes(stack: Stack, hns: Hns) -> None:
         stack.replace_route(prefix, link, onlink=True)
 
 
-# ---- sandboxes ------------------------------------------------------------------------------------------------------
+# ---- sandboxes ----
 
 
-def sandbox_link(hns: Hns, endpoint_id: str) -> tuple[Link, str]:
-    """What a sandbox has of an endpoint: its card, and its default gateway ("" for none)."""
+def sandbox_link(hns: HostNetworkService, endpoint_id: str) -> tuple[NetworkLink, str]:
+    """What a sandbox gets from an endpoint: its network card, and its default gateway ("" for
+    none).
+    """
     endpoint = hns.endpoints[endpoint_id.upper()]
     network = hns.networks[endpoint["HostComputeNetwork"]]
-    link = Link(
-        SANDBOX_LINK, "vnic", mac=_mac(endpoint.get("MacAddress", "")), mtu=_mtu(endpoint, network),
-        addresses=_addresses(hns, endpoint), endpoint=endpoint["ID"],
-    )  # fmt: skip
-    found = gateways(hns, endpoint_id)
+    link = NetworkLink(
+        SANDBOX_LINK,
+        "vnic",
+        mac=_mac(endpoint.get("MacAddress", "")),
+        mtu=_mtu(endpoint, network),
+        addresses=_addresses(hns, endpoint),
+        endpoint=endpoint["ID"],
+    )
+    found = windows_gateways(hns, endpoint_id)
     return link, found[0] if found else ""
 
 
-def gateways(hns: Hns, endpoint_id: str) -> list[str]:
+def windows_gateways(hns: HostNetworkService, endpoint_id: str) -> list[str]:
     """The next hops of an endpoint's default routes, IPv4 first; one for each family."""
     endpoint = hns.endpoints[endpoint_id.upper()]
-    routes = [r for r in endpoint.get("Routes", ()) if r.get("DestinationPrefix") in _DEFAULTS and r.get("NextHop")]
-    return [r["NextHop"] for r in sorted(routes, key=lambda r: _DEFAULTS.index(r["DestinationPrefix"]))]
+    routes = [
+        r
+        for r in endpoint.get("Routes", ())
+        if r.get("DestinationPrefix") in _DEFAULTS and r.get("NextHop")
+    ]
+    return [
+        r["NextHop"] for r in sorted(routes, key=lambda r: _DEFAULTS.index(r["DestinationPrefix"]))
+    ]
 
 
-def _addresses(hns: Hns, endpoint: Mapping[str, Any]) -> list[Interface]:
+def _addresses(hns: HostNetworkService, endpoint: Mapping[str, Any]) -> list[Interface]:
     subnets = [
         ipaddress.ip_network(subnet["IpAddressPrefix"])
         for ipam in hns.networks[endpoint["HostComputeNetwork"]].get("Ipams", ())
@@ -158,7 +184,9 @@ def _addresses(hns: Hns, endpoint: Mapping[str, Any]) -> list[Interface]:
     found = []
     for config in endpoint.get("IpConfigurations", ()):
         address = ipaddress.ip_address(config["IpAddress"])
-        bits = config.get("PrefixLength") or next((s.prefixlen for s in subnets if address in s), address.max_prefixlen)
+        bits = config.get("PrefixLength") or next(
+            (s.prefixlen for s in subnets if address in s), address.max_prefixlen
+        )
         found.append(ipaddress.ip_interface(f"{address}/{bits}"))
     return found
 
@@ -171,5 +199,5 @@ def _mtu(endpoint: Mapping[str, Any], network: Mapping[str, Any]) -> int:
 
 
 def _mac(text: str) -> str:
-    """As stacks write it: Windows separates by hyphens."""
+    """In the format of stacks: Windows separates by hyphens."""
     return text.replace("-", ":").lower()

@@ -1,1 +1,3 @@
-"""kube-proxy: services and their endpoints become rules of a node's kernel, or connections of a proxy of its own."""
+"""kube-proxy: programs services and their endpoints as kernel rules of a node, or proxies
+connections itself.
+"""

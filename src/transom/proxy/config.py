@@ -1,14 +1,15 @@
-"""kube-proxy's settings: KubeProxyConfiguration (kubeproxy.config.k8s.io/v1alpha1) or flags, checked as kube-proxy 1.20 does.
+"""kube-proxy's settings: KubeProxyConfiguration (kubeproxy.config.k8s.io/v1alpha1) or flags,
+validated like kube-proxy 1.20.
 
-With a file all flags but --hostname-override count for nothing. Settings of what is not here (IPVS, conntrack sizes) are
-taken and not used. Which mode a node gets is decided here, too; what the modes do, elsewhere.
+With a file, all flags except --hostname-override are ignored. Settings without an equivalent here
+(IPVS, conntrack sizes) are accepted and ignored. This module also selects a node's proxy mode; the
+modes are implemented elsewhere.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import logging
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,8 +17,9 @@ from typing import Any, Final, Literal
 
 import yaml
 
+from transom.kit.durations import DurationError, format_duration, parse_duration
 from transom.machinery.field import FieldError
-from transom.proxy.winkernel.options import Options as WinkernelOptions
+from transom.proxy.winkernel.options import WinkernelOptions
 from transom.windows.records import Release
 from transom.windows.releases import DEFAULT
 
@@ -32,12 +34,10 @@ _MODES: Final[dict[Os, tuple[tuple[str, ...], str]]] = {
     "linux": (("iptables", "ipvs", "userspace"), "best-available proxy [currently iptables]"),
     "windows": (("kernelspace", "userspace"), "most-available proxy [currently userspace]"),
 }
-_UNITS: Final = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_DURATION: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
 
 
-class ConfigError(Exception):
-    """kube-proxy does not start; the text is what it says."""
+class ProxyConfigError(Exception):
+    """kube-proxy does not start; the text is its message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class ProxyConfig:
     healthz_bind_address: str = "0.0.0.0:10256"
     metrics_bind_address: str = "127.0.0.1:10249"
     cluster_cidr: str = ""
-    sync_period: float = 30.0  # of iptables, and of everything on Windows
+    sync_period: float = 30.0  # of iptables, and of all modes on Windows
     min_sync_period: float = 1.0
     masquerade_all: bool = False
     masquerade_bit: int = 14
@@ -57,21 +57,34 @@ class ProxyConfig:
     config_sync_period: float = 900.0
     node_port_addresses: tuple[str, ...] = ()
     gates: Mapping[str, bool] = field(default_factory=dict)
-    network_name: str = ""  # of winkernel, as the next two
+    network_name: str = ""  # of winkernel, like the next two
     source_vip: str = ""
     enable_dsr: bool = False
 
     def winkernel(
-        self, environment: Mapping[str, str], *, node_ip: str, release: Release = DEFAULT, ipv6: bool = False
+        self,
+        environment: Mapping[str, str],
+        *,
+        node_ip: str,
+        release: Release = DEFAULT,
+        ipv6: bool = False,
     ) -> WinkernelOptions:
         return WinkernelOptions(
-            network_name=self.network_name, environment=environment, source_vip=self.source_vip, enable_dsr=self.enable_dsr,
-            gates=self.gates, release=release, node_ip=node_ip, cluster_cidr=self.cluster_cidr, sync_period=self.sync_period,
-            min_sync_period=self.min_sync_period, ipv6=ipv6,
-        )  # fmt: skip
+            network_name=self.network_name,
+            environment=environment,
+            source_vip=self.source_vip,
+            enable_dsr=self.enable_dsr,
+            gates=self.gates,
+            release=release,
+            node_ip=node_ip,
+            cluster_cidr=self.cluster_cidr,
+            sync_period=self.sync_period,
+            min_sync_period=self.min_sync_period,
+            ipv6=ipv6,
+        )
 
     def document(self) -> dict[str, Any]:
-        """As /configz shows it, and --write-config-to writes it."""
+        """As shown by /configz and written by --write-config-to."""
         out: dict[str, Any] = {"apiVersion": API_VERSION, "kind": KIND}
         for path, (name, kind) in _FIELDS.items():
             at = out
@@ -79,11 +92,14 @@ class ProxyConfig:
             for part in above:
                 at = at.setdefault(part, {})
             value = getattr(self, name)
-            at[last] = spoken_duration(value) if kind is float else list(value) if kind is tuple else value
+            at[last] = (
+                format_duration(value) if kind is float else list(value) if kind is tuple else value
+            )
         return out
 
 
-# Where a field of the file goes, and what it is; float stands for a duration, tuple for a list of text.
+# The target and type of each field of the file; float stands for a duration, tuple for a list of
+# strings.
 _FIELDS: Final[dict[str, tuple[str, type]]] = {
     "bindAddress": ("bind_address", str),
     "clientConnection.kubeconfig": ("kubeconfig", str),
@@ -104,11 +120,21 @@ _FIELDS: Final[dict[str, tuple[str, type]]] = {
     "winkernel.networkName": ("network_name", str),
     "winkernel.sourceVip": ("source_vip", str),
 }
-# Fields that kube-proxy has and that change nothing here.
+# Fields of kube-proxy without an effect here.
 _TAKEN: Final = frozenset(
-    {"apiVersion", "kind", "bindAddressHardFail", "conntrack", "detectLocalMode", "enableProfiling", "ipvs", "oomScoreAdj",
-     "portRange", "showHiddenMetricsForVersion"}
-)  # fmt: skip
+    {
+        "apiVersion",
+        "kind",
+        "bindAddressHardFail",
+        "conntrack",
+        "detectLocalMode",
+        "enableProfiling",
+        "ipvs",
+        "oomScoreAdj",
+        "portRange",
+        "showHiddenMetricsForVersion",
+    }
+)
 _CLIENT: Final = frozenset({"acceptContentTypes", "burst", "contentType", "qps"})
 FLAGS: Final[dict[str, tuple[str, type]]] = {
     "bind-address": ("bind_address", str),
@@ -132,25 +158,30 @@ FLAGS: Final[dict[str, tuple[str, type]]] = {
 }
 
 
-# ---- reading ---------------------------------------------------------------------------------------------------------
+# ---- reading ----
 
 
-def load(path: Path) -> ProxyConfig:
+def load_proxy_config(path: Path) -> ProxyConfig:
     try:
         document = yaml.safe_load(path.read_bytes())
     except (OSError, yaml.YAMLError) as problem:
-        raise ConfigError(f"failed complete: {problem}") from problem
-    return read(document)
+        raise ProxyConfigError(f"failed complete: {problem}") from problem
+    return read_proxy_config(document)
 
 
-def read(document: Any) -> ProxyConfig:
-    """A configuration file's content. A field that nobody knows is told of, and no error."""
+def read_proxy_config(document: Any) -> ProxyConfig:
+    """Parses the content of a configuration file. An unknown field is logged, and is not an
+    error.
+    """
     if not isinstance(document, dict):
-        raise ConfigError("failed complete: couldn't get version/kind; json parse error: not an object")
+        raise ProxyConfigError(
+            "failed complete: couldn't get version/kind; json parse error: not an object"
+        )
     if (document.get("apiVersion"), document.get("kind")) != (API_VERSION, KIND):
-        raise ConfigError(
+        raise ProxyConfigError(
             f'failed complete: no kind "{document.get("kind", "")}" is registered for version '
-            f'"{document.get("apiVersion", "")}" in scheme "k8s.io/kubernetes/pkg/proxy/apis/config/scheme/scheme.go:29"'
+            f'"{document.get("apiVersion", "")}" in scheme '
+            '"k8s.io/kubernetes/pkg/proxy/apis/config/scheme/scheme.go:29"'
         )
     values: dict[str, Any] = {}
     for path, value in _flat(document):
@@ -158,20 +189,27 @@ def read(document: Any) -> ProxyConfig:
             name, kind = _FIELDS[path]
             if value not in (None, "", 0, {}, []):  # an empty value is the default
                 values[name] = _typed(path, value, kind)
-        elif path.partition(".")[0] not in _TAKEN and path.removeprefix("clientConnection.") not in _CLIENT:
+        elif (
+            path.partition(".")[0] not in _TAKEN
+            and path.removeprefix("clientConnection.") not in _CLIENT
+        ):
             log.warning(
-                'using lenient decoding as strict decoding failed: strict decoder error: unknown field "%s"', path
+                (
+                    "using lenient decoding as strict decoding failed: strict decoder error: "
+                    'unknown field "%s"'
+                ),
+                path,
             )
     return ProxyConfig(**_completed(values))
 
 
-def from_flags(flags: Mapping[str, str], file: Path | None = None) -> ProxyConfig:
-    """Flags by their names, without dashes; with a file only --hostname-override of them counts."""
+def proxy_config_from_flags(flags: Mapping[str, str], file: Path | None = None) -> ProxyConfig:
+    """Flags by name, without dashes; with a file only --hostname-override is used."""
     override = flags.get("hostname-override", "")
     if override and not override.strip():
-        raise ConfigError("failed complete: empty hostname-override is invalid")
+        raise ProxyConfigError("failed complete: empty hostname-override is invalid")
     if file is not None:
-        config = load(file)
+        config = load_proxy_config(file)
         return replace(config, hostname_override=override.strip().lower()) if override else config
     values: dict[str, Any] = {}
     for flag, value in flags.items():
@@ -197,14 +235,18 @@ def _typed(path: str, value: Any, kind: type) -> Any:
         return _seconds(path, value)
     wanted: Any = list if kind is tuple else kind
     if not isinstance(value, wanted) or (kind is int and isinstance(value, bool)):
-        raise ConfigError(f"failed complete: json: cannot unmarshal {type(value).__name__} into field {path}")
+        raise ProxyConfigError(
+            f"failed complete: json: cannot unmarshal {type(value).__name__} into field {path}"
+        )
     return tuple(str(each) for each in value) if kind is tuple else value
 
 
 def _from_text(flag: str, text: str, kind: type) -> Any:
     try:
         if kind is bool:
-            return {"true": True, "1": True, "t": True, "false": False, "0": False, "f": False}[text.lower()]
+            return {"true": True, "1": True, "t": True, "false": False, "0": False, "f": False}[
+                text.lower()
+            ]
         if kind is int:
             return int(text)
         if kind is float:
@@ -214,7 +256,7 @@ def _from_text(flag: str, text: str, kind: type) -> Any:
         if kind is dict:
             return _gates(text)
     except (KeyError, ValueError) as problem:
-        raise ConfigError(f'invalid argument "{text}" for "--{flag}" flag') from problem
+        raise ProxyConfigError(f'invalid argument "{text}" for "--{flag}" flag') from problem
     return text
 
 
@@ -227,26 +269,16 @@ def _gates(text: str) -> dict[str, bool]:
 
 
 def _seconds(path: str, value: Any) -> float:
-    text = str(value)
-    found = _DURATION.findall(text)
-    if not found or "".join(number + unit for number, unit in found) != text:
-        raise ConfigError(f"failed complete: time: invalid duration {text!r} of {path}".replace("'", '"'))
-    return sum(float(number) * _UNITS[unit] for number, unit in found)
-
-
-def spoken_duration(seconds: float) -> str:
-    """As Go prints a duration: 30s, 1m30s, 250ms."""
-    if seconds == 0:
-        return "0s"
-    if seconds < 1:
-        return f"{seconds * 1000:g}ms"
-    minutes, rest = divmod(seconds, 60)
-    hours, minutes = divmod(int(minutes), 60)
-    return f"{hours}h{minutes}m{rest:g}s" if hours else f"{minutes}m{rest:g}s" if minutes else f"{rest:g}s"
+    try:
+        return parse_duration(str(value))
+    except DurationError as error:
+        raise ProxyConfigError(f"failed complete: {error} of {path}") from error
 
 
 def _completed(values: dict[str, Any]) -> dict[str, Any]:
-    """Addresses to serve on get their ports, and follow the family of the address to bind to."""
+    """Adds the default ports to the serving addresses, which follow the IP family of the bind
+    address.
+    """
     six = ":" in values.get("bind_address", "")
     for name, port, usual in (
         ("healthz_bind_address", 10256, "[::]" if six else "0.0.0.0"),
@@ -260,10 +292,10 @@ def _completed(values: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
-# ---- checks ----------------------------------------------------------------------------------------------------------
+# ---- checks ----
 
 
-def validate(config: ProxyConfig, os: Os) -> list[FieldError]:
+def validate_proxy_config(config: ProxyConfig, os: Os) -> list[FieldError]:
     errors: list[FieldError] = []
 
     def invalid(where: str, value: Any, text: str) -> None:
@@ -271,20 +303,35 @@ def validate(config: ProxyConfig, os: Os) -> list[FieldError]:
 
     tables = "KubeProxyIPTablesConfiguration"
     if not 0 <= config.masquerade_bit <= 31:
-        invalid(f"{tables}.MasqueradeBit", config.masquerade_bit, "must be within the range [0, 31]")
+        invalid(
+            f"{tables}.MasqueradeBit", config.masquerade_bit, "must be within the range [0, 31]"
+        )
     if config.sync_period <= 0:
-        invalid(f"{tables}.SyncPeriod", spoken_duration(config.sync_period), "must be greater than 0")
+        invalid(
+            f"{tables}.SyncPeriod", format_duration(config.sync_period), "must be greater than 0"
+        )
     if config.min_sync_period > config.sync_period:
         text = f"must be greater than or equal to {_ROOT}.{tables}.MinSyncPeriod"
-        invalid(f"{tables}.SyncPeriod", spoken_duration(config.min_sync_period), text)
+        invalid(f"{tables}.SyncPeriod", format_duration(config.min_sync_period), text)
     modes, usual = _MODES[os]
     if config.mode and config.mode not in modes:
-        invalid("Mode.ProxyMode", config.mode, f"must be {','.join(modes)} or blank (blank means the {usual})")
-    for where, value in (("UDPIdleTimeout", config.udp_idle_timeout), ("ConfigSyncPeriod", config.config_sync_period)):
+        invalid(
+            "Mode.ProxyMode",
+            config.mode,
+            f"must be {','.join(modes)} or blank (blank means the {usual})",
+        )
+    for where, value in (
+        ("UDPIdleTimeout", config.udp_idle_timeout),
+        ("ConfigSyncPeriod", config.config_sync_period),
+    ):
         if value <= 0:
-            invalid(where, spoken_duration(value), "must be greater than 0")
+            invalid(where, format_duration(value), "must be greater than 0")
     if not _is_ip(config.bind_address):
-        invalid("BindAddress", config.bind_address, "not a valid textual representation of an IP address")
+        invalid(
+            "BindAddress",
+            config.bind_address,
+            "not a valid textual representation of an IP address",
+        )
     _check_host_port("HealthzBindAddress", config.healthz_bind_address, invalid)
     _check_host_port("MetricsBindAddress", config.metrics_bind_address, invalid)
     if config.cluster_cidr:
@@ -295,15 +342,17 @@ def validate(config: ProxyConfig, os: Os) -> list[FieldError]:
     return errors
 
 
-def check(config: ProxyConfig, os: Os) -> None:
-    errors = validate(config, os)
+def check_proxy_config(config: ProxyConfig, os: Os) -> None:
+    errors = validate_proxy_config(config, os)
     if errors:
         texts = [str(error) for error in errors]
-        raise ConfigError(f"failed validate: {texts[0] if len(texts) == 1 else '[' + ', '.join(texts) + ']'}")
+        raise ProxyConfigError(
+            f"failed validate: {texts[0] if len(texts) == 1 else '[' + ', '.join(texts) + ']'}"
+        )
 
 
 def host_port(text: str) -> tuple[str, int]:
-    """An address and port as they are in a configuration that was checked."""
+    """The address and port of a validated configuration."""
     host, _, port = text.rpartition(":")
     return host.strip("[]"), int(port)
 
@@ -355,11 +404,13 @@ def _is_network(text: str) -> bool:
     return True
 
 
-# ---- modes -----------------------------------------------------------------------------------------------------------
+# ---- modes ----
 
 
 def windows_mode(wanted: str, *, compatible: bool = True) -> Mode:
-    """`compatible`: the host networking service lists its policies. Without being asked for, the kernel mode is never used."""
+    """`compatible`: the host networking service lists its policies. The kernel mode is used only if
+    requested.
+    """
     if wanted == "kernelspace":
         if compatible:
             log.info("Using Kernelspace Proxier.")
@@ -373,7 +424,9 @@ def windows_mode(wanted: str, *, compatible: bool = True) -> Mode:
 
 
 def linux_mode(wanted: str) -> Mode:
-    """All of kube-proxy's modes for Linux lead to the same rules here, which are those of iptables in the form of nftables."""
+    """All of kube-proxy's Linux modes result in the same rules here: those of iptables, written as
+    nftables.
+    """
     if wanted not in ("userspace", "iptables", "ipvs"):
         log.warning('Unknown proxy mode "%s", assuming iptables proxy', wanted)
     elif wanted != "iptables":

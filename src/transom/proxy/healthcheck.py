@@ -1,7 +1,8 @@
-"""What kube-proxy answers about its node: the health checks of services for load balancers, and its own /healthz.
+"""What kube-proxy serves about its node: the health checks of services for load balancers, and its
+own /healthz.
 
-Both are small HTTP servers that the data plane hands connections to, so they are asked over the network that is being
-proxied. What is local and what is late is told to them; they look nothing up.
+Both are small HTTP servers on the data plane, so they are reachable over the proxied network. They
+receive the local endpoints and the sync state from the proxier and look nothing up themselves.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Final, Protocol
 
 import orjson
 
-from transom.http.messages import Handler, Request, Response
+from transom.http.messages import Handler, HttpRequest, HttpResponse
 from transom.http.server import HttpServer
 from transom.kit.clock import Clock
 from transom.network.api import Accept
@@ -25,17 +26,24 @@ log = logging.getLogger("transom.proxy")
 
 HEALTHZ_PORT: Final = 10256
 _JSON: Final = [(b"Content-Type", b"application/json"), (b"X-Content-Type-Options", b"nosniff")]
-_TEXT: Final = [(b"Content-Type", b"text/plain; charset=utf-8"), (b"X-Content-Type-Options", b"nosniff")]
+_TEXT: Final = [
+    (b"Content-Type", b"text/plain; charset=utf-8"),
+    (b"X-Content-Type-Options", b"nosniff"),
+]
 
 
-class Listens(Protocol):
-    """As much of a data plane as this needs."""
+class ListenFunction(Protocol):
+    """The part of a data plane that this module uses."""
 
     def listen(self, address: str, port: int, accept: Accept) -> Callable[[], None]: ...
 
 
-def serve(dataplane: Listens, addresses: Sequence[str], port: int, handler: Handler) -> Callable[[], None]:
-    """An HTTP server at addresses of the data plane; the answer ends it. Raises OSError where somebody listens already."""
+def serve_health_checks(
+    dataplane: ListenFunction, addresses: Sequence[str], port: int, handler: Handler
+) -> Callable[[], None]:
+    """Starts an HTTP server at addresses of the data plane; returns a function that stops it.
+    Raises OSError if another process already listens.
+    """
     server = HttpServer(handler, None)
     tasks: set[asyncio.Task[None]] = set()
 
@@ -62,21 +70,26 @@ def serve(dataplane: Listens, addresses: Sequence[str], port: int, handler: Hand
     return end
 
 
-def not_found() -> Response:
-    return Response(404, list(_TEXT), b"404 page not found\n")
+def health_not_found() -> HttpResponse:
+    return HttpResponse(404, list(_TEXT), b"404 page not found\n")
 
 
 class ServiceHealth:
-    """One server for each service of type LoadBalancer with the local traffic policy, on its health check port."""
+    """One server for each LoadBalancer service with the local traffic policy, on its health check
+    port.
+    """
 
     def __init__(
-        self, node_name: str, dataplane: Listens, addresses: Callable[[], Sequence[str]],
+        self,
+        node_name: str,
+        dataplane: ListenFunction,
+        addresses: Callable[[], Sequence[str]],
         event: Callable[[ServiceName, str], None] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._node = node_name
         self._dataplane = dataplane
-        self._addresses = addresses  # of the node
-        self._event = event  # told when a port cannot be opened
+        self._addresses = addresses  # addresses of the node
+        self._event = event  # called when a port cannot be opened
         self._open: dict[ServiceName, tuple[int, Callable[[], None]]] = {}
         self._local: dict[ServiceName, int] = {}
 
@@ -94,21 +107,25 @@ class ServiceHealth:
     def close(self) -> None:
         self.sync({}, {})
 
-    def answer(self, service: ServiceName) -> Response:
+    def answer(self, service: ServiceName) -> HttpResponse:
         count = self._local.get(service, 0)
         namespace, name = (orjson.dumps(part).decode() for part in service)
         body = (
-            f'{{\n\t"service": {{\n\t\t"namespace": {namespace},\n\t\t"name": {name}\n\t}},\n\t"localEndpoints": {count}\n}}'
+            f'{{\n\t"service": {{\n\t\t"namespace": {namespace},\n\t\t"name": '
+            f'{name}\n\t}},\n\t"localEndpoints": {count}\n}}'
         )
-        return Response(200 if count else 503, list(_JSON), body.encode())
+        return HttpResponse(200 if count else 503, list(_JSON), body.encode())
 
     def _start(self, service: ServiceName, port: int) -> None:
         log.debug('Opening healthcheck "%s/%s" on port %d', *service, port)
         try:
-            close = serve(self._dataplane, self._addresses(), port, lambda _request: self.answer(service))
+            close = serve_health_checks(
+                self._dataplane, self._addresses(), port, lambda _request: self.answer(service)
+            )
         except OSError as problem:
             text = (
-                f'node {self._node} failed to start healthcheck "{service[0]}/{service[1]}" on port {port}: '
+                f'node {self._node} failed to start healthcheck "{service[0]}/{service[1]}" '
+                f"on port {port}: "
                 f"listen tcp :{port}: bind: {(problem.strerror or str(problem)).lower()}"
             )
             log.error("%s", text)
@@ -119,7 +136,7 @@ class ServiceHealth:
 
 
 class ProxierHealth:
-    """/healthz: well while nothing waits, or not for longer than twice the sync period."""
+    """/healthz: healthy if no change has waited for longer than twice the sync period."""
 
     def __init__(self, clock: Clock, timeout: float) -> None:
         self._clock = clock
@@ -143,18 +160,18 @@ class ProxierHealth:
             or self._clock.monotonic() - self._queued < self._timeout
         )
 
-    def handle(self, request: Request) -> Response:
+    def handle(self, request: HttpRequest) -> HttpResponse:
         if request.path != "/healthz":
-            return not_found()
+            return health_not_found()
         now, healthy = self._clock.time(), self.healthy
         current = _spoken(now, self._clock.monotonic())
         updated = current if healthy else _spoken(self._updated_at, self._updated or 0.0)
         body = f'{{"lastUpdated": "{updated}","currentTime": "{current}"}}'
-        return Response(200 if healthy else 503, list(_JSON), body.encode())
+        return HttpResponse(200 if healthy else 503, list(_JSON), body.encode())
 
 
 def _spoken(moment: float, monotonic: float) -> str:
-    """As Go prints a time that has been read off the clock."""
+    """Formats a time like Go does, including the monotonic clock reading."""
     at = datetime.fromtimestamp(moment, UTC)
     fraction = f".{at.microsecond:06d}".rstrip("0").rstrip(".")
     return f"{at:%Y-%m-%d %H:%M:%S}{fraction} +0000 UTC m=+{monotonic:.9f}"

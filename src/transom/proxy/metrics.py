@@ -1,4 +1,4 @@
-"""kube-proxy's metrics, and the server that it has them on, with the few other things that are asked there."""
+"""kube-proxy's metrics, and the handler that serves them together with a few other paths."""
 
 from __future__ import annotations
 
@@ -8,22 +8,28 @@ from typing import Any, Final
 
 import orjson
 
-from transom.http.messages import Request, Response
+from transom.http.messages import HttpRequest, HttpResponse
 from transom.kit.clock import Clock
-from transom.proxy.healthcheck import ProxierHealth, not_found
-from transom.proxy.tracker import Tracker
+from transom.kit.prometheus import CONTENT_TYPE, Family, Histogram, Sample, render_metrics
+from transom.proxy.healthcheck import ProxierHealth, health_not_found
+from transom.proxy.tracker import ServiceTracker
 
 METRICS_PORT: Final = 10249
 _BUCKETS: Final = tuple(0.001 * 2**i for i in range(15))
-_PLAIN: Final = [(b"Content-Type", b"text/plain; charset=utf-8"), (b"X-Content-Type-Options", b"nosniff")]
-_METRICS: Final = [(b"Content-Type", b"text/plain; version=0.0.4; charset=utf-8")]
+_PLAIN: Final = [
+    (b"Content-Type", b"text/plain; charset=utf-8"),
+    (b"X-Content-Type-Options", b"nosniff"),
+]
+_METRICS: Final = [(b"Content-Type", CONTENT_TYPE.encode())]
 _PREFIX: Final = "kubeproxy_sync_proxy_rules_"
 
 
 class ProxyMetrics:
-    """Told by a proxier when it syncs; passes that on to /healthz."""
+    """Updated by a proxier when it syncs; also updates /healthz."""
 
-    def __init__(self, tracker: Tracker, clock: Clock, health: ProxierHealth | None = None) -> None:
+    def __init__(
+        self, tracker: ServiceTracker, clock: Clock, health: ProxierHealth | None = None
+    ) -> None:
         self._tracker = tracker
         self._clock = clock
         self._health = health
@@ -31,7 +37,8 @@ class ProxyMetrics:
         self._sum = 0.0
         self._last = 0.0
         self._last_queued = clock.time()
-        self._seen = (0, 0)  # changes of endpoints and services when the last sync began
+        # pending changes of endpoints and services at the start of the last sync
+        self._seen = (0, 0)
 
     def queued(self) -> None:
         self._last_queued = self._clock.time()
@@ -50,52 +57,52 @@ class ProxyMetrics:
 
     def render(self) -> str:
         tracker = self._tracker
-        out: list[str] = []
-        name = _PREFIX + "duration_seconds"
-        out += _head(name, "[ALPHA] SyncProxyRules latency in seconds", "histogram")
-        total = 0
-        for bound, count in zip(_BUCKETS, self._counts, strict=False):
-            total += count
-            out.append(f'{name}_bucket{{le="{bound:g}"}} {total}')
-        total += self._counts[-1]
-        out += [f'{name}_bucket{{le="+Inf"}} {total}', f"{name}_sum {self._sum:g}", f"{name}_count {total}"]
-        for kind, spoken, changes, seen in (
+        latency = Histogram((), _BUCKETS, self._counts, self._sum)
+        families = [
+            Family(
+                _PREFIX + "duration_seconds",
+                "histogram",
+                "[ALPHA] SyncProxyRules latency in seconds",
+                [latency],
+            )
+        ]
+        for kind, title, changes, seen in (
             ("endpoint", "Endpoint", tracker.endpoint_changes, self._seen[0]),
             ("service", "Service", tracker.service_changes, self._seen[1]),
         ):
-            name = f"{_PREFIX}{kind}_changes_pending"
-            out += [*_head(name, f"[ALPHA] Pending proxy rules {spoken} changes", "gauge"), f"{name} {changes - seen}"]
-            name = f"{_PREFIX}{kind}_changes_total"
-            out += [*_head(name, f"[ALPHA] Cumulative proxy rules {spoken} changes", "counter"), f"{name} {changes}"]
-        name = _PREFIX + "last_queued_timestamp_seconds"
-        out += _head(name, "[ALPHA] The last time a sync of proxy rules was queued", "gauge")
-        out.append(f"{name} {self._last_queued!r}")
-        name = _PREFIX + "last_timestamp_seconds"
-        out += _head(name, "[ALPHA] The last time proxy rules were successfully synced", "gauge")
-        out.append(f"{name} {self._last!r}")
-        return "\n".join(out) + "\n"
+            pending = f"Pending proxy rules {title} changes"
+            families.append(_gauge(f"{kind}_changes_pending", pending, changes - seen))
+            total = f"[ALPHA] Cumulative proxy rules {title} changes"
+            families.append(
+                Family(f"{_PREFIX}{kind}_changes_total", "counter", total, [Sample((), changes)])
+            )
+        text = "The last time a sync of proxy rules was queued"
+        families.append(_gauge("last_queued_timestamp_seconds", text, self._last_queued))
+        text = "The last time proxy rules were successfully synced"
+        families.append(_gauge("last_timestamp_seconds", text, self._last))
+        return render_metrics(families)
 
 
-def _head(name: str, about: str, kind: str) -> list[str]:
-    return [f"# HELP {name} {about}", f"# TYPE {name} {kind}"]
+def _gauge(name: str, text: str, value: float) -> Family:
+    return Family(_PREFIX + name, "gauge", f"[ALPHA] {text}", [Sample((), value)])
 
 
 class MetricsHandler:
-    """On 10249: /metrics, /healthz, /proxyMode and /configz."""
+    """Serves port 10249: /metrics, /healthz, /proxyMode and /configz."""
 
     def __init__(self, metrics: ProxyMetrics, mode: str, config: Mapping[str, Any]) -> None:
         self._metrics = metrics
         self._mode = mode
         self._config = config
 
-    def __call__(self, request: Request) -> Response:
+    def __call__(self, request: HttpRequest) -> HttpResponse:
         if request.path == "/metrics":
-            return Response(200, list(_METRICS), self._metrics.render().encode())
+            return HttpResponse(200, list(_METRICS), self._metrics.render().encode())
         if request.path == "/healthz":
-            return Response(200, list(_PLAIN), b"ok")
+            return HttpResponse(200, list(_PLAIN), b"ok")
         if request.path == "/proxyMode":
-            return Response(200, list(_PLAIN), self._mode.encode())
+            return HttpResponse(200, list(_PLAIN), self._mode.encode())
         if request.path == "/configz":
             body = orjson.dumps({"kubeproxy.config.k8s.io": self._config})
-            return Response(200, [(b"Content-Type", b"application/json")], body)
-        return not_found()
+            return HttpResponse(200, [(b"Content-Type", b"application/json")], body)
+        return health_not_found()

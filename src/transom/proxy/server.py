@@ -1,6 +1,8 @@
-"""What makes a proxier run by itself: informers that feed a tracker, and a runner that syncs soon after a change.
+"""What a standalone proxier needs: informers that feed a tracker, and a runner that syncs soon
+after a change.
 
-In a cluster whose network is a model nobody needs the runner: proxiers there are synced when somebody looks at their node.
+Clusters with a model network do not need the runner: their proxiers sync when the state of their
+node is read.
 """
 
 from __future__ import annotations
@@ -11,27 +13,35 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from transom.client.informer import Informer, InformerFactory
-from transom.client.resources import GroupVersionResource, builtin
+from transom.client.resources import GroupVersionResource, builtin_resource
 from transom.kit.clock import Clock
 from transom.machinery.objects import Object
-from transom.proxy.tracker import SKIPPED_LABELS, PortName, Tracker
+from transom.proxy.tracker import SKIPPED_LABELS, PortName, ServiceTracker
 
 log = logging.getLogger("transom.proxy")
 
 USER_AGENT: Final = "kube-proxy"
-SERVICES: Final = builtin("/Service")
-ENDPOINTS: Final = builtin("/Endpoints")
-SLICES: Final = builtin("discovery.k8s.io/EndpointSlice")
+SERVICES: Final = builtin_resource("/Service")
+ENDPOINTS: Final = builtin_resource("/Endpoints")
+SLICES: Final = builtin_resource("discovery.k8s.io/EndpointSlice")
 SELECTOR: Final = ",".join(f"!{label}" for label in SKIPPED_LABELS)
-"""What kube-proxy asks the API server for; the tracker leaves the same things out of what others asked for."""
+"""The label selector of kube-proxy's requests; the tracker applies the same filter to objects from
+shared informers.
+"""
 
 _BURST: Final = 2
 
 
-def feed(
-    tracker: Tracker, informers: InformerFactory, *, label_selector: str = "", slices: GroupVersionResource = SLICES
+def feed_proxier(
+    tracker: ServiceTracker,
+    informers: InformerFactory,
+    *,
+    label_selector: str = "",
+    slices: GroupVersionResource = SLICES,
 ) -> Callable[[], Awaitable[None]]:
-    """Ties a tracker to informers that are not started yet. The answer waits for both lists and tells the tracker."""
+    """Connects a tracker to informers that are not started yet. The result waits for both lists and
+    updates the tracker.
+    """
     services = informers(SERVICES, label_selector=label_selector)
     resource = slices if tracker.source == "slices" else ENDPOINTS
     others = informers(resource, label_selector=label_selector)
@@ -50,7 +60,9 @@ def feed(
     return synced
 
 
-def _tie(informer: Informer, put: Callable[[Object], bool], remove: Callable[[Object], bool]) -> None:
+def _tie(
+    informer: Informer, put: Callable[[Object], bool], remove: Callable[[Object], bool]
+) -> None:
     def add(item: Object) -> None:
         put(item)
 
@@ -64,28 +76,34 @@ def _tie(informer: Informer, put: Callable[[Object], bool], remove: Callable[[Ob
 
 
 class SyncRunner:
-    """Calls `sync` after changes: at once, but twice in a row at most, then once in each shortest interval; and without
-    any change once in each longest interval."""
+    """Calls `sync` after changes: immediately, with a burst of two, then at most once per minimum
+    interval; without changes, once per maximum interval.
+    """
 
     def __init__(
-        self, sync: Callable[[], Awaitable[None] | None], clock: Clock, *, shortest: float, longest: float,
+        self,
+        sync: Callable[[], Awaitable[None] | None],
+        clock: Clock,
+        *,
+        shortest: float,
+        longest: float,
         due: Callable[[], float] | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._sync = sync
         self._clock = clock
         self._shortest = shortest
         self._longest = longest
-        self._due = due  # when something wants to be synced earlier than that, by the clock
+        self._due = due  # returns the clock time of an earlier sync, if one is needed
         self._wanted = asyncio.Event()
         self._tokens = float(_BURST)
         self._filled = clock.monotonic()
 
     def changed(self, _names: tuple[PortName, ...] = ()) -> None:
-        """Good as a listener of a tracker."""
+        """Can be used as a listener of a tracker."""
         self._wanted.set()
 
     async def loop(self) -> None:
-        """Until cancelled."""
+        """Runs until cancelled."""
         while True:
             self._wanted.clear()
             begun = self._clock.monotonic()

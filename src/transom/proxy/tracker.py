@@ -1,8 +1,9 @@
-"""Services and the endpoints behind them, as every proxier of the process reads them.
+"""Services and their endpoints, as all proxiers of the process read them.
 
-One tracker serves all nodes: informers feed it object by object, and a change costs as much as the one service it belongs to.
-Proxiers read the two maps and keep a cursor into what has changed; which endpoints are local is theirs to ask
-(`Endpoint.is_local`), because the tracker knows no node. It knows no rules, kernels or host networking service either.
+One tracker serves all nodes: informers feed it object by object, and the cost of a change is
+proportional to the affected service. Proxiers read the two maps and keep a cursor into the journal
+of changes; they determine which endpoints are local (`ProxyEndpoint.is_local`), because the tracker
+does not depend on a node, nor on rules, kernels or the host networking service.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ READ_ANNOTATIONS = (
     "service.kubernetes.io/topology-mode",
     "service.kubernetes.io/topology-aware-hints",
 )
-"""All that a proxier reads; other annotations change no rule and are no change of the service."""
+"""The annotations that a proxier reads; changes of others are ignored."""
 
 DEFAULT_AFFINITY_SECONDS = 10800
 _HOSTNAME = "kubernetes.io/hostname"
@@ -34,7 +35,7 @@ ServiceName = tuple[str, str]
 
 
 class PortName(NamedTuple):
-    """One port of one service: what a proxier makes rules for."""
+    """One port of a service: the unit that proxiers create rules for."""
 
     namespace: str
     name: str
@@ -49,17 +50,23 @@ class PortName(NamedTuple):
         return self.namespace, self.name
 
 
-class Endpoint(NamedTuple):
+class ProxyEndpoint(NamedTuple):
     address: str
     port: int
     node: str = ""
     ready: bool = True
     serving: bool = True
     terminating: bool = False
-    other_nodes: tuple[str, ...] = ()  # further nodes that claim the same address; slices may overlap
+    other_nodes: tuple[
+        str, ...
+    ] = ()  # further nodes that claim the same address, because slices may overlap
 
     def __str__(self) -> str:
-        return f"[{self.address}]:{self.port}" if ":" in self.address else f"{self.address}:{self.port}"
+        return (
+            f"[{self.address}]:{self.port}"
+            if ":" in self.address
+            else f"{self.address}:{self.port}"
+        )
 
     @property
     def ipv6(self) -> bool:
@@ -71,7 +78,7 @@ class Endpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ServicePort:
-    cluster_ips: tuple[str, ...]  # one or two, in the order of the families
+    cluster_ips: tuple[str, ...]  # one or two, in the order of ipFamilies
     port: int
     protocol: str = "TCP"
     target_port: int | str = 0
@@ -88,64 +95,71 @@ class ServicePort:
     annotations: Mapping[str, str] = field(default_factory=dict)
 
     def cluster_ip(self, ipv6: bool = False) -> str:
-        """The address of one family, or nothing."""
+        """The cluster IP of a family, or ""."""
         for address in self.cluster_ips:
             if (":" in address) == ipv6:
                 return address
         return ""
 
 
-def node_of(endpoint: Mapping[str, Any]) -> str:
-    """Where an endpoint of a slice is: a field since 1.21, before that a label of its topology, by either version's name."""
+def endpoint_node(endpoint: Mapping[str, Any]) -> str:
+    """The node of an endpoint in a slice: a field since 1.21, before that a topology label with
+    either version's name.
+    """
     topology = endpoint.get("deprecatedTopology") or endpoint.get("topology") or {}
     return str(endpoint.get("nodeName") or topology.get(_HOSTNAME, ""))
 
 
-def of_family(addresses: tuple[str, ...], ipv6: bool) -> tuple[str, ...]:
-    """Those addresses, or ranges, that a proxier of the family takes."""
+def addresses_of_family(addresses: tuple[str, ...], ipv6: bool) -> tuple[str, ...]:
+    """The addresses or CIDRs of the proxier's family."""
     return tuple(a for a in addresses if (":" in a) == ipv6)
 
 
 class _Slice(NamedTuple):
     ports: tuple[tuple[str, str, int], ...]  # name, protocol, number; by number
-    endpoints: tuple[tuple[str, str, bool, bool, bool], ...]  # address, node, ready, serving, terminating; by address
+    endpoints: tuple[
+        tuple[str, str, bool, bool, bool], ...
+    ]  # address, node, ready, serving, terminating; by address
 
 
-class Tracker:
-    """`source` is the kind that endpoints are taken from; events of the other kind are not looked at."""
+class ServiceTracker:
+    """`source` is the kind that endpoints are read from; events of the other kind are ignored."""
 
     def __init__(self, source: Source = "slices", *, terminating: bool = False) -> None:
         self.source = source
-        self.terminating = terminating  # whether endpoints that only serve until they end are tracked, with ready=False
+        # whether terminating endpoints that still serve are tracked, with ready=False
+        self.terminating = terminating
         self.service_ports: dict[PortName, ServicePort] = {}
-        self.endpoints: dict[PortName, tuple[Endpoint, ...]] = {}
+        self.endpoints: dict[PortName, tuple[ProxyEndpoint, ...]] = {}
         self.health_checks: dict[ServiceName, int] = {}
         self.listeners: list[Callable[[tuple[PortName, ...]], None]] = []
         self.sequence = 0
         self.service_changes = 0
         self.endpoint_changes = 0
         self._of_service: dict[ServiceName, dict[PortName, ServicePort]] = {}
-        self._of_endpoints: dict[ServiceName, dict[PortName, tuple[Endpoint, ...]]] = {}
+        self._of_endpoints: dict[ServiceName, dict[PortName, tuple[ProxyEndpoint, ...]]] = {}
         self._slices: dict[ServiceName, dict[str, _Slice]] = {}
         self._slice_service: dict[tuple[str, str], ServiceName] = {}
         self._journal: dict[PortName, int] = {}  # the latest change of each, oldest first
         self._floor = 0
         self._synced: set[str] = set()
 
-    # ---- what proxiers ask ---------------------------------------------------------------------------------------
+    # ---- queries of proxiers ----
 
     @property
     def initialized(self) -> bool:
-        """Services and endpoints have been listed; before that a proxier would take working rules away."""
+        """Services and endpoints have been listed; syncing earlier would remove working rules."""
         return len(self._synced) == 2
 
     def mark_synced(self, kind: Literal["services", "endpoints"]) -> None:
-        """The first list of a kind has been delivered; slices count as endpoints."""
+        """The first list of a kind is complete; slices count as endpoints."""
         self._synced.add(kind)
         self._tell(())
 
     def changed_since(self, cursor: int) -> tuple[tuple[PortName, ...] | None, int]:
-        """What changed after a cursor, and the next cursor; None when that is so long ago that everything may have."""
+        """The changes after a cursor, and the next cursor; None if the journal no longer reaches
+        back that far, so everything may have changed.
+        """
         if cursor < self._floor:
             return None, self.sequence
         changed: list[PortName] = []
@@ -159,23 +173,25 @@ class Tracker:
     def ports_of(self, service: ServiceName) -> Mapping[PortName, ServicePort]:
         return self._of_service.get(service, {})
 
-    def endpoints_of(self, service: ServiceName) -> Mapping[PortName, tuple[Endpoint, ...]]:
+    def endpoints_of(self, service: ServiceName) -> Mapping[PortName, tuple[ProxyEndpoint, ...]]:
         return self._of_endpoints.get(service, {})
 
     def local_addresses(self, service: ServiceName, node: str, *, ipv6: bool | None = None) -> int:
-        """How many addresses of a service are on a node: what its health check answers."""
+        """The number of a service's addresses on a node, for its health check."""
         found = {
             endpoint.address
             for endpoints in self.endpoints_of(service).values()
             for endpoint in endpoints
-            if endpoint.is_local(node) and endpoint.ready and (ipv6 is None or endpoint.ipv6 == ipv6)
+            if endpoint.is_local(node)
+            and endpoint.ready
+            and (ipv6 is None or endpoint.ipv6 == ipv6)
         }
         return len(found)
 
-    # ---- services ------------------------------------------------------------------------------------------------
+    # ---- services ----
 
     def put_service(self, service: Mapping[str, Any]) -> bool:
-        """Whether that changed anything a proxier reads."""
+        """Returns whether anything that a proxier reads has changed."""
         return self._set_service(_name_of(service), _ports_of(service))
 
     def remove_service(self, service: Mapping[str, Any]) -> bool:
@@ -193,7 +209,9 @@ class Tracker:
             self._of_service[name] = now
         else:
             del self._of_service[name]
-        check = next((port.health_check_node_port for port in now.values() if port.health_check_node_port), 0)
+        check = next(
+            (port.health_check_node_port for port in now.values() if port.health_check_node_port), 0
+        )
         if check:
             self.health_checks[name] = check
         else:
@@ -202,13 +220,16 @@ class Tracker:
         self._record({**before, **now})
         return True
 
-    # ---- endpoints -----------------------------------------------------------------------------------------------
+    # ---- endpoints ----
 
     def put_slice(self, endpoint_slice: Mapping[str, Any]) -> bool:
         if self.source != "slices":
             return False
         if endpoint_slice.get("addressType") not in _SUPPORTED_ADDRESSES:
-            log.debug("EndpointSlice address type not supported by kube-proxy: %s", endpoint_slice.get("addressType"))
+            log.debug(
+                "EndpointSlice address type not supported by kube-proxy: %s",
+                endpoint_slice.get("addressType"),
+            )
             return False
         metadata = endpoint_slice["metadata"]
         labels = metadata.get("labels") or {}
@@ -218,7 +239,9 @@ class Tracker:
         service = (key[0], labels.get(SERVICE_NAME, ""))
         if not service[1]:
             log.warning(
-                "Error getting endpoint slice cache keys: No %s label set on endpoint slice: %s", SERVICE_NAME, key[1]
+                "Error getting endpoint slice cache keys: No %s label set on endpoint slice: %s",
+                SERVICE_NAME,
+                key[1],
             )
             return self.remove_slice(endpoint_slice)
         self.endpoint_changes += 1
@@ -280,12 +303,14 @@ class Tracker:
             if not addresses:
                 log.warning("ignoring invalid endpoint with empty addresses")
                 continue
-            endpoints.append((addresses[0], node_of(endpoint), ready, serving, terminating))
+            endpoints.append((addresses[0], endpoint_node(endpoint), ready, serving, terminating))
         ports.sort(key=lambda port: port[2])
         endpoints.sort()
         return _Slice(tuple(ports), tuple(endpoints))
 
-    def _set_endpoints(self, service: ServiceName, now: dict[PortName, tuple[Endpoint, ...]]) -> bool:
+    def _set_endpoints(
+        self, service: ServiceName, now: dict[PortName, tuple[ProxyEndpoint, ...]]
+    ) -> bool:
         before = self._of_endpoints.get(service, {})
         if before == now:
             return False
@@ -301,10 +326,12 @@ class Tracker:
         self._record({**before, **now})
         return True
 
-    # ---- the journal ---------------------------------------------------------------------------------------------
+    # ---- the journal ----
 
     def _record(self, names: Mapping[PortName, object]) -> None:
-        """All ports of the object, not only those that differ: a proxier rebuilds the object's rules as a whole."""
+        """Records all ports of the object, not only the changed ones: a proxier rebuilds the rules
+        of the whole object.
+        """
         self.sequence += 1
         for name in names:
             self._journal.pop(name, None)
@@ -314,7 +341,7 @@ class Tracker:
         self._tell(tuple(names))
 
     def _forget(self) -> None:
-        """Drops what is gone from the journal; who has not read it since starts over."""
+        """Drops removed objects from the journal; readers that are behind start over."""
         gone = [n for n in self._journal if n not in self.service_ports and n not in self.endpoints]
         for name in gone[: -_TOMBSTONES // 2]:
             self._floor = max(self._floor, self._journal.pop(name))
@@ -336,7 +363,11 @@ def _skipped(labels: Mapping[str, str]) -> bool:
 def _ports_of(service: Mapping[str, Any]) -> dict[PortName, ServicePort]:
     metadata, spec = service["metadata"], service.get("spec") or {}
     kind, cluster_ip = spec.get("type") or "ClusterIP", spec.get("clusterIP") or ""
-    if cluster_ip in ("", "None") or kind == "ExternalName" or _skipped(metadata.get("labels") or {}):
+    if (
+        cluster_ip in ("", "None")
+        or kind == "ExternalName"
+        or _skipped(metadata.get("labels") or {})
+    ):
         return {}
     namespace, name = metadata.get("namespace", ""), metadata["name"]
     local = spec.get("externalTrafficPolicy") == "Local"
@@ -378,9 +409,11 @@ def _ports_of(service: Mapping[str, Any]) -> dict[PortName, ServicePort]:
     return ports
 
 
-def _merge(service: ServiceName, slices: Mapping[str, _Slice]) -> dict[PortName, tuple[Endpoint, ...]]:
-    """The endpoints of all slices of a service; an address that is in two of them counts once."""
-    by_port: dict[PortName, dict[str, Endpoint]] = {}
+def _merge(
+    service: ServiceName, slices: Mapping[str, _Slice]
+) -> dict[PortName, tuple[ProxyEndpoint, ...]]:
+    """The endpoints of all slices of a service; an address in two slices counts once."""
+    by_port: dict[PortName, dict[str, ProxyEndpoint]] = {}
     for name in sorted(slices):
         ports, endpoints = slices[name]
         for port_name, protocol, number in ports:
@@ -388,15 +421,19 @@ def _merge(service: ServiceName, slices: Mapping[str, _Slice]) -> dict[PortName,
             for address, node, ready, serving, terminating in endpoints:
                 known = found.get(address)
                 if known is None:
-                    found[address] = Endpoint(address, number, node, ready, serving, terminating)
+                    found[address] = ProxyEndpoint(
+                        address, number, node, ready, serving, terminating
+                    )
                 elif node and not known.is_local(node):
                     found[address] = known._replace(other_nodes=(*known.other_nodes, node))
-    return {name: tuple(sorted(found.values(), key=str)) for name, found in by_port.items() if found}
+    return {
+        name: tuple(sorted(found.values(), key=str)) for name, found in by_port.items() if found
+    }
 
 
-def _of_subsets(service: ServiceName, subsets: Any) -> dict[PortName, tuple[Endpoint, ...]]:
-    """Endpoints are taken as they come: in their order, and twice where they are named twice."""
-    found: dict[PortName, list[Endpoint]] = {}
+def _of_subsets(service: ServiceName, subsets: Any) -> dict[PortName, tuple[ProxyEndpoint, ...]]:
+    """Endpoints are used as they are: in order, and twice if listed twice."""
+    found: dict[PortName, list[ProxyEndpoint]] = {}
     for subset in subsets:
         for port in subset.get("ports") or ():
             number = port.get("port")
@@ -406,7 +443,11 @@ def _of_subsets(service: ServiceName, subsets: Any) -> dict[PortName, tuple[Endp
             name = PortName(*service, port.get("name") or "", port.get("protocol") or "TCP")
             for address in subset.get("addresses") or ():
                 if not address.get("ip"):
-                    log.warning("ignoring invalid endpoint port %s with empty host", port.get("name", ""))
+                    log.warning(
+                        "ignoring invalid endpoint port %s with empty host", port.get("name", "")
+                    )
                     continue
-                found.setdefault(name, []).append(Endpoint(address["ip"], number, address.get("nodeName") or ""))
+                found.setdefault(name, []).append(
+                    ProxyEndpoint(address["ip"], number, address.get("nodeName") or "")
+                )
     return {name: tuple(endpoints) for name, endpoints in found.items()}

@@ -1,1 +1,1 @@
-"""Container networking plugins: configuration of nodes, the plugins themselves, their runner, and the agent of flannel."""
+"""CNI: the configuration of nodes, the plugins and their runner, and flannel's agent."""

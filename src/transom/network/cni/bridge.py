@@ -7,17 +7,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from transom.network.cni import masquerade, results, values
-from transom.network.cni.plugin import Call, Delegate, Machine, Result, fail
-from transom.network.stacks import Link, Stack, stable_mac
+from transom.network.cni.plugin import CniCall, CniNode, Delegate, Result, fail_plugin
+from transom.network.stacks import NetworkLink, NetworkStack, stable_mac
 
 _DEFAULT = {4: "0.0.0.0/0", 6: "::/0"}
 
 
-def bridge(call: Call, machine: Machine, delegate: Delegate) -> Result | None:
+def bridge(call: CniCall, machine: CniNode, delegate: Delegate) -> Result | None:
     conf = call.config
     vlan = conf.get("vlan") or 0
     if not 0 <= vlan <= 4094:
-        fail(f"invalid VLAN ID {vlan} (must be between 0 and 4094)")
+        fail_plugin(f"invalid VLAN ID {vlan} (must be between 0 and 4094)")
     kind = (conf.get("ipam") or {}).get("type") or ""
     if call.command == "DEL":
         _delete(call, machine, delegate, kind)
@@ -26,7 +26,7 @@ def bridge(call: Call, machine: Machine, delegate: Delegate) -> Result | None:
         _check(call, machine, delegate, kind)
         return None
     if conf.get("hairpinMode") and conf.get("promiscMode"):
-        fail("cannot set hairpin mode and promiscous mode at the same time.")
+        fail_plugin("cannot set hairpin mode and promiscous mode at the same time.")
     port = _ensure_bridge(machine, conf)
     sandbox = machine.namespace(call.netns)
     near, far = _veth(machine, sandbox, call, port)
@@ -49,40 +49,62 @@ def bridge(call: Call, machine: Machine, delegate: Delegate) -> Result | None:
     return result
 
 
-def _released(call: Call, delegate: Delegate, kind: str) -> None:
+def _released(call: CniCall, delegate: Delegate, kind: str) -> None:
     delegate(kind, _as(call, "DEL"))
 
 
-def _as(call: Call, command: Any) -> Call:
-    return Call(command, call.container_id, call.netns, call.ifname, call.args, call.path, call.config)
+def _as(call: CniCall, command: Any) -> CniCall:
+    return CniCall(
+        command, call.container_id, call.netns, call.ifname, call.args, call.path, call.config
+    )
 
 
-# ---- links -----------------------------------------------------------------------------------------------------------
+# ---- links ----
 
 
-def _ensure_bridge(machine: Machine, conf: Mapping[str, Any]) -> Link:
+def _ensure_bridge(machine: CniNode, conf: Mapping[str, Any]) -> NetworkLink:
     name = conf.get("bridge") or "cni0"
-    if conf.get("vlan"):  # no data plane here tags frames
-        fail(f'failed to create bridge "{name}": could not add "{name}": operation not supported')
+    if conf.get("vlan"):  # data planes here do not tag frames
+        fail_plugin(
+            f'failed to create bridge "{name}": could not add "{name}": operation not supported'
+        )
     found = machine.stack.links.get(name)
     if found is None:
         mac = stable_mac(machine.stack.name, name)
-        found = machine.stack.add_link(Link(name, "bridge", mac=mac, mtu=conf.get("mtu") or 1500))
+        found = machine.stack.add_link(
+            NetworkLink(name, "bridge", mac=mac, mtu=conf.get("mtu") or 1500)
+        )
     if found.kind != "bridge":
-        fail(f'failed to create bridge "{name}": "{name}" already exists but is not a bridge')
+        fail_plugin(
+            f'failed to create bridge "{name}": "{name}" already exists but is not a bridge'
+        )
     if conf.get("promiscMode"):
         machine.memory.setdefault("promiscuous", set()).add(name)
     return found
 
 
-def _veth(machine: Machine, sandbox: Stack, call: Call, bridge: Link) -> tuple[Link, Link]:
-    """The node's end, a port of the bridge from the start, and the sandbox's."""
+def _veth(
+    machine: CniNode, sandbox: NetworkStack, call: CniCall, bridge: NetworkLink
+) -> tuple[NetworkLink, NetworkLink]:
+    """The node's end, attached to the bridge from the start, and the sandbox's end."""
     if call.ifname in sandbox.links:
-        fail(f"container veth name provided ({call.ifname}) already exists")
+        fail_plugin(f"container veth name provided ({call.ifname}) already exists")
     mtu = call.config.get("mtu") or 1500
     name = host_veth(machine.stack, call.container_id, call.ifname)
-    far = Link(call.ifname, "veth", mac=stable_mac(sandbox.name, call.ifname), mtu=mtu, peer=(machine.stack.name, name))
-    near = Link(name, "veth", mac=stable_mac(machine.stack.name, name), mtu=mtu, peer=(sandbox.name, call.ifname))
+    far = NetworkLink(
+        call.ifname,
+        "veth",
+        mac=stable_mac(sandbox.name, call.ifname),
+        mtu=mtu,
+        peer=(machine.stack.name, name),
+    )
+    near = NetworkLink(
+        name,
+        "veth",
+        mac=stable_mac(machine.stack.name, name),
+        mtu=mtu,
+        peer=(sandbox.name, call.ifname),
+    )
     near.master = bridge.name
     near.hairpin = bool(call.config.get("hairpinMode"))
     sandbox.add_link(far)
@@ -90,23 +112,33 @@ def _veth(machine: Machine, sandbox: Stack, call: Call, bridge: Link) -> tuple[L
     return near, far
 
 
-def host_veth(stack: Stack, container_id: str, ifname: str) -> str:
+def host_veth(stack: NetworkStack, container_id: str, ifname: str) -> str:
     salt = 0
     while True:
-        name = "veth" + hashlib.blake2b(f"{container_id}/{ifname}/{salt}".encode(), digest_size=4).hexdigest()
+        name = (
+            "veth"
+            + hashlib.blake2b(f"{container_id}/{ifname}/{salt}".encode(), digest_size=4).hexdigest()
+        )
         if name not in stack.links:
             return name
         salt += 1
 
 
-# ---- addresses and routes ---------------------------------------------------------------------------------------------
+# ---- addresses and routes ----
 
 
-def _layer3(call: Call, machine: Machine, sandbox: Stack, port: Link, result: Result, given: Result) -> None:
+def _layer3(
+    call: CniCall,
+    machine: CniNode,
+    sandbox: NetworkStack,
+    port: NetworkLink,
+    result: Result,
+    given: Result,
+) -> None:
     conf = call.config
     ips = given.get("ips")
     if not ips:
-        fail("IPAM plugin returned missing IP config")
+        fail_plugin("IPAM plugin returned missing IP config")
     gateway = bool(conf.get("isGateway") or conf.get("isDefaultGateway"))
     result["ips"] = [_placed(ip, gateway) for ip in ips]
     routes = list(given.get("routes") or ())
@@ -117,13 +149,17 @@ def _layer3(call: Call, machine: Machine, sandbox: Stack, port: Link, result: Re
                 routes.append({"dst": default, "gw": ip["gateway"]})
     if routes:
         result["routes"] = routes
-    configure(sandbox, call.ifname, result)
+    configure_bridge(sandbox, call.ifname, result)
     if gateway:
         for ip in result["ips"]:
-            _ensure_address(machine.stack, port, f"{ip['gateway']}/{ip['address'].split('/')[1]}", conf)
+            _ensure_address(
+                machine.stack, port, f"{ip['gateway']}/{ip['address'].split('/')[1]}", conf
+            )
         machine.stack.set_forwarding(True)
     if conf.get("ipMasq"):
-        masquerade.add(machine.stack, conf["name"], call.container_id, [ip["address"] for ip in result["ips"]])
+        masquerade.add_masquerade_rules(
+            machine.stack, conf["name"], call.container_id, [ip["address"] for ip in result["ips"]]
+        )
 
 
 def _placed(ip: Mapping[str, Any], gateway: bool) -> dict[str, Any]:
@@ -131,12 +167,12 @@ def _placed(ip: Mapping[str, Any], gateway: bool) -> dict[str, Any]:
     if ip.get("gateway"):
         placed["gateway"] = ip["gateway"]
     elif gateway:
-        placed["gateway"] = str(values.cidr(ip["address"]).network[1])
+        placed["gateway"] = str(values.parse_cidr_value(ip["address"]).network[1])
     return placed
 
 
-def configure(sandbox: Stack, ifname: str, result: Result) -> None:
-    """Puts the addresses of a result on the sandbox's interface and the routes into its table."""
+def configure_bridge(sandbox: NetworkStack, ifname: str, result: Result) -> None:
+    """Adds the addresses of a result to the sandbox's interface, and the routes to its table."""
     gateways: dict[str, str] = {}
     for ip in result["ips"]:
         sandbox.add_address(ifname, ip["address"])
@@ -144,13 +180,15 @@ def configure(sandbox: Stack, ifname: str, result: Result) -> None:
             gateways.setdefault(ip["version"], ip["gateway"])
     for route in result.get("routes") or ():
         if sandbox.has_route(route["dst"]):
-            continue  # the first one stays
-        via = route.get("gw") or gateways.get(results.family(route["dst"]), "")
+            continue  # the first one wins
+        via = route.get("gw") or gateways.get(results.result_family(route["dst"]), "")
         sandbox.replace_route(route["dst"], ifname, via)
 
 
-def _ensure_address(stack: Stack, port: Link, address: str, conf: Mapping[str, Any]) -> None:
-    wanted = values.cidr(address)
+def _ensure_address(
+    stack: NetworkStack, port: NetworkLink, address: str, conf: Mapping[str, Any]
+) -> None:
+    wanted = values.parse_cidr_value(address)
     for held in tuple(port.addresses):
         if held == wanted:
             return
@@ -158,15 +196,18 @@ def _ensure_address(stack: Stack, port: Link, address: str, conf: Mapping[str, A
             continue
         if wanted.version == 4 or wanted.ip in held.network or held.ip in wanted.network:
             if not conf.get("forceAddress"):
-                fail(f'failed to set bridge addr: "{port.name}" already has an IP address different from {wanted}')
+                fail_plugin(
+                    f'failed to set bridge addr: "{port.name}" already has an IP address '
+                    f"different from {wanted}"
+                )
             stack.delete_address(port.name, str(held))
     stack.add_address(port.name, address)
 
 
-# ---- DEL and CHECK -------------------------------------------------------------------------------------------------------
+# ---- DEL and CHECK ----
 
 
-def _delete(call: Call, machine: Machine, delegate: Delegate, kind: str) -> None:
+def _delete(call: CniCall, machine: CniNode, delegate: Delegate, kind: str) -> None:
     if kind:
         delegate(kind, call)
     if not call.netns:
@@ -178,78 +219,93 @@ def _delete(call: Call, machine: Machine, delegate: Delegate, kind: str) -> None
         if link.peer is not None and link.peer[0] == machine.stack.name:
             machine.stack.delete_link(link.peer[1])
     if kind and call.config.get("ipMasq"):
-        masquerade.remove(machine.stack, call.config["name"], call.container_id)
+        masquerade.remove_masquerade_rules(machine.stack, call.config["name"], call.container_id)
 
 
-def _check(call: Call, machine: Machine, delegate: Delegate, kind: str) -> None:
+def _check(call: CniCall, machine: CniNode, delegate: Delegate, kind: str) -> None:
     sandbox = machine.namespace(call.netns)
     if kind:
         delegate(kind, call)
     previous = call.config.get("prevResult")
     if previous is None:
-        fail("Required prevResult missing")
+        fail_plugin("Required prevResult missing")
     result = results.to_current(previous, call.config.get("cniVersion") or "")
     name = call.config.get("bridge") or "cni0"
     interfaces = result.get("interfaces") or []
     on_host = next((i for i in interfaces if i["name"] == name), {"name": ""})
-    inside = next((i for i in interfaces if i["name"] == call.ifname and i.get("sandbox") == call.netns), {"name": ""})
+    inside = next(
+        (i for i in interfaces if i["name"] == call.ifname and i.get("sandbox") == call.netns),
+        {"name": ""},
+    )
     port = _checked(on_host, machine.stack, within=False)
     if port.kind != "bridge":
-        fail(f"Interface {port.name} does not have link type of bridge")
+        fail_plugin(f"Interface {port.name} does not have link type of bridge")
     if on_host.get("mac") and on_host["mac"] != port.mac:
-        fail(f"Bridge interface {port.name} Mac doesn't match: {on_host['mac']}")
+        fail_plugin(f"Bridge interface {port.name} Mac doesn't match: {on_host['mac']}")
     promiscuous = name in machine.memory.get("promiscuous", ())
     if promiscuous != bool(call.config.get("promiscMode")):
         wanted, is_so = str(not promiscuous).lower(), str(promiscuous).lower()
-        fail(f"Bridge interface {name} configured Promisc Mode {wanted} doesn't match current state: {is_so} ")
+        fail_plugin(
+            f"Bridge interface {name} configured Promisc Mode {wanted} doesn't match current "
+            f"state: {is_so} "
+        )
     if call.netns != inside.get("sandbox"):
-        fail(f"Sandbox in prevResult {inside.get('sandbox', '')} doesn't match configured netns: {call.netns}")
+        fail_plugin(
+            f"Sandbox in prevResult {inside.get('sandbox', '')} doesn't match configured "
+            f"netns: {call.netns}"
+        )
     link = _checked(inside, sandbox, within=True)
     if link.kind != "veth":
-        fail(f"Error: Container interface {link.name} not of type veth")
+        fail_plugin(f"Error: Container interface {link.name} not of type veth")
     if inside.get("mac") and inside["mac"] != link.mac:
-        fail(f"Interface {link.name} Mac {inside['mac']} doesn't match container Mac: {link.mac}")
+        fail_plugin(
+            f"Interface {link.name} Mac {inside['mac']} doesn't match container Mac: {link.mac}"
+        )
     peer = machine.stack.links.get(link.peer[1]) if link.peer is not None else None
     listed = {i["name"]: i for i in interfaces if i["name"] not in (name, call.ifname)}
     for other in listed.values():
         _checked(other, machine.stack, within=False)
     if peer is None or peer.name not in listed or peer.master != name:
-        fail(f"CNI veth created for bridge {name} was not found")
+        fail_plugin(f"CNI veth created for bridge {name} was not found")
     if listed[peer.name].get("mac") not in (None, "", peer.mac):
-        fail(f"Interface {peer.name} Mac doesn't match: {listed[peer.name]['mac']} not found")
+        fail_plugin(
+            f"Interface {peer.name} Mac doesn't match: {listed[peer.name]['mac']} not found"
+        )
     _check_layer3(sandbox, link, result)
 
 
-def _checked(interface: Mapping[str, Any], stack: Stack, *, within: bool) -> Link:
+def _checked(interface: Mapping[str, Any], stack: NetworkStack, *, within: bool) -> NetworkLink:
     name = interface["name"]
     if not name:
-        fail("Interface name missing ")
+        fail_plugin("Interface name missing ")
     link = stack.links.get(name)
     if link is None:
-        fail(f"Interface name {name} not found")
+        fail_plugin(f"Interface name {name} not found")
     if within and not interface.get("sandbox"):
-        fail(f"Interface {name} is expected to be in a sandbox")
+        fail_plugin(f"Interface {name} is expected to be in a sandbox")
     if not within and interface.get("sandbox"):
-        fail(f"Interface {name} should not be in sandbox")
+        fail_plugin(f"Interface {name} should not be in sandbox")
     return link
 
 
-def _check_layer3(sandbox: Stack, link: Link, result: Result) -> None:
+def _check_layer3(sandbox: NetworkStack, link: NetworkLink, result: Result) -> None:
     held = {str(address) for address in link.addresses}
     for ip in result.get("ips") or ():
         if ip["address"] not in held:
-            fail(f"Failed to match addr {ip['address']} on interface {link.name}")
+            fail_plugin(f"Failed to match addr {ip['address']} on interface {link.name}")
     there = {str(route.destination): route for route in sandbox.routes()}
     for route in result.get("routes") or ():
         found = there.get(route["dst"])
         default = route["dst"] in _DEFAULT.values()
-        if found is None or (not default and found.via != route.get("gw", "")):  # also where IPAM left the gateway open
+        if found is None or (
+            not default and found.via != route.get("gw", "")
+        ):  # also if IPAM returned no gateway
             shown = f"{{Dst:{_go_network(route['dst'])} GW:{route.get('gw') or '<nil>'}}}"
-            fail(f"Expected Route {shown} not found in routing table")
+            fail_plugin(f"Expected Route {shown} not found in routing table")
 
 
 def _go_network(text: str) -> str:
-    """As Go prints a net.IPNet inside of a structure."""
-    network = values.network(text)
+    """Formats it like Go prints a net.IPNet inside a struct."""
+    network = values.parse_network(text)
     width = 8 if network.version == 4 else 32
     return f"{{IP:{network.network_address} Mask:{int(network.netmask):0{width}x}}}"

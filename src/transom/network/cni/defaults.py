@@ -1,7 +1,9 @@
-"""The configuration that a node gets from whoever sets a cluster with flannel up: data only, written by the caller.
+"""The CNI configuration that a cluster setup tool gives a node with flannel: data only; the caller
+writes it.
 
-On Windows the policies of a pod's switch port are in it: which destinations keep the pod's address (ExceptionList), and that
-services and the node itself are reached by way of the host (ROUTE with NeedEncap).
+On Windows it includes the policies of a pod's switch port: the destinations that see the pod's own
+address (ExceptionList), and that services and the node itself are reached through the host (ROUTE
+with NeedEncap).
 """
 
 from __future__ import annotations
@@ -12,7 +14,11 @@ from typing import Any, Literal
 
 import orjson
 
-from transom.network.cni.config import CONTAINERD_WINDOWS_DIRECTORY, LINUX_DIRECTORY, WINDOWS_DIRECTORY
+from transom.network.cni.config import (
+    CONTAINERD_WINDOWS_DIRECTORY,
+    LINUX_DIRECTORY,
+    WINDOWS_DIRECTORY,
+)
 
 LINUX_FILE = "10-flannel.conflist"
 WINDOWS_FILE = "cni.conf"
@@ -21,25 +27,29 @@ BRIDGE_NAME = "cbr0"
 Runtime = Literal["docker", "containerd"]
 
 
-def place(os: str, runtime: Runtime) -> tuple[str, str]:
-    """Directory and name of the node's configuration file."""
+def config_file_place(os: str, runtime: Runtime) -> tuple[str, str]:
+    """The directory and name of the node's configuration file."""
     if os == "linux":
         return LINUX_DIRECTORY, LINUX_FILE
-    return (WINDOWS_DIRECTORY if runtime == "docker" else CONTAINERD_WINDOWS_DIRECTORY), WINDOWS_FILE
+    return (
+        WINDOWS_DIRECTORY if runtime == "docker" else CONTAINERD_WINDOWS_DIRECTORY
+    ), WINDOWS_FILE
 
 
-def linux(name: str = BRIDGE_NAME) -> bytes:
-    return _written({
-        "name": name,
-        "cniVersion": "0.3.1",
-        "plugins": [
-            {"type": "flannel", "delegate": {"hairpinMode": True, "isDefaultGateway": True}},
-            {"type": "portmap", "capabilities": {"portMappings": True}},
-        ],
-    })  # fmt: skip
+def linux_conflist(name: str = BRIDGE_NAME) -> bytes:
+    return _written(
+        {
+            "name": name,
+            "cniVersion": "0.3.1",
+            "plugins": [
+                {"type": "flannel", "delegate": {"hairpinMode": True, "isDefaultGateway": True}},
+                {"type": "portmap", "capabilities": {"portMappings": True}},
+            ],
+        }
+    )
 
 
-def windows(
+def windows_conflist(
     mode: Literal["l2bridge", "overlay"],
     *,
     clusters: Sequence[str],
@@ -52,9 +62,10 @@ def windows(
     runtime: Runtime = "docker",
     name: str = "",
 ) -> bytes:
-    """For flannel. With docker policies are those of HNS version 1, with containerd those of version 2, as the runtime hands
-    over a namespace of version 2; win-overlay does not know those, so it is sdnoverlay then. An overlay has no management
-    network of its own to except."""
+    """For flannel. With docker the policies are those of HNS version 1; containerd passes a version
+    2 namespace, so they are those of version 2, and sdnoverlay replaces win-overlay, which does not
+    support them. An overlay has no management network of its own to exclude.
+    """
     bridge = mode == "l2bridge"
     exceptions = [*clusters, *services, *(management if bridge else ())]
     nodes = [f"{ip}/{128 if ':' in ip else 32}" for ip in (node_ip, node_ip6) if ip and bridge]
@@ -67,22 +78,32 @@ def windows(
     servers = {"dns": {"Nameservers": list(dns), "Search": [f"svc.{domain}"]}}
     delegate: dict[str, Any]
     if bridge:
-        delegate = {"type": "win-bridge", **({"ApiVersion": 2} if newer else {}), **servers, "policies": listed}
+        delegate = {
+            "type": "win-bridge",
+            **({"ApiVersion": 2} if newer else {}),
+            **servers,
+            "policies": listed,
+        }
     else:
         kind, key = ("sdnoverlay", "AdditionalArgs") if newer else ("win-overlay", "policies")
         delegate = {"type": kind, **servers, key: listed}
-    return _written({
-        "cniVersion": "0.3.0" if newer else "0.2.0",
-        "name": name or (BRIDGE_NAME if bridge else OVERLAY_NAME),
-        "type": "flannel",
-        "capabilities": {"portMappings": True, "dns": True},
-        "delegate": delegate,
-    })  # fmt: skip
+    return _written(
+        {
+            "cniVersion": "0.3.0" if newer else "0.2.0",
+            "name": name or (BRIDGE_NAME if bridge else OVERLAY_NAME),
+            "type": "flannel",
+            "capabilities": {"portMappings": True, "dns": True},
+            "delegate": delegate,
+        }
+    )
 
 
-def sdnbridge(subnets: Sequence[str], policies: Sequence[Mapping[str, Any]], dns: Mapping[str, Any]) -> dict[str, Any]:
-    """For containerd on Windows, where pods are to have an address of each subnet: one, or one of each family. The gateway is
-    the host's endpoint, the third address; the one before it is the network's own."""
+def sdnbridge(
+    subnets: Sequence[str], policies: Sequence[Mapping[str, Any]], dns: Mapping[str, Any]
+) -> dict[str, Any]:
+    """For containerd on Windows, for pods with one address or one of each family. The gateway is
+    the host's endpoint at the third address of the subnet; the second address is the network's own.
+    """
     networks = [ipaddress.ip_network(subnet) for subnet in subnets]
     return {
         "cniVersion": "0.3.0",
@@ -92,27 +113,34 @@ def sdnbridge(subnets: Sequence[str], policies: Sequence[Mapping[str, Any]], dns
         "dns": dict(dns),
         "ipam": {
             "type": "host-local",
-            "ranges": [[{"subnet": str(n), "rangeStart": str(n[3]), "gateway": str(n[2])}] for n in networks],
+            "ranges": [
+                [{"subnet": str(n), "rangeStart": str(n[3]), "gateway": str(n[2])}]
+                for n in networks
+            ],
         },
-        "optionalFlags": {"localRoutedPortMapping": True, "allowAclPortMapping": True, "enableDualStack": len(networks) > 1},
+        "optionalFlags": {
+            "localRoutedPortMapping": True,
+            "allowAclPortMapping": True,
+            "enableDualStack": len(networks) > 1,
+        },
         "AdditionalArgs": [dict(policy) for policy in policies],
-    }  # fmt: skip
+    }
 
 
 def net_conf(network: str, backend: Mapping[str, Any], network6: str = "") -> bytes:
-    """net-conf.json, which all nodes' flanneld have from one ConfigMap."""
+    """net-conf.json, which the flanneld of all nodes reads from one ConfigMap."""
     conf: dict[str, Any] = {"Network": network}
     if network6:
         conf |= {"EnableIPv6": True, "IPv6Network": network6}
     return _written({**conf, "Backend": dict(backend)})
 
 
-def host_gw() -> dict[str, Any]:
+def host_gw_net_conf() -> dict[str, Any]:
     return {"Type": "host-gw", "Name": BRIDGE_NAME}
 
 
-def vxlan(name: str = OVERLAY_NAME) -> dict[str, Any]:
-    """With the numbers that Windows wants; Linux nodes have the same ones."""
+def vxlan_net_conf(name: str = OVERLAY_NAME) -> dict[str, Any]:
+    """With the values that Windows requires; Linux nodes use the same."""
     return {"Type": "vxlan", "Name": name, "VNI": 4096, "Port": 4789}
 
 

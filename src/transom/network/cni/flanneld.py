@@ -1,55 +1,60 @@
-"""flanneld, the agent of flannel on one node: takes the node's subnet, writes it down for the plugin, leads to other nodes.
+"""flanneld, flannel's agent on one node: acquires the node's subnet, writes it for the plugin, and
+adds routes to other nodes.
 
-It is given leases (leases.py) and changes the state of its node only: routes, the VXLAN interface, the masquerading table,
-on Windows HNS (flanneld_windows.py). It does so when somebody looks at the node (`sync`, by way of Leases.look), going on
-from where it was. What it has to say to the API is data (`annotations`, `CONDITION`) for whoever speaks with the API.
+It receives leases (leases.py) and changes only the state of its node: routes, the VXLAN interface,
+the masquerading table, on Windows HNS (flanneld_windows.py). It is lazy: reading the node's state
+(`sync`, through Leases.look) applies the leases that changed since the last time. Its output for
+the API is data (`annotations`, `CONDITION`); the caller writes it.
 """
 
 from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import orjson
 
+from transom.kit.lazy import lazy_import
 from transom.network.cni import flannelconf, masquerade
 from transom.network.cni.flannel import SUBNET_FILE, write_subnet
-from transom.network.cni.flannelconf import FlannelConf, FlannelError, Manner, Vxlan
-from transom.network.cni.leases import Lease, Leases
-from transom.network.cni.paths import join
-from transom.network.cni.plugin import Machine
-from transom.network.stacks import Link, stable_mac
+from transom.network.cni.flannelconf import (
+    FlannelBackend,
+    FlannelConf,
+    FlannelError,
+    VxlanSettings,
+    WindowsAgentBehaviour,
+)
+from transom.network.cni.leases import SubnetLease, SubnetLeases
+from transom.network.cni.paths import join_cni_path
+from transom.network.cni.plugin import CniNode
+from transom.network.stacks import NetworkLink, stable_mac
+
+if TYPE_CHECKING:
+    from transom.network.cni import flanneld_windows
+else:
+    flanneld_windows = lazy_import("transom.network.cni.flanneld_windows")
 
 CONDITION = {
-    "type": "NetworkUnavailable", "status": "False", "reason": "FlannelIsUp", "message": "Flannel is running on this node",
-}  # fmt: skip
+    "type": "NetworkUnavailable",
+    "status": "False",
+    "reason": "FlannelIsUp",
+    "message": "Flannel is running on this node",
+}
 NAT = (
-    "your PublicIP differs from interface IP, meaning that probably you're on a NAT, which is not supported by host-gw backend"
+    "your PublicIP differs from interface IP, meaning that probably you're on a NAT, which is "
+    "not supported by host-gw backend"
 )
 
 
-class Backend(Protocol):
-    """One way of leading packets to other nodes."""
-
-    kind: str
-    mtu: int
-
-    def register(self, lease: Lease) -> Lease:
-        """Makes what the node needs; the answer is the lease with the backend's data in it."""
-
-    def change(self, gone: Sequence[Lease], come: Sequence[Lease]) -> None:
-        """Other nodes' subnets."""
-
-
 class Flanneld:
-    """`interface` is a name or an address, as --iface; `masquerade` is --ip-masq."""
+    """`interface` is a name or an address, like --iface; `masquerade` is --ip-masq."""
 
     def __init__(
         self,
         node: str,
-        machine: Machine,
-        leases: Leases,
+        machine: CniNode,
+        leases: SubnetLeases,
         conf: FlannelConf,
         *,
         public_ip: str,
@@ -63,7 +68,7 @@ class Flanneld:
         self.node = node
         self.machine = machine
         self.conf = conf
-        self.lease: Lease | None = None  # of its own node, once it has started
+        self.lease: SubnetLease | None = None  # the lease of its own node, once started
         self._leases = leases
         self._public = public_ip
         self._public6 = public_ip6
@@ -72,37 +77,55 @@ class Flanneld:
         self._file = subnet_file
         self._log = log
         self._version = version
-        self.late = False  # on Windows: the network's management address comes too late, once
-        self._backend: Backend | None = None
-        self._at = -1  # steps of the leases that are done; -1: none, everything is to be looked at
+        self.late = False  # on Windows: the network's management address appears too late, once
+        self._backend: FlannelBackend | None = None
+        self._at = -1  # applied steps of the leases; -1: none, so everything is applied
 
     def start(self, pod_cidrs: Sequence[str]) -> None:
         """Raises FlannelError."""
         lease = self._acquire(pod_cidrs)
         late, self.late = self.late, False
-        backend = _backend(self.conf, self.machine, self.link(), self._public, Manner(self._version, late, self._log))
+        backend = _backend(
+            self.conf,
+            self.machine,
+            self.link(),
+            self._public,
+            WindowsAgentBehaviour(self._version, late, self._log),
+        )
         lease = backend.register(lease)
         if self.machine.os == "linux":
             if self._masquerade:
-                for version, cluster, subnet in ((4, self.conf.network, lease.subnet), (6, self.conf.network6, lease.subnet6)):
+                for version, cluster, subnet in (
+                    (4, self.conf.network, lease.subnet),
+                    (6, self.conf.network6, lease.subnet6),
+                ):
                     if subnet:
-                        self.machine.stack.set_table(masquerade.flannel(version, cluster, subnet))
+                        self.machine.stack.set_table(
+                            masquerade.flannel_masquerade_table(version, cluster, subnet)
+                        )
             self.machine.stack.set_forwarding(True)
-        path = join(self.machine.os, self._file)
+        path = join_cni_path(self.machine.os, self._file)
         self.machine.files.mkdir(path[: path.rindex("\\" if self.machine.os == "windows" else "/")])
         self.machine.files.write(
             path,
-            write_subnet(self.conf.network, lease.subnet, backend.mtu, self._masquerade, self.conf.network6, lease.subnet6),
+            write_subnet(
+                self.conf.network,
+                lease.subnet,
+                backend.mtu,
+                self._masquerade,
+                self.conf.network6,
+                lease.subnet6,
+            ),
         )
         self._backend, self.lease, self._at = backend, lease, -1
         self.go_on()
 
     def go_on(self) -> None:
-        """It follows the leases, also after `stop`."""
+        """Follows the leases again, also after `stop`."""
         self._leases.agents[self.node] = self
 
     def stop(self) -> None:
-        """What it has made stays, as when the real one ends."""
+        """Stops following; what it has created stays, as with the real flanneld."""
         if self._leases.agents.get(self.node) is self:
             del self._leases.agents[self.node]
 
@@ -119,26 +142,34 @@ class Flanneld:
         if backend is None or self._at == len(self._leases.steps):
             return
         if self._at < 0:
-            gone: list[Lease] = []
+            gone: list[SubnetLease] = []
             come = [lease for lease in self._leases.by_node.values() if self._concerns(lease)]
         else:
             gone, come = self._since()
         self._at = len(self._leases.steps)
         backend.change(gone, come)
 
-    def _since(self) -> tuple[list[Lease], list[Lease]]:
-        """What a node's lease was at first and what it is in the end."""
-        first: dict[str, Lease | None] = {}
+    def _since(self) -> tuple[list[SubnetLease], list[SubnetLease]]:
+        """The first and the last lease of each node since a step."""
+        first: dict[str, SubnetLease | None] = {}
         for before, after in self._leases.steps[self._at :]:
             lease = after or before
             assert lease is not None
             first.setdefault(lease.node, before)
         now = self._leases.by_node
-        gone = [old for node, old in first.items() if old is not None and old != now.get(node) and self._concerns(old)]
-        come = [now[node] for node, old in first.items() if node in now and old != now[node] and self._concerns(now[node])]
+        gone = [
+            old
+            for node, old in first.items()
+            if old is not None and old != now.get(node) and self._concerns(old)
+        ]
+        come = [
+            now[node]
+            for node, old in first.items()
+            if node in now and old != now[node] and self._concerns(now[node])
+        ]
         return gone, come
 
-    def _concerns(self, lease: Lease) -> bool:
+    def _concerns(self, lease: SubnetLease) -> bool:
         if lease.node == self.node:
             return False
         kind = self.conf.backend
@@ -147,40 +178,58 @@ class Flanneld:
             return False
         return True
 
-    def _acquire(self, pod_cidrs: Sequence[str]) -> Lease:
+    def _acquire(self, pod_cidrs: Sequence[str]) -> SubnetLease:
         if not pod_cidrs:
             raise FlannelError(f'failed to acquire lease: node "{self.node}" pod cidr not assigned')
         if len(pod_cidrs) > 2:
-            raise FlannelError(f'failed to acquire lease: node "{self.node}" pod cidrs should be IPv4/IPv6 only or dualstack')
+            raise FlannelError(
+                f'failed to acquire lease: node "{self.node}" pod cidrs should be IPv4/IPv6 '
+                "only or dualstack"
+            )
         conf = self.conf
         subnets = {4: "", 6: ""}
         for text in pod_cidrs:
             cidr = ipaddress.ip_network(text)
-            enabled, network = (conf.enable4, conf.network) if cidr.version == 4 else (conf.enable6, conf.network6)
+            enabled, network = (
+                (conf.enable4, conf.network) if cidr.version == 4 else (conf.enable6, conf.network6)
+            )
             if not enabled:
                 continue
             if not network or not cidr.subnet_of(ipaddress.ip_network(network)):  # type: ignore[arg-type]
                 family = "" if cidr.version == 4 else "IPv6 "
                 raise FlannelError(
-                    f'failed to acquire lease: subnet "{network or "0.0.0.0/0"}" specified in the flannel net config '
+                    f'failed to acquire lease: subnet "{network or "0.0.0.0/0"}" specified '
+                    "in the flannel net config "
                     f'doesn\'t contain "{cidr}" {family}PodCIDR of the "{self.node}" node'
                 )
             subnets[cidr.version] = str(cidr)
         kind = "" if conf.backend == "alloc" else conf.backend
-        return Lease(self.node, subnets[4], self._public, "null", kind, subnets[6], self._public6)
+        return SubnetLease(
+            self.node, subnets[4], self._public, "null", kind, subnets[6], self._public6
+        )
 
-    def link(self) -> Link:
-        """The interface that leads to the other nodes. Raises FlannelError."""
+    def link(self) -> NetworkLink:
+        """The interface to the other nodes. Raises FlannelError."""
         links = self.machine.stack.links
         if self._interface:
             named = self._interface
             found = links.get(named) or self._with(named)
             if found is None:
-                none = "no interface with given IP found" if _is_address(named) else "route ip+net: no such network interface"
+                none = (
+                    "no interface with given IP found"
+                    if _is_address(named)
+                    else "route ip+net: no such network interface"
+                )
                 why = f"error looking up interface {named}: {none}"
                 self._log(f"Could not find valid interface matching {named}: {why}")
-                raise FlannelError("Failed to find interface to use that matches the interfaces and/or regexes provided")
-            if all(str(address.ip) != self._public for address in found.addresses) and self.conf.backend == "host-gw":
+                raise FlannelError(
+                    "Failed to find interface to use that matches the interfaces and/or "
+                    "regexes provided"
+                )
+            if (
+                all(str(address.ip) != self._public for address in found.addresses)
+                and self.conf.backend == "host-gw"
+            ):
                 raise FlannelError(NAT)
             return found
         found = self._with(self._public)
@@ -191,7 +240,7 @@ class Flanneld:
             f"error looking up interface {self._public}: no interface with given IP found"
         )
 
-    def _with(self, ip: str) -> Link | None:
+    def _with(self, ip: str) -> NetworkLink | None:
         for link in self.machine.stack.links.values():
             if any(str(address.ip) == ip for address in link.addresses):
                 return link
@@ -206,47 +255,51 @@ def _is_address(text: str) -> bool:
     return True
 
 
-def _backend(conf: FlannelConf, machine: Machine, link: Link, public: str, manner: Manner) -> Backend:
+def _backend(
+    conf: FlannelConf,
+    machine: CniNode,
+    link: NetworkLink,
+    public: str,
+    manner: WindowsAgentBehaviour,
+) -> FlannelBackend:
     if conf.backend == "alloc":
-        return Alloc(link)
+        return AllocBackend(link)
     if machine.os == "windows":
-        from transom.network.cni import flanneld_windows
-
-        return flanneld_windows.backend(conf, machine, link, manner)
+        return flanneld_windows.windows_backend(conf, machine, link, manner)
     if conf.backend == "host-gw":
         return HostGateway(machine, link)
-    return VxlanLink(machine, link, flannelconf.vxlan(conf, machine.os), public, conf)
+    return VxlanLink(machine, link, flannelconf.vxlan_settings(conf, machine.os), public, conf)
 
 
-class Alloc:
-    """Gives subnets away and leads nowhere."""
+class AllocBackend:
+    """Assigns subnets and adds no routes."""
 
     kind = ""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: NetworkLink) -> None:
         self.mtu = link.mtu
 
-    def register(self, lease: Lease) -> Lease:
+    def register(self, lease: SubnetLease) -> SubnetLease:
         return lease
 
-    def change(self, gone: Sequence[Lease], come: Sequence[Lease]) -> None:
+    def change(self, gone: Sequence[SubnetLease], come: Sequence[SubnetLease]) -> None:
         return None
 
 
 class HostGateway:
-    """A route for each other node's subnet, by way of that node."""
+    """A route for each other node's subnet, through that node."""
 
     kind = "host-gw"
 
-    def __init__(self, machine: Machine, link: Link) -> None:
+    def __init__(self, machine: CniNode, link: NetworkLink) -> None:
         self._stack = machine.stack
         self._link = link
         self.mtu = link.mtu
 
-    def register(self, lease: Lease) -> Lease:
+    def register(self, lease: SubnetLease) -> SubnetLease:
         return lease
 
-    def change(self, gone: Sequence[Lease], come: Sequence[Lease]) -> None:
+    def change(self, gone: Sequence[SubnetLease], come: Sequence[SubnetLease]) -> None:
         for lease in gone:
             for subnet in filter(None, (lease.subnet, lease.subnet6)):
                 self._stack.delete_route(subnet)
@@ -258,20 +311,29 @@ class HostGateway:
 
 
 class VxlanLink:
-    """An interface that encapsulates; for each other node a route, a neighbour and an entry of the forwarding database."""
+    """An encapsulating interface; for each other node a route, a neighbour and an entry in the
+    forwarding database.
+    """
 
     kind = "vxlan"
 
-    def __init__(self, machine: Machine, link: Link, conf: Vxlan, public: str, flannel: FlannelConf) -> None:
+    def __init__(
+        self,
+        machine: CniNode,
+        link: NetworkLink,
+        conf: VxlanSettings,
+        public: str,
+        flannel: FlannelConf,
+    ) -> None:
         self._stack = machine.stack
         self._below = link
         self._conf = conf
         self._public = public
         self._networks = {4: flannel.network, 6: flannel.network6}
-        self._links: dict[int, Link] = {}
+        self._links: dict[int, NetworkLink] = {}
         self.mtu = (conf.mtu or link.mtu) - flannelconf.ENCAPSULATION
 
-    def register(self, lease: Lease) -> Lease:
+    def register(self, lease: SubnetLease) -> SubnetLease:
         data = {4: "null", 6: "null"}
         for version, subnet in ((4, lease.subnet), (6, lease.subnet6)):
             if not subnet:
@@ -281,31 +343,54 @@ class VxlanLink:
             self._address(link, f"{network.network_address}/{network.max_prefixlen}", version)
             self._links[version] = link
             data[version] = orjson.dumps({"VNI": self._conf.vni, "VtepMAC": link.mac}).decode()
-        return Lease(lease.node, lease.subnet, lease.public_ip, data[4], self.kind, lease.subnet6, lease.public_ip6, data[6])
+        return SubnetLease(
+            lease.node,
+            lease.subnet,
+            lease.public_ip,
+            data[4],
+            self.kind,
+            lease.subnet6,
+            lease.public_ip6,
+            data[6],
+        )
 
-    def _ensure(self, version: int, lease: Lease) -> Link:
-        name = self._conf.name if version == 4 else self._conf.name.replace("flannel.", "flannel-v6.")
+    def _ensure(self, version: int, lease: SubnetLease) -> NetworkLink:
+        name = (
+            self._conf.name if version == 4 else self._conf.name.replace("flannel.", "flannel-v6.")
+        )
         local = self._public if version == 4 else lease.public_ip6
-        wanted = Link(
-            name, "vxlan", mac=stable_mac(self._stack.name, name), mtu=self.mtu, vni=self._conf.vni, port=self._conf.port,
+        wanted = NetworkLink(
+            name,
+            "vxlan",
+            mac=stable_mac(self._stack.name, name),
+            mtu=self.mtu,
+            vni=self._conf.vni,
+            port=self._conf.port,
             local=local,
-        )  # fmt: skip
+        )
         found = self._stack.links.get(name)
         if found is not None:
-            if (found.kind, found.vni, found.port, found.local) == ("vxlan", wanted.vni, wanted.port, wanted.local):
+            if (found.kind, found.vni, found.port, found.local) == (
+                "vxlan",
+                wanted.vni,
+                wanted.port,
+                wanted.local,
+            ):
                 return found
-            self._stack.delete_link(name)  # one that is configured otherwise
+            self._stack.delete_link(name)  # one with a different configuration
         return self._stack.add_link(wanted)
 
-    def _address(self, link: Link, address: str, version: int) -> None:
-        """The one of this subnet only: it is the source of what the node itself sends to pods."""
+    def _address(self, link: NetworkLink, address: str, version: int) -> None:
+        """Only the address of this subnet: the node itself uses it as source for packets to
+        pods.
+        """
         cluster = ipaddress.ip_network(self._networks[version])
         for held in tuple(link.addresses):
             if str(held) != address and held.version == version and held.ip in cluster:
                 self._stack.delete_address(link.name, str(held))
         self._stack.add_address(link.name, address)
 
-    def change(self, gone: Sequence[Lease], come: Sequence[Lease]) -> None:
+    def change(self, gone: Sequence[SubnetLease], come: Sequence[SubnetLease]) -> None:
         for version, link in self._links.items():
             for lease in gone:
                 self._leave(link, lease, version)
@@ -313,23 +398,27 @@ class VxlanLink:
                 self._enter(link, lease, version)
             self._stack.changed_link(link.name)
 
-    def _leave(self, link: Link, lease: Lease, version: int) -> None:
+    def _leave(self, link: NetworkLink, lease: SubnetLease, version: int) -> None:
         subnet = lease.subnet if version == 4 else lease.subnet6
         if subnet:
             self._stack.delete_route(subnet)
             self._stack.delete_neighbour(subnet.split("/")[0])
             link.fdb.pop(lease.vtep(version)[1], None)
 
-    def _enter(self, link: Link, lease: Lease, version: int) -> None:
-        subnet, public = (lease.subnet, lease.public_ip) if version == 4 else (lease.subnet6, lease.public_ip6)
+    def _enter(self, link: NetworkLink, lease: SubnetLease, version: int) -> None:
+        subnet, public = (
+            (lease.subnet, lease.public_ip) if version == 4 else (lease.subnet6, lease.public_ip6)
+        )
         if not subnet:
             return
-        if self._conf.direct and any(ipaddress.ip_address(public) in address.network for address in self._below.addresses):
+        if self._conf.direct and any(
+            ipaddress.ip_address(public) in address.network for address in self._below.addresses
+        ):
             self._stack.replace_route(subnet, self._below.name, public)
             return
         mac = lease.vtep(version)[1]
         if not mac:
-            return  # the other agent has not finished
+            return  # the other agent is not ready yet
         base = subnet.split("/")[0]
         self._stack.replace_neighbour(base, mac, link.name)
         link.fdb[mac] = public

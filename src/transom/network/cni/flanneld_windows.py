@@ -1,7 +1,8 @@
-"""flanneld's backends on Windows: the networks and endpoints that they have HNS make, and what leads to other nodes.
+"""flanneld's backends on Windows: the HNS networks and endpoints that they create, and the routes
+to other nodes.
 
-host-gw makes an L2Bridge network and the host's own endpoint in it, and routes of the host. vxlan makes an Overlay network
-whose policies say behind which node a remote subnet is.
+host-gw creates an L2Bridge network, the host's endpoint in it, and routes on the host. vxlan
+creates an Overlay network whose policies map remote subnets to nodes.
 """
 
 from __future__ import annotations
@@ -13,19 +14,25 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from transom.hosts.windows.hns import HnsError
+from transom.machines.windows.hns import HnsError
 from transom.network.cni import flannelconf
-from transom.network.cni.flannelconf import ENCAPSULATION, FlannelConf, FlannelError, Manner, Vxlan
+from transom.network.cni.flannelconf import (
+    ENCAPSULATION,
+    FlannelBackend,
+    FlannelConf,
+    FlannelError,
+    VxlanSettings,
+    WindowsAgentBehaviour,
+)
 from transom.network.cni.hostlocal import DATA
-from transom.network.cni.leases import Lease
-from transom.network.cni.paths import join
-from transom.network.cni.plugin import Machine
+from transom.network.cni.leases import SubnetLease
+from transom.network.cni.paths import join_cni_path
+from transom.network.cni.plugin import CniNode
 from transom.network.cni.windows import shim
-from transom.network.stacks import Link
+from transom.network.stacks import NetworkLink
 
 if TYPE_CHECKING:
-    from transom.hosts.windows.hns import Hns
-    from transom.network.cni.flanneld import Backend
+    from transom.machines.windows.hns import HostNetworkService
 
 _SCHEMA = {"Major": 2, "Minor": 0}
 _EXPIRED = "context deadline exceeded"
@@ -37,27 +44,39 @@ NO_HOST_ROUTE = (
 WAITING = "Waiting for the Network to be created"
 
 
-def backend(conf: FlannelConf, machine: Machine, link: Link, manner: Manner) -> Backend:
+def windows_backend(
+    conf: FlannelConf, machine: CniNode, link: NetworkLink, manner: WindowsAgentBehaviour
+) -> FlannelBackend:
     if machine.hns is None:
         raise FlannelError("The specified module could not be found.")
+    if not manner.backends:
+        manner.log(f"{conf.backend.replace('-', '')} is not supported on this platform")
+        raise FlannelError(f"unknown backend type: {conf.backend}")
     if conf.backend == "host-gw":
         return WindowsHostGateway(machine, machine.hns, link, conf.settings, manner)
-    return WindowsVxlan(machine.hns, link, flannelconf.vxlan(conf, "windows"), manner)
+    return WindowsVxlan(machine.hns, link, flannelconf.vxlan_settings(conf, "windows"), manner)
 
 
 class WindowsHostGateway:
     kind = "host-gw"
 
-    def __init__(self, machine: Machine, hns: Hns, link: Link, settings: Mapping[str, Any], manner: Manner) -> None:
+    def __init__(
+        self,
+        machine: CniNode,
+        hns: HostNetworkService,
+        link: NetworkLink,
+        settings: Mapping[str, Any],
+        manner: WindowsAgentBehaviour,
+    ) -> None:
         self._manner = manner
         self._machine = machine
         self._hns = hns
         self._name = settings.get("name") or "cbr0"
         self._servers = settings.get("dnsserverlist") or ""
-        self._link = link.name  # another one when there is a switch
+        self._link = link.name  # has a different name once a switch exists
         self.mtu = link.mtu
 
-    def register(self, lease: Lease) -> Lease:
+    def register(self, lease: SubnetLease) -> SubnetLease:
         subnet = ipaddress.ip_network(lease.subnet)
         network = self._ensure_network(str(subnet), str(subnet[1]))
         endpoint = self._ensure_endpoint(network["ID"], str(subnet[2]))
@@ -67,7 +86,10 @@ class WindowsHostGateway:
         for address in (management, str(subnet[2])):
             name = self._interface(address)
             if name is None:
-                raise FlannelError(f"failed to find interface for IP Address {address}: no interface with given IP found")
+                raise FlannelError(
+                    f"failed to find interface for IP Address {address}: no interface with "
+                    "given IP found"
+                )
             if address == management:
                 self._link = name
         self._machine.stack.set_forwarding(True)
@@ -80,10 +102,16 @@ class WindowsHostGateway:
             for subnet in existing.get("Subnets") or ():
                 if (subnet.get("AddressPrefix"), subnet.get("GatewayAddress")) == (prefix, gateway):
                     return existing
-            self._v1(f"failed to delete existing HNSNetwork {name}", "DELETE", f"/networks/{existing['ID']}")
+            self._v1(
+                f"failed to delete existing HNSNetwork {name}",
+                "DELETE",
+                f"/networks/{existing['ID']}",
+            )
         wanted: dict[str, Any] = {
-            "Name": name, "Type": "L2Bridge", "Subnets": [{"AddressPrefix": prefix, "GatewayAddress": gateway}],
-        }  # fmt: skip
+            "Name": name,
+            "Type": "L2Bridge",
+            "Subnets": [{"AddressPrefix": prefix, "GatewayAddress": gateway}],
+        }
         if self._servers:
             wanted["DNSServerList"] = self._servers
         made = self._v1(f"failed to create HNSNetwork {name}", "POST", "/networks/", wanted)
@@ -95,7 +123,8 @@ class WindowsHostGateway:
             raise FlannelError(f"{late}: {_EXPIRED}")
         if self._interface(address) is None:
             raise FlannelError(
-                f"timeout, failed to get net interface for HNSNetwork {name} ({address}): no interface with given IP found"
+                f"timeout, failed to get net interface for HNSNetwork {name} ({address}): no "
+                "interface with given IP found"
             )
         return network
 
@@ -105,9 +134,15 @@ class WindowsHostGateway:
         if existing is not None:
             if existing.get("IPAddress") == address:
                 return str(existing["ID"])
-            self._v1(f"failed to delete existing bridge HNSEndpoint {name}", "DELETE", f"/endpoints/{existing['ID']}")
+            self._v1(
+                f"failed to delete existing bridge HNSEndpoint {name}",
+                "DELETE",
+                f"/endpoints/{existing['ID']}",
+            )
         wanted = {"Name": name, "IPAddress": address, "VirtualNetwork": network}
-        made = self._v1(f"failed to create bridge HNSEndpoint {name}", "POST", "/endpoints/", wanted)
+        made = self._v1(
+            f"failed to create bridge HNSEndpoint {name}", "POST", "/endpoints/", wanted
+        )
         return str(made["ID"])
 
     def _attach(self, endpoint: str) -> None:
@@ -115,20 +150,26 @@ class WindowsHostGateway:
             self._hns.attach_to_host(endpoint, 1)
         except HnsError as error:
             if _ATTACHED not in error.text:
-                text = f"failed to hot attach bridge HNSEndpoint {self._name}_ep to host compartment: {error.text}"
+                text = (
+                    f"failed to hot attach bridge HNSEndpoint {self._name}_ep to host "
+                    f"compartment: {error.text}"
+                )
                 raise FlannelError(text) from error
 
     def _hold(self, address: str) -> None:
-        """Keeps host-local from giving a pod the address of the host's endpoint, which HNS would refuse. flanneld itself does
-        not: on a real node the first pod fails once."""
-        directory = join("windows", DATA, self._name)
+        """Prevents host-local from giving a pod the address of the host's endpoint, which HNS would
+        refuse. flanneld itself does not do this: on a real node the first pod fails once.
+        """
+        directory = join_cni_path("windows", DATA, self._name)
         self._machine.files.mkdir(directory)
-        self._machine.files.write(join("windows", directory, address), f"{self._name}_ep\r\nhost".encode())
+        self._machine.files.write(
+            join_cni_path("windows", directory, address), f"{self._name}_ep\r\nhost".encode()
+        )
 
     def _v1(self, words: str, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         try:
             return shim.v1(self._hns, method, path, body)
-        except shim.Failed as error:
+        except shim.HcsshimFailed as error:
             raise FlannelError(f"{words}: {error}") from error
 
     def _interface(self, address: str) -> str | None:
@@ -137,7 +178,7 @@ class WindowsHostGateway:
                 return link.name
         return None
 
-    def change(self, gone: Sequence[Lease], come: Sequence[Lease]) -> None:
+    def change(self, gone: Sequence[SubnetLease], come: Sequence[SubnetLease]) -> None:
         stack = self._machine.stack
         for lease in gone:
             if lease.subnet:
@@ -150,17 +191,23 @@ class WindowsHostGateway:
 class WindowsVxlan:
     kind = "vxlan"
 
-    def __init__(self, hns: Hns, link: Link, conf: Vxlan, manner: Manner) -> None:
+    def __init__(
+        self,
+        hns: HostNetworkService,
+        link: NetworkLink,
+        conf: VxlanSettings,
+        manner: WindowsAgentBehaviour,
+    ) -> None:
         self._hns = hns
         self._conf = conf
         self._manner = manner
         self._log = manner.log
         self._adapter = link.name
         self._network = ""
-        self._told: dict[str, dict[str, Any]] = {}  # policies by the subnet that they are for
+        self._told: dict[str, dict[str, Any]] = {}  # policies by remote subnet
         self.mtu = link.mtu - ENCAPSULATION
 
-    def register(self, lease: Lease) -> Lease:
+    def register(self, lease: SubnetLease) -> SubnetLease:
         if not self._hns.supports("Remote Subnet"):
             raise FlannelError("platform does not support feature Remote Subnet")
         network = self._ensure(lease.subnet)
@@ -178,38 +225,65 @@ class WindowsVxlan:
         return replace(lease, backend_data=data, backend_type=self.kind, subnet6="", public_ip6="")
 
     def _ensure(self, prefix: str) -> dict[str, Any]:
-        """The network, with the address of the node in it and the policy that lets the node reach its own pods."""
+        """Ensures that the network exists, with the node's address in it and the policy that lets
+        the node reach its own pods.
+        """
         conf, hns = self._conf, self._hns
-        found = shim.named(hns.networks, conf.name)
+        found = shim.find_by_name(hns.networks, conf.name)
         failed = "failed to create VXLAN network: "
-        if found is not None and (found.get("Type"), shim.subnet_of(found).get("IpAddressPrefix")) != ("Overlay", prefix):
+        if found is not None and (
+            found.get("Type"),
+            shim.subnet_of(found).get("IpAddressPrefix"),
+        ) != ("Overlay", prefix):
             try:
                 hns.delete("network", found["ID"])
             except HnsError as error:
-                raise FlannelError(f"{failed}failed to delete existing HostComputeNetwork {conf.name}: {error.text}") from error
+                raise FlannelError(
+                    f"{failed}failed to delete existing HostComputeNetwork {conf.name}: "
+                    f"{error.text}"
+                ) from error
             found = None
         if found is None:
             gateway = str(ipaddress.ip_network(prefix)[1])
             wanted = {
-                "Name": conf.name, "Type": "Overlay", "Flags": 8, "SchemaVersion": _SCHEMA,
-                "Policies": [{"Type": "NetAdapterName", "Settings": {"NetworkAdapterName": self._adapter}}],
-                "Ipams": [{"Type": "Static", "Subnets": [{
-                    "IpAddressPrefix": prefix,
-                    "Routes": [{"NextHop": gateway, "DestinationPrefix": "0.0.0.0/0"}],
-                    "Policies": [{"Type": "VSID", "Settings": {"IsolationId": conf.vni}}],
-                }]}],
-            }  # fmt: skip
+                "Name": conf.name,
+                "Type": "Overlay",
+                "Flags": 0 if self._manner.persistent else 8,
+                "SchemaVersion": _SCHEMA,
+                "Policies": [
+                    {"Type": "NetAdapterName", "Settings": {"NetworkAdapterName": self._adapter}}
+                ],
+                "Ipams": [
+                    {
+                        "Type": "Static",
+                        "Subnets": [
+                            {
+                                "IpAddressPrefix": prefix,
+                                "Routes": [{"NextHop": gateway, "DestinationPrefix": "0.0.0.0/0"}],
+                                "Policies": [
+                                    {"Type": "VSID", "Settings": {"IsolationId": conf.vni}}
+                                ],
+                            }
+                        ],
+                    }
+                ],
+            }
             try:
                 found = hns.create("network", wanted)
             except HnsError as error:
-                raise FlannelError(f"{failed}failed to create HostComputeNetwork {conf.name}: {error.text}") from error
+                raise FlannelError(
+                    f"{failed}failed to create HostComputeNetwork {conf.name}: {error.text}"
+                ) from error
             found = hns.query("network", found["ID"])
             self._log(WAITING)
             if not hns.management_ip(found["ID"]) or self._manner.late:
                 raise FlannelError(
-                    f"{failed}timeout, failed to get management IP from HostComputeNetwork {conf.name}: {_EXPIRED}"
+                    f"{failed}timeout, failed to get management IP from HostComputeNetwork "
+                    f"{conf.name}: {_EXPIRED}"
                 )
-        if self._manner.host_route and all(policy["Type"] != "HostRoute" for policy in found.get("Policies") or ()):
+        if self._manner.host_route and all(
+            policy["Type"] != "HostRoute" for policy in found.get("Policies") or ()
+        ):
             try:
                 self._modify("Add", [{"Type": "HostRoute", "Settings": {}}], found["ID"])
             except HnsError:
@@ -217,28 +291,45 @@ class WindowsVxlan:
         return hns.query("network", found["ID"])
 
     def _modify(self, what: str, policies: Sequence[Mapping[str, Any]], network: str = "") -> None:
-        request = {"ResourceType": "Policy", "RequestType": what, "Settings": {"Policies": list(policies)}}
+        request = {
+            "ResourceType": "Policy",
+            "RequestType": what,
+            "Settings": {"Policies": list(policies)},
+        }
         self._hns.modify("network", network or self._network, request)
 
-    def change(self, gone: Sequence[Lease], come: Sequence[Lease]) -> None:
+    def change(self, gone: Sequence[SubnetLease], come: Sequence[SubnetLease]) -> None:
         if self._network not in self._hns.networks:
-            self._log(f'Unable to find network {self._conf.name}, error: Network name "{self._conf.name}" not found')
+            self._log(
+                f"Unable to find network {self._conf.name}, error: Network name "
+                f'"{self._conf.name}" not found'
+            )
             return
         remove = [self._told.pop(lease.subnet) for lease in gone if lease.subnet in self._told]
         add = []
         for lease in come:
             vni, mac = lease.vtep()
+            if not self._manner.reads_vni:
+                vni = flannelconf.WINDOWS_VNI
             if vni < flannelconf.WINDOWS_VNI:
-                self._log(f"VNI is {vni} but it is required to be greater than or equal to 4096 on Windows.")
+                self._log(
+                    f"VNI is {vni} but it is required to be greater than or equal to 4096 on "
+                    "Windows."
+                )
                 continue
             if not mac:
-                continue  # the other agent has not finished
+                continue  # the other agent is not ready yet
             if lease.subnet in self._told:
                 remove.append(self._told[lease.subnet])
-            policy = {"Type": "RemoteSubnetRoute", "Settings": {
-                "DestinationPrefix": lease.subnet, "IsolationId": vni, "ProviderAddress": lease.public_ip,
-                "DistributedRouterMacAddress": mac,
-            }}  # fmt: skip
+            policy = {
+                "Type": "RemoteSubnetRoute",
+                "Settings": {
+                    "DestinationPrefix": lease.subnet,
+                    "IsolationId": vni,
+                    "ProviderAddress": lease.public_ip,
+                    "DistributedRouterMacAddress": mac,
+                },
+            }
             self._told[lease.subnet] = policy
             add.append(policy)
         for what, policies in (("Remove", remove), ("Add", add)):

@@ -1,8 +1,9 @@
-"""host-local: addresses of one node, from ranges in the configuration, remembered in files of the node.
+"""host-local: addresses of one node, from ranges in the configuration, stored in files of the node.
 
-Every address that is taken is a file with the container's id and interface in it; another file has the last address of each
-range set, after which the search goes on. An index in memory saves reading them all for each call; the files stay the truth:
-an address whose file somebody has removed is free again.
+Every allocated address is a file that contains the container's id and interface; another file has
+the last allocated address of each range set, where the next search starts. An in-memory index
+avoids reading all files for each call. The files remain authoritative: an address whose file was
+removed is free again.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from transom.machines.smallfiles import read_small_file
 from transom.network.cni import values
-from transom.network.cni.paths import fail_file, join
-from transom.network.cni.plugin import Call, CniError, Delegate, Machine, Result, fail
+from transom.network.cni.paths import fail_with_file_error, join_cni_path
+from transom.network.cni.plugin import CniCall, CniError, CniNode, Delegate, Result, fail_plugin
 from transom.network.stacks import read_address
 
 if TYPE_CHECKING:
-    from transom.hosts.api import Files
+    from transom.machines.api import Files
     from transom.network.stacks import Address, Network
 
 DATA = "/var/lib/cni/networks"
@@ -28,7 +30,7 @@ _ONE_OF_EACH = ("", "0.1.0", "0.2.0")
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class AddressRange:
     subnet: Network
     first: int
     last: int
@@ -37,7 +39,7 @@ class Range:
     def has(self, address: Address) -> bool:
         return address.version == self.subnet.version and self.first <= int(address) <= self.last
 
-    def overlaps(self, other: Range) -> bool:
+    def overlaps(self, other: AddressRange) -> bool:
         same = self.subnet.version == other.subnet.version
         return same and self.first <= other.last and other.first <= self.last
 
@@ -45,7 +47,7 @@ class Range:
         return f"{_text(self.first, self.subnet.version)}-{_text(self.last, self.subnet.version)}"
 
 
-RangeSet = tuple[Range, ...]
+RangeSet = tuple[AddressRange, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ class _Settings:
     routes: Sequence[dict[str, Any]]
 
 
-def host_local(call: Call, machine: Machine, _delegate: Delegate) -> Result | None:
+def host_local(call: CniCall, machine: CniNode, _delegate: Delegate) -> Result | None:
     settings = _settings(call, machine)
     store = _store(call, machine)
     owner = f"{call.container_id.strip()}{_BREAK}{call.ifname}"
@@ -63,7 +65,9 @@ def host_local(call: Call, machine: Machine, _delegate: Delegate) -> Result | No
         return None
     if call.command == "CHECK":
         if not store.holds(owner, call.container_id):
-            fail(f"host-local: Failed to find address added by container {call.container_id}")
+            fail_plugin(
+                f"host-local: Failed to find address added by container {call.container_id}"
+            )
         return None
     dns = _dns(call, machine)
     wanted = _requested(call)
@@ -77,10 +81,10 @@ def host_local(call: Call, machine: Machine, _delegate: Delegate) -> Result | No
         except CniError as error:
             if ips:
                 store.release(owner, call.container_id)
-            fail(f"failed to allocate for range {number}: {error}")
+            fail_plugin(f"failed to allocate for range {number}: {error}")
     if wanted:
         store.release(owner, call.container_id)
-        fail("failed to allocate all requested IPs: " + " ".join(map(str, wanted)))
+        fail_plugin("failed to allocate all requested IPs: " + " ".join(map(str, wanted)))
     result: Result = {"cniVersion": "0.4.0", "ips": ips}
     if settings.routes:
         result["routes"] = list(settings.routes)
@@ -88,15 +92,19 @@ def host_local(call: Call, machine: Machine, _delegate: Delegate) -> Result | No
     return result
 
 
-# ---- configuration -----------------------------------------------------------------------------------------------------
+# ---- configuration ----
 
 
-def _settings(call: Call, machine: Machine) -> _Settings:
-    """The same configuration comes with every sandbox of a node, so the last one is kept."""
+def _settings(call: CniCall, machine: CniNode) -> _Settings:
+    """Every sandbox of a node has the same configuration, so the last one is cached."""
     ipam = call.config.get("ipam")
     if ipam is None:
-        fail("IPAM config missing 'ipam' key")
-    given = (ipam, (call.config.get("runtimeConfig") or {}).get("ipRanges"), call.config.get("cniVersion") or "")
+        fail_plugin("IPAM config missing 'ipam' key")
+    given = (
+        ipam,
+        (call.config.get("runtimeConfig") or {}).get("ipRanges"),
+        call.config.get("cniVersion") or "",
+    )
     key = ("host-local", call.config["name"])
     before = machine.memory.get(key)
     if before is not None and before[0] == given:
@@ -113,23 +121,23 @@ def _parse(ipam: Mapping[str, Any], from_runtime: Any, version: str) -> _Setting
         sets.insert(0, [ipam])
     sets = list(from_runtime or ()) + sets
     if not sets:
-        fail("no IP ranges specified")
+        fail_plugin("no IP ranges specified")
     parsed: list[RangeSet] = []
     for number, written in enumerate(sets):
-        read = tuple(_read_range(item) for item in written)  # decoding comes before checking
+        read = tuple(_read_range(item) for item in written)  # decoding comes before validation
         try:
             parsed.append(_check_set(read))
         except _Bad as bad:
-            fail(f"invalid range set {number}: {bad}")
+            fail_plugin(f"invalid range set {number}: {bad}")
     if version in _ONE_OF_EACH:
         families = [ranges[0].subnet.version for ranges in parsed]
         if families.count(4) > 1 or families.count(6) > 1:
-            fail(f"CNI version {version} does not support more than 1 address per family")
+            fail_plugin(f"CNI version {version} does not support more than 1 address per family")
     for number, ranges in enumerate(parsed):
         for later in range(number + 1, len(parsed)):
             if any(a.overlaps(b) for a in ranges for b in parsed[later]):
-                fail(f"range set {number} overlaps with {later}")
-    return _Settings(tuple(parsed), values.routes(ipam.get("routes")))
+                fail_plugin(f"range set {number} overlaps with {later}")
+    return _Settings(tuple(parsed), values.parse_routes(ipam.get("routes")))
 
 
 class _Bad(Exception):
@@ -146,15 +154,16 @@ class _Written:
 
 def _read_range(item: Mapping[str, Any]) -> _Written:
     first, last, gateway = (
-        None if not item.get(key) else values.address(item[key]) for key in ("rangeStart", "rangeEnd", "gateway")
+        None if not item.get(key) else values.parse_address(item[key])
+        for key in ("rangeStart", "rangeEnd", "gateway")
     )
-    return _Written(values.cidr(item.get("subnet") or ""), first, last, gateway)
+    return _Written(values.parse_cidr_value(item.get("subnet") or ""), first, last, gateway)
 
 
 def _check_set(written: tuple[_Written, ...]) -> RangeSet:
     if not written:
         raise _Bad("empty range set")
-    ranges: list[Range] = []
+    ranges: list[AddressRange] = []
     for item in written:
         ranges.append(_check_range(item))
         if ranges[-1].subnet.version != ranges[0].subnet.version:
@@ -166,7 +175,7 @@ def _check_set(written: tuple[_Written, ...]) -> RangeSet:
     return tuple(ranges)
 
 
-def _check_range(item: _Written) -> Range:
+def _check_range(item: _Written) -> AddressRange:
     subnet = item.subnet.network
     if subnet.prefixlen > subnet.max_prefixlen - 2:
         raise _Bad(f"Network {item.subnet} too small to allocate from")
@@ -176,12 +185,16 @@ def _check_range(item: _Written) -> Range:
             f"the network address is {subnet.network_address}"
         )
     base = int(subnet.network_address)
-    if item.first is not None and (item.first not in subnet or (item.last is not None and int(item.first) > int(item.last))):
+    if item.first is not None and (
+        item.first not in subnet or (item.last is not None and int(item.first) > int(item.last))
+    ):
         raise _Bad(f"RangeStart {item.first} not in network {subnet}")
     if item.last is not None and (item.last not in subnet or int(item.last) < base + 1):
         raise _Bad(f"RangeEnd {item.last} not in network {subnet}")
-    last = base + subnet.num_addresses - (2 if subnet.version == 4 else 1)  # not the broadcast address
-    return Range(
+    last = (
+        base + subnet.num_addresses - (2 if subnet.version == 4 else 1)
+    )  # excludes the broadcast address
+    return AddressRange(
         subnet,
         base + 1 if item.first is None else int(item.first),
         last if item.last is None else int(item.last),
@@ -189,32 +202,34 @@ def _check_range(item: _Written) -> Range:
     )
 
 
-def _requested(call: Call) -> list[Address]:
-    """Addresses that somebody wants for this container, in CNI_ARGS or in the configuration's `args`."""
+def _requested(call: CniCall) -> list[Address]:
+    """The addresses that CNI_ARGS or the configuration's `args` request for this container."""
     wanted: list[Address] = []
-    values.check_args(call.args, ("IP",))
+    values.check_cni_args(call.args, ("IP",))
     if call.args.get("IP"):
         text = call.args["IP"]
         try:
-            wanted.append(values.canonical(ipaddress.ip_address(text)))
+            wanted.append(values.unmapped_address(ipaddress.ip_address(text)))
         except ValueError:
-            fail(f'ARGS: error parsing value of pair "IP={text}": invalid IP address: {text})')
+            fail_plugin(
+                f'ARGS: error parsing value of pair "IP={text}": invalid IP address: {text})'
+            )
     args = (call.config.get("args") or {}).get("cni") or {}
     for text in args.get("ips") or ():
-        found = values.address(text)
+        found = values.parse_address(text)
         if found not in wanted:
             wanted.append(found)
     return wanted
 
 
-def _dns(call: Call, machine: Machine) -> dict[str, Any]:
+def _dns(call: CniCall, machine: CniNode) -> dict[str, Any]:
     path = call.config["ipam"].get("resolvConf")
     if not path:
         return {}
     try:
-        lines = machine.files.read(path).decode(errors="replace").splitlines()
+        lines = read_small_file(machine.files, path).decode(errors="replace").splitlines()
     except OSError as error:
-        fail_file("open", path, error)
+        fail_with_file_error("open", path, error)
     dns: dict[str, Any] = {}
     for line in lines:
         words = line.split()
@@ -229,11 +244,13 @@ def _dns(call: Call, machine: Machine) -> dict[str, Any]:
     return {key: dns[key] for key in ("nameservers", "domain", "search", "options") if key in dns}
 
 
-# ---- files ---------------------------------------------------------------------------------------------------------------
+# ---- files ----
 
 
-def _store(call: Call, machine: Machine) -> _Store:
-    directory = join(machine.os, call.config["ipam"].get("dataDir") or DATA, call.config["name"])
+def _store(call: CniCall, machine: CniNode) -> _Store:
+    directory = join_cni_path(
+        machine.os, call.config["ipam"].get("dataDir") or DATA, call.config["name"]
+    )
     key = ("host-local store", directory)
     found: _Store | None = machine.memory.get(key)
     if found is None:
@@ -242,7 +259,7 @@ def _store(call: Call, machine: Machine) -> _Store:
 
 
 class _Store:
-    """The data directory of one network, and what is known of it."""
+    """The data directory of one network, and its index."""
 
     __slots__ = ("_files", "_folder", "_owned", "_taken", "_windows", "directory")
 
@@ -255,26 +272,32 @@ class _Store:
         self._taken: set[str] = set()
         self._scan()
 
-    def take(self, ranges: RangeSet, set_id: str, owner: str, container: str, asked: Address | None) -> dict[str, Any]:
+    def take(
+        self, ranges: RangeSet, set_id: str, owner: str, container: str, asked: Address | None
+    ) -> dict[str, Any]:
         if asked is not None:
             within = _range(ranges, asked)
             assert within is not None
             if asked == within.gateway:
-                fail(f"requested ip {asked} is subnet's gateway")
+                fail_plugin(f"requested ip {asked} is subnet's gateway")
             text = str(asked)
             if not self._reserve(owner, text, set_id):
-                fail(f"requested IP address {asked} is not available in range set {_names(ranges)}")
+                fail_plugin(
+                    f"requested IP address {asked} is not available in range set {_names(ranges)}"
+                )
             return _config(text, within)
         for text in self._has(owner, container):
             address = ipaddress.ip_address(text)
             if not (self._windows and address.version == 6) and _range(ranges, address) is not None:
-                fail(f"{text} has been allocated to {container}, duplicate allocation is not allowed")
+                fail_plugin(
+                    f"{text} has been allocated to {container}, duplicate allocation is not allowed"
+                )
         found = self._search(ranges, set_id, owner)
         if found is None:
-            self._scan()  # somebody may have removed files
+            self._scan()  # files may have been removed
             found = self._search(ranges, set_id, owner)
         if found is None:
-            fail(f"no IP addresses available in range set: {_names(ranges)}")
+            fail_plugin(f"no IP addresses available in range set: {_names(ranges)}")
         return found
 
     def _search(self, ranges: RangeSet, set_id: str, owner: str) -> dict[str, Any] | None:
@@ -301,9 +324,9 @@ class _Store:
                 return _config(text, within)
 
     def _start(self, ranges: RangeSet, set_id: str) -> tuple[int, int | None]:
-        """After the last one that was given out, if it still is of this set."""
+        """The position after the last allocated address, if it still belongs to this set."""
         try:
-            last = read_address(self._files.read(self._folder + LAST + set_id).decode())
+            last = read_address(read_small_file(self._files, self._folder + LAST + set_id).decode())
         except (OSError, ValueError):
             return 0, None
         for number, one in enumerate(ranges):
@@ -324,13 +347,13 @@ class _Store:
             self._files.write(path, owner.encode())
         except OSError as error:
             self._taken.discard(text)
-            fail_file("open", path, error)
+            fail_with_file_error("open", path, error)
         self._owned.setdefault(owner, []).append(text)
         self._files.write(self._folder + LAST + set_id, text.encode())
         return True
 
     def release(self, owner: str, container: str) -> None:
-        """Files of earlier versions have no interface in them."""
+        """Files of earlier versions do not contain the interface."""
         if owner not in self._owned:
             self._scan()
         for match in (owner, container.strip()):
@@ -355,7 +378,7 @@ class _Store:
 
     def _belongs(self, path: str, match: str) -> bool:
         try:
-            return self._files.read(path).decode(errors="replace").strip() == match
+            return read_small_file(self._files, path).decode(errors="replace").strip() == match
         except OSError:
             return False
 
@@ -370,7 +393,9 @@ class _Store:
                 continue
             text = name.replace("_", ":") if self._windows else name
             self._taken.add(text)
-            owner = self._files.read(self._folder + name).decode(errors="replace").strip()
+            owner = (
+                read_small_file(self._files, self._folder + name).decode(errors="replace").strip()
+            )
             self._owned.setdefault(owner, []).append(text)
 
     def _names(self) -> list[str]:
@@ -382,11 +407,11 @@ class _Store:
             self._files.mkdir(self.directory)
             self._files.write(self._folder + "lock", b"", 0o750)
         except OSError as error:
-            fail_file("mkdir", self.directory, error)
+            fail_with_file_error("mkdir", self.directory, error)
         return []
 
 
-def _range(ranges: RangeSet, address: Address) -> Range | None:
+def _range(ranges: RangeSet, address: Address) -> AddressRange | None:
     return next((one for one in ranges if one.has(address)), None)
 
 
@@ -394,9 +419,13 @@ def _names(ranges: RangeSet) -> str:
     return ",".join(map(str, ranges))
 
 
-def _config(text: str, within: Range) -> dict[str, Any]:
+def _config(text: str, within: AddressRange) -> dict[str, Any]:
     version = within.subnet.version
-    return {"version": str(version), "address": f"{text}/{within.subnet.prefixlen}", "gateway": str(within.gateway)}
+    return {
+        "version": str(version),
+        "address": f"{text}/{within.subnet.prefixlen}",
+        "gateway": str(within.gateway),
+    }
 
 
 def _text(number: int, version: int) -> str:

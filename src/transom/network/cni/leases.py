@@ -1,7 +1,7 @@
-"""Which node has which subnet: flannel's leases, once for all agents of the process.
+"""flannel's leases, which map nodes to subnets, once for all agents of the process.
 
-On Kubernetes a lease is what a Node object says in its annotations and spec. Changes are written down one after the other, so
-that an agent brings its node up to date from where it was when somebody looked last.
+On Kubernetes a lease consists of a Node's annotations and spec. Changes are recorded in order, so
+that an agent can apply those since the last access to its node.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MANAGED = PREFIX + "kube-subnet-manager"
 
 
 @dataclass(frozen=True, slots=True)
-class Lease:
+class SubnetLease:
     node: str
     subnet: str
     public_ip: str
@@ -33,15 +33,15 @@ class Lease:
     backend_data6: str = "null"
 
     def annotations(self) -> dict[str, str]:
-        said = {BACKEND_TYPE: self.backend_type, MANAGED: "true"}
+        annotations = {BACKEND_TYPE: self.backend_type, MANAGED: "true"}
         if self.subnet:
-            said |= {BACKEND_DATA: self.backend_data, PUBLIC_IP: self.public_ip}
+            annotations |= {BACKEND_DATA: self.backend_data, PUBLIC_IP: self.public_ip}
         if self.subnet6:
-            said |= {BACKEND_V6_DATA: self.backend_data6, PUBLIC_IPV6: self.public_ip6}
-        return said
+            annotations |= {BACKEND_V6_DATA: self.backend_data6, PUBLIC_IPV6: self.public_ip6}
+        return annotations
 
     def vtep(self, version: int = 4) -> tuple[int, str]:
-        """VNI and hardware address of VXLAN; (0, "") where the data is something else."""
+        """VNI and hardware address of VXLAN; (0, "") for other backends."""
         try:
             data = orjson.loads(self.backend_data if version == 4 else self.backend_data6)
             return int(data["VNI"]), str(data.get("VtepMAC") or "")
@@ -49,41 +49,49 @@ class Lease:
             return 0, ""
 
 
-def of_node(node: Mapping[str, Any]) -> Lease | None:
-    """None: no agent has taken the node's subnet yet, or it has none."""
+def lease_of_node(node: Mapping[str, Any]) -> SubnetLease | None:
+    """None: no agent has acquired the node's subnet yet, or the node has none."""
     metadata, spec = node["metadata"], node.get("spec") or {}
-    said = metadata.get("annotations") or {}
-    if said.get(MANAGED) != "true":
+    annotations = metadata.get("annotations") or {}
+    if annotations.get(MANAGED) != "true":
         return None
     cidrs = spec.get("podCIDRs") or ([spec["podCIDR"]] if spec.get("podCIDR") else [])
     four = next((cidr for cidr in cidrs if ":" not in cidr), "")
     six = next((cidr for cidr in cidrs if ":" in cidr), "")
-    four = four if said.get(PUBLIC_IP) else ""
-    six = six if said.get(PUBLIC_IPV6) else ""
+    four = four if annotations.get(PUBLIC_IP) else ""
+    six = six if annotations.get(PUBLIC_IPV6) else ""
     if not four and not six:
         return None
-    return Lease(
-        metadata["name"], four, said.get(PUBLIC_IP, ""), said.get(BACKEND_DATA, "null"), said.get(BACKEND_TYPE, ""),
-        six, said.get(PUBLIC_IPV6, ""), said.get(BACKEND_V6_DATA, "null"),
-    )  # fmt: skip
+    return SubnetLease(
+        metadata["name"],
+        four,
+        annotations.get(PUBLIC_IP, ""),
+        annotations.get(BACKEND_DATA, "null"),
+        annotations.get(BACKEND_TYPE, ""),
+        six,
+        annotations.get(PUBLIC_IPV6, ""),
+        annotations.get(BACKEND_V6_DATA, "null"),
+    )
 
 
-class Agent(Protocol):
+class LeaseAgent(Protocol):
     def sync(self) -> None: ...
 
 
-Step = tuple[Lease | None, Lease | None]
+Step = tuple[SubnetLease | None, SubnetLease | None]
 """A node's lease before and after."""
 
 
-class Leases:
+class SubnetLeases:
     def __init__(self) -> None:
-        self.by_node: dict[str, Lease] = {}
+        self.by_node: dict[str, SubnetLease] = {}
         self.steps: list[Step] = []
-        self.agents: dict[str, Agent] = {}
-        self.listeners: list[Callable[[], None]] = []  # for agents that do not wait until somebody looks
+        self.agents: dict[str, LeaseAgent] = {}
+        self.listeners: list[
+            Callable[[], None]
+        ] = []  # for agents that do not wait for the next access
 
-    def put(self, lease: Lease) -> None:
+    def put(self, lease: SubnetLease) -> None:
         before = self.by_node.get(lease.node)
         if before != lease:
             self.by_node[lease.node] = lease
@@ -101,11 +109,11 @@ class Leases:
             agent.sync()
 
     def sync(self) -> None:
-        """Brings all nodes up to date, for data planes that do not look."""
+        """Brings all nodes up to date, for data planes that do not read the state on access."""
         for agent in tuple(self.agents.values()):
             agent.sync()
 
-    def _step(self, before: Lease | None, after: Lease | None) -> None:
+    def _step(self, before: SubnetLease | None, after: SubnetLease | None) -> None:
         self.steps.append((before, after))
         for listener in self.listeners:
             listener()

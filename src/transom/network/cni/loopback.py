@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from transom.network.cni import results
-from transom.network.cni.plugin import Call, Delegate, Machine, Result
+from transom.network.cni.plugin import CniCall, CniNode, Delegate, Result
 
 
-def loopback(call: Call, machine: Machine, _delegate: Delegate) -> Result | None:
+def loopback(call: CniCall, machine: CniNode, _delegate: Delegate) -> Result | None:
     if call.command == "DEL" and not call.netns:
         return None
     stack = machine.namespace(call.netns, prefix="")
@@ -23,8 +23,9 @@ def loopback(call: Call, machine: Machine, _delegate: Delegate) -> Result | None
         if all(ip["version"] != version for ip in ips):
             ips.append({"version": version, "interface": 0, "address": str(address)})
     result: Result = {
-        "cniVersion": "0.4.0", "interfaces": [{"name": "lo", "mac": "00:00:00:00:00:00", "sandbox": call.netns}],
-    }  # fmt: skip
+        "cniVersion": "0.4.0",
+        "interfaces": [{"name": "lo", "mac": "00:00:00:00:00:00", "sandbox": call.netns}],
+    }
     if ips:
         result["ips"] = ips
     result["dns"] = {}

@@ -1,8 +1,10 @@
-"""What a network plugin is told and may touch: the words between whoever runs plugins and the plugins themselves.
+"""The interface between the plugin runner and the plugins: what a network plugin receives and may
+access.
 
-A plugin is a function. It gets the call (what a real one finds in CNI_* variables and on its standard input) and the machine
-it runs on, answers with a result in the form of version 0.4.0 of the specification (the runner makes of it whatever version
-the configuration asks for), or raises CniError. Nothing here knows a certain plugin.
+A plugin is a function. It gets the call (the CNI_* variables and standard input of a real one) and
+its machine, and returns a result in the format of version 0.4.0 of the specification (the runner
+converts it to the version of the configuration), or raises CniError. This module depends on no
+specific plugin.
 """
 
 from __future__ import annotations
@@ -11,11 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
-from transom.network.stacks import Fabric, Stack
+from transom.network.stacks import Fabric, NetworkStack
 
 if TYPE_CHECKING:
-    from transom.hosts.api import Files
-    from transom.hosts.windows.hns import Hns
+    from transom.machines.api import Files
+    from transom.machines.windows.hns import HostNetworkService
 
 Command = Literal["ADD", "DEL", "CHECK", "VERSION"]
 Result = dict[str, Any]
@@ -28,11 +30,11 @@ IO_FAILURE = 5
 DECODING_FAILURE = 6
 INVALID_CONFIG = 7
 TRY_AGAIN = 11
-INTERNAL = 999  # what every plain error of a plugin is reported as
+INTERNAL = 999  # the code of a plain plugin error
 
 
 class CniError(Exception):
-    """An error as a plugin prints it. Its text is what runtimes put into their own messages."""
+    """An error as a plugin prints it. Runtimes include its text in their own messages."""
 
     def __init__(self, code: int, msg: str, details: str = "") -> None:
         super().__init__(f"{msg}; {details}" if details else msg)
@@ -48,49 +50,64 @@ class CniError(Exception):
         return answer
 
 
-def fail(text: str) -> NoReturn:
-    """A plain error of a plugin."""
+def fail_plugin(text: str) -> NoReturn:
+    """Raises a plain plugin error."""
     raise CniError(INTERNAL, text)
 
 
 @dataclass(slots=True)
-class Call:
+class CniCall:
     command: Command
     container_id: str
-    netns: str  # path of a network namespace; on Windows `none`, `container:ID` (docker) or the GUID of an HNS namespace
+    # path of a network namespace; on Windows `none`, `container:ID` (docker) or the GUID of an HNS
+    # namespace
+    netns: str
     ifname: str
     args: dict[str, str]  # CNI_ARGS
     path: str  # CNI_PATH
-    config: dict[str, Any]  # of this plugin, with name, cniVersion, runtimeConfig, prevResult. Not the plugin's to change.
+    config: dict[
+        str, Any
+        # of this plugin, with name, cniVersion, runtimeConfig, prevResult; read-only
+    ]
 
-    def with_config(self, config: dict[str, Any]) -> Call:
-        return Call(self.command, self.container_id, self.netns, self.ifname, self.args, self.path, config)
+    def with_config(self, config: dict[str, Any]) -> CniCall:
+        return CniCall(
+            self.command, self.container_id, self.netns, self.ifname, self.args, self.path, config
+        )
 
 
 @dataclass(slots=True)
-class Machine:
+class CniNode:
     """The node that plugins run on."""
 
     files: Files
-    stack: Stack  # the node's own
+    stack: NetworkStack  # the node's own stack
     fabric: Fabric
-    hns: Hns | None  # of Windows
+    hns: HostNetworkService | None  # of Windows
     os: Literal["linux", "windows"]
-    namespaces: dict[str, str] = field(default_factory=dict)  # path of a network namespace -> name of the stack
-    booted: Callable[[], float] = float  # when it was last started, by its own clock; Host.boot_time
-    memory: dict[Any, Any] = field(default_factory=dict)  # what plugins need not read and parse again; nothing else
+    namespaces: dict[str, str] = field(
+        default_factory=dict
+    )  # path of a network namespace -> name of the stack
+    booted: Callable[[], float] = (
+        float  # the time of the last boot, by its own clock; Host.boot_time
+    )
+    memory: dict[Any, Any] = field(
+        default_factory=dict
+    )  # a cache for what plugins would otherwise read and parse again
 
-    def namespace(self, path: str, prefix: str | None = None) -> Stack:
-        """The stack behind CNI_NETNS, or the error of a plugin that cannot open it."""
+    def namespace(self, path: str, prefix: str | None = None) -> NetworkStack:
+        """The stack of CNI_NETNS, or the error of a plugin that cannot open it."""
         found = self.fabric.stacks.get(self.namespaces.get(path, ""))
         if found is None:
-            said = f'failed to open netns "{path}": ' if prefix is None else prefix
-            fail(f'{said}failed to Statfs "{path}": no such file or directory')
+            before = f'failed to open netns "{path}": ' if prefix is None else prefix
+            fail_plugin(f'{before}failed to Statfs "{path}": no such file or directory')
         return found
 
 
-Delegate = Callable[[str, Call], Result | None]
+Delegate = Callable[[str, CniCall], Result | None]
 """Runs another plugin (IPAM, a meta plugin's delegate) by its type, with the configuration in the call."""
 
-Plugin = Callable[[Call, Machine, Delegate], Result | None]
-"""ADD answers a result, DEL and CHECK None. VERSION never reaches a plugin: the runner knows its versions from the table."""
+Plugin = Callable[[CniCall, CniNode, Delegate], Result | None]
+"""ADD returns a result, DEL and CHECK return None. VERSION never reaches a plugin: the runner
+answers it from the table.
+"""

@@ -1,4 +1,6 @@
-"""The table of plugins that run in this process: what is installed on a node, and which versions each understands."""
+"""The plugins that run in this process: which are installed on a node, and the versions that each
+supports.
+"""
 
 from __future__ import annotations
 
@@ -22,24 +24,33 @@ ALL_VERSIONS = ("0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0")
 
 _EVERYWHERE: Mapping[str, Plugin] = {"flannel": flannel, "host-local": host_local}
 _LINUX: Mapping[str, Plugin] = {
-    "bandwidth": bandwidth, "bridge": bridge, "loopback": loopback, "portmap": portmap, "static": static,
-}  # fmt: skip
+    "bandwidth": bandwidth,
+    "bridge": bridge,
+    "loopback": loopback,
+    "portmap": portmap,
+    "static": static,
+}
 _FEWER: Mapping[str, tuple[str, ...]] = {"bandwidth": ALL_VERSIONS[2:]}
 
 PLUGINS: dict[str, Plugin] = {**_EVERYWHERE, **_LINUX, **windows.WINDOWS_PLUGINS}
 
 
-class Installed(NamedTuple):
+class InstalledPlugin(NamedTuple):
     run: Plugin
     versions: tuple[str, ...]
 
 
-Table = Mapping[str, Installed]
+Table = Mapping[str, InstalledPlugin]
 
 
 @cache
-def table(os: str, release: Release = DEFAULT_RELEASE) -> Table:
-    """What is in the plugins' directory of a node; `release` is that of the reference plugins for Windows."""
-    found = {**_EVERYWHERE, **(windows.plugins(release) if os == "windows" else _LINUX)}
-    known = {**_FEWER, **windows.versions(release)}
-    return {kind: Installed(plugin, known.get(kind, ALL_VERSIONS)) for kind, plugin in found.items()}
+def plugin_table(os: str, release: Release = DEFAULT_RELEASE) -> Table:
+    """The plugins in a node's plugin directory; `release` is that of the reference plugins for
+    Windows.
+    """
+    found = {**_EVERYWHERE, **(windows.windows_plugins(release) if os == "windows" else _LINUX)}
+    known = {**_FEWER, **windows.windows_plugin_versions(release)}
+    return {
+        kind: InstalledPlugin(plugin, known.get(kind, ALL_VERSIONS))
+        for kind, plugin in found.items()
+    }

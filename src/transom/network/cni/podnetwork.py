@@ -1,8 +1,10 @@
-"""The network of one node's pods as runtimes see it: a stack for each sandbox, and the plugins of the node's configuration.
+"""The network of one node's pods as runtimes see it: a stack for each sandbox, and the plugins of
+the node's configuration.
 
-What docker and containerd do around plugins is here: namespaces, arguments, capabilities, and putting things back when a
-plugin fails. They also run the loopback plugin, which has nothing to do here: every stack has its `lo` from the start. On
-Windows the sandbox's adapter is the HNS endpoint that a plugin has made.
+Implements what docker and containerd do around plugins: namespaces, arguments, capabilities, and
+cleanup after a failed plugin. They also run the loopback plugin, which is not needed here: every
+stack has its `lo` from the start. On Windows the sandbox's adapter is the HNS endpoint that a
+plugin has created.
 """
 
 from __future__ import annotations
@@ -12,17 +14,24 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
-from transom.hosts.windows.hns import HnsError
-from transom.machinery.quantity import QuantityError, parse
+from transom.machinery.quantity import QuantityError, parse_quantity
+from transom.machines.windows.hns import HnsError
 from transom.network import winhost
 from transom.network.api import NetworkFailure, SandboxNetwork
 from transom.network.cni import config, results
-from transom.network.cni.config import ConfigError, NetworkList
-from transom.network.cni.plugin import CniError, Machine, Result
-from transom.network.cni.plugins import Table, table
-from transom.network.cni.runner import Execute, Runner, Runtime, in_process, install, present
+from transom.network.cni.config import CniConfigError, NetworkList
+from transom.network.cni.plugin import CniError, CniNode, Result
+from transom.network.cni.plugins import Table, plugin_table
+from transom.network.cni.runner import (
+    CniRunner,
+    Execute,
+    RuntimeConf,
+    in_process,
+    install_plugins,
+    is_plugin_present,
+)
 from transom.network.cni.windows.netconf import Release
-from transom.network.stacks import Stack
+from transom.network.stacks import NetworkStack
 
 _UNLIMITED = 2**31 - 1
 _DEFAULT = ("0.0.0.0/0", "::/0")
@@ -31,14 +40,17 @@ WINDOWS_BINARIES = {"docker": r"c:\k\cni", "containerd": r"C:\Program Files\cont
 
 
 class CniPodNetwork:
-    """`release` is that of the reference plugins for Windows; containerd needs the newer one, which knows its namespaces in all
-    modes. `execute` and `versions` are for plugins that are programs (exec.py). `start` is called with the node's range of
-    addresses once it is known: it has the agent of the network (flanneld) write what plugins need. `joined` hears of every
-    sandbox and its addresses before anything runs in it."""
+    """`release` is that of the reference plugins for Windows; containerd needs the newer one, which
+    supports its namespaces in all modes. `execute` and `versions` are for plugins that are programs
+    (exec.py). `start` is called with the node's pod CIDR once it is known, so that the agent of the
+    network (flanneld) writes what plugins need. `joined` is called with every sandbox and its
+    addresses before anything runs in it. `lost` is called with a sandbox whose HNS network was
+    deleted: plugins no longer find its address, so the kubelet recreates the sandbox.
+    """
 
     def __init__(
         self,
-        machine: Machine,
+        machine: CniNode,
         runtime: Literal["docker", "containerd"],
         *,
         directory: str = "",
@@ -55,29 +67,42 @@ class CniPodNetwork:
         binaries = WINDOWS_BINARIES[runtime] if windows else "/opt/cni/bin"
         self.binaries = binaries
         self.directory = directory or (
-            config.LINUX_DIRECTORY if not windows
-            else config.WINDOWS_DIRECTORY if self._docker else config.CONTAINERD_WINDOWS_DIRECTORY
-        )  # fmt: skip
-        self._plugins = plugins = table(machine.os, release or ("0.9.1" if self._docker else "1.0"))
+            config.LINUX_DIRECTORY
+            if not windows
+            else config.WINDOWS_DIRECTORY
+            if self._docker
+            else config.CONTAINERD_WINDOWS_DIRECTORY
+        )
+        self._plugins = plugins = plugin_table(
+            machine.os, release or ("0.9.1" if self._docker else "1.0")
+        )
         if execute is None:
-            install(machine, binaries, plugins)
+            install_plugins(machine, binaries, plugins)
             execute = in_process(machine, binaries, plugins)
             versions = lambda kind: _versions(machine, binaries, plugins, kind)  # noqa: E731
-        self._runner = Runner(
-            machine, execute, binaries, "/var/lib/cni/cache" if self._docker else "/var/lib/cni",
-            versions, labelled and not self._docker,
-        )  # fmt: skip
+        self._runner = CniRunner(
+            machine,
+            execute,
+            binaries,
+            "/var/lib/cni/cache" if self._docker else "/var/lib/cni",
+            versions,
+            labelled and not self._docker,
+        )
         self._start = start
         self._joined = joined
         self._seen: tuple[Any, NetworkList | str] = (None, "")
-        self._sandboxes: dict[str, tuple[NetworkList, Runtime]] = {}
+        self._sandboxes: dict[str, tuple[NetworkList, RuntimeConf]] = {}
         self._asked: tuple[Any, Mapping[str, Any]] = (None, {})
         self._ports: dict[tuple[str, int, str], str] = {}  # protocol, port, address -> sandbox
-        self.fault = ""  # while set, nothing works, and this says why
+        self.fault = ""  # if set, the reason why the network does not work
         self.cidr = ""
+        self.lost: Callable[[str], None] | None = None
+        self._hns_networks: dict[str, set[str]] = {}  # HNS network -> sandboxes
+        if machine.hns is not None:
+            machine.hns.listeners.append(self._hns_changed)
 
     def use(self, cidr: str) -> None:
-        """The node's share of the cluster's range, once it is known; with dual stack of both, with a comma."""
+        """Sets the node's pod CIDR once it is known; with dual stack both, comma-separated."""
         self.cidr = cidr
         if self._start is not None:
             self._start(cidr)
@@ -85,33 +110,49 @@ class CniPodNetwork:
     # ---- configuration ----
 
     def look_in(self, directory: str, binaries: str) -> None:
-        """For who says where configuration and plugins are later than when this was made, as docker's side of the kubelet:
-        what was read before counts no more."""
+        """Sets the directories of configuration and plugins later than at construction, as
+        dockershim does; drops what was read before.
+        """
         self.directory, self.binaries = directory, binaries
         self._runner = self._runner._replace(
-            path=binaries, execute=in_process(self.machine, binaries, self._plugins),
+            path=binaries,
+            execute=in_process(self.machine, binaries, self._plugins),
             versions=lambda kind: _versions(self.machine, binaries, self._plugins, kind),
-        )  # fmt: skip
+        )
         self._seen = (None, "")
 
     def network(self) -> NetworkList | str:
-        """What the files say now, or why there is no network."""
+        """The network of the current files, or why there is none."""
         files = self.machine.files
         try:
-            state = config.read(files, self.directory)
+            state = config.read_config_files(files, self.directory)
         except OSError as error:
             return str(error.strerror)
         before = self._seen[1]
         if state != self._seen[0]:
             try:
-                found = config.load(files, self.directory, self._runner.problem if self._docker else None)
-            except ConfigError as error:
-                # Docker's side of the kubelet goes on with the network that it had while there is any file.
+                found = config.load_network_list(
+                    files, self.directory, self._runner.problem if self._docker else None
+                )
+            except CniConfigError as error:
+                # dockershim keeps using its previous network as long as any file exists.
                 kept = self._docker and state and not isinstance(before, str)
                 self._seen = (state, before if kept else str(error))
             else:
                 self._seen = (state, found)
         return self._seen[1]
+
+    def file_problem(self) -> str:
+        """The problem with the current configuration files, even while an earlier configuration is
+        in use.
+        """
+        try:
+            config.load_network_list(self.machine.files, self.directory)
+        except CniConfigError as error:
+            return str(error)
+        except OSError as error:
+            return str(error.strerror)
+        return ""
 
     def ready(self) -> str:
         return self._problem(self.network())
@@ -127,7 +168,9 @@ class CniPodNetwork:
 
     # ---- sandboxes ----
 
-    async def add(self, sandbox: SandboxNetwork, wishes: Mapping[str, str] | None = None) -> list[str]:
+    async def add(
+        self, sandbox: SandboxNetwork, wishes: Mapping[str, str] | None = None
+    ) -> list[str]:
         network = self.network()
         problem = self._problem(network)
         if problem or isinstance(network, str):
@@ -139,17 +182,19 @@ class CniPodNetwork:
         self._open_ports(sandbox)
         try:
             netns = self._namespace(sandbox.sandbox)
-            runtime = Runtime(sandbox.sandbox, netns, "eth0", {**_args(sandbox), **(wishes or {})}, capabilities)
+            runtime = RuntimeConf(
+                sandbox.sandbox, netns, "eth0", {**_args(sandbox), **(wishes or {})}, capabilities
+            )
             self._sandboxes[sandbox.sandbox] = network, runtime
             addresses = self._attach(network, runtime)
         except (CniError, HnsError, OSError) as error:
             self._undo(sandbox.sandbox)
-            raise NetworkFailure(getattr(error, "text", "") or str(error)) from error
+            raise NetworkFailure(_failure_text(error)) from error
         if self._joined is not None:
             self._joined(sandbox, addresses)
         return addresses
 
-    def _attach(self, network: NetworkList, runtime: Runtime) -> list[str]:
+    def _attach(self, network: NetworkList, runtime: RuntimeConf) -> list[str]:
         stack = self.stack(runtime.container_id)
         assert stack is not None
         if self.machine.os == "windows":
@@ -161,12 +206,12 @@ class CniPodNetwork:
         return [ip["address"].split("/")[0] for ip in result.get("ips") or ()]
 
     async def restore(self, sandbox: SandboxNetwork, addresses: Sequence[str]) -> list[str]:
-        """A sandbox that outlived the process which gave it these addresses: it gets them again."""
+        """Restores the addresses of a sandbox that outlived the previous process."""
         network = self.network()
         if isinstance(network, str):
             raise NetworkFailure(self._problem(network))
-        gone = Runtime(sandbox.sandbox, "", "eth0", _args(sandbox), self._capabilities(sandbox))
-        self._delete(network, gone)  # whatever is written down for it on the node's disk
+        gone = RuntimeConf(sandbox.sandbox, "", "eth0", _args(sandbox), self._capabilities(sandbox))
+        self._delete(network, gone)  # whatever the node's disk has recorded for it
         return await self.add(sandbox, {"IP": addresses[0]} if addresses else {})
 
     async def remove(self, sandbox: str) -> None:
@@ -178,11 +223,11 @@ class CniPodNetwork:
         try:
             self._delete(*known)
         except (CniError, HnsError, OSError) as error:
-            raise NetworkFailure(getattr(error, "text", "") or str(error)) from error
+            raise NetworkFailure(_failure_text(error)) from error
         self._forget(sandbox)
 
     def status(self, sandbox: str) -> list[str]:
-        """What docker's side of the kubelet does on Windows whenever it reads a pod's status: it adds once more."""
+        """What dockershim does on Windows whenever it reads a pod's status: it calls ADD again."""
         network, runtime = self._sandboxes[sandbox]
         try:
             result = results.to_current(self._runner.add(network, runtime), network.version)
@@ -197,10 +242,10 @@ class CniPodNetwork:
         except CniError as error:
             raise NetworkFailure(str(error)) from error
 
-    def stack(self, sandbox: str) -> Stack | None:
+    def stack(self, sandbox: str) -> NetworkStack | None:
         return self.machine.fabric.stacks.get(f"{self.machine.stack.name}/{sandbox}")
 
-    def _delete(self, network: NetworkList, runtime: Runtime) -> None:
+    def _delete(self, network: NetworkList, runtime: RuntimeConf) -> None:
         try:
             self._runner.delete(network, runtime)
         except CniError as error:
@@ -208,7 +253,7 @@ class CniPodNetwork:
                 raise
 
     def _undo(self, sandbox: str) -> None:
-        """What a failed ADD has left. That this may fail too is not what the caller wants to know."""
+        """Cleans up after a failed ADD. Its own failures are not reported to the caller."""
         known = self._sandboxes.get(sandbox)
         if known is not None:
             with suppress(CniError, HnsError, OSError):
@@ -217,18 +262,24 @@ class CniPodNetwork:
 
     def _forget(self, sandbox: str) -> None:
         _, runtime = self._sandboxes.pop(sandbox, (None, None))
+        for sandboxes in self._hns_networks.values():
+            sandboxes.discard(sandbox)
         self.machine.fabric.remove(f"{self.machine.stack.name}/{sandbox}")
         if runtime is not None:
             self.machine.namespaces.pop(runtime.netns, None)
-            if self.machine.hns is not None and not self._docker and runtime.netns in self.machine.hns.namespaces:
+            if (
+                self.machine.hns is not None
+                and not self._docker
+                and runtime.netns in self.machine.hns.namespaces
+            ):
                 self.machine.hns.delete("namespace", runtime.netns)
         for key in [key for key, owner in self._ports.items() if owner == sandbox]:
             del self._ports[key]
 
-    # ---- what runtimes give to plugins ----
+    # ---- plugin arguments ----
 
     def _namespace(self, sandbox: str) -> str:
-        """Makes the sandbox's stack; the answer is CNI_NETNS."""
+        """Creates the sandbox's stack; returns CNI_NETNS."""
         machine = self.machine
         name = f"{machine.stack.name}/{sandbox}"
         machine.fabric.add(name, "sandbox", machine.os, node=machine.stack.node, sandbox=sandbox)
@@ -237,12 +288,16 @@ class CniPodNetwork:
         elif self._docker or machine.hns is None:
             return "none"  # the same for all
         else:
-            path = str(machine.hns.create("namespace", {"Type": "Host", "SchemaVersion": {"Major": 2, "Minor": 0}})["ID"])
+            path = str(
+                machine.hns.create(
+                    "namespace", {"Type": "Host", "SchemaVersion": {"Major": 2, "Minor": 0}}
+                )["ID"]
+            )
         machine.namespaces[path] = name
         return path
 
     def _capabilities(self, sandbox: SandboxNetwork) -> Mapping[str, Any]:
-        """The same for most pods of a node, and kept as long as they are."""
+        """The same for most pods of a node, so the last one is cached."""
         limits = _bandwidth(sandbox.annotations)
         asked = (tuple(sandbox.ports), sandbox.dns, tuple(limits.items()), self.cidr)
         if asked != self._asked[0]:
@@ -253,8 +308,11 @@ class CniPodNetwork:
         mappings = []
         for port in sandbox.ports:
             if port.host_port > 0:
-                mapping = {"hostPort": port.host_port, "containerPort": port.container_port,
-                           "protocol": port.protocol.lower()}  # fmt: skip
+                mapping = {
+                    "hostPort": port.host_port,
+                    "containerPort": port.container_port,
+                    "protocol": port.protocol.lower(),
+                }
                 if port.host_ip or not self._docker:
                     mapping["hostIP"] = port.host_ip
                 mappings.append(mapping)
@@ -265,16 +323,24 @@ class CniPodNetwork:
             given["bandwidth"] = limits
         if self.cidr:
             given["ipRanges"] = [[{"subnet": cidr}] for cidr in self.cidr.split(",")]
-        dns = {key: list(value) for key, value in zip(("servers", "searches", "options"), sandbox.dns, strict=True) if value}
+        dns = {
+            key: list(value)
+            for key, value in zip(("servers", "searches", "options"), sandbox.dns, strict=True)
+            if value
+        }
         if dns and (self.machine.os == "windows" or not self._docker):
             given["dns"] = dns
         return given
 
     def _open_ports(self, sandbox: SandboxNetwork) -> None:
-        """A host port is one sandbox's. On Windows HNS sees to it."""
+        """A host port belongs to one sandbox. On Windows HNS enforces this."""
         if self.machine.os == "windows":
             return
-        wanted = [(p.protocol.lower(), p.host_port, _any(p.host_ip)) for p in sandbox.ports if p.host_port > 0]
+        wanted = [
+            (p.protocol.lower(), p.host_port, _any(p.host_ip))
+            for p in sandbox.ports
+            if p.host_port > 0
+        ]
         for protocol, port, address in wanted:
             taken = [own for own in self._ports if own[:2] == (protocol, port)]
             if any(not address or not own[2] or own[2] == address for own in taken):
@@ -287,7 +353,7 @@ class CniPodNetwork:
 
     # ---- Windows ----
 
-    def _windows_add(self, network: NetworkList, runtime: Runtime, made: list[str]) -> Result:
+    def _windows_add(self, network: NetworkList, runtime: RuntimeConf, made: list[str]) -> Result:
         hns = self.machine.hns
         assert hns is not None
 
@@ -301,36 +367,53 @@ class CniPodNetwork:
         finally:
             hns.listeners.remove(seen)
 
-    def _plug(self, stack: Stack, made: Sequence[str]) -> None:
-        """The endpoint is the sandbox's adapter."""
+    def _hns_changed(self, kind: str, identity: str, what: str) -> None:
+        if kind == "network" and what == "deleted":
+            for sandbox in self._hns_networks.pop(identity, ()):
+                if self.lost is not None and sandbox in self._sandboxes:
+                    self.lost(sandbox)
+
+    def _plug(self, stack: NetworkStack, made: Sequence[str]) -> None:
+        """Makes the endpoint the sandbox's adapter."""
         hns = self.machine.hns
         assert hns is not None
         found = [hns.endpoints[identity] for identity in made if identity in hns.endpoints]
-        if not found:  # a plugin that uses one which was there before
-            owners = {stack.sandbox, *(path for path, name in self.machine.namespaces.items() if name == stack.name)}
+        if not found:  # a plugin that reuses an existing endpoint
+            owners = {
+                stack.sandbox,
+                *(path for path, name in self.machine.namespaces.items() if name == stack.name),
+            }
             found = [e for e in hns.endpoints.values() if hns.attachment(e["ID"])[1] in owners]
         for number, endpoint in enumerate(found):
+            self._hns_networks.setdefault(endpoint["HostComputeNetwork"], set()).add(stack.sandbox)
             link, _ = winhost.sandbox_link(hns, endpoint["ID"])
             if number:
                 link.name = f"{link.name} {number + 1}"
-            addresses, link.addresses = link.addresses, []  # put on it afterwards, for each brings a route
+            addresses, link.addresses = (
+                link.addresses,
+                [],
+            )  # added afterwards, because each adds a route
             stack.add_link(link)
             for address in addresses:
                 stack.add_address(link.name, str(address))
-            for gateway in winhost.gateways(hns, endpoint["ID"]):
+            for gateway in winhost.windows_gateways(hns, endpoint["ID"]):
                 stack.replace_route(_DEFAULT[":" in gateway], link.name, gateway)
 
 
-def _versions(machine: Machine, binaries: str, plugins: Table, kind: str) -> Sequence[str] | None:
+def _versions(machine: CniNode, binaries: str, plugins: Table, kind: str) -> Sequence[str] | None:
     found = plugins.get(kind)
-    return None if found is None or not present(machine, kind, binaries) else found.versions
+    return (
+        None if found is None or not is_plugin_present(machine, kind, binaries) else found.versions
+    )
 
 
 def _args(sandbox: SandboxNetwork) -> dict[str, str]:
     return {
-        "IgnoreUnknown": "1", "K8S_POD_NAMESPACE": sandbox.namespace, "K8S_POD_NAME": sandbox.pod,
+        "IgnoreUnknown": "1",
+        "K8S_POD_NAMESPACE": sandbox.namespace,
+        "K8S_POD_NAME": sandbox.pod,
         "K8S_POD_INFRA_CONTAINER_ID": sandbox.sandbox,
-    }  # fmt: skip
+    }
 
 
 def _bandwidth(annotations: Mapping[str, str]) -> dict[str, int]:
@@ -340,11 +423,17 @@ def _bandwidth(annotations: Mapping[str, str]) -> dict[str, int]:
         if text is None:
             continue
         try:
-            rate = parse(text).value()
+            rate = parse_quantity(text).value()
         except QuantityError as error:
-            raise NetworkFailure(f"failed to get pod bandwidth from annotations: {error}") from error
+            raise NetworkFailure(
+                f"failed to get pod bandwidth from annotations: {error}"
+            ) from error
         if not 1000 <= rate <= 10**15:
-            size = "resource is unreasonably small (< 1kbit)" if rate < 1000 else "resoruce is unreasonably large (> 1Pbit)"
+            size = (
+                "resource is unreasonably small (< 1kbit)"
+                if rate < 1000
+                else "resoruce is unreasonably large (> 1Pbit)"
+            )
             raise NetworkFailure(f"failed to get pod bandwidth from annotations: {size}")
         limits |= {f"{direction}Rate": rate, f"{direction}Burst": _UNLIMITED}
     return limits
@@ -357,3 +446,7 @@ def _uuid(text: str) -> str:
 
 def _any(address: str) -> str:
     return "" if address in ("0.0.0.0", "::") else address
+
+
+def _failure_text(error: CniError | HnsError | OSError) -> str:
+    return error.text if isinstance(error, HnsError) else str(error)

@@ -1,7 +1,8 @@
-"""Results of network plugins in the forms of the specification's versions.
+"""Results of network plugins in the formats of the specification's versions.
 
-Up to 0.2.0 there is one address for each family (`ip4`, `ip6`) with its routes inside; from 0.3.0 on there are lists; 1.0.0
-leaves the family of an address out. Everything in this package works on the form of 0.4.0, called current here.
+Up to 0.2.0 there is one address for each family (`ip4`, `ip6`) with its routes inside; since 0.3.0
+there are lists; 1.0.0 omits the family of an address. This package uses the format of 0.4.0
+internally, called current here.
 """
 
 from __future__ import annotations
@@ -16,18 +17,25 @@ _LISTS = ("0.3.0", "0.3.1", "0.4.0")
 _ORDER = ("cniVersion", "interfaces", "ips", "routes", "dns")
 
 
-def family(address: str) -> str:
+def result_family(address: str) -> str:
     return "6" if ":" in address else "4"
 
 
 def to_current(result: Result, version: str = "") -> Result:
-    """From the form of a version, the one that the result itself names unless told. Shares its parts with the original."""
+    """Converts from the format of a version, by default the result's own. Shares its parts with the
+    original.
+    """
     version = version or result.get("cniVersion") or "0.1.0"
     if version in _LISTS or version == "1.0.0":
         newer = result if result.get("cniVersion") == CURRENT else _lists(result, CURRENT)
         ips = result.get("ips") or ()
-        if any("version" not in ip for ip in ips):  # 1.0.0, and programs that write its form whatever they are asked for
-            newer = {**newer, "ips": [{"version": family(ip["address"]), **ip} for ip in ips]}
+        if any(
+            "version" not in ip for ip in ips
+        ):  # 1.0.0, and programs that always write its format
+            newer = {
+                **newer,
+                "ips": [{"version": result_family(ip["address"]), **ip} for ip in ips],
+            }
         return newer
     if version not in _SINGLE:
         raise CniError(DECODING_FAILURE, f'unsupported CNI result version "{version}"')
@@ -51,7 +59,7 @@ def to_current(result: Result, version: str = "") -> Result:
 
 
 def as_version(result: Result, version: str) -> Result:
-    """From the current form to that of a version. What 0.2.0 has no place for is left out."""
+    """Converts from the current format to that of a version. Drops what 0.2.0 cannot express."""
     if version in _LISTS:
         return result if result.get("cniVersion") == version else _lists(result, version)
     if version == "1.0.0":
@@ -72,7 +80,7 @@ def as_version(result: Result, version: str) -> Result:
     if len(older) == 1:
         raise CniError(INTERNAL, "cannot convert: no valid IP addresses")
     for route in result.get("routes") or ():
-        single = older.get(f"ip{family(route['dst'])}")
+        single = older.get(f"ip{result_family(route['dst'])}")
         if single is not None:
             single.setdefault("routes", []).append(route)
     older["dns"] = result.get("dns") or {}

@@ -1,7 +1,8 @@
-"""Runs the plugins of a network list for a sandbox, as libcni does: one after the other on ADD, the other way round on DEL.
+"""Runs the plugins of a network list for a sandbox, as libcni does: in order on ADD, in reverse
+order on DEL.
 
-`Execute` is who runs a single plugin: in this process (`in_process`) or as a program on the node (exec.py). What a plugin
-answered is kept in a file of the node, from which CHECK and DEL get the result back.
+`Execute` runs a single plugin: in this process (`in_process`) or as a program on the node
+(exec.py). Results are cached in a file of the node, from which CHECK and DEL get them.
 """
 
 from __future__ import annotations
@@ -15,25 +16,26 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from transom.machines.smallfiles import read_small_file
 from transom.network.cni import results
-from transom.network.cni.config import NetworkList, PluginConfig, build
-from transom.network.cni.paths import join
+from transom.network.cni.config import NetworkList, PluginConfig, build_plugin_config
+from transom.network.cni.paths import join_cni_path
 from transom.network.cni.plugin import (
     DECODING_FAILURE,
     INCOMPATIBLE_VERSION,
     INVALID_CONFIG,
     INVALID_ENVIRONMENT,
     UNKNOWN_CONTAINER,
-    Call,
+    CniCall,
     CniError,
+    CniNode,
     Command,
-    Machine,
     Result,
-    fail,
-)  # fmt: skip
-from transom.network.cni.plugins import Table, table
+    fail_plugin,
+)
+from transom.network.cni.plugins import Table, plugin_table
 
-Execute = Callable[[str, Call], Result | None]
+Execute = Callable[[str, CniCall], Result | None]
 """A plugin's type and the call -> its result in the current form."""
 
 _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.\-]*\Z")
@@ -42,26 +44,30 @@ CHECK_SINCE = (0, 4, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Runtime:
-    """What a container runtime says of a sandbox."""
+class RuntimeConf:
+    """What a container runtime passes about a sandbox."""
 
     container_id: str
     netns: str
     ifname: str = "eth0"
     args: Mapping[str, str] = field(default_factory=dict)
-    capabilities: Mapping[str, Any] = field(default_factory=dict)  # portMappings, bandwidth, ipRanges, dns
+    capabilities: Mapping[str, Any] = field(
+        default_factory=dict
+    )  # portMappings, bandwidth, ipRanges, dns
 
 
-class Runner(NamedTuple):
-    machine: Machine
+class CniRunner(NamedTuple):
+    machine: CniNode
     execute: Execute
     path: str = "/opt/cni/bin"
-    cache: str = "/var/lib/cni"  # where results are kept
-    versions: Callable[[str], Sequence[str] | None] | None = None  # of a plugin; None: it is not there
-    labelled: bool = False  # libcni since 1.0 says which plugin has failed
+    cache: str = "/var/lib/cni"  # where results are cached
+    versions: Callable[[str], Sequence[str] | None] | None = (
+        None  # supported versions of a plugin; None: not installed
+    )
+    labelled: bool = False  # libcni since 1.0 names the plugin that failed
 
-    def add(self, network: NetworkList, runtime: Runtime) -> Result:
-        """In the version of the configuration."""
+    def add(self, network: NetworkList, runtime: RuntimeConf) -> Result:
+        """Returns the result in the version of the configuration."""
         previous: Result | None = None
         for plugin in network.plugins:
             previous = self._one("ADD", network, plugin, previous, runtime)
@@ -69,17 +75,21 @@ class Runner(NamedTuple):
         self._keep(network, runtime, previous)
         return previous
 
-    def delete(self, network: NetworkList, runtime: Runtime) -> None:
-        previous = self._kept(network, runtime) if number(network.version) >= CHECK_SINCE else None
+    def delete(self, network: NetworkList, runtime: RuntimeConf) -> None:
+        previous = (
+            self._kept(network, runtime) if version_number(network.version) >= CHECK_SINCE else None
+        )
         for plugin in reversed(network.plugins):
             self._one("DEL", network, plugin, previous, runtime)
         path = self._cached(network, runtime)
         if self.machine.files.exists(path):
             self.machine.files.remove(path)
 
-    def check(self, network: NetworkList, runtime: Runtime) -> None:
-        if number(network.version) < CHECK_SINCE:
-            fail(f'configuration version "{network.version}" does not support the CHECK command')
+    def check(self, network: NetworkList, runtime: RuntimeConf) -> None:
+        if version_number(network.version) < CHECK_SINCE:
+            fail_plugin(
+                f'configuration version "{network.version}" does not support the CHECK command'
+            )
         if network.disable_check:
             return
         previous = self._kept(network, runtime)
@@ -87,13 +97,15 @@ class Runner(NamedTuple):
             self._one("CHECK", network, plugin, previous, runtime)
 
     def problem(self, network: NetworkList) -> str:
-        """Why the list cannot be run: plugins that are not there or do not know its version. Empty: it can."""
+        """Why the list cannot be run: plugins that are not installed or do not support its version.
+        Empty if it can.
+        """
         asked = network.version or "0.1.0"
         found = []
         for plugin in network.plugins:
             known = self.known(plugin.type)
             if known is None:
-                found.append(missing(plugin.type, self.path))
+                found.append(plugin_missing_text(plugin.type, self.path))
             elif asked not in known:
                 found.append(f'plugin {plugin.type} does not support config version "{asked}"')
         return f"[{' '.join(found)}]" if found else ""
@@ -101,18 +113,31 @@ class Runner(NamedTuple):
     def known(self, kind: str) -> Sequence[str] | None:
         if self.versions is not None:
             return self.versions(kind)
-        found = table(self.machine.os).get(kind)
+        found = plugin_table(self.machine.os).get(kind)
         return None if found is None else found.versions
 
     def _one(
-        self, command: Command, network: NetworkList, plugin: PluginConfig, previous: Result | None, runtime: Runtime
+        self,
+        command: Command,
+        network: NetworkList,
+        plugin: PluginConfig,
+        previous: Result | None,
+        runtime: RuntimeConf,
     ) -> Result | None:
         if command == "ADD":
             check_container(runtime.container_id)
-            check_name(network.name)
+            check_network_name(network.name)
             check_interface(runtime.ifname)
-        config = build(plugin, network, previous, runtime.capabilities)
-        call = Call(command, runtime.container_id, runtime.netns, runtime.ifname, dict(runtime.args), self.path, config)
+        config = build_plugin_config(plugin, network, previous, runtime.capabilities)
+        call = CniCall(
+            command,
+            runtime.container_id,
+            runtime.netns,
+            runtime.ifname,
+            dict(runtime.args),
+            self.path,
+            config,
+        )
         try:
             result = self.execute(plugin.type, call)
             return None if result is None else results.as_version(result, network.version)
@@ -125,31 +150,36 @@ class Runner(NamedTuple):
 
     # ---- results on the node's disk ----
 
-    def _cached(self, network: NetworkList, runtime: Runtime) -> str:
+    def _cached(self, network: NetworkList, runtime: RuntimeConf) -> str:
         name = f"{network.name}-{runtime.container_id}-{runtime.ifname}"
-        return join(self.machine.os, self.cache, "results", name)
+        return join_cni_path(self.machine.os, self.cache, "results", name)
 
-    def _keep(self, network: NetworkList, runtime: Runtime, result: Result) -> None:
+    def _keep(self, network: NetworkList, runtime: RuntimeConf, result: Result) -> None:
         kept: dict[str, Any] = {
-            "kind": "cniCacheV1", "containerId": runtime.container_id, "config": _base64(network.data),
-            "ifName": runtime.ifname, "networkName": network.name,
-        }  # fmt: skip
+            "kind": "cniCacheV1",
+            "containerId": runtime.container_id,
+            "config": _base64(network.data),
+            "ifName": runtime.ifname,
+            "networkName": network.name,
+        }
         if runtime.args:
             kept["cniArgs"] = list(runtime.args.items())
         if runtime.capabilities:
             kept["capabilityArgs"] = runtime.capabilities
         kept["result"] = result
         path = self._cached(network, runtime)
-        data = bytes(memoryview(orjson.dumps(kept)))  # orjson's own bytes keep the room of their buffer
+        data = bytes(
+            memoryview(orjson.dumps(kept))
+        )  # orjson's own bytes keep their oversized buffer alive
         try:
             self.machine.files.write(path, data, 0o600)
         except FileNotFoundError:
-            self.machine.files.mkdir(join(self.machine.os, self.cache, "results"), 0o700)
+            self.machine.files.mkdir(join_cni_path(self.machine.os, self.cache, "results"), 0o700)
             self.machine.files.write(path, data, 0o600)
 
-    def _kept(self, network: NetworkList, runtime: Runtime) -> Result | None:
+    def _kept(self, network: NetworkList, runtime: RuntimeConf) -> Result | None:
         try:
-            kept = orjson.loads(self.machine.files.read(self._cached(network, runtime)))
+            kept = orjson.loads(read_small_file(self.machine.files, self._cached(network, runtime)))
         except (OSError, orjson.JSONDecodeError):
             return None
         result: Result | None = kept.get("result") if kept.get("kind") == "cniCacheV1" else kept
@@ -158,28 +188,30 @@ class Runner(NamedTuple):
         return results.as_version(results.to_current(result), network.version)
 
 
-def in_process(machine: Machine, path: str = "", plugins: Table | None = None) -> Execute:
-    """Runs plugins of the table. With a path only those whose program is there in the node's files."""
-    there = table(machine.os) if plugins is None else plugins
+def in_process(machine: CniNode, path: str = "", plugins: Table | None = None) -> Execute:
+    """Runs plugins of the table. With a path, only those whose program is in the node's files."""
+    there = plugin_table(machine.os) if plugins is None else plugins
 
-    def execute(kind: str, call: Call) -> Result | None:
+    def execute(kind: str, call: CniCall) -> Result | None:
         found = there.get(kind)
-        if found is None or (path and not present(machine, kind, path)):
-            fail(missing(kind, path or call.path))
+        if found is None or (path and not is_plugin_present(machine, kind, path)):
+            fail_plugin(plugin_missing_text(kind, path or call.path))
         check_call(found.versions, call)
         return found.run(call, machine, execute)
 
     return execute
 
 
-def present(machine: Machine, kind: str, path: str) -> bool:
+def is_plugin_present(machine: CniNode, kind: str, path: str) -> bool:
     if machine.os == "windows":
-        return machine.files.exists(f"{path}\\{kind}.exe") or machine.files.exists(f"{path}\\{kind}")
+        return machine.files.exists(f"{path}\\{kind}.exe") or machine.files.exists(
+            f"{path}\\{kind}"
+        )
     return machine.files.exists(f"{path}/{kind}")
 
 
-def install(machine: Machine, path: str, plugins: Table) -> None:
-    """Puts the programs into the node's files, where a runtime looks for them."""
+def install_plugins(machine: CniNode, path: str, plugins: Table) -> None:
+    """Writes the programs to the node's files, where a runtime looks for them."""
     machine.files.mkdir(path)
     windows = machine.os == "windows"
     for kind in plugins:
@@ -187,38 +219,46 @@ def install(machine: Machine, path: str, plugins: Table) -> None:
         machine.files.write(name, b"MZ" if windows else b"\x7fELF", 0o755)
 
 
-def version_info(known: Sequence[str]) -> dict[str, Any]:
-    """What a plugin answers to VERSION."""
+def plugin_version_info(known: Sequence[str]) -> dict[str, Any]:
+    """A plugin's response to VERSION."""
     return {"cniVersion": known[-1], "supportedVersions": list(known)}
 
 
-# ---- what every plugin looks at first ----------------------------------------------------------------------------------
+# ---- validation before every plugin ----
 
 
-def check_call(known: Sequence[str], call: Call) -> None:
+def check_call(known: Sequence[str], call: CniCall) -> None:
     _environment(call)
     name = call.config.get("name")
     if not name:
         raise CniError(INVALID_CONFIG, "missing network name")
-    check_name(name)
+    check_network_name(name)
     check_container(call.container_id)
     check_interface(call.ifname)
     version = call.config.get("cniVersion") or "0.1.0"
     if call.command == "CHECK":
-        if number(version) < CHECK_SINCE:
+        if version_number(version) < CHECK_SINCE:
             raise CniError(INCOMPATIBLE_VERSION, "config version does not allow CHECK")
-        if all(number(other) < number(version) for other in known):
+        if all(version_number(other) < version_number(version) for other in known):
             raise CniError(INCOMPATIBLE_VERSION, "plugin version does not allow CHECK")
     if version not in known:
         listed = " ".join(f'"{other}"' for other in known)
-        raise CniError(INCOMPATIBLE_VERSION, "incompatible CNI versions", f'config is "{version}", plugin supports [{listed}]')
+        raise CniError(
+            INCOMPATIBLE_VERSION,
+            "incompatible CNI versions",
+            f'config is "{version}", plugin supports [{listed}]',
+        )
 
 
-def _environment(call: Call) -> None:
+def _environment(call: CniCall) -> None:
     if call.command not in ("ADD", "DEL", "CHECK"):
         raise CniError(INVALID_ENVIRONMENT, f"unknown CNI_COMMAND: {call.command}")
-    given = {"CNI_CONTAINERID": call.container_id, "CNI_NETNS": call.netns or call.command == "DEL",
-             "CNI_IFNAME": call.ifname, "CNI_PATH": call.path}  # fmt: skip
+    given = {
+        "CNI_CONTAINERID": call.container_id,
+        "CNI_NETNS": call.netns or call.command == "DEL",
+        "CNI_IFNAME": call.ifname,
+        "CNI_PATH": call.path,
+    }
     if not all(given.values()):
         names = ",".join(name for name, value in given.items() if not value)
         raise CniError(INVALID_ENVIRONMENT, f"required env variables [{names}] missing")
@@ -244,7 +284,7 @@ def check_container(identity: str) -> None:
         raise CniError(INVALID_ENVIRONMENT, "invalid characters in containerID", identity)
 
 
-def check_name(name: str) -> None:
+def check_network_name(name: str) -> None:
     if not name:
         raise CniError(INVALID_CONFIG, "missing network name:")
     if not _NAME.match(name):
@@ -257,12 +297,12 @@ def check_interface(name: str) -> None:
         raise CniError(INVALID_ENVIRONMENT, *problem)
 
 
-def missing(kind: str, path: str) -> str:
+def plugin_missing_text(kind: str, path: str) -> str:
     return f'failed to find plugin "{kind}" in path [{path}]'
 
 
 @lru_cache(64)
-def number(version: str) -> tuple[int, int, int]:
+def version_number(version: str) -> tuple[int, int, int]:
     found = _VERSION.match(version or "0.1.0")
     if found is None:
         raise CniError(DECODING_FAILURE, f'failed to convert major version part "{version}"')
@@ -274,7 +314,7 @@ _encoded: dict[bytes, str] = {}
 
 
 def _base64(data: bytes) -> str:
-    """Of configuration, of which there are few different ones."""
+    """Of configurations, of which there are only a few."""
     if data not in _encoded:
         if len(_encoded) > 256:
             _encoded.clear()

@@ -1,7 +1,8 @@
-"""The data plane that is made of namespaces: follows the fabric, queues what changed, applies it off the event loop.
+"""The data plane of namespaces: follows the fabric, queues changes, and applies them off the event
+loop.
 
-The state belongs to the event loop, so plans are written there, quickly; talking to the kernel happens in a thread, and
-what changes meanwhile is the next batch.
+The state belongs to the event loop, so plans are computed there, quickly; the kernel is updated in
+a thread, and changes in the meantime form the next batch.
 """
 
 from __future__ import annotations
@@ -17,39 +18,41 @@ from functools import partial
 from transom.kit.clock import Clock
 from transom.network import nft
 from transom.network.api import Accept, Respond
-from transom.network.kernel import namespaces, outside, plan, sockets, windows
+from transom.network.kernel import listeners, namespaces, outside, plan, sockets, windows
 from transom.network.kernel.applier import Applier
-from transom.network.kernel.namespaces import Namespace, Visitor
-from transom.network.kernel.plan import Plan
-from transom.network.model.addresses import within
-from transom.network.nft_text import snapshot
-from transom.network.stacks import Fabric, Stack
+from transom.network.kernel.namespaces import NamespaceVisitor, NetworkNamespaceHandle
+from transom.network.kernel.plan import StackPlan
+from transom.network.model.addresses import is_within
+from transom.network.nft_text import nft_snapshot
+from transom.network.stacks import Fabric, NetworkStack
 
 log = logging.getLogger("transom.network.kernel")
 
 
 class KernelDataplane:
-    """`patience`: how long a connection may take to come about."""
+    """`patience`: the timeout of a connection attempt."""
 
     def __init__(self, fabric: Fabric, name: str, clock: Clock, *, patience: float = 10.0) -> None:
-        reason = namespaces.missing()
+        reason = namespaces.missing_kernel_support()
         if reason:
             raise PermissionError(errno.EPERM, reason)
         namespaces.allow_many_files()
-        self.problems: list[str] = []  # what the kernel refused the last time something was applied
+        self.problems: list[str] = []  # what the kernel rejected in the last update
         self._fabric = fabric
         self._clock = clock
         self.patience = patience
-        self._builder = Visitor(f"{name}-network")
-        self._doorman = Visitor(f"{name}-sockets")  # apart, so that a new socket need not wait for a long list of rules
-        self._sweeper = Visitor(f"{name}-sweeper")
+        self._builder = NamespaceVisitor(f"{name}-network")
+        self._doorman = NamespaceVisitor(
+            f"{name}-sockets"
+        )  # a separate thread, so that a new socket need not wait for a long list of rules
+        self._sweeper = NamespaceVisitor(f"{name}-sweeper")
         self._applier = Applier(self._builder, self._sweeper)
         self._dirty: dict[str, None] = {}
         self._gone: dict[str, None] = {}
         self._dirty_tables: dict[str, set[str]] = {}
-        self._tables: dict[str, dict[str, nft.Table]] = {}  # of each stack, as they were when last read
-        self._compiled: dict[str, windows.Compiler] = {}
-        self._sandboxes: dict[str, dict[str, Stack]] = {}  # of Windows nodes
+        self._tables: dict[str, dict[str, nft.NftTable]] = {}  # tables of each stack, as last read
+        self._compiled: dict[str, windows.SwitchCompiler] = {}
+        self._sandboxes: dict[str, dict[str, NetworkStack]] = {}  # of Windows nodes
         self._bridged: dict[str, tuple[str, ...]] = {}  # sandboxes with addresses of the underlay
         self._unsubscribe: list[Callable[[], None]] = []
         self._closers: set[Callable[[], None]] = set()
@@ -62,50 +65,77 @@ class KernelDataplane:
         for stack in fabric.stacks.values():
             self._changed(stack, "link", "")
 
-    # ---- the seam ------------------------------------------------------------------------------------------------
+    # ---- the Dataplane interface ----
 
     async def connect(self, address: str, port: int, source: str = "") -> socket.socket:
         client = await self._client(sockets.STREAM, address, source)
-        return await sockets.connect(client, address, port, self._clock, self.patience)
+        return await sockets.connect_in_namespace(client, address, port, self._clock, self.patience)
 
     async def ask(
-        self, address: str, port: int, payload: bytes, source: str = "", timeout: float = 5.0  # noqa: ASYNC109
-    ) -> bytes:  # fmt: skip
+        self,
+        address: str,
+        port: int,
+        payload: bytes,
+        source: str = "",
+        timeout: float = 5.0,  # noqa: ASYNC109
+    ) -> bytes:
         client = await self._client(sockets.DATAGRAM, address, source)
-        return await sockets.ask(client, address, port, payload, self._clock, timeout)
+        return await sockets.ask_in_namespace(client, address, port, payload, self._clock, timeout)
 
     async def echo(self, address: str, source: str = "", patience: float = 1.0) -> bool:
-        """One ICMP echo request; whether it was answered."""
+        """Sends one ICMP echo request; returns whether a reply arrived."""
         client = await self._client(sockets.PING, address, source)
-        return await sockets.echo(client, address, self._clock, patience)
+        return await sockets.ping_in_namespace(client, address, self._clock, patience)
 
-    def listen(self, address: str, port: int, accept: Accept, stack: str = "") -> Callable[[], None]:
+    def listen(
+        self, address: str, port: int, accept: Accept, stack: str = ""
+    ) -> Callable[[], None]:
         server = self._server(sockets.STREAM, address, port, stack)
         return self._closing(sockets.take_connections(asyncio.get_running_loop(), server, accept))
 
-    def answer(self, address: str, port: int, respond: Respond, stack: str = "") -> Callable[[], None]:
+    def answer(
+        self, address: str, port: int, respond: Respond, stack: str = ""
+    ) -> Callable[[], None]:
         server = self._server(sockets.DATAGRAM, address, port, stack)
         return self._closing(sockets.take_datagrams(asyncio.get_running_loop(), server, respond))
+
+    def listening(self, stack: NetworkStack, address: str, port: int, protocol: str) -> bool:
+        """Whether a program accepts such a connection or datagram, according to the kernel's
+        sockets in the stack's namespace. Includes programs of real containers.
+        """
+        if self._closed or stack.name not in self._fabric.stacks:
+            return False
+        return self._doorman.submit(
+            partial(self._listens_inside, stack.name, address, port, protocol)
+        ).result()
+
+    def _listens_inside(self, stack: str, address: str, port: int, protocol: str) -> bool:
+        self._doorman.enter(self._applier.namespace(stack, self._doorman))
+        return listeners.has_listener(address, port, protocol)
 
     async def settled(self) -> None:
         for stack in list(self._fabric.stacks.values()):
             if stack.role == "node":
-                self._fabric.look(stack.name)
+                self._fabric.refresh_node(stack.name)
         await self._caught_up()
 
-    # ---- for runtimes that start processes inside ----------------------------------------------------------------
+    # ---- for runtimes that start processes in namespaces ----
 
-    async def namespace(self, stack: str) -> Namespace:
-        """The namespace of a stack, with everything in it that the stack has been told so far."""
+    async def namespace(self, stack: str) -> NetworkNamespaceHandle:
+        """The namespace of a stack, with everything that the stack contains so far."""
         await self._caught_up()
-        return await asyncio.wrap_future(self._doorman.submit(partial(self._applier.namespace, stack, self._doorman)))
+        return await asyncio.wrap_future(
+            self._doorman.submit(partial(self._applier.namespace, stack, self._doorman))
+        )
 
     def adopt(self, stack: str, path: str) -> None:
-        """The stack, which is not there yet, gets this namespace: that of processes which outlived the one before us."""
+        """Uses this namespace for a stack that does not exist yet: that of processes that outlived
+        the previous process.
+        """
         self._applier.adopted[stack] = path
 
     async def close(self) -> None:
-        """Takes everything away. Sockets that were handed out keep working only as far as their own namespace."""
+        """Removes everything. Open sockets keep working only within their own namespace."""
         if self._closed:
             return
         self._closed = True
@@ -121,18 +151,22 @@ class KernelDataplane:
         for visitor in (self._builder, self._doorman, self._sweeper):
             await asyncio.to_thread(visitor.close)
 
-    # ---- sockets -------------------------------------------------------------------------------------------------
+    # ---- sockets ----
 
     async def _client(self, kind: sockets.Kind, destination: str, source: str) -> socket.socket:
         stack = self._asker(source)
         await self._caught_up()
         bound = source if source and (":" in source) == (":" in destination) else ""
-        with sockets.translated():
+        with sockets.translated_errors():
             return await asyncio.wrap_future(
-                self._doorman.submit(partial(self._made_inside, stack.name, sockets.make_client, kind, destination, bound))
+                self._doorman.submit(
+                    partial(
+                        self._made_inside, stack.name, sockets.make_client, kind, destination, bound
+                    )
+                )
             )
 
-    def _asker(self, source: str) -> Stack:
+    def _asker(self, source: str) -> NetworkStack:
         if source:
             found = self._fabric.owner(source)
         else:
@@ -145,10 +179,14 @@ class KernelDataplane:
         stack = self._fabric.stacks.get(where) if where else self._fabric.owner(address)
         if stack is None:
             raise OSError(errno.EADDRNOTAVAIL, os.strerror(errno.EADDRNOTAVAIL))
-        # A fraction of a millisecond: the thread does nothing else.
-        return self._doorman.submit(partial(self._made_inside, stack.name, sockets.make_server, kind, address, port)).result()
+        # Takes less than a millisecond: the thread does nothing else.
+        return self._doorman.submit(
+            partial(self._made_inside, stack.name, sockets.make_server, kind, address, port)
+        ).result()
 
-    def _made_inside(self, stack: str, make: Callable[..., socket.socket], *arguments: object) -> socket.socket:
+    def _made_inside(
+        self, stack: str, make: Callable[..., socket.socket], *arguments: object
+    ) -> socket.socket:
         self._doorman.enter(self._applier.namespace(stack, self._doorman))
         return make(*arguments)
 
@@ -160,9 +198,9 @@ class KernelDataplane:
         self._closers.add(once)
         return once
 
-    # ---- following the state -------------------------------------------------------------------------------------
+    # ---- following the state ----
 
-    def _changed(self, stack: Stack, what: str, name: str) -> None:
+    def _changed(self, stack: NetworkStack, what: str, name: str) -> None:
         self._asked += 1
         if what == "gone":
             self._dirty.pop(stack.name, None)
@@ -176,10 +214,12 @@ class KernelDataplane:
             if what == "table":
                 self._dirty_tables.setdefault(stack.name, set()).add(name)
             if stack.hns is not None and stack.role == "node" and stack.name not in self._compiled:
-                self._compiled[stack.name] = windows.Compiler(
-                    stack, self._sandboxes.setdefault(stack.name, {}), self._fabric.underlay,
+                self._compiled[stack.name] = windows.SwitchCompiler(
+                    stack,
+                    self._sandboxes.setdefault(stack.name, {}),
+                    self._fabric.underlay,
                     partial(self._changed, stack, "hns", ""),
-                )  # fmt: skip
+                )
             self._dirty[stack.name] = None
         if stack.role == "sandbox" and what in ("link", "address", "gone"):
             self._note_bridged(stack, gone=what == "gone")
@@ -187,19 +227,25 @@ class KernelDataplane:
                 self._at_switch(stack, gone=what == "gone")
         self._wake()
 
-    def _note_bridged(self, sandbox: Stack, *, gone: bool) -> None:
-        """Pods with addresses of the underlay are the outside's business too."""
+    def _note_bridged(self, sandbox: NetworkStack, *, gone: bool) -> None:
+        """Pods with underlay addresses also affect the external host."""
         underlay = self._fabric.underlay
-        held = () if gone or not underlay else tuple(a for a in sandbox.addresses() if within(a, underlay))
+        held = (
+            ()
+            if gone or not underlay
+            else tuple(a for a in sandbox.addresses() if is_within(a, underlay))
+        )
         if held != self._bridged.get(sandbox.name, ()):
             if held:
                 self._bridged[sandbox.name] = held
             else:
                 del self._bridged[sandbox.name]
-            self._dirty.update((s.name, None) for s in self._fabric.stacks.values() if s.role == "external")
+            self._dirty.update(
+                (s.name, None) for s in self._fabric.stacks.values() if s.role == "external"
+            )
 
-    def _at_switch(self, sandbox: Stack, *, gone: bool) -> None:
-        """The node's end of a pod's card is made for the node, so the node has to hear of it."""
+    def _at_switch(self, sandbox: NetworkStack, *, gone: bool) -> None:
+        """The node has its own end of a pod's link, so a change of the pod affects the node."""
         there = self._sandboxes.setdefault(sandbox.node, {})
         if gone:
             there.pop(sandbox.name, None)
@@ -213,7 +259,7 @@ class KernelDataplane:
             return
         try:
             loop = asyncio.get_running_loop()
-        except RuntimeError:  # nobody can connect either; the first who does wakes us
+        except RuntimeError:  # no other task can connect either; the first one that does wakes us
             return
         self._flushing = loop.create_task(self._flush())
 
@@ -223,7 +269,11 @@ class KernelDataplane:
                 upto = self._asked
                 gone, self._gone = self._gone, {}
                 dirty, self._dirty = self._dirty, {}
-                plans = {name: self._plan(self._fabric.stacks[name]) for name in dirty if name in self._fabric.stacks}
+                plans = {
+                    name: self._plan(self._fabric.stacks[name])
+                    for name in dirty
+                    if name in self._fabric.stacks
+                }
                 self.problems = await asyncio.wrap_future(
                     self._builder.submit(partial(self._apply, dict.fromkeys(gone), plans))
                 )
@@ -238,28 +288,33 @@ class KernelDataplane:
         finally:
             self._flushing = None
 
-    def _apply(self, gone: dict[str, None], plans: dict[str, Plan]) -> list[str]:
-        """In the builder's thread. A name that went and came back is another namespace."""
+    def _apply(self, gone: dict[str, None], plans: dict[str, StackPlan]) -> list[str]:
+        """Runs in the builder's thread. A name that was removed and added again is a new
+        namespace.
+        """
         problems = self._applier.apply(gone) if gone else []
         return [*problems, *self._applier.apply(plans)] if plans else problems
 
-    def _plan(self, stack: Stack) -> Plan:
+    def _plan(self, stack: NetworkStack) -> StackPlan:
         compiler = self._compiled.get(stack.name)
         if compiler is not None:
             return compiler.plan()
         if stack.role == "external":
-            wanted = outside.plan(stack, self._fabric, {a for held in self._bridged.values() for a in held})
+            wanted = outside.plan_outside(
+                stack, self._fabric, {a for held in self._bridged.values() for a in held}
+            )
         else:
-            wanted = plan.linux(stack, self._fabric)
+            wanted = plan.linux_stack_plan(stack, self._fabric)
         wanted.tables |= self._snapshots(stack)
         return wanted
 
-    def _snapshots(self, stack: Stack) -> dict[str, nft.Table]:
-        """Tables as they are now; writers go on changing them while the kernel is told."""
+    def _snapshots(self, stack: NetworkStack) -> dict[str, nft.NftTable]:
+        """Snapshots of the tables; they may change while the kernel is updated."""
         stale = self._dirty_tables.pop(stack.name, set())
         known = self._tables.get(stack.name, {})
         fresh = {
-            key: snapshot(table) if key in stale or key not in known else known[key] for key, table in stack.tables.items()
+            key: nft_snapshot(table) if key in stale or key not in known else known[key]
+            for key, table in stack.tables.items()
         }
         self._tables[stack.name] = fresh
         return fresh

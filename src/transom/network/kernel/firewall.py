@@ -1,28 +1,34 @@
-"""Puts text in nftables' language in force in the namespace of the calling thread.
+"""Applies nftables scripts in the namespace of the calling thread.
 
-With the library when the machine has it, since a rule change is then a function call; else with the `nft` program.
+Uses the library if installed, because a rule change is then a function call; otherwise the `nft`
+program.
 """
 
 from __future__ import annotations
 
 import ctypes
-import subprocess
-from ctypes.util import find_library
+
+from transom.kit.programs import run_program
 
 
 class FirewallError(Exception):
-    """What nft said."""
+    """The output of nft."""
 
 
 def _load() -> ctypes.CDLL | None:
-    name = find_library("nftables")
     try:
-        library = ctypes.CDLL(name or "libnftables.so.1")
+        library = ctypes.CDLL(
+            "libnftables.so.1"
+        )  # ctypes.util.find_library would run compilers to find it
     except OSError:
         return None
     library.nft_ctx_new.argtypes = [ctypes.c_uint32]
     library.nft_ctx_new.restype = ctypes.c_void_p
-    for function in (library.nft_ctx_free, library.nft_ctx_buffer_output, library.nft_ctx_buffer_error):
+    for function in (
+        library.nft_ctx_free,
+        library.nft_ctx_buffer_output,
+        library.nft_ctx_buffer_error,
+    ):
         function.argtypes = [ctypes.c_void_p]
     for function in (library.nft_ctx_get_output_buffer, library.nft_ctx_get_error_buffer):
         function.argtypes = [ctypes.c_void_p]
@@ -34,14 +40,14 @@ def _load() -> ctypes.CDLL | None:
 _library = _load()
 
 
-def run(text: str) -> str:
-    """All of it or nothing; the answer is what it prints."""
+def run_nft(text: str) -> str:
+    """Applies all of it or nothing; returns the output."""
     if _library is None:
-        done = subprocess.run(["nft", "-f", "-"], input=text, capture_output=True, text=True, check=False)
+        done = run_program(["nft", "-f", "-"], input=text.encode())
         if done.returncode != 0:
-            raise FirewallError(done.stderr)
-        return done.stdout
-    context = _library.nft_ctx_new(0)  # its socket belongs to the namespace that the thread is in now
+            raise FirewallError(done.stderr.decode(errors="replace"))
+        return done.stdout.decode(errors="replace")
+    context = _library.nft_ctx_new(0)  # its socket belongs to the thread's current namespace
     try:
         _library.nft_ctx_buffer_output(context)
         _library.nft_ctx_buffer_error(context)

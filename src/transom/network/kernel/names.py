@@ -1,4 +1,6 @@
-"""Names of devices: Linux allows 15 characters without blanks; Windows' adapters are called `vEthernet (Ethernet)`."""
+"""Names of devices: Linux allows 15 characters without spaces; Windows adapters are called
+`vEthernet (Ethernet)`.
+"""
 
 from __future__ import annotations
 
@@ -11,29 +13,31 @@ _VIRTUAL = re.compile(r"vEthernet \((.*)\)")
 
 
 @lru_cache(maxsize=4096)
-def device(link: str) -> str:
-    """The adapter that becomes `vEthernet (Ethernet)` stays the same device."""
+def kernel_device_name(link: str) -> str:
+    """The adapter keeps its device name when it becomes `vEthernet (Ethernet)`."""
     virtual = _VIRTUAL.fullmatch(link)
     name = virtual[1] if virtual else link
-    return name if _VALID.fullmatch(name) and name not in (".", "..") else hashed("w", link)
+    return name if _VALID.fullmatch(name) and name not in (".", "..") else hashed_name("w", link)
 
 
 @lru_cache(maxsize=65536)
-def hashed(prefix: str, *parts: str) -> str:
+def hashed_name(prefix: str, *parts: str) -> str:
     return prefix + hashlib.blake2b("\0".join(parts).encode(), digest_size=6).hexdigest()
 
 
-def underlay_port(stack: str, link: str) -> str:
-    return hashed("u", stack, link)
+def underlay_port_name(stack: str, link: str) -> str:
+    return hashed_name("u", stack, link)
 
 
-def switch_port(endpoint: str) -> str:
+def switch_port_name(endpoint: str) -> str:
     """The host's end of a pod's adapter on a Windows node, by the id of its HNS endpoint."""
-    return hashed("p", endpoint.upper())
+    return hashed_name("p", endpoint.upper())
 
 
 @lru_cache(maxsize=65536)
 def port_mac(endpoint: str) -> str:
-    """What a pod has as its gateway's address: always the same, so that it can be told before anybody asks."""
+    """The MAC address of a pod's gateway: constant, so that it is known before the first
+    request.
+    """
     digest = hashlib.blake2b(endpoint.upper().encode(), digest_size=5).digest()
     return "0e:" + ":".join(f"{byte:02x}" for byte in digest)

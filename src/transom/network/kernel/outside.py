@@ -1,7 +1,8 @@
-"""The plan of the host outside: it is the nodes' router, and it stands for the whole Internet, so it has all public addresses.
+"""The plan of the external host: it is the nodes' router and stands for the whole Internet, so it
+has all public addresses.
 
-Whoever connects to one gets an answer, be it that nobody listens. What comes in from there reaches machines, not pods, also
-where pods have addresses of the machines' network.
+A client that connects to one gets an answer, even if that is a refusal. Incoming connections reach
+machines, not pods, even if pods have addresses of the machines' network.
 """
 
 from __future__ import annotations
@@ -10,28 +11,39 @@ import ipaddress
 from collections.abc import Iterable
 from functools import lru_cache
 
-from transom.network.kernel.plan import FORWARDING, Plan, linux
-from transom.network.nft import DROP, Chain, Hook, Match, Rule, Set, Table
-from transom.network.stacks import Fabric, Network, Stack
+from transom.network.kernel.plan import FORWARDING, StackPlan, linux_stack_plan
+from transom.network.nft import DROP, NftChain, NftHook, NftMatch, NftRule, NftSet, NftTable
+from transom.network.stacks import Fabric, Network, NetworkStack
 
 TABLE = "transom-outside"
 _NOT_PUBLIC = {
     4: (
-        "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
-        "192.0.2.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/3",
+        "0.0.0.0/8",
+        "10.0.0.0/8",
+        "100.64.0.0/10",
+        "127.0.0.0/8",
+        "169.254.0.0/16",
+        "172.16.0.0/12",
+        "192.0.0.0/24",
+        "192.0.2.0/24",
+        "192.168.0.0/16",
+        "198.18.0.0/15",
+        "198.51.100.0/24",
+        "203.0.113.0/24",
+        "224.0.0.0/3",
     ),
     6: ("2001::/23", "2001:db8::/32", "2002::/16"),
-}  # fmt: skip
+}
 _PUBLIC = {4: "0.0.0.0/0", 6: "2000::/3"}
 
 
-def plan(stack: Stack, fabric: Fabric, bridged: Iterable[str]) -> Plan:
-    """`bridged` are the pods' addresses that are of the underlay."""
-    wanted = linux(stack, fabric)
+def plan_outside(stack: NetworkStack, fabric: Fabric, bridged: Iterable[str]) -> StackPlan:
+    """`bridged` are the pod addresses in the underlay."""
+    wanted = linux_stack_plan(stack, fabric)
     wanted.sysctls.update(dict.fromkeys(FORWARDING, "1"))
     for version in (4, 6):
         wanted.special.update(dict.fromkeys(_public(version), "local"))
-    for route in stack.routes():  # told to be elsewhere, like the address of a load balancer
+    for route in stack.routes():  # routed elsewhere, like the address of a load balancer
         if route.via and route.destination.prefixlen and route.destination.is_global:
             wanted.special[str(route.destination)] = "throw"
     pods = sorted(bridged)
@@ -40,11 +52,13 @@ def plan(stack: Stack, fabric: Fabric, bridged: Iterable[str]) -> Plan:
     return wanted
 
 
-def _closed(pods: Iterable[str], underlay: str) -> Table:
-    matches = (Match("daddr", named="pods"), Match("saddr", (underlay,), negate=True))
-    strange = Rule((DROP,), matches, "no pod is on the Internet")
-    chains = {point: Chain([strange], Hook("filter", point, 0)) for point in ("output", "forward")}
-    return Table("ip", TABLE, chains, {"pods": Set(("daddr",), {(pod,) for pod in pods})})
+def _closed(pods: Iterable[str], underlay: str) -> NftTable:
+    matches = (NftMatch("daddr", named="pods"), NftMatch("saddr", (underlay,), negate=True))
+    strange = NftRule((DROP,), matches, "no pod is on the Internet")
+    chains = {
+        point: NftChain([strange], NftHook("filter", point, 0)) for point in ("output", "forward")
+    }
+    return NftTable("ip", TABLE, chains, {"pods": NftSet(("daddr",), {(pod,) for pod in pods})})
 
 
 @lru_cache(maxsize=2)

@@ -1,6 +1,6 @@
-"""Sockets inside of namespaces: made by a visitor's thread, used by the event loop like any others.
+"""Sockets inside namespaces: created by a visitor's thread, used by the event loop like any others.
 
-A socket belongs for ever to the namespace in which it was made, so only its making has to happen there.
+A socket stays in the namespace in which it was created, so only its creation must happen there.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ from transom.network.api import Accept, Respond
 
 _IP_FREEBIND, _IPV6_FREEBIND, _IP_BIND_ADDRESS_NO_PORT = 15, 78, 24
 _BACKLOG = 512
-_ECHO = {socket.AF_INET: (socket.IPPROTO_ICMP, 8, 0), socket.AF_INET6: (socket.IPPROTO_ICMPV6, 128, 129)}
-_AT_ONCE = 64  # connections taken before others have their turn
+_ECHO = {
+    socket.AF_INET: (socket.IPPROTO_ICMP, 8, 0),
+    socket.AF_INET6: (socket.IPPROTO_ICMPV6, 128, 129),
+}
+_AT_ONCE = 64  # connections to accept before yielding to other tasks
 _LARGEST = 65535
 
 
@@ -31,13 +34,13 @@ PING: Kind = "ping"
 
 
 def _make(kind: Kind, address: str) -> socket.socket:
-    mine = family(address)
+    mine = socket_family(address)
     form = socket.SOCK_STREAM if kind == STREAM else socket.SOCK_DGRAM
     protocol = _ECHO[mine][0] if kind == PING else 0
     return socket.socket(mine, form | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC, protocol)
 
 
-def family(address: str) -> socket.AddressFamily:
+def socket_family(address: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in address else socket.AF_INET
 
 
@@ -45,7 +48,7 @@ def make_client(kind: Kind, destination: str, source: str) -> socket.socket:
     made = _make(kind, destination)
     try:
         if source:
-            # The kernel then looks for a free port among those of this destination only.
+            # The kernel then looks for a port that is free for this destination only.
             made.setsockopt(socket.IPPROTO_IP, _IP_BIND_ADDRESS_NO_PORT, 1)
             made.bind((source, 0))
     except OSError:
@@ -55,7 +58,7 @@ def make_client(kind: Kind, destination: str, source: str) -> socket.socket:
 
 
 def make_server(kind: Kind, address: str, port: int) -> socket.socket:
-    """The address may come later: what was asked for is on its way to the kernel."""
+    """The address may appear later: its configuration may still be on its way to the kernel."""
     made = _make(kind, address)
     try:
         if ":" in address:
@@ -74,7 +77,7 @@ def make_server(kind: Kind, address: str, port: int) -> socket.socket:
 
 
 @contextlib.asynccontextmanager
-async def within(clock: Clock, seconds: float) -> AsyncIterator[None]:
+async def time_limit(clock: Clock, seconds: float) -> AsyncIterator[None]:
     loop = asyncio.get_running_loop()
     async with asyncio.timeout(None) as scope:
         timer = clock.call_later(seconds, lambda: scope.reschedule(loop.time()))
@@ -85,11 +88,11 @@ async def within(clock: Clock, seconds: float) -> AsyncIterator[None]:
 
 
 @contextlib.contextmanager
-def translated() -> Iterator[None]:
-    """Errors in the words of the seam."""
+def translated_errors() -> Iterator[None]:
+    """Converts errors to those of the Dataplane interface."""
     try:
         yield
-    except PermissionError as error:  # a rule dropped it before it left its own host
+    except PermissionError as error:  # a rule dropped it on its own host
         raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)) from error
     except OSError as error:
         if error.errno in (errno.ENETUNREACH, errno.EHOSTUNREACH):
@@ -97,10 +100,12 @@ def translated() -> Iterator[None]:
         raise
 
 
-async def connect(client: socket.socket, address: str, port: int, clock: Clock, patience: float) -> socket.socket:
+async def connect_in_namespace(
+    client: socket.socket, address: str, port: int, clock: Clock, patience: float
+) -> socket.socket:
     try:
-        with translated():
-            async with within(clock, patience):
+        with translated_errors():
+            async with time_limit(clock, patience):
                 await asyncio.get_running_loop().sock_connect(client, (address, port))
     except BaseException:
         client.close()
@@ -108,37 +113,45 @@ async def connect(client: socket.socket, address: str, port: int, clock: Clock, 
     return client
 
 
-async def ask(
+async def ask_in_namespace(
     client: socket.socket, address: str, port: int, payload: bytes, clock: Clock, patience: float
-) -> bytes:  # fmt: skip
+) -> bytes:
     loop = asyncio.get_running_loop()
-    with client, translated():
-        async with within(clock, patience):
+    with client, translated_errors():
+        async with time_limit(clock, patience):
             client.connect((address, port))
             try:
                 await loop.sock_sendall(client, payload)
             except PermissionError:
-                # A rule of this very host: one that rejects has left the reason with the socket.
+                # A rule on this host: a rejecting rule has left the reason on the socket.
                 if client.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == errno.ECONNREFUSED:
-                    raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED)) from None
+                    raise ConnectionRefusedError(
+                        errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED)
+                    ) from None
                 raise
             return await loop.sock_recv(client, _LARGEST)
 
 
-async def echo(client: socket.socket, address: str, clock: Clock, patience: float) -> bool:
+async def ping_in_namespace(
+    client: socket.socket, address: str, clock: Clock, patience: float
+) -> bool:
     loop = asyncio.get_running_loop()
-    _, request, reply = _ECHO[family(address)]
+    _, request, reply = _ECHO[socket_family(address)]
     try:
         with client:
-            async with within(clock, patience):
+            async with time_limit(clock, patience):
                 client.connect((address, 0))
-                await loop.sock_sendall(client, struct.pack("!BBHHH", request, 0, 0, 0, 1) + b"transom")
+                await loop.sock_sendall(
+                    client, struct.pack("!BBHHH", request, 0, 0, 0, 1) + b"transom"
+                )
                 return (await loop.sock_recv(client, _LARGEST))[0] == reply
     except OSError:
         return False
 
 
-def take_connections(loop: asyncio.AbstractEventLoop, server: socket.socket, accept: Accept) -> Callable[[], None]:
+def take_connections(
+    loop: asyncio.AbstractEventLoop, server: socket.socket, accept: Accept
+) -> Callable[[], None]:
     def ready() -> None:
         for _ in range(_AT_ONCE):
             try:
@@ -151,14 +164,18 @@ def take_connections(loop: asyncio.AbstractEventLoop, server: socket.socket, acc
     return _reading(loop, server, ready)
 
 
-def take_datagrams(loop: asyncio.AbstractEventLoop, server: socket.socket, respond: Respond) -> Callable[[], None]:
+def take_datagrams(
+    loop: asyncio.AbstractEventLoop, server: socket.socket, respond: Respond
+) -> Callable[[], None]:
     tasks: set[asyncio.Task[None]] = set()
 
     async def reply(payload: bytes, sender: tuple[str, int]) -> None:
-        said = await respond(payload, sender[0])
-        if said is not None:
-            with contextlib.suppress(OSError):  # who asked may be gone
-                server.sendto(said, sender)  # uvloop has no sock_sendto; a full buffer is a lost datagram
+        answer = await respond(payload, sender[0])
+        if answer is not None:
+            with contextlib.suppress(OSError):  # the client may be gone
+                server.sendto(
+                    answer, sender
+                )  # uvloop has no sock_sendto; if the buffer is full, the datagram is lost
 
     def ready() -> None:
         for _ in range(_AT_ONCE):
@@ -166,7 +183,7 @@ def take_datagrams(loop: asyncio.AbstractEventLoop, server: socket.socket, respo
                 payload, sender = server.recvfrom(_LARGEST)
             except (BlockingIOError, InterruptedError):
                 return
-            except OSError:  # an earlier answer could not be delivered
+            except OSError:  # an earlier reply could not be delivered
                 continue
             task = loop.create_task(reply(payload, sender))
             tasks.add(task)
@@ -175,7 +192,9 @@ def take_datagrams(loop: asyncio.AbstractEventLoop, server: socket.socket, respo
     return _reading(loop, server, ready)
 
 
-def _reading(loop: asyncio.AbstractEventLoop, server: socket.socket, ready: Callable[[], None]) -> Callable[[], None]:
+def _reading(
+    loop: asyncio.AbstractEventLoop, server: socket.socket, ready: Callable[[], None]
+) -> Callable[[], None]:
     loop.add_reader(server, ready)
 
     def close() -> None:

@@ -1,10 +1,12 @@
-"""The rules of a Windows node's virtual switch, written as firewall tables for the node's namespace. Pure.
+"""The rules of a Windows node's virtual switch, as firewall tables for the node's namespace. Pure.
 
-On Windows, rules belong to the ports of the switch; here a port is a device (the node's end of a pod's pair), and rules look
-at the device a packet came in by. Rules for what the node itself sends do not exist, so the node reaches no virtual address,
-as on Windows. The order is the platform's: load balancing, access rules (which see the backend), OutBoundNAT.
+On Windows, rules belong to the ports of the switch; here a port is a device (the node's end of a
+pod's veth pair), and rules match a packet's input device. There are no rules for packets that the
+node itself sends, so the node cannot reach virtual addresses, as on Windows. The order is the
+platform's: load balancing, ACLs (which see the backend), OutBoundNAT.
 
-Different from Windows: preserve-destination keeps the port and the source, but the pod sees its own address as destination.
+Difference to Windows: preserve-destination keeps the port and the source, but the pod sees its own
+address as destination.
 """
 
 from __future__ import annotations
@@ -15,45 +17,76 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from transom.network import nft
-from transom.network.kernel import names
-from transom.network.model.addresses import family, within
-from transom.network.model.switch import DSR, PRESERVE, Acl, Net, OutboundNat, Port, Switch
-from transom.network.nft import DROP, RETURN, Chain, Dnat, Field, Goto, Hook, Jump, Lookup, Match, Rule, Set, Snat, Table
+from transom.network.kernel import names, ovn
+from transom.network.model.addresses import address_family, is_within
+from transom.network.model.switch import (
+    DSR,
+    PRESERVE,
+    OutboundNat,
+    SwitchAcl,
+    SwitchNetwork,
+    SwitchPort,
+    VirtualSwitch,
+)
+from transom.network.nft import (
+    DROP,
+    RETURN,
+    Dnat,
+    Field,
+    Goto,
+    Jump,
+    NftChain,
+    NftHook,
+    NftLookup,
+    NftMatch,
+    NftRule,
+    NftSet,
+    NftTable,
+    Snat,
+)
+from transom.network.ovn.database import OvnDatabase
 
 TABLE = "transom-vfp"
 BRIDGED = ("L2Bridge", "L2Tunnel", "Transparent")
-"""Types of network that are part of the underlay: packets from there may enter them as they are."""
+"""Network types that are part of the underlay: packets from there enter them unchanged."""
 _PROTOCOLS = {6: "tcp", 17: "udp", 132: "sctp"}
 _BY_NUMBER = {"1": "icmp", "6": "tcp", "17": "udp", "58": "icmp", "132": "sctp"}
-_TRANSLATED = Match("l4proto", ("tcp", "udp", "sctp"))
-_ESTABLISHED = Rule((nft.ACCEPT,), (Match("ct state", ("established", "related")),), "part of a connection that was let in")
+_TRANSLATED = NftMatch("l4proto", ("tcp", "udp", "sctp"))
+_ESTABLISHED = NftRule(
+    (nft.ACCEPT,),
+    (NftMatch("ct state", ("established", "related")),),
+    "part of a connection that was let in",
+)
 _PLACE: tuple[Field, ...] = ("daddr", "l4proto", "dport")
 _PORT: tuple[Field, ...] = ("l4proto", "dport")
-_FIRST_BIT = 16  # of the marks that stand for a source address
-_LONGEST = 86400  # seconds that a source keeps its backend: Windows has no limit
+_FIRST_BIT = 16  # the first bit of marks that select a source address
+_LONGEST = 86400  # seconds of session affinity: Windows has no limit
 
 
-class Place(NamedTuple):
-    """A port of the switch with a pod behind it."""
+class PodSwitchPort(NamedTuple):
+    """A switch port with a pod."""
 
-    port: Port
-    net: Net
+    port: SwitchPort
+    net: SwitchNetwork
     device: str
-    reached: bool  # by the node's own stack
+    reached: bool  # whether the node's own stack reaches it
 
 
 @dataclass(slots=True)
-class Node:
-    """What the rules have to know of the node."""
+class VfpNode:
+    """The properties of the node that the rules need."""
 
-    switch: Switch
+    switch: VirtualSwitch
     uplink: str  # the device to the underlay
-    addresses: Mapping[int, str]  # the node's own by IP version
-    places: Sequence[Place]
+    addresses: Mapping[int, str]  # the node's own addresses by IP version
+    places: Sequence[PodSwitchPort]
     forwarding: bool = False
     tunnels: Mapping[str, str] = field(default_factory=dict)  # network -> its VXLAN device
-    closed: frozenset[str] = frozenset()  # networks whose pods may leave with the node's address alone
-    logical: Sequence[str] = ()  # prefixes of pods of other nodes, by the node's routes
+    closed: frozenset[str] = (
+        frozenset()
+    )  # networks whose pods may leave only with the node's address
+    logical: Sequence[str] = ()  # pod CIDRs of other nodes, from the node's routes
+    ovn: OvnDatabase | None = None
     networks: list[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -61,21 +94,22 @@ class Node:
 
 
 class _Balanced(NamedTuple):
-    """The chains of one load balancer, and what leads to them."""
+    """The chains of one load balancer, and the map entries that jump to them."""
 
-    balancer: Mapping[str, Any]  # that they were made of, with `mark`
+    balancer: Mapping[str, Any]  # the inputs that they were built from, with `mark`
     mark: int
-    chains: dict[str, Chain]
-    sets: dict[str, Set]
+    chains: dict[str, NftChain]
+    sets: dict[str, NftSet]
     entries: list[tuple[str, str, int]]  # address ("": each of the node's), protocol, port
     inside: Goto
     outside: Goto
     networks: frozenset[str]
 
 
-class Balancers:
-    """Chains of load balancers, kept as long as nothing they were made of has changed. Objects of the service are replaced
-    when they change, never written to; whoever listens to it calls `touch` for an endpoint."""
+class VfpBalancers:
+    """Chains of load balancers, cached as long as their inputs are unchanged. HNS objects are
+    replaced when they change, never modified; a listener calls `touch` for an endpoint.
+    """
 
     def __init__(self) -> None:
         self._known: dict[str, _Balanced] = {}
@@ -85,13 +119,14 @@ class Balancers:
     def touch(self, endpoint: str) -> None:
         self._touched.add(endpoint)
 
-    def of(self, node: Node, version: int, marks: dict[str, int]) -> list[_Balanced]:
+    def of(self, node: VfpNode, version: int, marks: dict[str, int]) -> list[_Balanced]:
         found: dict[str, _Balanced] = {}
         for key, balancer in node.switch.hns.loadbalancers.items():
             if not _has_family(balancer, version):
                 continue
             own = node.addresses.get(version, "")
-            # A pod that comes back to itself under DSR has the node's address; the source VIP is for other nodes.
+            # A pod that reaches itself under DSR gets the node's address; the source VIP is for
+            # other nodes.
             source = own if (balancer.get("Flags") or 0) & DSR else balancer.get("SourceVIP") or own
             mark = marks.setdefault(source, 1 << (_FIRST_BIT + len(marks)))
             for number, mapping in enumerate(balancer["PortMappings"]):
@@ -103,14 +138,24 @@ class Balancers:
                     or known.mark != mark
                     or not self._touched.isdisjoint(balancer["HostComputeEndpoints"])
                 ):
-                    known = _balanced(name, balancer, mapping, _backends(node.switch, balancer, version), self._devices,
-                                      mark, version)  # fmt: skip
+                    known = _balanced(
+                        name,
+                        balancer,
+                        mapping,
+                        _backends(node.switch, balancer, version),
+                        self._devices,
+                        mark,
+                        version,
+                    )
                 found[name] = known
-        self._known = {**{name: kept for name, kept in self._known.items() if name[-1] != str(version)}, **found}
+        self._known = {
+            **{name: kept for name, kept in self._known.items() if name[-1] != str(version)},
+            **found,
+        }
         return list(found.values())
 
-    def begin(self, node: Node) -> None:
-        """A pod that is plugged in or out changes how the connections to itself are led."""
+    def begin(self, node: VfpNode) -> None:
+        """An added or removed pod changes how connections to itself are forwarded."""
         devices = {place.port.id: place.device for place in node.places}
         self._touched.update(key for key, _ in devices.items() ^ self._devices.items())
         self._devices = devices
@@ -119,17 +164,24 @@ class Balancers:
         self._touched.clear()
 
 
-def compile_tables(node: Node, kept: Balancers, versions: Iterable[Literal[4, 6]]) -> dict[str, Table]:
+def compile_tables(
+    node: VfpNode, kept: VfpBalancers, versions: Iterable[Literal[4, 6]]
+) -> dict[str, NftTable]:
     kept.begin(node)
-    tables = {f"ip{'' if version == 4 else 6} {TABLE}": _table(node, kept, version) for version in versions}
+    tables = {
+        f"ip{'' if version == 4 else 6} {TABLE}": _table(node, kept, version)
+        for version in versions
+    }
     kept.end()
     return tables
 
 
-def _table(node: Node, kept: Balancers, version: Literal[4, 6]) -> Table:
+def _table(node: VfpNode, kept: VfpBalancers, version: Literal[4, 6]) -> NftTable:
     marks: dict[str, int] = {}
+    if node.ovn is not None and version == 4:
+        return _table_of_ovn(node, node.ovn)
     balanced = kept.of(node, version, marks)
-    table = Table("ip" if version == 4 else "ip6", TABLE)
+    table = NftTable("ip" if version == 4 else "ip6", TABLE)
     _ports(table, node)
     for each in balanced:
         table.chains.update(each.chains)
@@ -141,118 +193,205 @@ def _table(node: Node, kept: Balancers, version: Literal[4, 6]) -> Table:
     return table
 
 
-def _ports(table: Table, node: Node) -> None:
-    """Sets of devices: what comes and goes with pods are elements of sets, which the kernel takes fastest."""
+def _table_of_ovn(node: VfpNode, database: OvnDatabase) -> NftTable:
+    """Open vSwitch forwards: of the VFP rules only ACLs apply."""
+    table = NftTable("ip", TABLE)
+    mark = 1 << _FIRST_BIT
+    marks = {node.addresses.get(4, ""): mark}
+    _ports(table, node)
+    _sources(table, node, marks, 4)
+    _access(table, node, marks, 4)
+    _leaving(table, node, 4)
+    number = next(
+        (n for n, key in enumerate(node.networks) if _type(node, key) == "Transparent"), 0
+    )
+    if node.networks:
+        ovn.add_load_balancers(table, database, f"from{number}", node.uplink, mark)
+    return table
+
+
+def _type(node: VfpNode, key: str) -> str:
+    net = node.switch.net(key)
+    return net.type if net is not None else ""
+
+
+def _ports(table: NftTable, node: VfpNode) -> None:
+    """Sets of devices: adding and removing pods changes set elements, which is the fastest update
+    for the kernel.
+    """
     for number, net in enumerate(node.networks):
         devices = [place.device for place in node.places if place.net.id == net]
-        table.sets[f"from{number}"] = Set(("iifname",), {(device,) for device in devices})
-        table.sets[f"into{number}"] = Set(("oifname",), {(device,) for device in devices})
+        table.sets[f"from{number}"] = NftSet(("iifname",), {(device,) for device in devices})
+        table.sets[f"into{number}"] = NftSet(("oifname",), {(device,) for device in devices})
     closed = [place.device for place in node.places if not place.reached]
-    table.sets["closed"] = Set(("oifname",), {(device,) for device in (*closed, *node.tunnels.values())})
+    table.sets["closed"] = NftSet(
+        ("oifname",), {(device,) for device in (*closed, *node.tunnels.values())}
+    )
 
 
-# ---- load balancing --------------------------------------------------------------------------------------------------
+# ---- load balancing ----
 
 
 def _has_family(balancer: Mapping[str, Any], version: int) -> bool:
     vips = balancer.get("FrontendVIPs")
     if vips:
-        return any(family(vip) == version for vip in vips)
+        return any(address_family(vip) == version for vip in vips)
     return bool((balancer.get("Flags") or 0) & 2) == (version == 6)
 
 
-def _backends(switch: Switch, balancer: Mapping[str, Any], version: int) -> list[Port]:
+def _backends(switch: VirtualSwitch, balancer: Mapping[str, Any], version: int) -> list[SwitchPort]:
     ports = (switch.port(key) for key in balancer["HostComputeEndpoints"])
     return [port for port in ports if port is not None and port.address(version)]
 
 
 def _balanced(
-    key: str, balancer: Mapping[str, Any], mapping: Mapping[str, Any], backends: Sequence[Port], devices: Mapping[str, str],
-    mark: int, version: int,
-) -> _Balanced:  # fmt: skip
-    name = names.hashed("lb", key)
+    key: str,
+    balancer: Mapping[str, Any],
+    mapping: Mapping[str, Any],
+    backends: Sequence[SwitchPort],
+    devices: Mapping[str, str],
+    mark: int,
+    version: int,
+) -> _Balanced:
+    name = names.hashed_name("lb", key)
     protocol = _PROTOCOLS[mapping["Protocol"]]
-    ported = Match("l4proto", (protocol,))
+    ported = NftMatch("l4proto", (protocol,))
     dsr = bool((balancer.get("Flags") or 0) & DSR)
     preserve = bool((mapping.get("Flags") or 0) & PRESERVE)
     sticky = bool(mapping.get("DistributionType"))
-    chains: dict[str, Chain] = {}
-    sets: dict[str, Set] = {}
+    chains: dict[str, NftChain] = {}
+    sets: dict[str, NftSet] = {}
     choices = []
-    first: list[Rule] = []
+    first: list[NftRule] = []
     for backend in backends:
         address = backend.address(version)
         chain = f"{name}-{address.replace(':', '.')}"
         choices.append(Goto(chain))
         rules = []
         if sticky:
-            sets[f"{chain}-by"] = Set(("saddr",), dynamic=True)
-            first.append(Rule((Goto(chain),), (Match("saddr", named=f"{chain}-by"),), "the backend this source had before"))
-            rules.append(Rule((nft.Remember(f"{chain}-by", ("saddr",), _LONGEST),)))
+            sets[f"{chain}-by"] = NftSet(("saddr",), dynamic=True)
+            first.append(
+                NftRule(
+                    (Goto(chain),),
+                    (NftMatch("saddr", named=f"{chain}-by"),),
+                    "the backend this source had before",
+                )
+            )
+            rules.append(NftRule((nft.Remember(f"{chain}-by", ("saddr",), _LONGEST),)))
         if preserve and backend.remote:
-            chains[chain] = Chain([*rules, Rule((DROP,), comment="on another node, and the destination would stay")])
+            chains[chain] = NftChain(
+                [
+                    *rules,
+                    NftRule((DROP,), comment="on another node, and the destination would stay"),
+                ]
+            )
             continue
         to = Dnat(address, 0 if preserve else mapping["InternalPort"])
         rules += _to_itself(backend, devices.get(backend.id, ""), to, mark, ported, dsr=dsr)
         remote = not dsr and not preserve and backend.remote
-        rules.append(Rule((nft.SetMark(mark), to) if remote else (to,), (ported,)))
-        chains[chain] = Chain(rules)
-    chosen = Rule((nft.Spread(tuple(choices)),)) if choices else Rule((DROP,), comment="no backend is left")
-    chains[name] = Chain([*first, chosen])
+        rules.append(NftRule((nft.SetMark(mark), to) if remote else (to,), (ported,)))
+        chains[chain] = NftChain(rules)
+    chosen = (
+        NftRule((nft.Spread(tuple(choices)),))
+        if choices
+        else NftRule((DROP,), comment="no backend is left")
+    )
+    chains[name] = NftChain([*first, chosen])
     outside = Goto(name)
     if not dsr and not preserve:
         outside = Goto(f"{name}-out")
-        chains[outside.chain] = Chain([Rule((nft.SetMark(mark),)), Rule((Goto(name),))])
-    vips = [vip for vip in balancer.get("FrontendVIPs") or ("",) if not vip or family(vip) == version]
+        chains[outside.chain] = NftChain([NftRule((nft.SetMark(mark),)), NftRule((Goto(name),))])
+    vips = [
+        vip
+        for vip in balancer.get("FrontendVIPs") or ("",)
+        if not vip or address_family(vip) == version
+    ]
     entries = [(vip, protocol, mapping["ExternalPort"]) for vip in vips]
-    return _Balanced(balancer, mark, chains, sets, entries, Goto(name), outside, frozenset(b.network for b in backends))
+    return _Balanced(
+        balancer,
+        mark,
+        chains,
+        sets,
+        entries,
+        Goto(name),
+        outside,
+        frozenset(b.network for b in backends),
+    )
 
 
-def _to_itself(backend: Port, device: str, to: Dnat, mark: int, ported: Match, *, dsr: bool) -> list[Rule]:
-    """A pod whose connection comes back to it needs another source, which DSR gives to nobody but by a rule for that."""
+def _to_itself(
+    backend: SwitchPort, device: str, to: Dnat, mark: int, ported: NftMatch, *, dsr: bool
+) -> list[NftRule]:
+    """A pod whose connection comes back to it needs a different source, for which DSR needs an
+    explicit rule.
+    """
     if not device or backend.remote:
         return []
-    mine = (Match("iifname", (device,)), ported)
+    mine = (NftMatch("iifname", (device,)), ported)
     if dsr and not any(nat.destinations and nat.concerns(to.address) for nat in backend.nats):
-        return [Rule((DROP,), mine, "the pod itself, without loopbackDSR")]
-    return [Rule((nft.SetMark(mark), to), mine, "the pod itself")]
+        return [NftRule((DROP,), mine, "the pod itself, without loopbackDSR")]
+    return [NftRule((nft.SetMark(mark), to), mine, "the pod itself")]
 
 
-def _load_balancing(table: Table, node: Node, balanced: Sequence[_Balanced], version: int) -> None:
-    """One map for each network's ports, and one for what comes from the underlay."""
-    before = Chain(hook=Hook("nat", "prerouting", -100))
+def _load_balancing(
+    table: NftTable, node: VfpNode, balanced: Sequence[_Balanced], version: int
+) -> None:
+    """One map for the ports of each network, and one for packets from the underlay."""
+    before = NftChain(hook=NftHook("nat", "prerouting", -100))
     table.chains["prerouting"] = before
     for number, net in enumerate(node.networks):
         serving = [b for b in balanced if net in b.networks]
         _maps(table, str(number), [(entry, b.inside) for b in serving for entry in b.entries])
-        before.rules.append(Rule((Goto(f"from{number}"),), (Match("iifname", named=f"from{number}"),)))
+        before.rules.append(
+            NftRule((Goto(f"from{number}"),), (NftMatch("iifname", named=f"from{number}"),))
+        )
     if node.uplink:
         entries = [(entry, b.outside) for b in balanced for entry in b.entries]
         taken = {entry for entry, _ in entries}
         for entry, address, port in _mappings(node, version):
             if entry not in taken:
-                chain = names.hashed("map", *map(str, entry))
-                table.chains[chain] = Chain([Rule((Dnat(address, port),), (Match("l4proto", (entry[1],)),), "port mapping")])
+                chain = names.hashed_name("map", *map(str, entry))
+                table.chains[chain] = NftChain(
+                    [
+                        NftRule(
+                            (Dnat(address, port),),
+                            (NftMatch("l4proto", (entry[1],)),),
+                            "port mapping",
+                        )
+                    ]
+                )
                 entries.append((entry, Goto(chain)))
         _maps(table, "-outside", entries)
-        before.rules.append(Rule((Goto("from-outside"),), (Match("iifname", (node.uplink,)),)))
+        before.rules.append(
+            NftRule((Goto("from-outside"),), (NftMatch("iifname", (node.uplink,)),))
+        )
 
 
-def _maps(table: Table, suffix: str, entries: Sequence[tuple[tuple[str, str, int], Goto]]) -> None:
-    """Rules for an address come before those for each address of the node."""
+def _maps(
+    table: NftTable, suffix: str, entries: Sequence[tuple[tuple[str, str, int], Goto]]
+) -> None:
+    """Rules for a specific address come before those for all node addresses."""
     table.maps[f"places{suffix}"] = nft.VerdictMap(
-        _PLACE, {(address, protocol, str(port)): to for (address, protocol, port), to in entries if address}
+        _PLACE,
+        {
+            (address, protocol, str(port)): to
+            for (address, protocol, port), to in entries
+            if address
+        },
     )
     table.maps[f"own{suffix}"] = nft.VerdictMap(
-        _PORT, {(protocol, str(port)): to for (address, protocol, port), to in entries if not address}
+        _PORT,
+        {(protocol, str(port)): to for (address, protocol, port), to in entries if not address},
     )
-    table.chains[f"from{suffix}"] = Chain([
-        Rule((Lookup(_PLACE, f"places{suffix}"),)),
-        Rule((Lookup(_PORT, f"own{suffix}"),), (Match("daddr type", ("local",)),)),
-    ])  # fmt: skip
+    table.chains[f"from{suffix}"] = NftChain(
+        [
+            NftRule((NftLookup(_PLACE, f"places{suffix}"),)),
+            NftRule((NftLookup(_PORT, f"own{suffix}"),), (NftMatch("daddr type", ("local",)),)),
+        ]
+    )
 
 
-def _mappings(node: Node, version: int) -> Iterable[tuple[tuple[str, str, int], str, int]]:
+def _mappings(node: VfpNode, version: int) -> Iterable[tuple[tuple[str, str, int], str, int]]:
     for key, endpoint in node.switch.hns.endpoints.items():
         for policy in endpoint.get("Policies") or ():
             if policy["Type"] != "PortMapping":
@@ -262,21 +401,30 @@ def _mappings(node: Node, version: int) -> Iterable[tuple[tuple[str, str, int], 
             protocol = _PROTOCOLS.get(settings["Protocol"])
             if protocol and address and settings.get("ExternalPort"):
                 vip = settings.get("VIP") or ""
-                if not vip or family(vip) == version:
-                    yield (vip, protocol, settings["ExternalPort"]), address, settings["InternalPort"]
+                if not vip or address_family(vip) == version:
+                    yield (
+                        (vip, protocol, settings["ExternalPort"]),
+                        address,
+                        settings["InternalPort"],
+                    )
 
 
-# ---- source addresses ------------------------------------------------------------------------------------------------
+# ---- source addresses ----
 
 
-def _sources(table: Table, node: Node, marks: Mapping[str, int], version: int) -> None:
-    after = Chain(hook=Hook("nat", "postrouting", 100))
+def _sources(table: NftTable, node: VfpNode, marks: Mapping[str, int], version: int) -> None:
+    after = NftChain(hook=NftHook("nat", "postrouting", 100))
     table.chains["postrouting"] = after
     for source, mark in marks.items():
         if source:
-            # The mark must not stay: around the packet there may be another, with a source of its own.
-            marked = Match("mark", (f"{mark:#x}/{mark:#x}",))
-            after.rules.append(Rule((nft.ClearMark(mark), Snat(source)), (marked,), "load balancing without DSR"))
+            # The mark must be cleared: an encapsulating packet may get its own, with another
+            # source.
+            marked = NftMatch("mark", (f"{mark:#x}/{mark:#x}",))
+            after.rules.append(
+                NftRule(
+                    (nft.ClearMark(mark), Snat(source)), (marked,), "load balancing without DSR"
+                )
+            )
     groups: dict[tuple[str, tuple[OutboundNat, ...] | None], set[tuple[str, ...]]] = {}
     for place in node.places:
         nats = tuple(nat for nat in place.port.nats if not nat.destinations)
@@ -289,144 +437,223 @@ def _sources(table: Table, node: Node, marks: Mapping[str, int], version: int) -
         source = (found[0].virtual if found else "") or own
         net = node.switch.net(net_id)
         if source and net is not None:
-            name = names.hashed("", net_id, repr(found))
-            table.sets[f"pods-{name}"] = Set(("saddr",), addresses)
-            chain = _of_itself(node, net, source, version) if found is None else _outbound(node, net, found, source, version)
-            table.chains[f"nat-{name}"] = Chain(chain)
-            after.rules.append(Rule((Jump(f"nat-{name}"),), (Match("saddr", named=f"pods-{name}"),), "OutBoundNAT"))
+            name = names.hashed_name("", net_id, repr(found))
+            table.sets[f"pods-{name}"] = NftSet(("saddr",), addresses)
+            chain = (
+                _of_itself(node, net, source, version)
+                if found is None
+                else _outbound(node, net, found, source, version)
+            )
+            table.chains[f"nat-{name}"] = NftChain(chain)
+            after.rules.append(
+                NftRule(
+                    (Jump(f"nat-{name}"),),
+                    (NftMatch("saddr", named=f"pods-{name}"),),
+                    "OutBoundNAT",
+                )
+            )
 
 
-def _of_itself(node: Node, net: Net, source: str, version: int) -> list[Rule]:
-    """WinNAT translates all that leaves its network, OVN all that leaves its logical ones; both ICMP too."""
+def _of_itself(node: VfpNode, net: SwitchNetwork, source: str, version: int) -> list[NftRule]:
+    """WinNAT translates all packets that leave its network, OVN all that leave its logical
+    networks, including ICMP.
+    """
     inside = (*net.subnets, *(node.logical if net.type == "Transparent" else ()))
-    inside = tuple(prefix for prefix in inside if family(prefix.partition("/")[0]) == version)
-    return [Rule((RETURN,), (Match("daddr", _distinct(inside)),), "inside"), Rule((Snat(source),))]
+    inside = tuple(
+        prefix for prefix in inside if address_family(prefix.partition("/")[0]) == version
+    )
+    return [
+        NftRule((RETURN,), (NftMatch("daddr", _distinct(inside)),), "inside"),
+        NftRule((Snat(source),)),
+    ]
 
 
-def _outbound(node: Node, net: Net, nats: Sequence[OutboundNat], source: str, version: int) -> list[Rule]:
-    same = Match("oifname", named=f"into{node.networks.index(net.id)}")
-    rules = [Rule((RETURN,), (same,), "it does not leave the switch")]
-    exceptions = tuple(dict.fromkeys(e for nat in nats for e in nat.exceptions if family(e.partition("/")[0]) == version))
+def _outbound(
+    node: VfpNode, net: SwitchNetwork, nats: Sequence[OutboundNat], source: str, version: int
+) -> list[NftRule]:
+    same = NftMatch("oifname", named=f"into{node.networks.index(net.id)}")
+    rules = [NftRule((RETURN,), (same,), "it does not leave the switch")]
+    exceptions = tuple(
+        dict.fromkeys(
+            e
+            for nat in nats
+            for e in nat.exceptions
+            if address_family(e.partition("/")[0]) == version
+        )
+    )
     if exceptions:
-        rules.append(Rule((RETURN,), (Match("daddr", _distinct(exceptions)),), "exceptions"))
-    rules.append(Rule((Snat(source),), (_TRANSLATED,)))  # VFP cannot translate ICMP
+        rules.append(NftRule((RETURN,), (NftMatch("daddr", _distinct(exceptions)),), "exceptions"))
+    rules.append(NftRule((Snat(source),), (_TRANSLATED,)))  # VFP cannot translate ICMP
     return rules
 
 
-# ---- access rules ----------------------------------------------------------------------------------------------------
+# ---- ACLs ----
 
 
-def _access(table: Table, node: Node, marks: Mapping[str, int], version: int) -> None:
-    """They decide on the first packet of a connection; who is allowed at one port may still be blocked at the other. A packet
-    with a mark is judged by the source that it will have been given when it arrives."""
-    out: list[Rule] = []
-    into: list[Rule] = []
+def _access(table: NftTable, node: VfpNode, marks: Mapping[str, int], version: int) -> None:
+    """ACLs decide on the first packet of a connection; a packet allowed at one port may still be
+    blocked at the other. A marked packet is matched with the source that it will have on arrival.
+    """
+    out: list[NftRule] = []
+    into: list[NftRule] = []
     for place in node.places:
         acls = sorted((*place.net.acls, *place.port.acls), key=lambda acl: acl.priority)
-        sides: tuple[tuple[bool, Field, list[Rule]], ...] = ((False, "iifname", out), (True, "oifname", into))
+        sides: tuple[tuple[bool, Field, list[NftRule]], ...] = (
+            (False, "iifname", out),
+            (True, "oifname", into),
+        )
         for inward, field_name, rules in sides:
             chosen = [acl for acl in acls if acl.inward is inward]
             own = [rule for acl in chosen for rule in _acl(place.net, acl, version)]
             if own:
                 chain = f"{'in' if inward else 'out'}-{place.device}"
-                table.chains[chain] = Chain(own)
+                table.chains[chain] = NftChain(own)
                 for source, mark in marks.items() if inward else ():
-                    given = [rule for acl in chosen for rule in _acl(place.net, acl, version, source)]
+                    given = [
+                        rule for acl in chosen for rule in _acl(place.net, acl, version, source)
+                    ]
                     if source and given != own:
                         named = f"{chain}-{source.replace(':', '.')}"
-                        table.chains[named] = Chain(given)
-                        own.insert(0, Rule((Goto(named),), (Match("mark", (f"{mark:#x}/{mark:#x}",)),)))
-                rules.append(Rule((Jump(chain),), (Match(field_name, (place.device,)),)))
-    # Not even answers: the node has no route there.
-    nowhere = Rule((DROP,), (Match("oifname", named="closed"),), "the node has no way there")
-    table.chains["input"] = Chain([_ESTABLISHED, *out], Hook("filter", "input", 0))
-    table.chains["output"] = Chain([nowhere, _ESTABLISHED, *into], Hook("filter", "output", 0))
-    table.chains["forward"] = Chain([*_kept_in(node), _ESTABLISHED, *_ways(node), *out, *into], Hook("filter", "forward", 0))
+                        table.chains[named] = NftChain(given)
+                        own.insert(
+                            0,
+                            NftRule((Goto(named),), (NftMatch("mark", (f"{mark:#x}/{mark:#x}",)),)),
+                        )
+                rules.append(NftRule((Jump(chain),), (NftMatch(field_name, (place.device,)),)))
+    # Not even replies: the node has no route there.
+    nowhere = NftRule((DROP,), (NftMatch("oifname", named="closed"),), "the node has no way there")
+    table.chains["input"] = NftChain([_ESTABLISHED, *out], NftHook("filter", "input", 0))
+    table.chains["output"] = NftChain(
+        [nowhere, _ESTABLISHED, *into], NftHook("filter", "output", 0)
+    )
+    table.chains["forward"] = NftChain(
+        [*_kept_in(node), _ESTABLISHED, *_ways(node), *out, *into], NftHook("filter", "forward", 0)
+    )
 
 
-def _acl(net: Net, acl: Acl, version: int, source: str = "") -> list[Rule]:
-    """`source` is the remote address, where that is known already."""
+def _acl(net: SwitchNetwork, acl: SwitchAcl, version: int, source: str = "") -> list[NftRule]:
+    """`source` is the remote address, if already known."""
     local: tuple[Field, Field] = ("daddr", "dport") if acl.inward else ("saddr", "sport")
     remote: tuple[Field, Field] = ("saddr", "sport") if acl.inward else ("daddr", "dport")
-    matches: list[Match] = []
+    matches: list[NftMatch] = []
     for name, texts in ((local[0], acl.local), (remote[0], acl.remote)):
         if texts:
-            found = tuple(a for a in _expanded(net, texts) if family(a.partition("/")[0]) == version)
-            if not found or (source and texts is acl.remote and not any(within(source, text) for text in found)):
+            found = tuple(
+                a for a in _expanded(net, texts) if address_family(a.partition("/")[0]) == version
+            )
+            if not found or (
+                source
+                and texts is acl.remote
+                and not any(is_within(source, text) for text in found)
+            ):
                 return []
             if not source or texts is not acl.remote:
-                matches.append(Match(name, _distinct(found)))
-    protocols = tuple(dict.fromkeys(_BY_NUMBER.get(number, number) for number in sorted(acl.protocols)))
+                matches.append(NftMatch(name, _distinct(found)))
+    protocols = tuple(
+        dict.fromkeys(_BY_NUMBER.get(number, number) for number in sorted(acl.protocols))
+    )
     ports = ((local[1], acl.local_ports), (remote[1], acl.remote_ports))
     if any(ranges for _, ranges in ports):
-        protocols = tuple(p for p in protocols or ("tcp", "udp", "sctp") if p in ("tcp", "udp", "sctp"))
+        protocols = tuple(
+            p for p in protocols or ("tcp", "udp", "sctp") if p in ("tcp", "udp", "sctp")
+        )
         if not protocols:
             return []
     if protocols:
-        matches.insert(0, Match("l4proto", protocols))
+        matches.insert(0, NftMatch("l4proto", protocols))
     for name, ranges in ports:
         if ranges:
-            matches.append(Match(name, tuple(str(low) if low == high else f"{low}-{high}" for low, high in ranges)))
-    return [Rule((RETURN if acl.allow else DROP,), tuple(matches), acl.name)]
+            matches.append(
+                NftMatch(
+                    name,
+                    tuple(str(low) if low == high else f"{low}-{high}" for low, high in ranges),
+                )
+            )
+    return [NftRule((RETURN if acl.allow else DROP,), tuple(matches), acl.name)]
 
 
-def _expanded(net: Net, texts: Iterable[str], seen: frozenset[str] = frozenset()) -> list[str]:
-    """Sets of addresses, and sets of those, by their members."""
+def _expanded(
+    net: SwitchNetwork, texts: Iterable[str], seen: frozenset[str] = frozenset()
+) -> list[str]:
+    """Resolves address sets, which may be nested, to their members."""
     out: list[str] = []
     for text in texts:
         named = net.sets.get(text)
         if named is None:
             out.append(text)
         elif text not in seen:
-            out += _expanded(net, [part.strip() for part in named.split(",") if part.strip()], seen | {text})
+            out += _expanded(
+                net, [part.strip() for part in named.split(",") if part.strip()], seen | {text}
+            )
     return out
 
 
 def _distinct(texts: Iterable[str]) -> tuple[str, ...]:
-    """Without what another one contains: the kernel takes no overlapping elements."""
+    """Removes prefixes contained in others: the kernel rejects overlapping elements."""
     found = [ipaddress.ip_network(text, strict=False) for text in texts]
     return tuple(str(n) for n in ipaddress.collapse_addresses(found))  # type: ignore[type-var]
 
 
-# ---- forwarding ------------------------------------------------------------------------------------------------------
+# ---- forwarding ----
 
 
-def _kept_in(node: Node) -> list[Rule]:
-    """What pods send, answers too, that a virtual machine's adapter does not let out with a MAC address that is not its own."""
+def _kept_in(node: VfpNode) -> list[NftRule]:
+    """Packets of pods, including replies, that a virtual machine's adapter drops because of a
+    foreign MAC address.
+    """
     if not node.uplink or node.switch.hns.mac_spoofing:
         return []
-    out = Match("oifname", (node.uplink, *node.tunnels.values()))
-    pods = (Match("iifname", named=f"from{number}") for number, _ in enumerate(node.networks))
-    return [Rule((DROP,), (each, out), "MAC spoofing is off") for each in pods]
+    out = NftMatch("oifname", (node.uplink, *node.tunnels.values()))
+    pods = (NftMatch("iifname", named=f"from{number}") for number, _ in enumerate(node.networks))
+    return [NftRule((DROP,), (each, out), "MAC spoofing is off") for each in pods]
 
 
-def _ways(node: Node) -> list[Rule]:
-    """Which ways through the node there are, by the kinds of network."""
+def _ways(node: VfpNode) -> list[NftRule]:
+    """The allowed paths through the node, by network type."""
     rules = []
-    plain = Match("ct status", ("dnat",), negate=True)
+    plain = NftMatch("ct status", ("dnat",), negate=True)
     for number, net_id in enumerate(node.networks):
         net = node.switch.net(net_id)
         assert net is not None
-        into = Match("oifname", named=f"into{number}")
+        into = NftMatch("oifname", named=f"into{number}")
         if net.type not in BRIDGED and node.uplink:
-            card = Match("iifname", (node.uplink,))
-            rules.append(Rule((DROP,), (card, into, plain), f"network {net.name} is not part of the underlay"))
+            card = NftMatch("iifname", (node.uplink,))
+            rules.append(
+                NftRule(
+                    (DROP,), (card, into, plain), f"network {net.name} is not part of the underlay"
+                )
+            )
         if net_id in node.tunnels:
-            elsewhere = Match("oifname", named=f"into{number}", negate=True)
-            rules.append(Rule((DROP,), (Match("iifname", (node.tunnels[net_id],)), elsewhere), "the network has no such port"))
+            elsewhere = NftMatch("oifname", named=f"into{number}", negate=True)
+            rules.append(
+                NftRule(
+                    (DROP,),
+                    (NftMatch("iifname", (node.tunnels[net_id],)), elsewhere),
+                    "the network has no such port",
+                )
+            )
     if node.uplink and not node.forwarding:
-        rules.append(Rule((DROP,), (Match("iifname", (node.uplink,)), Match("oifname", (node.uplink,)), plain),
-                          "the node does not forward for others"))  # fmt: skip
+        rules.append(
+            NftRule(
+                (DROP,),
+                (NftMatch("iifname", (node.uplink,)), NftMatch("oifname", (node.uplink,)), plain),
+                "the node does not forward for others",
+            )
+        )
     return rules
 
 
-def _leaving(table: Table, node: Node, version: int) -> None:
-    """What may not leave by the card with a pod's address, after addresses have been translated."""
+def _leaving(table: NftTable, node: VfpNode, version: int) -> None:
+    """What must not leave through the network card with a pod's address, after translation."""
     inner = []
     for net_id in dict.fromkeys((*node.tunnels, *sorted(node.closed))):
         net = node.switch.net(net_id)
-        inner += [s for s in (net.subnets if net is not None else ()) if family(s.partition("/")[0]) == version]
+        inner += [
+            s
+            for s in (net.subnets if net is not None else ())
+            if address_family(s.partition("/")[0]) == version
+        ]
     if inner and node.uplink:
-        matches = (Match("oifname", (node.uplink,)), Match("saddr", _distinct(inner)))
-        rule = Rule((DROP,), matches, "no way out with this address")
-        table.chains["leaving"] = Chain([rule], Hook("filter", "postrouting", 300))
+        matches = (NftMatch("oifname", (node.uplink,)), NftMatch("saddr", _distinct(inner)))
+        rule = NftRule((DROP,), matches, "no way out with this address")
+        table.chains["leaving"] = NftChain([rule], NftHook("filter", "postrouting", 300))

@@ -1,4 +1,6 @@
-"""The model data plane: computes the way of a packet, hop by hop, from what stacks, firewalls and HNS have been told.
+"""The model data plane: computes the path of a packet, hop by hop, from the content of stacks,
+firewalls and HNS.
 
-Reads state and never writes it. It knows rules of forwarding, no limit of Windows by name: those follow from the rules.
+Reads state and never writes it. It implements forwarding rules and no named Windows limitations:
+those follow from the rules.
 """

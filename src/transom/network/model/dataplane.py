@@ -1,6 +1,7 @@
-"""The model as a data plane: a connection is a walk, and a pair of sockets if it arrives. Needs no privileges.
+"""The model as a data plane: a connection is a walk, and a socket pair if it arrives. Needs no
+privileges.
 
-Who serves sees the address that the packets arrive with. Addresses exist as long as a stack has them.
+Servers see the source address of the arriving packets. Addresses exist as long as a stack has them.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from typing import Final, TypeVar
 from transom.kit.clock import Clock
 from transom.network.api import Accept, Respond
 from transom.network.model import fast
-from transom.network.model.trip import World
-from transom.network.model.walk import EPHEMERAL, walk
+from transom.network.model.packet_trip import NetworkState
+from transom.network.model.walk import EPHEMERAL, walk_packet
 from transom.network.packets import Packet, Protocol, Walk
-from transom.network.stacks import Fabric, Stack
+from transom.network.stacks import Fabric, NetworkStack
 
 Server = TypeVar("Server")
 _Place = tuple[str, str, int]  # stack ("": whichever has the address), address, port
-# After so many seconds a stack sends its first packet again; then it gives up.
+# Seconds after which a stack retransmits its first packet; then it gives up.
 _RETRIES: Final = (1.0, 2.0, 4.0, 8.0, 15.0)
 _NEIGHBOUR_SECONDS: Final = 3.0
 
@@ -32,34 +33,50 @@ _NEIGHBOUR_SECONDS: Final = 3.0
 class ModelDataplane:
     def __init__(self, fabric: Fabric, clock: Clock, rng: random.Random) -> None:
         self.fabric = fabric
-        self.world = World(fabric, clock.monotonic, rng)
+        self.world = NetworkState(fabric, clock.monotonic, rng)
         self._clock = clock
         self._rng = rng
         self._listeners: dict[_Place, Accept] = {}
         self._responders: dict[_Place, Respond] = {}
         self._connections = count()
-        self.home = ""  # the stack of the API server; the first node if it is not set
+        self.home = ""  # the stack of the API server; the first node if not set
 
     def close(self) -> None:
         self.world.close()
 
-    # ---- serving -------------------------------------------------------------------------------------------------
+    # ---- serving ----
 
-    def listen(self, address: str, port: int, accept: Accept, stack: str = "") -> Callable[[], None]:
+    def listen(
+        self, address: str, port: int, accept: Accept, stack: str = ""
+    ) -> Callable[[], None]:
         return _claim(self._listeners, (stack, address, port), accept)
 
-    def answer(self, address: str, port: int, respond: Respond, stack: str = "") -> Callable[[], None]:
+    def answer(
+        self, address: str, port: int, respond: Respond, stack: str = ""
+    ) -> Callable[[], None]:
         return _claim(self._responders, (stack, address, port), respond)
 
-    def listening(self, stack: Stack, address: str, port: int, protocol: str) -> bool:
-        """Whether a connection or datagram would find somebody."""
-        servers: Mapping[_Place, object] = self._responders if protocol == "udp" else self._listeners
+    def listening(self, stack: NetworkStack, address: str, port: int, protocol: str) -> bool:
+        """Whether a connection or datagram would reach a socket."""
+        servers: Mapping[_Place, object] = (
+            self._responders if protocol == "udp" else self._listeners
+        )
         return ("", address, port) in servers or (stack.name, address, port) in servers
 
-    async def settled(self) -> None:
-        """What the state says is in force at once."""
+    def serves(self, address: str, port: int) -> bool:
+        """Whether a program of a pod listens there."""
+        return any(
+            place[1] in (address, "0.0.0.0", "::") and place[2] == port
+            for place in self._places(port)
+        )
 
-    # ---- asking --------------------------------------------------------------------------------------------------
+    def _places(self, port: int) -> list[_Place]:
+        return [place for place in self._listeners if place[2] == port]
+
+    async def settled(self) -> None:
+        """Changes of the state take effect immediately."""
+
+    # ---- clients ----
 
     async def connect(self, address: str, port: int, source: str = "") -> socket.socket:
         found = await self._first_packet(address, port, source)
@@ -68,7 +85,8 @@ class ModelDataplane:
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
         near, far = socket.socketpair()
         if source:
-            # The name that the other end sees: sockets without a file, so it only has to be nobody else's.
+            # The name that the peer sees: the socket has no file, so the name only has to be
+            # unique.
             seen = found.packet.source
             caller = f"[{seen}]" if ":" in seen else seen
             name = f"\0transom/{os.getpid()}/{id(self)}/{next(self._connections)}/{caller}:{found.packet.source_port}"
@@ -79,12 +97,13 @@ class ModelDataplane:
         return near
 
     async def _first_packet(self, address: str, port: int, source: str) -> Walk:
-        """Sends it until it arrives or is refused. OSError when somebody on the way says that there is no way; TimeoutError
-        when nobody says anything."""
+        """Sends it until it arrives or is refused. Raises OSError if a router reports no route;
+        TimeoutError without an answer.
+        """
         for delay in (*_RETRIES, 0.0):
             found = self._walk(address, port, source, "tcp")
-            if found.outcome == "dropped" and found.facts.get("told"):
-                if found.reason == "no-neighbour":  # it has been asked for three times, a second each
+            if found.outcome == "dropped" and found.facts.get("icmp"):
+                if found.reason == "no-neighbour":  # three requests, one second each
                     await self._clock.sleep(_NEIGHBOUR_SECONDS)
                     found = self._walk(address, port, source, "tcp")
                 if found.outcome == "dropped":
@@ -96,11 +115,16 @@ class ModelDataplane:
         raise TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT))
 
     async def ask(
-        self, address: str, port: int, payload: bytes, source: str = "", timeout: float = 5.0  # noqa: ASYNC109
+        self,
+        address: str,
+        port: int,
+        payload: bytes,
+        source: str = "",
+        timeout: float = 5.0,  # noqa: ASYNC109
     ) -> bytes:
-        """One datagram there, one back."""
+        """Sends one datagram and returns the reply."""
         found = self._walk(address, port, source, "udp")
-        if found.outcome == "dropped" and found.facts.get("told"):
+        if found.outcome == "dropped" and found.facts.get("icmp"):
             if found.reason == "no-neighbour":
                 await self._clock.sleep(_NEIGHBOUR_SECONDS)
             raise OSError(errno.EHOSTUNREACH, os.strerror(errno.EHOSTUNREACH))
@@ -124,7 +148,7 @@ class ModelDataplane:
             late.cancel()
 
     async def echo(self, address: str, source: str = "", patience: float = 1.0) -> bool:
-        """One ICMP echo request; whether it was answered."""
+        """Sends one ICMP echo request; returns whether a reply arrived."""
         if self._walk(address, 0, source, "icmp").outcome == "delivered":
             return True
         await self._clock.sleep(patience)
@@ -133,13 +157,23 @@ class ModelDataplane:
     def _walk(self, address: str, port: int, source: str, protocol: Protocol) -> Walk:
         origin = self._origin(source)
         if origin is None:
-            return Walk("dropped", reason="no-route", explanation="there is no machine with that address", facts={"told": True})
-        own = source if (":" in source) == (":" in address) else ""  # else the stack chooses one
+            return Walk(
+                "dropped",
+                reason="no-route",
+                explanation="there is no machine with that address",
+                facts={"icmp": True},
+            )
+        # otherwise the stack chooses one
+        own = source if (":" in source) == (":" in address) else ""
         sent = Packet(own, address, protocol, self._rng.randint(*EPHEMERAL), port)
-        near = fast.near(self.world, origin, sent, self.listening)
-        return near if near is not None else walk(self.world, sent, origin, listening=self.listening)
+        near = fast.walk_nearby(self.world, origin, sent, self.listening)
+        return (
+            near
+            if near is not None
+            else walk_packet(self.world, sent, origin, listening=self.listening)
+        )
 
-    def _origin(self, source: str) -> Stack | None:
+    def _origin(self, source: str) -> NetworkStack | None:
         if source:
             return self.fabric.owner(source)
         home = self.fabric.stacks.get(self.home)

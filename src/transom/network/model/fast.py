@@ -1,19 +1,21 @@
-"""The short way from a node to its own pods, which most connections take: kubelets probe.
+"""A shortcut from a node to its own pods, for most connections: the probes of kubelets.
 
-It says what the long way would say, without bringing the node's rules up to date first: rules for services are about other
-addresses, and network policies never keep a node from its own pods.
+The result is the same as that of a full walk, without bringing the node's rules up to date first:
+service rules concern other addresses, and network policies never block a node from its own pods.
 """
 
 from __future__ import annotations
 
-from transom.network.model.trip import World
+from transom.network.model.packet_trip import NetworkState
 from transom.network.model.walk import Listening
 from transom.network.packets import Packet, Walk
-from transom.network.stacks import Stack
+from transom.network.stacks import NetworkStack
 
 
-def near(world: World, origin: Stack, packet: Packet, listening: Listening) -> Walk | None:
-    """None: this is for the long way."""
+def walk_nearby(
+    world: NetworkState, origin: NetworkStack, packet: Packet, listening: Listening
+) -> Walk | None:
+    """None: a full walk is needed."""
     if origin.role != "node":
         return None
     owners = world.fabric.owners(packet.destination)
@@ -38,12 +40,12 @@ def near(world: World, origin: Stack, packet: Packet, listening: Listening) -> W
     out = Walk("delivered", packet=packet, stack=pod.name, facts={"socket": place})
     if packet.protocol != "icmp" and not listening(pod, *place, packet.protocol):
         out.outcome, out.reason = "refused", "no-listener"
-        out.explanation = f"nobody listens at {place[0]} port {place[1]}"
+        out.explanation = f"nothing listens on {place[0]} port {place[1]}"
     return out
 
 
-def _linux_way(node: Stack, pod: Stack, address: str) -> bool:
-    """By the bridge that the pod is a port of."""
+def _linux_way(node: NetworkStack, pod: NetworkStack, address: str) -> bool:
+    """Through the bridge of the pod."""
     route = node.route(address)
     bridge = node.links.get(route.link) if route is not None and not route.via else None
     if bridge is None or bridge.kind != "bridge":
@@ -55,12 +57,18 @@ def _linux_way(node: Stack, pod: Stack, address: str) -> bool:
     return False
 
 
-def _windows_way(world: World, node: Stack, address: str) -> bool:
-    """By the node's own port of the pod's network."""
+def _windows_way(world: NetworkState, node: NetworkStack, address: str) -> bool:
+    """Through the node's own port on the pod's network."""
     route = node.route(address)
     link = node.links.get(route.link) if route is not None and not route.via else None
     switch = world.switch(node)
-    own = switch.port(link.endpoint) if switch is not None and link is not None and link.kind == "vnic" else None
+    own = (
+        switch.port(link.endpoint)
+        if switch is not None and link is not None and link.kind == "vnic"
+        else None
+    )
     net = switch.net(own.network) if switch is not None and own is not None else None
     port = switch.at(net, address) if switch is not None and net is not None else None
-    return port is not None and not port.remote and not port.acls and net is not None and not net.acls
+    return (
+        port is not None and not port.remote and not port.acls and net is not None and not net.acls
+    )

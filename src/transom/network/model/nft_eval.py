@@ -1,8 +1,8 @@
 """Runs a packet through the firewall tables of a stack, as nftables does.
 
-Base chains of a hook run by priority. Those of type `nat` see only the first packet of a connection and are all run where
-the kernel translates (before routing -100, after it 100); the first that translates ends the search. Later packets are
-translated by what connection tracking remembers.
+Base chains of a hook run by priority. Those of type `nat` see only the first packet of a connection
+and run where the kernel translates (prerouting -100, postrouting 100); the first that translates
+ends the search. Later packets are translated by connection tracking.
 """
 
 from __future__ import annotations
@@ -16,39 +16,41 @@ from itertools import accumulate
 from typing import Literal
 
 from transom.network import nft
-from transom.network.model.addresses import bounds, number, place
-from transom.network.model.conntrack import Conntrack, Entry
+from transom.network.model.addresses import address_number, address_with_port, prefix_bounds
+from transom.network.model.conntrack import Conntrack, ConntrackEntry
 from transom.network.packets import Packet
-from transom.network.stacks import Stack
+from transom.network.stacks import NetworkStack
 
 Point = Literal["prerouting", "input", "forward", "output", "postrouting"]
 Decision = Literal["accept", "drop", "reject"]
 _NAT_PRIORITY = {"prerouting": -100, "output": -100, "input": 100, "postrouting": 100}
-_DEEPEST = 32  # jumps within jumps; the kernel allows 16
+_DEEPEST = 32  # nested jumps; the kernel allows 16
 
 
 @dataclass(slots=True)
-class Passage:
-    """A packet on its way through one hook of one stack."""
+class HookTraversal:
+    """A packet that passes one hook of one stack."""
 
-    stack: Stack
+    stack: NetworkStack
     packet: Packet
     iif: str
     oif: str
     tracked: Conntrack
-    entry: Entry
+    entry: ConntrackEntry
     reply: bool
     is_local: Callable[[str], bool]
-    masquerade: Callable[[str, str], str]  # link, destination -> the address to leave with
-    dynamic: Dynamic
+    masquerade: Callable[[str, str], str]  # link, destination -> the source address to use
+    dynamic: DynamicSets
     rng: random.Random
-    table: str = ""  # whose rule has ended it
-    translated: bool = False  # a rule has decided, be it that all stays
-    notes: list[str] = field(default_factory=list)  # what happened, for people
+    table: str = ""  # the table whose rule ended it
+    translated: bool = False  # a rule has decided, even to change nothing
+    notes: list[str] = field(default_factory=list)  # a description of what happened
 
 
-class Dynamic:
-    """What rules have remembered: elements of dynamic sets, until their time is over. Outlives the tables' rewriting."""
+class DynamicSets:
+    """The elements that rules have added to dynamic sets, until they expire. They survive changes
+    of the tables.
+    """
 
     __slots__ = ("_now", "_sets")
 
@@ -76,7 +78,7 @@ class Dynamic:
 
 
 class Firewall:
-    """The tables of a stack, arranged by hook. Made anew when one of them has been replaced."""
+    """The tables of a stack, arranged by hook. Rebuilt when one of them is replaced."""
 
     __slots__ = ("_hooks", "_intervals", "_tables")
 
@@ -93,8 +95,8 @@ class Firewall:
         for hook, bases in found.items():
             self._hooks[hook] = tuple(sorted(bases, key=lambda b: (b.priority, b.key, b.name)))
 
-    def run(self, passage: Passage, point: Point) -> Decision:
-        """Changes the passage's packet as the rules say."""
+    def run(self, passage: HookTraversal, point: Point) -> Decision:
+        """Changes the traversal's packet according to the rules."""
         family = "ip6" if ":" in passage.packet.destination else "ip"
         bases = self._hooks.get((family, point), ())
         translates = _NAT_PRIORITY.get(point)
@@ -111,7 +113,7 @@ class Firewall:
                 return decision
         return "accept" if done else self._translate(passage, point, bases)
 
-    def _base(self, passage: Passage, base: _Base) -> Decision:
+    def _base(self, passage: HookTraversal, base: _Base) -> Decision:
         found = self._chain(passage, base.key, base.table, base.chain, 0)
         if found in (None, "return"):
             if base.hook.policy == "drop":
@@ -121,7 +123,9 @@ class Firewall:
             return "accept"
         return found  # type: ignore[return-value]
 
-    def _translate(self, passage: Passage, point: Point, bases: tuple[_Base, ...]) -> Decision:
+    def _translate(
+        self, passage: HookTraversal, point: Point, bases: tuple[_Base, ...]
+    ) -> Decision:
         entry, reply = passage.entry, passage.reply
         destination = point in ("prerouting", "output")
         what = "dnat" if destination else "snat"
@@ -138,7 +142,9 @@ class Firewall:
         passage.packet = change(passage.packet, reply)
         return "accept"
 
-    def _chain(self, passage: Passage, key: str, table: nft.Table, chain: nft.Chain, depth: int) -> str | None:
+    def _chain(
+        self, passage: HookTraversal, key: str, table: nft.NftTable, chain: nft.NftChain, depth: int
+    ) -> str | None:
         """accept, drop, reject; "return" when a goto has ended the chain; None at its end."""
         if depth > _DEEPEST:
             return "drop"
@@ -152,13 +158,19 @@ class Firewall:
                     return found
         return None
 
-    def _rule(self, passage: Passage, key: str, table: nft.Table, rule: nft.Rule, depth: int) -> str | None:
+    def _rule(
+        self, passage: HookTraversal, key: str, table: nft.NftTable, rule: nft.NftRule, depth: int
+    ) -> str | None:
         for statement in rule.statements:
             kind = type(statement)
-            if kind is nft.Lookup:
-                assert isinstance(statement, nft.Lookup)
+            if kind is nft.NftLookup:
+                assert isinstance(statement, nft.NftLookup)
                 found_map = table.maps.get(statement.named)
-                element = found_map.elements.get(_key(passage, statement.key)) if found_map is not None else None
+                element = (
+                    found_map.elements.get(_key(passage, statement.key))
+                    if found_map is not None
+                    else None
+                )
                 if element is None:
                     continue
                 statement = element
@@ -169,8 +181,8 @@ class Firewall:
                     continue
                 statement = statement.choices[passage.rng.randrange(len(statement.choices))]
                 kind = type(statement)
-            if kind is nft.Verdict:
-                assert isinstance(statement, nft.Verdict)
+            if kind is nft.NftVerdict:
+                assert isinstance(statement, nft.NftVerdict)
                 if statement.what == "continue":
                     continue
                 if statement.what == "drop":
@@ -184,7 +196,10 @@ class Firewall:
                     return found
             elif kind is nft.Goto:
                 assert isinstance(statement, nft.Goto)
-                return self._chain(passage, key, table, table.chains[statement.chain], depth + 1) or "return"
+                return (
+                    self._chain(passage, key, table, table.chains[statement.chain], depth + 1)
+                    or "return"
+                )
             elif kind is nft.Reject:
                 passage.table = table.name
                 passage.notes.append(rule.comment or f"a rule of {table.name} rejects it")
@@ -197,21 +212,35 @@ class Firewall:
                 passage.packet = _marked(passage.packet, passage.packet.mark & ~statement.bits)
             elif kind is nft.Remember:
                 assert isinstance(statement, nft.Remember)
-                passage.dynamic.put(passage.stack.name, key, statement.named, _key(passage, statement.key), statement.seconds)
+                passage.dynamic.put(
+                    passage.stack.name,
+                    key,
+                    statement.named,
+                    _key(passage, statement.key),
+                    statement.seconds,
+                )
             else:
                 self._nat(passage, statement, rule, table)
                 return "accept"
         return None
 
-    def _nat(self, passage: Passage, statement: nft.Statement, rule: nft.Rule, table: nft.Table) -> None:
+    def _nat(
+        self,
+        passage: HookTraversal,
+        statement: nft.Statement,
+        rule: nft.NftRule,
+        table: nft.NftTable,
+    ) -> None:
         packet = passage.packet
         passage.translated = True
         because = rule.comment or table.name
         if isinstance(statement, nft.Dnat):
             port = statement.port or packet.destination_port
             passage.tracked.translate_destination(passage.entry, statement.address, port)
-            passage.notes.append(f"destination {place(packet.destination, packet.destination_port)} becomes "
-                                 f"{place(statement.address, port)} ({because})")
+            passage.notes.append(
+                f"destination {address_with_port(packet.destination, packet.destination_port)} becomes "
+                f"{address_with_port(statement.address, port)} ({because})"
+            )
             return
         if isinstance(statement, nft.Snat):
             address = statement.address
@@ -221,24 +250,35 @@ class Firewall:
             passage.tracked.translate_source(passage.entry, address)
             passage.notes.append(f"source {packet.source} becomes {address} ({because})")
 
-    def _matches(self, passage: Passage, key: str, table: nft.Table, match: nft.Match) -> bool:
+    def _matches(
+        self, passage: HookTraversal, key: str, table: nft.NftTable, match: nft.NftMatch
+    ) -> bool:
         if match.named:
             return self._in_set(passage, key, table, match)
         text = _FIELDS[match.field](passage)
         if match.field in ("saddr", "daddr"):
-            version, value = number(text)
-            return any(version == v and low <= value <= high for v, low, high in _prefixes(match.value))
+            version, value = address_number(text)
+            return any(
+                version == v and low <= value <= high for v, low, high in _prefixes(match.value)
+            )
         if match.field in ("sport", "dport"):
-            return passage.packet.protocol != "icmp" and any(low <= int(text) <= high for low, high in _ports(match.value))
+            return passage.packet.protocol != "icmp" and any(
+                low <= int(text) <= high for low, high in _ports(match.value)
+            )
         if match.field == "mark":
             return any(passage.packet.mark & mask == value for value, mask in _marks(match.value))
         if match.field in ("iifname", "oifname"):
-            return any(text == name or (name.endswith("*") and text.startswith(name[:-1])) for name in match.value)
+            return any(
+                text == name or (name.endswith("*") and text.startswith(name[:-1]))
+                for name in match.value
+            )
         if match.field == "ct status":
             return any(status in passage.entry.status for status in match.value)
         return text in match.value
 
-    def _in_set(self, passage: Passage, key: str, table: nft.Table, match: nft.Match) -> bool:
+    def _in_set(
+        self, passage: HookTraversal, key: str, table: nft.NftTable, match: nft.NftMatch
+    ) -> bool:
         found = table.sets.get(match.named)
         if found is None:
             return False
@@ -261,22 +301,25 @@ class _Base:
     priority: int
     key: str
     name: str
-    table: nft.Table
-    chain: nft.Chain
-    hook: nft.Hook
+    table: nft.NftTable
+    chain: nft.NftChain
+    hook: nft.NftHook
 
 
 class _Intervals:
-    """The elements of a set that are prefixes or ranges. Sets of one field are searched by halves."""
+    """The elements of a set that are prefixes or ranges. Sets with one field use binary search."""
 
     __slots__ = ("_fields", "_highs", "_lows", "_rows")
 
-    def __init__(self, found: nft.Set) -> None:
+    def __init__(self, found: nft.NftSet) -> None:
         self._fields = found.key
         self._lows: list[tuple[int, int]] = []
         self._highs: list[tuple[int, int]] = []
         self._rows: list[tuple[tuple[int, int, int], ...]] = []
-        rows = [tuple(_interval(f, text) for f, text in zip(found.key, element, strict=True)) for element in found.elements]
+        rows = [
+            tuple(_interval(f, text) for f, text in zip(found.key, element, strict=True))
+            for element in found.elements
+        ]
         if len(found.key) > 1:
             self._rows = rows
             return
@@ -290,14 +333,17 @@ class _Intervals:
             at = bisect_right(self._lows, values[0]) - 1
             return at >= 0 and self._highs[at] >= values[0]
         return any(
-            all(version == v and low <= value <= high for (v, value), (version, low, high) in zip(values, row, strict=True))
+            all(
+                version == v and low <= value <= high
+                for (v, value), (version, low, high) in zip(values, row, strict=True)
+            )
             for row in self._rows
         )
 
 
 def _interval(field: nft.Field, text: str) -> tuple[int, int, int]:
     if field in ("saddr", "daddr"):
-        return bounds(text)
+        return prefix_bounds(text)
     if field in ("sport", "dport"):
         low, _, high = text.partition("-")
         return 0, int(low), int(high or low)
@@ -306,20 +352,29 @@ def _interval(field: nft.Field, text: str) -> tuple[int, int, int]:
 
 def _value(field: nft.Field, text: str) -> tuple[int, int]:
     if field in ("saddr", "daddr"):
-        return number(text)
+        return address_number(text)
     return 0, int(text) if field in ("sport", "dport") else hash(text)
 
 
 def _marked(p: Packet, mark: int) -> Packet:
-    return Packet(p.source, p.destination, p.protocol, p.source_port, p.destination_port, p.source_mac, p.destination_mac,
-                  p.outer, mark)  # fmt: skip
+    return Packet(
+        p.source,
+        p.destination,
+        p.protocol,
+        p.source_port,
+        p.destination_port,
+        p.source_mac,
+        p.destination_mac,
+        p.outer,
+        mark,
+    )
 
 
-def _state(passage: Passage) -> str:
+def _state(passage: HookTraversal) -> str:
     return "established" if passage.reply or passage.entry.answered else "new"
 
 
-_FIELDS: dict[str, Callable[[Passage], str]] = {
+_FIELDS: dict[str, Callable[[HookTraversal], str]] = {
     "iifname": lambda p: p.iif,
     "oifname": lambda p: p.oif,
     "saddr": lambda p: p.packet.source,
@@ -335,22 +390,25 @@ _FIELDS: dict[str, Callable[[Passage], str]] = {
 }
 
 
-def _key(passage: Passage, fields: tuple[nft.Field, ...]) -> tuple[str, ...]:
+def _key(passage: HookTraversal, fields: tuple[nft.Field, ...]) -> tuple[str, ...]:
     return tuple([_FIELDS[field](passage) for field in fields])
 
 
 @lru_cache(maxsize=8192)
 def _prefixes(texts: tuple[str, ...]) -> tuple[tuple[int, int, int], ...]:
-    return tuple(bounds(text) for text in texts)
+    return tuple(prefix_bounds(text) for text in texts)
 
 
 @lru_cache(maxsize=8192)
 def _ports(texts: tuple[str, ...]) -> tuple[tuple[int, int], ...]:
-    return tuple((int(low), int(high or low)) for low, _, high in (text.partition("-") for text in texts))
+    return tuple(
+        (int(low), int(high or low)) for low, _, high in (text.partition("-") for text in texts)
+    )
 
 
 @lru_cache(maxsize=1024)
 def _marks(texts: tuple[str, ...]) -> tuple[tuple[int, int], ...]:
-    return tuple((int(value, 0), int(mask, 0) if mask else 0xFFFFFFFF)
-                 for value, _, mask in (text.partition("/") for text in texts))
-
+    return tuple(
+        (int(value, 0), int(mask, 0) if mask else 0xFFFFFFFF)
+        for value, _, mask in (text.partition("/") for text in texts)
+    )

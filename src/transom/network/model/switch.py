@@ -1,6 +1,7 @@
-"""The virtual switch of a Windows node, as its host networking service has been told: ports with their rules, networks.
+"""The virtual switch of a Windows node, as its host networking service has configured it: ports
+with their rules, networks.
 
-What the service holds is read as it is asked for; an object that has not been replaced is not read again.
+HNS objects are read on demand; an unchanged object is not read again.
 """
 
 from __future__ import annotations
@@ -9,22 +10,22 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from transom.network.model.addresses import family, within
+from transom.network.model.addresses import address_family, is_within
 from transom.network.packets import Packet
 
 if TYPE_CHECKING:
-    from transom.hosts.windows.hns import Hns
+    from transom.machines.windows.hns import HostNetworkService
 
 PROTOCOLS = {"tcp": 6, "udp": 17, "sctp": 132}
 _NUMBERS = {**{name: str(number) for name, number in PROTOCOLS.items()}, "icmp": "1"}
 _REMOTE_ENDPOINT = 1
-_UNSTATED = 65500  # the place of a rule without a priority
+_UNSTATED = 65500  # the priority of a rule without one
 DSR = 1
 LOCAL_ROUTED, PRESERVE = 2, 8
 
 
 @dataclass(frozen=True, slots=True)
-class Acl:
+class SwitchAcl:
     inward: bool
     allow: bool
     priority: int
@@ -44,8 +45,8 @@ class OutboundNat:
 
     def concerns(self, destination: str) -> bool:
         if self.destinations:
-            return any(within(destination, text) for text in self.destinations)
-        return not any(within(destination, text) for text in self.exceptions)
+            return any(is_within(destination, text) for text in self.destinations)
+        return not any(is_within(destination, text) for text in self.exceptions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,23 +58,25 @@ class RemoteSubnet:
 
 
 @dataclass(frozen=True, slots=True)
-class Port:
+class SwitchPort:
     id: str
     name: str
     network: str
     addresses: tuple[str, ...]
     mac: str
     remote: bool
-    acls: tuple[Acl, ...]
+    acls: tuple[SwitchAcl, ...]
     nats: tuple[OutboundNat, ...]
     provider: str  # where a remote endpoint of an overlay is
 
     def address(self, version: int) -> str:
-        return next((address for address in self.addresses if family(address) == version), "")
+        return next(
+            (address for address in self.addresses if address_family(address) == version), ""
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Net:
+class SwitchNetwork:
     id: str
     name: str
     type: str
@@ -84,14 +87,14 @@ class Net:
     router_mac: str
     host_route: bool
     sets: Mapping[str, str]
-    acls: tuple[Acl, ...]
+    acls: tuple[SwitchAcl, ...]
 
     def contains(self, address: str) -> bool:
-        return any(within(address, prefix) for prefix in self.subnets)
+        return any(is_within(address, prefix) for prefix in self.subnets)
 
 
 @dataclass(frozen=True, slots=True)
-class Balancer:
+class SwitchBalancer:
     id: str
     endpoints: tuple[str, ...]
     source_vip: str
@@ -100,14 +103,14 @@ class Balancer:
     internal: int
     local_routed: bool
     preserve: bool
-    by_source: int  # 0: every connection by itself, 1: by source and protocol, 2: by source
+    by_source: int  # 0: per connection, 1: by source and protocol, 2: by source
 
 
-class Switch:
-    def __init__(self, hns: Hns) -> None:
+class VirtualSwitch:
+    def __init__(self, hns: HostNetworkService) -> None:
         self.hns = hns
-        self._ports: dict[str, tuple[Mapping[str, Any], Port]] = {}
-        self._nets: dict[str, tuple[Mapping[str, Any], Net]] = {}
+        self._ports: dict[str, tuple[Mapping[str, Any], SwitchPort]] = {}
+        self._nets: dict[str, tuple[Mapping[str, Any], SwitchNetwork]] = {}
         hns.listeners.append(self._changed)
 
     def close(self) -> None:
@@ -120,7 +123,7 @@ class Switch:
         elif kind == "network":
             self._nets.pop(key, None)
 
-    def port(self, key: str) -> Port | None:
+    def port(self, key: str) -> SwitchPort | None:
         found = self.hns.endpoints.get(key.upper())
         if found is None:
             return None
@@ -129,7 +132,7 @@ class Switch:
             known = self._ports[key] = (found, _port(found))
         return known[1]
 
-    def net(self, key: str) -> Net | None:
+    def net(self, key: str) -> SwitchNetwork | None:
         found = self.hns.networks.get(key.upper())
         if found is None:
             return None
@@ -138,18 +141,18 @@ class Switch:
             known = self._nets[key] = (found, _net(found))
         return known[1]
 
-    def nets(self) -> Iterable[Net]:
+    def nets(self) -> Iterable[SwitchNetwork]:
         for key in self.hns.networks:
             found = self.net(key)
             if found is not None:
                 yield found
 
-    def at(self, net: Net, address: str) -> Port | None:
-        """The port of a network that has the address; a remote one too."""
+    def at(self, net: SwitchNetwork, address: str) -> SwitchPort | None:
+        """The port of a network with the address, including remote ones."""
         found = self.hns.endpoint_at(net.id, address)
         return self.port(found["ID"]) if found is not None else None
 
-    def anywhere(self, address: str) -> tuple[Net, Port] | None:
+    def anywhere(self, address: str) -> tuple[SwitchNetwork, SwitchPort] | None:
         """A local port with the address, in any network."""
         for net in self.nets():
             port = self.at(net, address)
@@ -157,43 +160,61 @@ class Switch:
                 return net, port
         return None
 
-    def balancer(self, packet: Packet, host: bool) -> Balancer | None:
-        """The rule for a packet. `host`: its destination is an address of the host, where rules without addresses apply."""
+    def balancer(self, packet: Packet, host: bool) -> SwitchBalancer | None:
+        """The rule for a packet. `host`: its destination is an address of the host, where rules
+        without addresses apply.
+        """
         number = PROTOCOLS.get(packet.protocol)
         if number is None:
             return None
         six = ":" in packet.destination
-        found = self.hns.loadbalancer_at(packet.destination, packet.destination_port, number, ipv6=six)
+        found = self.hns.loadbalancer_at(
+            packet.destination, packet.destination_port, number, ipv6=six
+        )
         if found is None and host:
             found = self.hns.loadbalancer_at("", packet.destination_port, number, ipv6=six)
         return _balancer(found, number, packet.destination_port) if found is not None else None
 
-    def mapping(self, packet: Packet) -> tuple[Port, int] | None:
-        """The port that a port of the host is mapped to, and the number there."""
+    def mapping(self, packet: Packet) -> tuple[SwitchPort, int] | None:
+        """The switch port that a host port is mapped to, and the port number there."""
         number = PROTOCOLS.get(packet.protocol)
-        found = self.hns.mapping_at(packet.destination, packet.destination_port, number) if number is not None else None
+        found = (
+            self.hns.mapping_at(packet.destination, packet.destination_port, number)
+            if number is not None
+            else None
+        )
         port = self.port(found["ID"]) if found is not None else None
         if found is None or port is None:
             return None
         for policy in found.get("Policies", ()):
             settings = policy.get("Settings") or {}
             if (policy["Type"], settings.get("Protocol"), settings.get("ExternalPort")) == (
-                "PortMapping", number, packet.destination_port
-            ):  # fmt: skip
+                "PortMapping",
+                number,
+                packet.destination_port,
+            ):
                 return port, int(settings["InternalPort"])
         return None
 
-    def is_host(self, port: Port) -> bool:
+    def is_host(self, port: SwitchPort) -> bool:
         return self.hns.attachment(port.id)[0] == "host"
 
-    def judge(self, net: Net, port: Port, packet: Packet, *, inward: bool) -> Acl | None:
-        """The rule that decides on the first packet of a connection; None: none does, and it passes."""
-        local, remote = (packet.destination, packet.source) if inward else (packet.source, packet.destination)
+    def judge(
+        self, net: SwitchNetwork, port: SwitchPort, packet: Packet, *, inward: bool
+    ) -> SwitchAcl | None:
+        """The rule that decides on the first packet of a connection; None: no rule does, and it
+        passes.
+        """
+        local, remote = (
+            (packet.destination, packet.source) if inward else (packet.source, packet.destination)
+        )
         local_port, remote_port = packet.source_port, packet.destination_port
         if inward:
             local_port, remote_port = remote_port, local_port
         number = _NUMBERS[packet.protocol]
-        for acl in sorted((*net.acls, *port.acls), key=lambda a: a.priority) if net.acls else port.acls:
+        for acl in (
+            sorted((*net.acls, *port.acls), key=lambda a: a.priority) if net.acls else port.acls
+        ):
             if (
                 acl.inward is inward
                 and (not acl.protocols or number in acl.protocols)
@@ -207,16 +228,21 @@ class Switch:
         return None
 
 
-def _among(net: Net, address: str, texts: tuple[str, ...]) -> bool:
+def _among(net: SwitchNetwork, address: str, texts: tuple[str, ...]) -> bool:
     if not texts:
         return True
     for text in texts:
         named = net.sets.get(text)
         if named is not None:
-            # A set of sets names them in the same way.
-            if _among(net, address, tuple(part for part in named.split(",") if part and part != text)) and named:
+            # Nested sets are named in the same way.
+            if (
+                _among(
+                    net, address, tuple(part for part in named.split(",") if part and part != text)
+                )
+                and named
+            ):
                 return True
-        elif within(address, text):
+        elif is_within(address, text):
             return True
     return False
 
@@ -225,10 +251,10 @@ def _ported(port: int, ranges: tuple[tuple[int, int], ...]) -> bool:
     return not ranges or any(low <= port <= high for low, high in ranges)
 
 
-def _port(found: Mapping[str, Any]) -> Port:
+def _port(found: Mapping[str, Any]) -> SwitchPort:
     policies = found.get("Policies") or ()
     settings = [(policy["Type"], policy.get("Settings") or {}) for policy in policies]
-    return Port(
+    return SwitchPort(
         id=found["ID"],
         name=found.get("Name", ""),
         network=found["HostComputeNetwork"],
@@ -237,20 +263,31 @@ def _port(found: Mapping[str, Any]) -> Port:
         remote=bool((found.get("Flags") or 0) & _REMOTE_ENDPOINT),
         acls=_acls(s for kind, s in settings if kind == "ACL"),
         nats=tuple(
-            OutboundNat(s.get("VirtualIP") or "", tuple(s.get("Exceptions") or ()), tuple(s.get("Destinations") or ()))
+            OutboundNat(
+                s.get("VirtualIP") or "",
+                tuple(s.get("Exceptions") or ()),
+                tuple(s.get("Destinations") or ()),
+            )
             for kind, s in settings
             if kind == "OutBoundNAT"
         ),
-        provider=next((s.get("ProviderAddress", "") for kind, s in settings if kind == "ProviderAddress"), ""),
+        provider=next(
+            (s.get("ProviderAddress", "") for kind, s in settings if kind == "ProviderAddress"), ""
+        ),
     )
 
 
-def _net(found: Mapping[str, Any]) -> Net:
+def _net(found: Mapping[str, Any]) -> SwitchNetwork:
     subnets = [s for ipam in found.get("Ipams") or () for s in ipam.get("Subnets") or ()]
     policies = [(p["Type"], p.get("Settings") or {}) for p in found.get("Policies") or ()]
-    isolation = [p.get("Settings") or {} for s in subnets for p in s.get("Policies") or () if p["Type"] == "VSID"]
+    isolation = [
+        p.get("Settings") or {}
+        for s in subnets
+        for p in s.get("Policies") or ()
+        if p["Type"] == "VSID"
+    ]
     isolation += [s for kind, s in policies if kind == "VSID"]
-    return Net(
+    return SwitchNetwork(
         id=found["ID"],
         name=found.get("Name", ""),
         type=found.get("Type") or "NAT",
@@ -258,20 +295,27 @@ def _net(found: Mapping[str, Any]) -> Net:
         vni=int(isolation[0].get("IsolationId", 0)) if isolation else 0,
         port=next((int(s["Port"]) for kind, s in policies if kind == "VxlanPort"), 4789),
         remotes=tuple(
-            RemoteSubnet(s["DestinationPrefix"], int(s["IsolationId"]), s["ProviderAddress"], s["DistributedRouterMacAddress"])
+            RemoteSubnet(
+                s["DestinationPrefix"],
+                int(s["IsolationId"]),
+                s["ProviderAddress"],
+                s["DistributedRouterMacAddress"],
+            )
             for kind, s in policies
             if kind == "RemoteSubnetRoute"
         ),
-        router_mac=next((s.get("Address", "") for kind, s in policies if kind == "DrMacAddress"), ""),
+        router_mac=next(
+            (s.get("Address", "") for kind, s in policies if kind == "DrMacAddress"), ""
+        ),
         host_route=any(kind == "HostRoute" for kind, _ in policies),
         sets={s["Id"]: s.get("Values") or "" for kind, s in policies if kind == "SetPolicy"},
         acls=_acls(s for kind, s in policies if kind == "NetworkACL"),
     )
 
 
-def _acls(found: Iterable[Mapping[str, Any]]) -> tuple[Acl, ...]:
+def _acls(found: Iterable[Mapping[str, Any]]) -> tuple[SwitchAcl, ...]:
     rules = [
-        Acl(
+        SwitchAcl(
             inward=s["Direction"] == "In",
             allow=s["Action"] != "Block",
             priority=s.get("Priority") or _UNSTATED,
@@ -292,13 +336,18 @@ def _parts(text: str | None) -> tuple[str, ...]:
 
 
 def _ranges(text: str | None) -> tuple[tuple[int, int], ...]:
-    return tuple((int(low), int(high or low)) for low, _, high in (part.partition("-") for part in _parts(text)))
+    return tuple(
+        (int(low), int(high or low))
+        for low, _, high in (part.partition("-") for part in _parts(text))
+    )
 
 
-def _balancer(found: Mapping[str, Any], number: int, port: int) -> Balancer:
-    mapping = next(m for m in found["PortMappings"] if m["Protocol"] == number and m["ExternalPort"] == port)
+def _balancer(found: Mapping[str, Any], number: int, port: int) -> SwitchBalancer:
+    mapping = next(
+        m for m in found["PortMappings"] if m["Protocol"] == number and m["ExternalPort"] == port
+    )
     flags = mapping.get("Flags") or 0
-    return Balancer(
+    return SwitchBalancer(
         id=found["ID"],
         endpoints=tuple(found["HostComputeEndpoints"]),
         source_vip=found.get("SourceVIP") or "",

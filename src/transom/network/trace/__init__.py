@@ -1,1 +1,3 @@
-"""`transom trace`: the way of a packet between things of a cluster, told hop by hop, and why it fails where it does."""
+"""`transom trace`: the path of a packet between objects of a cluster, hop by hop, and why it fails
+where it does.
+"""

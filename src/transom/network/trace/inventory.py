@@ -1,4 +1,6 @@
-"""What a trace knows of a cluster beside the network's state: its objects, its names, and who serves where."""
+"""What a trace knows of a cluster in addition to the network's state: its objects, its names, and
+its listeners.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +9,15 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from transom.network.api import DnsConfig
-from transom.network.model.walk import Listening, everybody
-from transom.network.stacks import Stack
-from transom.windows.records import Target
+from transom.network.model.walk import Listening, always_listening
+from transom.network.stacks import NetworkStack
+from transom.windows.records import NodeTarget
 
 Object = Mapping[str, Any]
 
 
 class TraceError(Exception):
-    """What was asked for cannot be traced: no such thing, or it has no address."""
+    """The request cannot be traced: the object does not exist, or it has no address."""
 
     def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
@@ -23,15 +25,15 @@ class TraceError(Exception):
         self.hint = hint
 
 
-class Names(NamedTuple):
-    """What the cluster's DNS says of a whole name."""
+class NameLookup(NamedTuple):
+    """The answer of cluster DNS for a fully qualified name."""
 
     addresses: tuple[str, ...] = ()
     says: str = "NXDOMAIN"
 
 
-async def _no_names(_name: str) -> Names:
-    return Names()
+async def _no_names(_name: str) -> NameLookup:
+    return NameLookup()
 
 
 def _nothing(_node: str) -> str:
@@ -48,19 +50,23 @@ class Inventory:
     nodes: Callable[[], Iterable[Object]]
     slices: Callable[[str, str], Iterable[Object]]  # of a namespace's service
     policies: Callable[[str], Iterable[Object]]  # of a namespace
-    pod_of: Callable[[Stack], tuple[str, str] | None]  # namespace and name, of a sandbox
+    pod_of: Callable[[NetworkStack], tuple[str, str] | None]  # namespace and name, of a sandbox
     dns_of: Callable[[Object], DnsConfig]  # of a pod
-    lookup: Callable[[str], Awaitable[Names]] = _no_names
-    listening: Listening = everybody
+    lookup: Callable[[str], Awaitable[NameLookup]] = _no_names
+    listening: Listening = always_listening
     proxy_problem: Callable[[str], str] = _nothing  # why a node's kube-proxy does not work
-    target: Callable[[str], Target] = lambda _node: Target()  # a Windows node
-    outside_name: str = ""  # a name whose address is outside
+    target: Callable[[str], NodeTarget] = lambda _node: NodeTarget()  # a Windows node
+    outside_name: str = ""  # a name with an external address
     domain: str = "cluster.local"
 
-    def name(self, stack: Stack) -> str:
+    def name(self, stack: NetworkStack) -> str:
         if stack.role == "external":
             return "external"
         if stack.role == "node":
             return f"node {stack.name}"
         found = self.pod_of(stack)
-        return f"pod {found[0]}/{found[1]}" if found is not None else f"sandbox {stack.sandbox[:13]} on {stack.node}"
+        return (
+            f"pod {found[0]}/{found[1]}"
+            if found is not None
+            else f"sandbox {stack.sandbox[:13]} on {stack.node}"
+        )

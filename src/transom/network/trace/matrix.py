@@ -1,7 +1,7 @@
-"""The flows that the documents speak of, tried on this cluster: each with yes or no, and why.
+"""The flows of the documentation, tested on this cluster: whether each works, and why not.
 
-Flows start at a Windows pod or node. What a cluster has nothing for (no second Windows node, no service with a NodePort) is
-said, not guessed.
+Flows start at a Windows pod or node. Flows that a cluster cannot test (no second Windows node, no
+service with a NodePort) are reported as such, not guessed.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from transom.network.model.trip import World
-from transom.network.model.walk import everybody
+from transom.network.model.packet_trip import NetworkState
+from transom.network.model.walk import always_listening
 from transom.network.packets import Protocol
 from transom.network.trace.inventory import Inventory, Object, TraceError
 from transom.network.trace.places import cluster_ips, ingress_ips
-from transom.network.trace.run import trace
+from transom.network.trace.run import run_trace
 from transom.windows.limits import LIMITS
 
 _OS: Final = "kubernetes.io/os"
 
 
 @dataclass(frozen=True, slots=True)
-class Cast:
-    """Who plays in the flows, as texts that a trace takes; "" for who is missing."""
+class MatrixPlaces:
+    """The participants of the flows, as arguments of a trace; "" if missing."""
 
     here: str = ""  # a Windows node
     elsewhere: str = ""  # another
@@ -33,7 +33,7 @@ class Cast:
     remote: str = ""  # a pod of `elsewhere`
     linux_pod: str = ""
     service: str = ""  # namespace/name
-    same: str = ""  # the bare name of a service of the pod's own namespace
+    same: str = ""  # the bare name of a service in the pod's own namespace
     vip: str = ""
     node_port: str = ""
     balanced: str = ""  # an address of a load balancer, with its port
@@ -47,16 +47,16 @@ class Cast:
     addresses: Mapping[str, str] = field(default_factory=dict)  # of pods
 
 
-class Flow(NamedTuple):
-    id: str  # of the documents' statement
+class MatrixFlow(NamedTuple):
+    id: str  # id of the documentation's statement
     title: str
-    says: bool  # whether the documents say that it works
-    ends: Callable[[Cast], tuple[str, str]]  # from and to; an empty one: this cluster has nothing for it
-    lacks: str = ""  # what is missing then
+    says: bool  # whether it works according to the documentation
+    ends: Callable[[MatrixPlaces], tuple[str, str]]  # from and to; empty: this cluster has none
+    lacks: str = ""  # what is missing in that case
     protocol: Protocol = "tcp"
 
 
-class Result(NamedTuple):
+class MatrixResult(NamedTuple):
     id: str
     flow: str
     origin: str
@@ -70,23 +70,30 @@ class Result(NamedTuple):
 
     def document(self) -> dict[str, Any]:
         return {
-            "id": self.id, "flow": self.flow, "from": self.origin or None, "to": self.target or None, "protocol": self.protocol,
-            "document": self.says, "works": self.works, "why": self.why or None, "limit": self.limit or None,
-        }  # fmt: skip
+            "id": self.id,
+            "flow": self.flow,
+            "from": self.origin or None,
+            "to": self.target or None,
+            "protocol": self.protocol,
+            "document": self.says,
+            "works": self.works,
+            "why": self.why or None,
+            "limit": self.limit or None,
+        }
 
 
-def _dashed(cast: Cast, pod: str) -> str:
-    """The name that DNS gives to a pod's address."""
+def _dashed(cast: MatrixPlaces, pod: str) -> str:
+    """The DNS name of a pod's address."""
     address = cast.addresses.get(pod, "")
     return f"{address.replace('.', '-')}.{pod.split('/')[1]}.pod.{cast.domain}" if address else ""
 
 
-def _name(cast: Cast, suffix: str) -> str:
+def _name(cast: MatrixPlaces, suffix: str) -> str:
     namespace, _, name = cast.service.partition("/")
     return f"{name}.{namespace}{suffix}" if cast.service else ""
 
 
-def _ported(node: str, cast: Cast) -> str:
+def _ported(node: str, cast: MatrixPlaces) -> str:
     return f"{node}:{cast.node_port}" if node and cast.node_port else ""
 
 
@@ -95,79 +102,248 @@ _AFAR: Final = "a pod on another node"
 _SERVED: Final = "a service with endpoints"
 _NODE_PORT: Final = "a service with a NodePort"
 FLOWS: Final = (
-    Flow("FLOW-01", "Pod to pod by address, same node", True, lambda c: (c.pod, c.beside), "two Windows pods on one node"),
-    Flow("FLOW-01", "Pod to pod by address, other node", True, lambda c: (c.pod, c.remote), "pods on two Windows nodes"),
-    Flow("FLOW-01", "Windows pod to Linux pod", True, lambda c: (c.pod, c.linux_pod), "a Linux pod"),
-    Flow("FLOW-01", "Linux pod to Windows pod", True, lambda c: (c.linux_pod, c.pod), "a Linux pod"),
-    Flow("FLOW-01", "Pod to pod, UDP", True, lambda c: (c.pod, c.remote or c.linux_pod), _AFAR, "udp"),
-    Flow("FLOW-02", "Pod to pod by name", True, lambda c: (c.pod, _dashed(c, c.remote or c.beside or c.linux_pod)), _SECOND),
-    Flow("FLOW-03", "Pod to service by address", True, lambda c: (c.pod, c.vip), _SERVED),
-    Flow("FLOW-04", "Pod to service by bare name", True, lambda c: (c.pod, c.same), "a service in the pod's namespace"),
-    Flow("DNS-08", "Pod to service by NAME.NAMESPACE", False, lambda c: (c.pod, _name(c, "")), "a service"),
-    Flow("FLOW-05", "Pod to service by full name", True, lambda c: (c.pod, _name(c, f".svc.{c.domain}")), "a service"),
-    Flow("FLOW-06", "Pod to outside by address", True, lambda c: (c.pod, "external")),
-    Flow("FLOW-07", "Pod to outside by name", True, lambda c: (c.pod, c.outside_name), "a name outside that DNS knows"),
-    Flow("FLOW-08", "Node to its own pod", True, lambda c: (c.here, c.pod)),
-    Flow("FLOW-08", "Node to pod of another node", True, lambda c: (c.here, c.remote or c.linux_pod), _AFAR),
-    Flow("FLOW-09", "Pod to its own node", True, lambda c: (c.pod, c.here)),
-    Flow("FLOW-09", "Pod to another node", True, lambda c: (c.pod, c.elsewhere or c.linux), "another node"),
-    Flow("LNET-15", "Ping from pod to pod", True, lambda c: (c.pod, c.remote or c.beside or c.linux_pod), _SECOND, "icmp"),
-    Flow("LNET-14", "Ping from pod to outside", False, lambda c: (c.pod, "external"), "", "icmp"),
-    Flow("LNET-07", "Node to service by address", False, lambda c: (c.here, c.vip), _SERVED),
-    Flow("LNET-06", "Node to its own NodePort", False, lambda c: (c.here, _ported(c.here, c)), _NODE_PORT),
-    Flow("SVC-08", "Another node to the NodePort", True, lambda c: (c.elsewhere or c.linux, _ported(c.here, c)), _NODE_PORT),
-    Flow("SVC-08", "Outside to the NodePort", True, lambda c: ("external", _ported(c.here, c)), _NODE_PORT),
-    Flow("SVC-08", "Pod to its node's NodePort", True, lambda c: (c.pod, _ported(c.here, c)), _NODE_PORT),
-    Flow("SVC-10", "Outside to the load balancer", True, lambda c: ("external", c.balanced), "a LoadBalancer's address"),
+    MatrixFlow(
+        "FLOW-01",
+        "Pod to pod by address, same node",
+        True,
+        lambda c: (c.pod, c.beside),
+        "two Windows pods on one node",
+    ),
+    MatrixFlow(
+        "FLOW-01",
+        "Pod to pod by address, other node",
+        True,
+        lambda c: (c.pod, c.remote),
+        "pods on two Windows nodes",
+    ),
+    MatrixFlow(
+        "FLOW-01", "Windows pod to Linux pod", True, lambda c: (c.pod, c.linux_pod), "a Linux pod"
+    ),
+    MatrixFlow(
+        "FLOW-01", "Linux pod to Windows pod", True, lambda c: (c.linux_pod, c.pod), "a Linux pod"
+    ),
+    MatrixFlow(
+        "FLOW-01", "Pod to pod, UDP", True, lambda c: (c.pod, c.remote or c.linux_pod), _AFAR, "udp"
+    ),
+    MatrixFlow(
+        "FLOW-02",
+        "Pod to pod by name",
+        True,
+        lambda c: (c.pod, _dashed(c, c.remote or c.beside or c.linux_pod)),
+        _SECOND,
+    ),
+    MatrixFlow("FLOW-03", "Pod to service by address", True, lambda c: (c.pod, c.vip), _SERVED),
+    MatrixFlow(
+        "FLOW-04",
+        "Pod to service by bare name",
+        True,
+        lambda c: (c.pod, c.same),
+        "a service in the pod's namespace",
+    ),
+    MatrixFlow(
+        "DNS-08",
+        "Pod to service by NAME.NAMESPACE",
+        False,
+        lambda c: (c.pod, _name(c, "")),
+        "a service",
+    ),
+    MatrixFlow(
+        "FLOW-05",
+        "Pod to service by full name",
+        True,
+        lambda c: (c.pod, _name(c, f".svc.{c.domain}")),
+        "a service",
+    ),
+    MatrixFlow("FLOW-06", "Pod to outside by address", True, lambda c: (c.pod, "external")),
+    MatrixFlow(
+        "FLOW-07",
+        "Pod to outside by name",
+        True,
+        lambda c: (c.pod, c.outside_name),
+        "a name outside that DNS knows",
+    ),
+    MatrixFlow("FLOW-08", "Node to its own pod", True, lambda c: (c.here, c.pod)),
+    MatrixFlow(
+        "FLOW-08",
+        "Node to pod of another node",
+        True,
+        lambda c: (c.here, c.remote or c.linux_pod),
+        _AFAR,
+    ),
+    MatrixFlow("FLOW-09", "Pod to its own node", True, lambda c: (c.pod, c.here)),
+    MatrixFlow(
+        "FLOW-09",
+        "Pod to another node",
+        True,
+        lambda c: (c.pod, c.elsewhere or c.linux),
+        "another node",
+    ),
+    MatrixFlow(
+        "LNET-15",
+        "Ping from pod to pod",
+        True,
+        lambda c: (c.pod, c.remote or c.beside or c.linux_pod),
+        _SECOND,
+        "icmp",
+    ),
+    MatrixFlow(
+        "LNET-14", "Ping from pod to outside", False, lambda c: (c.pod, "external"), "", "icmp"
+    ),
+    MatrixFlow("LNET-07", "Node to service by address", False, lambda c: (c.here, c.vip), _SERVED),
+    MatrixFlow(
+        "LNET-06",
+        "Node to its own NodePort",
+        False,
+        lambda c: (c.here, _ported(c.here, c)),
+        _NODE_PORT,
+    ),
+    MatrixFlow(
+        "SVC-08",
+        "Another node to the NodePort",
+        True,
+        lambda c: (c.elsewhere or c.linux, _ported(c.here, c)),
+        _NODE_PORT,
+    ),
+    MatrixFlow(
+        "SVC-08",
+        "Outside to the NodePort",
+        True,
+        lambda c: ("external", _ported(c.here, c)),
+        _NODE_PORT,
+    ),
+    MatrixFlow(
+        "SVC-08",
+        "Pod to its node's NodePort",
+        True,
+        lambda c: (c.pod, _ported(c.here, c)),
+        _NODE_PORT,
+    ),
+    MatrixFlow(
+        "SVC-10",
+        "Outside to the load balancer",
+        True,
+        lambda c: ("external", c.balanced),
+        "a LoadBalancer's address",
+    ),
 )
-# For clusters with dual stack alone.
+# Only for dual-stack clusters.
 FLOWS_OF_IPV6: Final = (
-    Flow("DS-01", "Windows pod to Linux pod, IPv6", True, lambda c: (c.pod6, c.linux6), "pods with IPv6"),
-    Flow("DS-01", "Linux pod to Windows pod, IPv6", True, lambda c: (c.linux_pod, c.address6), "pods with IPv6"),
-    Flow("DS-01", "Pod to outside by address, IPv6", True, lambda c: (c.pod6, c.outside6), "an address outside"),
-    Flow("IP6-02", "Pod to service of IPv6", True, lambda c: (c.pod6, c.vip6), "a service of IPv6 alone"),
+    MatrixFlow(
+        "DS-01",
+        "Windows pod to Linux pod, IPv6",
+        True,
+        lambda c: (c.pod6, c.linux6),
+        "pods with IPv6",
+    ),
+    MatrixFlow(
+        "DS-01",
+        "Linux pod to Windows pod, IPv6",
+        True,
+        lambda c: (c.linux_pod, c.address6),
+        "pods with IPv6",
+    ),
+    MatrixFlow(
+        "DS-01",
+        "Pod to outside by address, IPv6",
+        True,
+        lambda c: (c.pod6, c.outside6),
+        "an address outside",
+    ),
+    MatrixFlow(
+        "IP6-02",
+        "Pod to service of IPv6",
+        True,
+        lambda c: (c.pod6, c.vip6),
+        "a service of IPv6 alone",
+    ),
 )
 
 
-async def run(world: World, inventory: Inventory, cast: Cast) -> list[Result]:
-    """Whether somebody listens is not asked: this is about the way."""
-    heard = inventory.listening
+async def run_matrix(
+    world: NetworkState, inventory: Inventory, cast: MatrixPlaces
+) -> list[MatrixResult]:
+    """Does not check whether a process listens: this is about the path."""
+    previous = inventory.listening
     inventory.listening = _network_only(world)
     try:
         flows = (*FLOWS, *FLOWS_OF_IPV6) if cast.linux6 or cast.address6 else FLOWS
         return [await _try(world, inventory, flow, cast) for flow in flows]
     finally:
-        inventory.listening = heard
+        inventory.listening = previous
 
 
-def _network_only(world: World) -> Callable[..., bool]:
-    """Everybody listens but nodes on node ports: there, only a rule can answer."""
+def _network_only(world: NetworkState) -> Callable[..., bool]:
+    """Every address listens, except node ports on nodes: there, only a rule can answer."""
+
     def listening(stack: Any, address: str, port: int, protocol: str) -> bool:
-        return everybody(stack, address, port, protocol) and not (stack.role == "node" and 30000 <= port <= 32767)
+        return always_listening(stack, address, port, protocol) and not (
+            stack.role == "node" and 30000 <= port <= 32767
+        )
 
     return listening
 
 
-async def _try(world: World, inventory: Inventory, flow: Flow, cast: Cast) -> Result:
+async def _try(
+    world: NetworkState, inventory: Inventory, flow: MatrixFlow, cast: MatrixPlaces
+) -> MatrixResult:
     origin, target = flow.ends(cast) if cast.here and cast.pod else ("", "")
     if not origin or not target:
         missing = flow.lacks if cast.here and cast.pod else "a running Windows pod"
-        return Result(flow.id, flow.title, "", "", flow.protocol, flow.says, None, f"not tried: it takes {missing}", "")
+        return MatrixResult(
+            flow.id,
+            flow.title,
+            "",
+            "",
+            flow.protocol,
+            flow.says,
+            None,
+            f"not tried: it takes {missing}",
+            "",
+        )
     try:
-        found = await trace(world, inventory, origin, target, flow.protocol)
+        found = await run_trace(world, inventory, origin, target, flow.protocol)
     except TraceError as problem:
-        return Result(flow.id, flow.title, origin, target, flow.protocol, flow.says, None, f"not tried: {problem.message}", "")
+        return MatrixResult(
+            flow.id,
+            flow.title,
+            origin,
+            target,
+            flow.protocol,
+            flow.says,
+            None,
+            f"not tried: {problem.message}",
+            "",
+        )
     works = found.verdict == "delivered"
     why = "" if works else (LIMITS[found.limit].title if found.limit else found.explanation)
-    return Result(flow.id, flow.title, origin, target, flow.protocol, flow.says, works, why, found.limit, found.address)
+    return MatrixResult(
+        flow.id,
+        flow.title,
+        origin,
+        target,
+        flow.protocol,
+        flow.says,
+        works,
+        why,
+        found.limit,
+        found.address,
+    )
 
 
-def cast(inventory: Inventory, outside6: str = "") -> Cast:
-    """From what runs in the cluster; `outside6` is an address of IPv6 outside of it."""
-    systems = {n["metadata"]["name"]: (n["metadata"].get("labels") or {}).get(_OS, "") for n in inventory.nodes()}
+def find_matrix_places(inventory: Inventory, outside6: str = "") -> MatrixPlaces:
+    """From what runs in the cluster; `outside6` is an external IPv6 address."""
+    systems = {
+        n["metadata"]["name"]: (n["metadata"].get("labels") or {}).get(_OS, "")
+        for n in inventory.nodes()
+    }
     running = [p for p in inventory.pods() if _runs(p)]
     windows = [p for p in running if systems.get(p["spec"].get("nodeName", "")) == "windows"]
-    linux = [p for p in running if systems.get(p["spec"].get("nodeName", "")) == "linux" and not p["spec"].get("hostNetwork")]
+    linux = [
+        p
+        for p in running
+        if systems.get(p["spec"].get("nodeName", "")) == "linux"
+        and not p["spec"].get("hostNetwork")
+    ]
     by_node: dict[str, list[Object]] = {}
     for pod in windows:
         by_node.setdefault(pod["spec"]["nodeName"], []).append(pod)
@@ -177,21 +353,37 @@ def cast(inventory: Inventory, outside6: str = "") -> Cast:
     service = _service(inventory, first)
     named = _key(service) if service is not None else ""
     chosen = {
-        "pod": first, "beside": by_node[here][1] if here and len(by_node[here]) > 1 else None,
-        "remote": by_node[other][0] if other in by_node else None, "linux_pod": linux[0] if linux else None,
-    }  # fmt: skip
+        "pod": first,
+        "beside": by_node[here][1] if here and len(by_node[here]) > 1 else None,
+        "remote": by_node[other][0] if other in by_node else None,
+        "linux_pod": linux[0] if linux else None,
+    }
     texts = {role: f"pod/{_key(pod)}" for role, pod in chosen.items() if pod is not None}
-    addresses = {texts[role]: pod["status"]["podIP"] for role, pod in chosen.items() if pod is not None}
+    addresses = {
+        texts[role]: pod["status"]["podIP"] for role, pod in chosen.items() if pod is not None
+    }
     able = next((pod for pod in windows if _ipv6(pod)), None)
-    return Cast(
-        here=here, elsewhere=other, linux=_other(systems, "linux", ""), service=named,
-        same=same["metadata"]["name"] if (same := _service(inventory, first, own=True)) is not None else "",
+    return MatrixPlaces(
+        here=here,
+        elsewhere=other,
+        linux=_other(systems, "linux", ""),
+        service=named,
+        same=same["metadata"]["name"]
+        if (same := _service(inventory, first, own=True)) is not None
+        else "",
         vip=f"{cluster_ips(service)[0]}:{_port(service)}" if service is not None else "",
-        node_port=_node_port(inventory), balanced=_balanced(inventory), outside_name=inventory.outside_name,
-        domain=inventory.domain, addresses=addresses, **texts,
-        pod6=f"pod/{_key(able)}" if able is not None else "", address6=_ipv6(able) if able is not None else "",
-        linux6=_ipv6(linux[0]) if linux else "", vip6=_vip6(inventory), outside6=outside6,
-    )  # fmt: skip
+        node_port=_node_port(inventory),
+        balanced=_balanced(inventory),
+        outside_name=inventory.outside_name,
+        domain=inventory.domain,
+        addresses=addresses,
+        **texts,
+        pod6=f"pod/{_key(able)}" if able is not None else "",
+        address6=_ipv6(able) if able is not None else "",
+        linux6=_ipv6(linux[0]) if linux else "",
+        vip6=_vip6(inventory),
+        outside6=outside6,
+    )
 
 
 def _runs(pod: Object) -> bool:
@@ -206,7 +398,12 @@ def _ipv6(pod: Object) -> str:
 def _vip6(inventory: Inventory) -> str:
     for service in inventory.services():
         found = cluster_ips(service)
-        if len(found) == 1 and ":" in found[0] and any(_tcp(service)) and _served(inventory, service):
+        if (
+            len(found) == 1
+            and ":" in found[0]
+            and any(_tcp(service))
+            and _served(inventory, service)
+        ):
             return f"[{found[0]}]:{_port(service)}"
     return ""
 
@@ -238,21 +435,26 @@ def _served(inventory: Inventory, service: Object) -> bool:
 
 
 def _service(inventory: Inventory, pod: Object | None, *, own: bool = False) -> Object | None:
-    """One with an address, a TCP port and endpoints; of the pod's namespace if there is one."""
+    """A service with an address, a TCP port and endpoints; preferably in the pod's namespace."""
     space = pod["metadata"]["namespace"] if pod is not None else ""
-    fitting = [s for s in inventory.services() if _first_ipv4(s) and any(_tcp(s)) and _served(inventory, s)]
+    fitting = [
+        s for s in inventory.services() if _first_ipv4(s) and any(_tcp(s)) and _served(inventory, s)
+    ]
     near = [s for s in fitting if s["metadata"]["namespace"] == space]
-    usual = sorted(near if own else near or fitting, key=lambda s: s["metadata"]["name"] == "kubernetes")
+    usual = sorted(
+        near if own else near or fitting, key=lambda s: s["metadata"]["name"] == "kubernetes"
+    )
     return usual[0] if usual else None
 
 
 def _node_port(inventory: Inventory) -> str:
-    """Of a service that every node serves, if there is one."""
+    """A service that every node serves, if there is one."""
     found = [
         (s["spec"].get("externalTrafficPolicy") == "Local", p["nodePort"])
-        for s in inventory.services() for p in _tcp(s)
+        for s in inventory.services()
+        for p in _tcp(s)
         if p.get("nodePort") and _first_ipv4(s) and _served(inventory, s)
-    ]  # fmt: skip
+    ]
     return str(min(found)[1]) if found else ""
 
 

@@ -1,4 +1,6 @@
-"""The matrix as a picture: who starts on the left, who is asked on the right, an arrow for each flow. Plain SVG."""
+"""The matrix as a diagram: sources on the left, destinations on the right, an arrow for each flow.
+Plain SVG.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ from collections.abc import Sequence
 from html import escape
 from typing import Final
 
-from transom.network.trace.matrix import Result
+from transom.network.trace.matrix import MatrixResult
 
 _WIDTH: Final = 1120
 _ROW: Final = 44
@@ -21,13 +23,16 @@ _STYLE: Final = (
 )
 
 
-def svg(results: Sequence[Result], title: str) -> str:
+def trace_svg(results: Sequence[MatrixResult], title: str) -> str:
     height = _TOP + _ROW * len(results) + 40
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" viewBox="0 0 {_WIDTH} {height}" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" '
+        f'viewBox="0 0 {_WIDTH} {height}" '
         f'role="img" aria-label="{escape(title)}">',
         f"<style>{_STYLE}</style>",
-        "<defs>" + "".join(_arrowhead(name, _COLOURS[works]) for name, works in _heads()) + "</defs>",
+        "<defs>"
+        + "".join(_arrowhead(name, _COLOURS[works]) for name, works in _heads())
+        + "</defs>",
         f'<rect width="{_WIDTH}" height="{height}" fill="#ffffff"/>',
         f'<text x="{_LEFT}" y="40" class="head">{escape(title)}</text>',
         f'<text x="{_LEFT}" y="66" class="dim">{escape(_summary(results))}</text>',
@@ -43,16 +48,19 @@ def _heads() -> list[tuple[str, bool | None]]:
 
 
 def _arrowhead(name: str, colour: str) -> str:
-    return (f'<marker id="{name}" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" markerHeight="7" orient="auto">'
-            f'<path d="M0 0L10 5L0 10z" fill="{colour}"/></marker>')  # fmt: skip
+    return (
+        f'<marker id="{name}" viewBox="0 0 10 10" refX="9" refY="5" markerWidth="7" '
+        'markerHeight="7" orient="auto">'
+        f'<path d="M0 0L10 5L0 10z" fill="{colour}"/></marker>'
+    )
 
 
-def _summary(results: Sequence[Result]) -> str:
+def _summary(results: Sequence[MatrixResult]) -> str:
     count = {works: sum(1 for r in results if r.works is works) for works in _WORDS}
     return f"{count[True]} flows work, {count[False]} do not, {count[None]} were not tried"
 
 
-def _row(result: Result, y: int) -> list[str]:
+def _row(result: MatrixResult, y: int) -> list[str]:
     colour, middle = _COLOURS[result.works], y + 15
     head = {True: "yes", False: "no", None: "none"}[result.works]
     dash = "" if result.works else ' stroke-dasharray="5 4"'
@@ -60,23 +68,33 @@ def _row(result: Result, y: int) -> list[str]:
     parts = [
         _box(_LEFT, y, result.origin or "-"),
         _box(_RIGHT, y, result.target or "-"),
-        f'<line x1="{_LEFT + _BOX + 6}" y1="{middle}" x2="{_RIGHT - 6}" y2="{middle}" stroke="{colour}" stroke-width="2"{dash} '
+        f'<line x1="{_LEFT + _BOX + 6}" y1="{middle}" x2="{_RIGHT - 6}" y2="{middle}" '
+        f'stroke="{colour}" stroke-width="2"{dash} '
         f'marker-end="url(#{head})"/>',
-        f'<text x="{(_LEFT + _BOX + _RIGHT) // 2}" y="{middle - 6}" text-anchor="middle" class="label">'
+        f'<text x="{(_LEFT + _BOX + _RIGHT) // 2}" y="{middle - 6}" text-anchor="middle" '
+        'class="label">'
         f"{escape(result.flow)} ({protocol})</text>",
-        f'<text x="{_RIGHT + _BOX + 14}" y="{middle + 4}" style="fill:{colour};font-weight:600">{_WORDS[result.works]}</text>',
+        (
+            f'<text x="{_RIGHT + _BOX + 14}" y="{middle + 4}" '
+            f'style="fill:{colour};font-weight:600">{_WORDS[result.works]}</text>'
+        ),
     ]
-    told = f"{result.limit}: {result.why}" if result.limit else result.why
-    note = f"{result.id}{'. ' + told if told else ''}"
-    parts.append(f'<text x="{(_LEFT + _BOX + _RIGHT) // 2}" y="{middle + 14}" text-anchor="middle" class="dim">'
-                 f"{escape(_cut(note, 58))}<title>{escape(note)}</title></text>")  # fmt: skip
+    reason = f"{result.limit}: {result.why}" if result.limit else result.why
+    note = f"{result.id}{'. ' + reason if reason else ''}"
+    parts.append(
+        f'<text x="{(_LEFT + _BOX + _RIGHT) // 2}" y="{middle + 14}" text-anchor="middle" '
+        'class="dim">'
+        f"{escape(_cut(note, 58))}<title>{escape(note)}</title></text>"
+    )
     return parts
 
 
 def _box(x: int, y: int, text: str) -> str:
     shown = f"{escape(_cut(text, 36))}<title>{escape(text)}</title>"
-    return (f'<rect x="{x}" y="{y}" width="{_BOX}" height="30" rx="6" class="box"/>'
-            f'<text x="{x + _BOX // 2}" y="{y + 20}" text-anchor="middle">{shown}</text>')  # fmt: skip
+    return (
+        f'<rect x="{x}" y="{y}" width="{_BOX}" height="30" rx="6" class="box"/>'
+        f'<text x="{x + _BOX // 2}" y="{y + 20}" text-anchor="middle">{shown}</text>'
+    )
 
 
 def _cut(text: str, longest: int) -> str:

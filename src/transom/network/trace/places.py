@@ -1,4 +1,6 @@
-"""What people call the ends of a connection: pods, nodes, services, names, addresses, and `external`."""
+"""How users name the ends of a connection: pods, nodes, services, names, addresses, and
+`external`.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +9,34 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from transom.network.model.addresses import within
+from transom.network.model.addresses import is_within
 from transom.network.resolver import is_address
-from transom.network.stacks import Fabric, Stack
+from transom.network.stacks import Fabric, NetworkStack
 from transom.network.trace.inventory import Inventory, Object, TraceError
 
 Kind = Literal["pod", "node", "service", "name", "address", "external"]
 _KINDS: Final[dict[str, Kind]] = {
-    "pod": "pod", "po": "pod", "pods": "pod", "node": "node", "no": "node", "nodes": "node", "svc": "service",
-    "service": "service", "services": "service",
-}  # fmt: skip
+    "pod": "pod",
+    "po": "pod",
+    "pods": "pod",
+    "node": "node",
+    "no": "node",
+    "nodes": "node",
+    "svc": "service",
+    "service": "service",
+    "services": "service",
+}
 _NAME: Final = re.compile(r"[a-zA-Z0-9_]([-a-zA-Z0-9_.]*[a-zA-Z0-9_])?\.?")
 KUBELET_PORT: Final = 10250
 DEFAULT_PORT: Final = 80
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TracePlace:
     kind: Kind
     text: str
-    addresses: tuple[str, ...] = ()  # none for a name that is still to be resolved
-    stack: Stack | None = None  # where a packet can start
+    addresses: tuple[str, ...] = ()  # empty for a name that is not resolved yet
+    stack: NetworkStack | None = None  # where a packet can start
     object: Object | None = None
     namespace: str = ""
     name: str = ""
@@ -39,8 +48,8 @@ class Place:
         return f"node {self.name}" if self.kind == "node" else self.text
 
 
-def split(text: str) -> tuple[str, str]:
-    """TO and PORT of `TO[:PORT]`; a number or the name of a port."""
+def split_target(text: str) -> tuple[str, str]:
+    """Splits `TO[:PORT]`; the port is a number or a name."""
     if text.startswith("["):
         address, _, port = text[1:].partition("]")
         return address, port.removeprefix(":")
@@ -50,8 +59,15 @@ def split(text: str) -> tuple[str, str]:
     return where, port
 
 
-def find(text: str, fabric: Fabric, inventory: Inventory, namespace: str, *, origin: Place | None = None) -> Place:
-    """`origin` is where the connection starts; without it, the place itself is where it starts."""
+def find_trace_place(
+    text: str,
+    fabric: Fabric,
+    inventory: Inventory,
+    namespace: str,
+    *,
+    origin: TracePlace | None = None,
+) -> TracePlace:
+    """`origin` is the source of the connection; without it, the place itself is the source."""
     if text == "external":
         return _external(text, fabric)
     if is_address(text):
@@ -73,17 +89,19 @@ def find(text: str, fabric: Fabric, inventory: Inventory, namespace: str, *, ori
         missing = f"there is no pod {text!r} in namespace {namespace!r}, and no such node"
         raise TraceError(missing, "name one of: a pod, a node, an address, external")
     if origin.kind != "pod":
-        # Who has no resolver of the cluster means the object by its name.
+        # Sources without the cluster's resolver refer to the object by its name.
         found = _service(text, namespace, text, inventory)
         if found is not None:
             return found
     if not _NAME.fullmatch(text):
         hint = "for example: default/web, svc/web:80, 10.96.0.1:443, kubernetes"
         raise TraceError(f"{text!r} is neither an address nor a name", hint)
-    return Place("name", text)
+    return TracePlace("name", text)
 
 
-def _said(kind: Kind, text: str, rest: str, fabric: Fabric, inventory: Inventory, namespace: str) -> Place:
+def _said(
+    kind: Kind, text: str, rest: str, fabric: Fabric, inventory: Inventory, namespace: str
+) -> TracePlace:
     space, slash, name = rest.partition("/")
     if not slash:
         space, name = namespace, rest
@@ -91,29 +109,41 @@ def _said(kind: Kind, text: str, rest: str, fabric: Fabric, inventory: Inventory
         found = _node(rest, fabric, inventory, text)
         missing = f"there is no node {rest!r}"
     else:
-        found = _pod(text, space, name, fabric, inventory) if kind == "pod" else _service(text, space, name, inventory)
+        found = (
+            _pod(text, space, name, fabric, inventory)
+            if kind == "pod"
+            else _service(text, space, name, inventory)
+        )
         missing = f"there is no {kind} {name!r} in namespace {space!r}"
     if found is None:
         raise TraceError(missing, f"kubectl get {kind}s -A lists them")
     return found
 
 
-def _external(text: str, fabric: Fabric) -> Place:
+def _external(text: str, fabric: Fabric) -> TracePlace:
     stack = next((s for s in fabric.stacks.values() if s.role == "external"), None)
     if stack is None:
         raise TraceError("this network has no outside")
-    addresses = sorted(stack.addresses(), key=lambda a: within(a, fabric.underlay) or within(a, fabric.underlay6))
-    return Place("external", text, tuple(addresses), stack)
+    addresses = sorted(
+        stack.addresses(),
+        key=lambda a: is_within(a, fabric.underlay) or is_within(a, fabric.underlay6),
+    )
+    return TracePlace("external", text, tuple(addresses), stack)
 
 
-def _address(text: str, fabric: Fabric, *, start: bool) -> Place:
+def _address(text: str, fabric: Fabric, *, start: bool) -> TracePlace:
     stack = fabric.owner(text)
     if start and stack is None:
-        raise TraceError(f"nobody in this cluster has the address {text}", "a connection starts at a pod, a node, or external")
-    return Place("address", text, (text,), stack)
+        raise TraceError(
+            f"no pod, node or service of this cluster has the address {text}",
+            "a connection starts at a pod, a node, or external",
+        )
+    return TracePlace("address", text, (text,), stack)
 
 
-def _pod(text: str, namespace: str, name: str, fabric: Fabric, inventory: Inventory) -> Place | None:
+def _pod(
+    text: str, namespace: str, name: str, fabric: Fabric, inventory: Inventory
+) -> TracePlace | None:
     pod = inventory.pod(namespace, name)
     if pod is None:
         return None
@@ -121,23 +151,30 @@ def _pod(text: str, namespace: str, name: str, fabric: Fabric, inventory: Invent
     addresses = tuple(ip["ip"] for ip in status.get("podIPs") or () if ip.get("ip"))
     stack = next((s for a in addresses if (s := fabric.owner(a)) is not None), None)
     if not addresses or status.get("phase") in ("Succeeded", "Failed"):
-        raise TraceError(f"pod {namespace}/{name} has no address: it is {status.get('phase', 'Pending')}", "wait until it runs")
-    return Place("pod", text, addresses, stack, pod, namespace, name)
+        raise TraceError(
+            f"pod {namespace}/{name} has no address: it is {status.get('phase', 'Pending')}",
+            "wait until it runs",
+        )
+    return TracePlace("pod", text, addresses, stack, pod, namespace, name)
 
 
-def _node(name: str, fabric: Fabric, inventory: Inventory, text: str = "") -> Place | None:
+def _node(name: str, fabric: Fabric, inventory: Inventory, text: str = "") -> TracePlace | None:
     node = inventory.node(name)
     if node is None:
         return None
-    addresses = tuple(a["address"] for a in (node.get("status") or {}).get("addresses") or () if a["type"] == "InternalIP")
-    return Place("node", text or name, addresses, fabric.stacks.get(name), node, name=name)
+    addresses = tuple(
+        a["address"]
+        for a in (node.get("status") or {}).get("addresses") or ()
+        if a["type"] == "InternalIP"
+    )
+    return TracePlace("node", text or name, addresses, fabric.stacks.get(name), node, name=name)
 
 
-def _service(text: str, namespace: str, name: str, inventory: Inventory) -> Place | None:
+def _service(text: str, namespace: str, name: str, inventory: Inventory) -> TracePlace | None:
     service = inventory.service(namespace, name)
     if service is None:
         return None
-    return Place("service", text, cluster_ips(service), None, service, namespace, name)
+    return TracePlace("service", text, cluster_ips(service), None, service, namespace, name)
 
 
 def cluster_ips(service: Object) -> tuple[str, ...]:
@@ -165,11 +202,13 @@ def ready_endpoints(one: Object) -> Iterator[tuple[str, str]]:
                 yield address, node
 
 
-def port_of(place: Place, asked: str, protocol: str) -> int:
-    """The number that was asked for, by number or name; else the first of the service or pod."""
+def port_of(place: TracePlace, asked: str, protocol: str) -> int:
+    """The number of the requested port, by number or name; by default the first of the service or
+    pod.
+    """
     if asked.isdigit():
         if not 1 <= int(asked) <= 65535:
-            raise TraceError(f"{asked} is no port", "ports are numbers from 1 to 65535")
+            raise TraceError(f"{asked} is not a valid port", "ports are numbers from 1 to 65535")
         return int(asked)
     ports = _ports(place, protocol)
     if asked:
@@ -182,14 +221,20 @@ def port_of(place: Place, asked: str, protocol: str) -> int:
     return KUBELET_PORT if place.kind == "node" else DEFAULT_PORT
 
 
-def _ports(place: Place, protocol: str) -> list[tuple[str, int]]:
+def _ports(place: TracePlace, protocol: str) -> list[tuple[str, int]]:
     if place.object is None:
         return []
     if place.kind == "service":
-        found = [(p.get("name", ""), p["port"], p.get("protocol", "TCP")) for p in place.object["spec"].get("ports") or ()]
+        found = [
+            (p.get("name", ""), p["port"], p.get("protocol", "TCP"))
+            for p in place.object["spec"].get("ports") or ()
+        ]
     elif place.kind == "pod":
-        found = [(p.get("name", ""), p["containerPort"], p.get("protocol", "TCP"))
-                 for c in place.object["spec"].get("containers") or () for p in c.get("ports") or ()]  # fmt: skip
+        found = [
+            (p.get("name", ""), p["containerPort"], p.get("protocol", "TCP"))
+            for c in place.object["spec"].get("containers") or ()
+            for p in c.get("ports") or ()
+        ]
     else:
         found = []
     return [(name, number) for name, number, of in found if of.lower() == protocol]

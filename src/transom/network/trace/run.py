@@ -1,43 +1,52 @@
-"""Runs one trace: finds the ends, resolves the name as the pod would, walks, and says why it fails."""
+"""Runs one trace: finds the ends, resolves the name as the pod would, walks, and explains
+failures.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
 
-from transom.network.model.addresses import family, place
-from transom.network.model.trip import World
-from transom.network.model.walk import walk
+from transom.network.model.addresses import address_family, address_with_port
+from transom.network.model.packet_trip import NetworkState
+from transom.network.model.walk import walk_packet
 from transom.network.packets import Hop, Packet, Protocol, Walk
-from transom.network.resolver import steps
-from transom.network.stacks import Stack
+from transom.network.resolver import resolver_steps
+from transom.network.stacks import NetworkStack
 from transom.network.trace import diagnosis
 from transom.network.trace.inventory import Inventory, Object, TraceError
 from transom.network.trace.places import (
-    Place,
+    TracePlace,
     cluster_ips,
-    find,
+    find_trace_place,
     ingress_ips,
     outside_addresses,
     port_of,
     ready_endpoints,
-    split,
+    split_target,
 )
-from transom.network.trace.report import Report
+from transom.network.trace.report import TraceReport
 
 _DNS_PORT = 53
 
 
-async def trace(
-    world: World, inventory: Inventory, origin: str, target: str, protocol: Protocol = "tcp", namespace: str = "default"
-) -> Report:
-    """TraceError for what cannot be traced at all."""
-    start = find(origin, world.fabric, inventory, namespace)
+async def run_trace(
+    world: NetworkState,
+    inventory: Inventory,
+    origin: str,
+    target: str,
+    protocol: Protocol = "tcp",
+    namespace: str = "default",
+) -> TraceReport:
+    """Raises TraceError for what cannot be traced at all."""
+    start = find_trace_place(origin, world.fabric, inventory, namespace)
     if start.stack is None:
         raise TraceError(f"{start.shown} is not connected: its node is off, or its sandbox is gone")
-    text, asked = split(target)
-    end = find(text, world.fabric, inventory, start.namespace or namespace, origin=start)
-    report = Report(start.shown, end.shown, protocol, 0)
+    text, asked = split_target(target)
+    end = find_trace_place(
+        text, world.fabric, inventory, start.namespace or namespace, origin=start
+    )
+    report = TraceReport(start.shown, end.shown, protocol, 0)
     if end.kind == "service" and end.object is not None and not end.addresses:
         end = _by_its_name(end, start, inventory)
     if end.kind == "name":
@@ -50,63 +59,100 @@ async def trace(
         address, port = _through_front(report, start, address, port, protocol, inventory)
     report.address, report.port = address, 0 if protocol == "icmp" else port
     packet = Packet(_source(start, address), address, protocol, 0, report.port)
-    found = walk(world, packet, start.stack, listening=inventory.listening, record=True, name=inventory.name)
+    found = walk_packet(
+        world, packet, start.stack, listening=inventory.listening, record=True, name=inventory.name
+    )
     _fill(report, found, world, inventory)
-    diagnosis.explain(report, diagnosis.Case(world, inventory, start, end, packet, found))
+    diagnosis.explain_trace(
+        report, diagnosis.TraceCase(world, inventory, start, end, packet, found)
+    )
     return report
 
 
-def _by_its_name(end: Place, start: Place, inventory: Inventory) -> Place:
-    """A service without an address of its own is its name: pods behind it, or a name elsewhere."""
+def _by_its_name(end: TracePlace, start: TracePlace, inventory: Inventory) -> TracePlace:
+    """A service without an address of its own stands for its name: its pods, or an external
+    name.
+    """
     if start.kind == "pod":
         return replace(end, kind="name", text=f"{end.name}.{end.namespace}.svc.{inventory.domain}.")
-    addresses = [a for s in inventory.slices(end.namespace, end.name) for e in s.get("endpoints") or () for a in e["addresses"]]
+    addresses = [
+        a
+        for s in inventory.slices(end.namespace, end.name)
+        for e in s.get("endpoints") or ()
+        for a in e["addresses"]
+    ]
     if not addresses:
         raise TraceError(f"{end.shown} has neither an address nor endpoints")
     return replace(end, addresses=tuple(addresses))
 
 
-def _source(start: Place, destination: str) -> str:
-    """What the connection starts with, where that matters: a host outside is not its router."""
+def _source(start: TracePlace, destination: str) -> str:
+    """The source address of the connection, if it matters: an external host is not its router."""
     if start.kind in ("external", "address"):
-        return next((a for a in start.addresses if family(a) == family(destination)), "")
+        return next(
+            (a for a in start.addresses if address_family(a) == address_family(destination)), ""
+        )
     return ""
 
 
-def _aim(end: Place, start: Place, asked: str, protocol: str, inventory: Inventory) -> tuple[str, int]:
+def _aim(
+    end: TracePlace, start: TracePlace, asked: str, protocol: str, inventory: Inventory
+) -> tuple[str, int]:
     port = port_of(end, asked, protocol)
     addresses = end.addresses
     if end.kind == "service" and end.object is not None and start.kind == "external":
         outside = outside_addresses(end.object)
-        node_port = next((p.get("nodePort", 0) for p in end.object["spec"].get("ports") or () if p["port"] == port), 0)
+        node_port = next(
+            (
+                p.get("nodePort", 0)
+                for p in end.object["spec"].get("ports") or ()
+                if p["port"] == port
+            ),
+            0,
+        )
         if outside:
             addresses = outside
         elif node_port:
             addresses, port = tuple(_node_addresses(inventory)), node_port
     if not addresses:
         raise TraceError(f"{end.shown} has no address")
-    mine = {family(a) for a in start.stack.addresses()} if start.stack is not None else {4}
-    return next((a for a in addresses if family(a) in mine), addresses[0]), port
+    mine = {address_family(a) for a in start.stack.addresses()} if start.stack is not None else {4}
+    return next((a for a in addresses if address_family(a) in mine), addresses[0]), port
 
 
 def _through_front(
-    report: Report, start: Place, address: str, port: int, protocol: Protocol, inventory: Inventory
+    report: TraceReport,
+    start: TracePlace,
+    address: str,
+    port: int,
+    protocol: Protocol,
+    inventory: Inventory,
 ) -> tuple[str, int]:
-    """A load balancer's address to which no route leads is that of a balancer in front of the cluster, which hands on to a
-    node's port: one that runs a pod of the service, if the service wants that."""
+    """A load balancer address without a route is that of a balancer in front of the cluster, which
+    forwards to a node port: of a node that runs a pod of the service, if its traffic policy
+    requires that.
+    """
     stack = start.stack
     route = stack.route(address) if stack is not None else None
     if route is not None and route.via:
         return address, port
     for service in inventory.services():
-        number = next((p.get("nodePort", 0) for p in service["spec"].get("ports") or () if p["port"] == port), 0)
+        number = next(
+            (p.get("nodePort", 0) for p in service["spec"].get("ports") or () if p["port"] == port),
+            0,
+        )
         if number and address in ingress_ips(service):
             local = service["spec"].get("externalTrafficPolicy") == "Local"
-            node = next(iter(_serving(inventory, service) if local else _node_addresses(inventory)), "")
+            node = next(
+                iter(_serving(inventory, service) if local else _node_addresses(inventory)), ""
+            )
             if node:
                 packet = Packet(_source(start, address), address, protocol, 0, port)
-                told = f"{place(address, port)} is in front of the cluster: handed on to {place(node, number)}"
-                report.hops.append(Hop("external", "load balancer", told, packet))
+                text = (
+                    f"{address_with_port(address, port)} is in front of the cluster: handed on to "
+                    f"{address_with_port(node, number)}"
+                )
+                report.hops.append(Hop("external", "load balancer", text, packet))
                 return node, number
     return address, port
 
@@ -114,7 +160,11 @@ def _through_front(
 def _serving(inventory: Inventory, service: Object) -> list[str]:
     """Addresses of the nodes that run a ready pod of the service."""
     meta = service["metadata"]
-    ready = {node for one in inventory.slices(meta["namespace"], meta["name"]) for _, node in ready_endpoints(one)}
+    ready = {
+        node
+        for one in inventory.slices(meta["namespace"], meta["name"])
+        for _, node in ready_endpoints(one)
+    }
     return _node_addresses(inventory, ready)
 
 
@@ -124,7 +174,7 @@ def _node_addresses(inventory: Inventory, of: Collection[str] | None = None) -> 
     return [a["address"] for a in listed if a["type"] == "InternalIP"]
 
 
-def _fill(report: Report, found: Walk, world: World, inventory: Inventory) -> None:
+def _fill(report: TraceReport, found: Walk, world: NetworkState, inventory: Inventory) -> None:
     at = world.fabric.stacks.get(found.stack)
     report.verdict = found.outcome
     report.hops += found.hops
@@ -134,16 +184,25 @@ def _fill(report: Report, found: Walk, world: World, inventory: Inventory) -> No
     report.reason, report.explanation = found.reason, found.explanation
 
 
-# ---- names ---------------------------------------------------------------------------------------------------------------
+# ---- names ----
 
 
-async def _resolve(world: World, inventory: Inventory, start: Place, end: Place, report: Report) -> Place | None:
-    """The place with its addresses; None when there are none, and the report says why."""
+async def _resolve(
+    world: NetworkState,
+    inventory: Inventory,
+    start: TracePlace,
+    end: TracePlace,
+    report: TraceReport,
+) -> TracePlace | None:
+    """The place with its addresses; None if there are none, and the report explains why."""
     stack = start.stack
     assert stack is not None
     if start.kind != "pod" or start.object is None:
         report.verdict, report.reason = "unresolved", "no-resolver"
-        report.explanation = f"{start.shown} does not ask the cluster's DNS; {end.text!r} is no object of the cluster either"
+        report.explanation = (
+            f"{start.shown} does not ask the cluster's DNS; {end.text!r} is not an object of the "
+            "cluster either"
+        )
         report.remedy = "Give an address, svc/NAME or NAMESPACE/NAME."
         return None
     dns = inventory.dns_of(start.object)
@@ -152,12 +211,12 @@ async def _resolve(world: World, inventory: Inventory, start: Place, end: Place,
     asking = Packet(stack.addresses()[0], server, "udp", 0, _DNS_PORT)
     if server and not await _reached(world, inventory, start, stack, server, report):
         return None
-    mine = {family(address) for address in stack.addresses()}
+    mine = {address_family(address) for address in stack.addresses()}
     other = ""
-    for step in steps(end.text, dns, stack.os):
+    for step in resolver_steps(end.text, dns, stack.os):
         answer = await inventory.lookup(step.name)
-        # A resolver asks for addresses of the families that its machine has.
-        usable = tuple(address for address in answer.addresses if family(address) in mine)
+        # A resolver queries addresses of the families that its machine has.
+        usable = tuple(address for address in answer.addresses if address_family(address) in mine)
         other = other or ("" if usable else next(iter(answer.addresses), ""))
         says = ", ".join(usable) or ("no address" if answer.addresses else answer.says)
         report.hops.append(Hop(here, "resolver", f"{step.name}: {says} ({step.why})", asking))
@@ -173,22 +232,44 @@ async def _resolve(world: World, inventory: Inventory, start: Place, end: Place,
     return None
 
 
-def _behind(found: Place, inventory: Inventory) -> Place:
-    """As the service that has the address, so that its ports are known."""
+def _behind(found: TracePlace, inventory: Inventory) -> TracePlace:
+    """Converts it to the service with this address, so that its ports are known."""
     for service in inventory.services():
-        if found.addresses[0] in cluster_ips(service) or found.addresses[0] in outside_addresses(service):
+        if found.addresses[0] in cluster_ips(service) or found.addresses[0] in outside_addresses(
+            service
+        ):
             meta = service["metadata"]
-            return replace(found, kind="service", object=service, namespace=meta["namespace"], name=meta["name"])
+            return replace(
+                found,
+                kind="service",
+                object=service,
+                namespace=meta["namespace"],
+                name=meta["name"],
+            )
     return found
 
 
-async def _reached(world: World, inventory: Inventory, start: Place, stack: Stack, server: str, report: Report) -> bool:
+async def _reached(
+    world: NetworkState,
+    inventory: Inventory,
+    start: TracePlace,
+    stack: NetworkStack,
+    server: str,
+    report: TraceReport,
+) -> bool:
     packet = Packet("", server, "udp", 0, _DNS_PORT)
-    found = walk(world, packet, stack, listening=inventory.listening, record=True, name=inventory.name)
+    found = walk_packet(
+        world, packet, stack, listening=inventory.listening, record=True, name=inventory.name
+    )
     if found.outcome == "delivered":
         return True
     _fill(report, found, world, inventory)
-    dns = Place("address", server, (server,))
-    diagnosis.explain(report, diagnosis.Case(world, inventory, start, dns, packet, found))
-    report.verdict, report.explanation = "unresolved", f"the DNS server {server} cannot be reached: {report.explanation}"
+    dns = TracePlace("address", server, (server,))
+    diagnosis.explain_trace(
+        report, diagnosis.TraceCase(world, inventory, start, dns, packet, found)
+    )
+    report.verdict, report.explanation = (
+        "unresolved",
+        f"the DNS server {server} cannot be reached: {report.explanation}",
+    )
     return False

@@ -1,8 +1,10 @@
-"""kube-proxy of a Linux node: keeps the tables `ip transom-proxy` and `ip6 transom-proxy` of its stack.
+"""kube-proxy of a Linux node: maintains the tables `ip transom-proxy` and `ip6 transom-proxy` of
+its stack.
 
-Lazy: `dirty` says whether the tracker knows more than the tables, `sync` brings them up to date and costs as much as the ports
-of services that changed. Tables are changed in place; chains are replaced, never edited, so that a copy of the maps of a
-table is a copy of the table. It knows no kernel: whoever listens to the stack puts the tables in force.
+Lazy: `dirty` tells whether the tracker is ahead of the tables, and `sync` updates them at a cost
+proportional to the changed service ports. Tables change in place; chains are replaced, never
+edited, so copying the maps of a table copies the table. It does not touch the kernel: the listener
+of the stack applies the tables.
 """
 
 from __future__ import annotations
@@ -16,56 +18,62 @@ from typing import Literal
 from transom.network.nft import (
     ACCEPT,
     DROP,
-    Chain,
     ClearMark,
     Field,
     Goto,
-    Hook,
     Jump,
-    Lookup,
     Masquerade,
-    Match,
+    NftChain,
+    NftHook,
+    NftLookup,
+    NftMatch,
+    NftRule,
+    NftSet,
+    NftTable,
+    NftVerdict,
     Reject,
-    Rule,
-    Set,
-    Table,
-    Verdict,
     VerdictMap,
 )
-from transom.network.stacks import Stack
+from transom.network.stacks import NetworkStack
 from transom.proxy.nftables import names
-from transom.proxy.nftables.rules import Key, Part, Place
+from transom.proxy.nftables.rules import Key, RuleContext, ServicePortRules
 from transom.proxy.nftables.shared import shared_parts
 from transom.proxy.nftables.stale import Known, StaleFlow, stale_flows
-from transom.proxy.tracker import PortName, Tracker, of_family
+from transom.proxy.tracker import PortName, ServiceTracker, addresses_of_family
 
 Family = Literal["ip", "ip6"]
 _SERVICE: tuple[Field, ...] = ("daddr", "l4proto", "dport")
 _NODE_PORT: tuple[Field, ...] = ("l4proto", "dport")
 _EVERY_ADDRESS = ("0.0.0.0/0", "::/0")
 _REMEMBERED_FLOWS = 4096
-_NOTHING = Part()
+_NOTHING = ServicePortRules()
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class NftablesOptions:
     """Settings of kube-proxy, with its defaults."""
 
     cluster_cidrs: tuple[str, ...] = ()
     masquerade_all: bool = False
     masquerade_bit: int = 14
-    node_port_addresses: tuple[str, ...] = ()  # ranges; none: every address of the node
-    node_ips: tuple[str, ...] = ()  # none: the addresses that the stack has
+    node_port_addresses: tuple[str, ...] = ()  # CIDRs; empty: every address of the node
+    node_ips: tuple[str, ...] = ()  # empty: the addresses of the stack
 
 
 class NftablesProxier:
-    def __init__(self, tracker: Tracker, node_name: str, stack: Stack, options: Options | None = None) -> None:
+    def __init__(
+        self,
+        tracker: ServiceTracker,
+        node_name: str,
+        stack: NetworkStack,
+        options: NftablesOptions | None = None,
+    ) -> None:
         self.tracker = tracker
         self.node_name = node_name
         self.stack = stack
-        self.options = options or Options()
+        self.options = options or NftablesOptions()
         self.stale_udp: deque[StaleFlow] = deque(maxlen=_REMEMBERED_FLOWS)
-        """What the connection tracker should forget; whoever has one takes it from here after a sync."""
+        """Connection tracking entries to delete; the caller consumes them after a sync."""
         self._parts = shared_parts(tracker)
         self._cursor = -1
         self._addresses: tuple[str, ...] = ()
@@ -79,13 +87,17 @@ class NftablesProxier:
         return self._cursor != self.tracker.sequence or self._addresses != self._own_addresses()
 
     def sync(self) -> bool:
-        """Whether any table changed."""
+        """Returns whether any table changed."""
         if not self.dirty:
             return False
         addresses = self._own_addresses()
-        changed, cursor = self.tracker.changed_since(self._cursor) if self._cursor >= 0 else (None, self.tracker.sequence)
+        changed, cursor = (
+            self.tracker.changed_since(self._cursor)
+            if self._cursor >= 0
+            else (None, self.tracker.sequence)
+        )
         if changed is None or addresses != self._addresses:
-            # Everything, and what is gone by now.
+            # All current ports, and those that no longer exist.
             changed = tuple(dict.fromkeys((*self.tracker.service_ports, *self._known)))
         self._addresses, self._cursor = addresses, cursor
         touched: set[Family] = set()
@@ -97,14 +109,14 @@ class NftablesProxier:
         return bool(touched)
 
     def remove(self) -> None:
-        """Takes the tables away, as `kube-proxy --cleanup` does."""
+        """Removes the tables, like `kube-proxy --cleanup`."""
         for family in self._families:
             self.stack.delete_table(f"{family} {names.TABLE}")
         self._families.clear()
         self._known.clear()
         self._cursor = -1
 
-    # ---- one port of a service -----------------------------------------------------------------------------------
+    # ---- one port of a service ----
 
     def _renew(self, name: PortName) -> Iterable[Family]:
         service = self.tracker.service_ports.get(name)
@@ -118,15 +130,19 @@ class NftablesProxier:
         if service is not None and service.cluster_ip(ipv6=True):
             yield from self._prepare("ip6")
         for family, state in self._families.items():
-            part = self._parts.part(name, service, endpoints, state.place) if service is not None else _NOTHING
+            part = (
+                self._parts.part(name, service, endpoints, state.place)
+                if service is not None
+                else _NOTHING
+            )
             if state.replace(name, part):
                 yield family
             self.stale_udp.extend(stale_flows(before, (service, endpoints), family == "ip6"))
 
-    # ---- the node ------------------------------------------------------------------------------------------------
+    # ---- the node ----
 
     def _prepare(self, family: Family) -> Iterable[Family]:
-        """The table of a family is there, and knows the node's addresses."""
+        """Ensures that the table of a family exists and has the node's addresses."""
         place = self._place(family == "ip6")
         node_port_ips = self._node_port_ips(family == "ip6")
         state = self._families.get(family)
@@ -136,44 +152,52 @@ class NftablesProxier:
         state.place = place
         return (family,) if state.set_node_port_ips(node_port_ips) else ()
 
-    def _place(self, ipv6: bool) -> Place:
+    def _place(self, ipv6: bool) -> RuleContext:
         options = self.options
-        return Place(
+        return RuleContext(
             self.node_name,
             ipv6,
             1 << options.masquerade_bit,
-            of_family(options.node_ips or self._addresses, ipv6),
-            of_family(options.cluster_cidrs, ipv6),
+            addresses_of_family(options.node_ips or self._addresses, ipv6),
+            addresses_of_family(options.cluster_cidrs, ipv6),
             options.masquerade_all,
         )
 
     def _own_addresses(self) -> tuple[str, ...]:
-        """Only looked at where they matter: bridges come and go without a change of the rules."""
+        """Read only if the rules depend on them: bridges come and go without affecting the
+        rules.
+        """
         if not self.options.node_port_addresses and self.options.node_ips:
             return ()
         found = (str(a.ip) for link in self.stack.links.values() for a in link.addresses)
         return tuple(found)
 
     def _node_port_ips(self, ipv6: bool) -> tuple[str, ...] | None:
-        """None: all."""
-        ranges = of_family(self.options.node_port_addresses, ipv6)
+        """None: all addresses."""
+        ranges = addresses_of_family(self.options.node_port_addresses, ipv6)
         if not self.options.node_port_addresses or any(r in _EVERY_ADDRESS for r in ranges):
             return None
         networks = [ipaddress.ip_network(r, strict=False) for r in ranges]
-        return tuple(a for a in of_family(self._addresses, ipv6) if any(ipaddress.ip_address(a) in n for n in networks))
+        return tuple(
+            a
+            for a in addresses_of_family(self._addresses, ipv6)
+            if any(ipaddress.ip_address(a) in n for n in networks)
+        )
 
 
 class _FamilyTable:
-    """The table of one family, and who wants what in it."""
+    """The table of one family, and the service ports that claim its elements."""
 
-    def __init__(self, family: Family, place: Place, node_port_ips: tuple[str, ...] | None) -> None:
+    def __init__(
+        self, family: Family, place: RuleContext, node_port_ips: tuple[str, ...] | None
+    ) -> None:
         self.place = place
         self.table = _skeleton(family, place.mark, node_port_ips)
-        self._parts: dict[PortName, Part] = {}
-        # Two services may claim one external address and port; then one of them has it, always the same one.
-        self._claims: dict[tuple[str, Key], dict[PortName, Goto | Verdict]] = {}
+        self._parts: dict[PortName, ServicePortRules] = {}
+        # Two services may claim the same external address and port; then always the same one wins.
+        self._claims: dict[tuple[str, Key], dict[PortName, Goto | NftVerdict]] = {}
 
-    def replace(self, name: PortName, part: Part) -> bool:
+    def replace(self, name: PortName, part: ServicePortRules) -> bool:
         before = self._parts.get(name)
         if before is None:
             if not (part.elements or part.members):
@@ -190,7 +214,7 @@ class _FamilyTable:
         for affinity in before.affinities - part.affinities:
             del table.sets[affinity]
         for affinity in part.affinities - before.affinities:
-            table.sets[affinity] = Set(("saddr",), dynamic=True)
+            table.sets[affinity] = NftSet(("saddr",), dynamic=True)
         for claim in before.elements.keys() - part.elements.keys():
             self._release(name, claim)
         for claim, verdict in part.elements.items():
@@ -234,57 +258,74 @@ class _FamilyTable:
         self.table.maps[claim[0]].elements[claim[1]] = claims[min(claims)]
 
 
-def _skeleton(family: Family, mark: int, node_port_ips: tuple[str, ...] | None) -> Table:
+def _skeleton(family: Family, mark: int, node_port_ips: tuple[str, ...] | None) -> NftTable:
     """The table without services."""
-    new = Match("ct state", ("new",))
-    local = Match("daddr type", ("local",))
+    new = NftMatch("ct state", ("new",))
+    local = NftMatch("daddr type", ("local",))
     marked = (f"{mark:#x}/{mark:#x}",)
-    node_ports = local if node_port_ips is None else Match("daddr", named=names.NODE_PORT_IPS)
+    node_ports = local if node_port_ips is None else NftMatch("daddr", named=names.NODE_PORT_IPS)
     chains = {
-        "nat-prerouting": Chain([Rule((Jump(names.SERVICES),))], Hook("nat", "prerouting", -100)),
-        "nat-output": Chain([Rule((Jump(names.SERVICES),))], Hook("nat", "output", -100)),
-        "nat-postrouting": Chain([Rule((Jump(names.MASQUERADING),))], Hook("nat", "postrouting", 100)),
-        "filter-input": Chain(
+        "nat-prerouting": NftChain(
+            [NftRule((Jump(names.SERVICES),))], NftHook("nat", "prerouting", -100)
+        ),
+        "nat-output": NftChain([NftRule((Jump(names.SERVICES),))], NftHook("nat", "output", -100)),
+        "nat-postrouting": NftChain(
+            [NftRule((Jump(names.MASQUERADING),))], NftHook("nat", "postrouting", 100)
+        ),
+        "filter-input": NftChain(
             [
-                Rule(
+                NftRule(
                     (ACCEPT,),
-                    (Match("l4proto", ("tcp",)), Match("dport", named=names.HEALTH_CHECK_PORTS)),
+                    (
+                        NftMatch("l4proto", ("tcp",)),
+                        NftMatch("dport", named=names.HEALTH_CHECK_PORTS),
+                    ),
                     "health checks of services",
                 ),
-                Rule((Jump(names.EXTERNAL_CHECK),), (new,)),
+                NftRule((Jump(names.EXTERNAL_CHECK),), (new,)),
             ],
-            Hook("filter", "input", 0),
+            NftHook("filter", "input", 0),
         ),
-        "filter-forward": Chain(
+        "filter-forward": NftChain(
             [
-                Rule((DROP,), (Match("ct state", ("invalid",)),), "would make the client reset its connection"),
-                Rule((ACCEPT,), (Match("mark", marked),), "led to a service"),
-                Rule((ACCEPT,), (Match("ct state", ("established", "related")),)),
-                Rule((Jump(names.CLUSTER_CHECK),), (new,)),
-                Rule((Jump(names.EXTERNAL_CHECK),), (new,)),
+                NftRule(
+                    (DROP,),
+                    (NftMatch("ct state", ("invalid",)),),
+                    "would make the client reset its connection",
+                ),
+                NftRule((ACCEPT,), (NftMatch("mark", marked),), "led to a service"),
+                NftRule((ACCEPT,), (NftMatch("ct state", ("established", "related")),)),
+                NftRule((Jump(names.CLUSTER_CHECK),), (new,)),
+                NftRule((Jump(names.EXTERNAL_CHECK),), (new,)),
             ],
-            Hook("filter", "forward", 0),
+            NftHook("filter", "forward", 0),
         ),
-        "filter-output": Chain([Rule((Jump(names.CLUSTER_CHECK),), (new,))], Hook("filter", "output", 0)),
-        names.SERVICES: Chain(
+        "filter-output": NftChain(
+            [NftRule((Jump(names.CLUSTER_CHECK),), (new,))], NftHook("filter", "output", 0)
+        ),
+        names.SERVICES: NftChain(
             [
-                Rule((Lookup(_SERVICE, names.SERVICE_IPS),)),
-                Rule((Lookup(_NODE_PORT, names.SERVICE_NODE_PORTS),), (node_ports,)),
+                NftRule((NftLookup(_SERVICE, names.SERVICE_IPS),)),
+                NftRule((NftLookup(_NODE_PORT, names.SERVICE_NODE_PORTS),), (node_ports,)),
             ]
         ),
-        names.MASQUERADING: Chain([Rule((ClearMark(mark), Masquerade()), (Match("mark", marked),))]),
-        names.CLUSTER_CHECK: Chain([Rule((Lookup(_SERVICE, names.NO_ENDPOINTS_CLUSTER),))]),
-        names.EXTERNAL_CHECK: Chain(
+        names.MASQUERADING: NftChain(
+            [NftRule((ClearMark(mark), Masquerade()), (NftMatch("mark", marked),))]
+        ),
+        names.CLUSTER_CHECK: NftChain(
+            [NftRule((NftLookup(_SERVICE, names.NO_ENDPOINTS_CLUSTER),))]
+        ),
+        names.EXTERNAL_CHECK: NftChain(
             [
-                Rule((Lookup(_SERVICE, names.NO_ENDPOINTS_EXTERNAL),)),
-                Rule((Lookup(_NODE_PORT, names.NO_ENDPOINTS_NODE_PORTS),), (local,)),
+                NftRule((NftLookup(_SERVICE, names.NO_ENDPOINTS_EXTERNAL),)),
+                NftRule((NftLookup(_NODE_PORT, names.NO_ENDPOINTS_NODE_PORTS),), (local,)),
             ]
         ),
-        names.REJECT: Chain([Rule((Reject(),))]),
+        names.REJECT: NftChain([NftRule((Reject(),))]),
     }
-    sets = {names.HEALTH_CHECK_PORTS: Set(("dport",))}
+    sets = {names.HEALTH_CHECK_PORTS: NftSet(("dport",))}
     if node_port_ips is not None:
-        sets[names.NODE_PORT_IPS] = Set(("daddr",), {(a,) for a in node_port_ips})
+        sets[names.NODE_PORT_IPS] = NftSet(("daddr",), {(a,) for a in node_port_ips})
     maps = {
         names.SERVICE_IPS: VerdictMap(_SERVICE),
         names.SERVICE_NODE_PORTS: VerdictMap(_NODE_PORT),
@@ -292,4 +333,4 @@ def _skeleton(family: Family, mark: int, node_port_ips: tuple[str, ...] | None) 
         names.NO_ENDPOINTS_EXTERNAL: VerdictMap(_SERVICE),
         names.NO_ENDPOINTS_NODE_PORTS: VerdictMap(_NODE_PORT),
     }
-    return Table(family, names.TABLE, chains, sets, maps)
+    return NftTable(family, names.TABLE, chains, sets, maps)

@@ -1,7 +1,8 @@
-"""Rules that are the same on every node, made once for all proxiers of a process.
+"""Rules that are the same on every node, created once for all proxiers of a process.
 
-Most services do not care where a client or an endpoint is, so a thousand nodes would make the same chains a thousand times.
-Only identity of what the tracker hands out is compared: it makes a new value whenever something changed.
+The rules of most services do not depend on where a client or an endpoint is, so a thousand nodes
+would create the same chains a thousand times. Values from the tracker are compared by identity: the
+tracker creates a new value for every change.
 """
 
 from __future__ import annotations
@@ -9,22 +10,35 @@ from __future__ import annotations
 from dataclasses import replace
 from weakref import WeakKeyDictionary
 
-from transom.proxy.nftables.rules import Part, Place, part_of
-from transom.proxy.tracker import Endpoint, PortName, ServicePort, Tracker
+from transom.proxy.nftables.rules import RuleContext, ServicePortRules, rules_of_service_port
+from transom.proxy.tracker import PortName, ProxyEndpoint, ServicePort, ServiceTracker
 
 
 class SharedParts:
     def __init__(self) -> None:
-        self._known: dict[Place, dict[PortName, tuple[ServicePort, tuple[Endpoint, ...], Part]]] = {}
+        self._known: dict[
+            RuleContext,
+            dict[PortName, tuple[ServicePort, tuple[ProxyEndpoint, ...], ServicePortRules]],
+        ] = {}
 
-    def part(self, name: PortName, service: ServicePort, endpoints: tuple[Endpoint, ...], place: Place) -> Part:
+    def part(
+        self,
+        name: PortName,
+        service: ServicePort,
+        endpoints: tuple[ProxyEndpoint, ...],
+        place: RuleContext,
+    ) -> ServicePortRules:
         if service.internal_local or service.external_local or service.source_ranges:
-            return part_of(name, service, endpoints, place)
+            return rules_of_service_port(name, service, endpoints, place)
         anywhere = replace(place, node="", node_ips=())
         known = self._known.setdefault(anywhere, {})
         found = known.get(name)
         if found is None or found[0] is not service or found[1] is not endpoints:
-            found = known[name] = (service, endpoints, part_of(name, service, endpoints, anywhere))
+            found = known[name] = (
+                service,
+                endpoints,
+                rules_of_service_port(name, service, endpoints, anywhere),
+            )
         return found[2]
 
     def forget(self, name: PortName) -> None:
@@ -32,10 +46,10 @@ class SharedParts:
             known.pop(name, None)
 
 
-_OF_TRACKER: WeakKeyDictionary[Tracker, SharedParts] = WeakKeyDictionary()
+_OF_TRACKER: WeakKeyDictionary[ServiceTracker, SharedParts] = WeakKeyDictionary()
 
 
-def shared_parts(tracker: Tracker) -> SharedParts:
+def shared_parts(tracker: ServiceTracker) -> SharedParts:
     found = _OF_TRACKER.get(tracker)
     if found is None:
         found = _OF_TRACKER[tracker] = SharedParts()

@@ -1,7 +1,8 @@
-"""Connections that the kernel's tracker still leads to where nobody is.
+"""Connections that the kernel's connection tracking still forwards to removed endpoints.
 
-UDP has no end of a connection, so a client that goes on sending keeps being led to an endpoint that has left, or to nowhere
-because it began before there was one. The proxy says which entries to forget; who owns a connection tracker deletes them.
+UDP connections have no end, so a client that keeps sending is forwarded to a removed endpoint, or
+dropped because it started before an endpoint existed. The proxy lists the entries to delete; the
+owner of the connection tracker deletes them.
 """
 
 from __future__ import annotations
@@ -9,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from transom.proxy.tracker import Endpoint, ServicePort, of_family
+from transom.proxy.tracker import ProxyEndpoint, ServicePort, addresses_of_family
 
 
 @dataclass(frozen=True, slots=True)
 class StaleFlow:
-    """Entries that match all that is given; `arguments` are those of `conntrack -D`."""
+    """Matches entries by all given fields; `arguments` are those of `conntrack -D`."""
 
-    destination: str = ""  # what the client sent to
+    destination: str = ""  # the client's destination
     port: int = 0  # and its port
-    endpoint: str = ""  # where it is led
+    endpoint: str = ""  # the endpoint that it is forwarded to
     ipv6: bool = False
 
     def arguments(self) -> list[str]:
@@ -32,12 +33,12 @@ class StaleFlow:
         return [*given, "-f", "ipv6"] if self.ipv6 else given
 
 
-Known = tuple[ServicePort | None, tuple[Endpoint, ...]]
-"""A port of a service, if there is one, and its endpoints."""
+Known = tuple[ServicePort | None, tuple[ProxyEndpoint, ...]]
+"""A service port, if it exists, and its endpoints."""
 
 
 def stale_flows(then: Known, today: Known, ipv6: bool) -> Iterator[StaleFlow]:
-    """For one port of a service and one family; nothing for other protocols."""
+    """The stale flows of one service port and family; empty for protocols other than UDP."""
     before, endpoints_before = then
     now, endpoints_now = today
     service = now or before
@@ -47,7 +48,11 @@ def stale_flows(then: Known, today: Known, ipv6: bool) -> Iterator[StaleFlow]:
         if before is not None and before.cluster_ip(ipv6):
             yield StaleFlow(before.cluster_ip(ipv6), ipv6=ipv6)
         return
-    addresses = (now.cluster_ip(ipv6), *of_family(now.external_ips, ipv6), *of_family(now.ingress_ips, ipv6))
+    addresses = (
+        now.cluster_ip(ipv6),
+        *addresses_of_family(now.external_ips, ipv6),
+        *addresses_of_family(now.ingress_ips, ipv6),
+    )
     was = {(e.address, e.port) for e in endpoints_before if e.ready and e.ipv6 == ipv6}
     is_now = {(e.address, e.port) for e in endpoints_now if e.ready and e.ipv6 == ipv6}
     if is_now and not was:

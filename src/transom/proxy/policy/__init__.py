@@ -1,1 +1,1 @@
-"""NetworkPolicy: who may talk to whom, worked out once for the cluster and enforced by each node for its own pods."""
+"""NetworkPolicy: computed once for the cluster, enforced by each node for its own pods."""

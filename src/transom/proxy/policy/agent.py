@@ -1,19 +1,20 @@
-"""Enforces network policies for the pods of one node: as nftables on Linux, as access lists of HNS on Windows.
+"""Enforces network policies for the pods of one node: with nftables on Linux, with HNS ACLs on
+Windows.
 
-Lazy like the proxiers: `dirty` asks the shared index whether something changed for this node, `sync` writes it. It changes the
-node's state only; data planes read that.
+Lazy like the proxiers: `dirty` checks the shared index for changes that affect this node, `sync`
+writes them. It changes only the node's state, which data planes read.
 """
 
 from __future__ import annotations
 
 import logging
 
-from transom.hosts.windows.hns import Hns, HnsError
-from transom.network.stacks import Stack
+from transom.machines.windows.hns import HnsError, HostNetworkService
+from transom.network.stacks import NetworkStack
 from transom.proxy.policy import nft
-from transom.proxy.policy.hns import Acl, acls_of
+from transom.proxy.policy.hns import Acl, policy_acls
 from transom.proxy.policy.index import PolicyIndex
-from transom.proxy.policy.rules import OPEN, Isolation, Pod
+from transom.proxy.policy.rules import OPEN, PodIsolation, PolicyPod
 
 log = logging.getLogger("transom.policy")
 _REMOTE_ENDPOINT = 1
@@ -21,13 +22,14 @@ _FAMILIES: tuple[nft.Family, ...] = ("ip", "ip6")
 
 
 class PolicyAgent:
-    def __init__(self, index: PolicyIndex, node_name: str, stack: Stack) -> None:
+    def __init__(self, index: PolicyIndex, node_name: str, stack: NetworkStack) -> None:
         self.index = index
         self.node_name = node_name
         self.stack = stack
         self._seen = 0
         self._retry = False
-        self._written: dict[str, list[Acl]] = {}  # HNS endpoint -> what this agent put there
+        # HNS endpoint -> the policies that this agent added
+        self._written: dict[str, list[Acl]] = {}
         if stack.hns is not None:
             stack.hns.listeners.append(self._hns_changed)
 
@@ -36,7 +38,7 @@ class PolicyAgent:
         return self._retry or self._seen != self.index.version(self.node_name)
 
     def sync(self) -> bool:
-        """Whether anything was written."""
+        """Returns whether anything was written."""
         if not self.dirty:
             return False
         self._seen, self._retry = self.index.version(self.node_name), False
@@ -46,13 +48,13 @@ class PolicyAgent:
             return self._write_acls(self.stack.hns, isolated)
         return self._write_tables(isolated)
 
-    # ---- Linux ---------------------------------------------------------------------------------------------------
+    # ---- Linux ----
 
-    def _write_tables(self, isolated: list[tuple[Pod, Isolation]]) -> bool:
+    def _write_tables(self, isolated: list[tuple[PolicyPod, PodIsolation]]) -> bool:
         changed = False
         for family in _FAMILIES:
             key = f"{family} {nft.TABLE}"
-            table = nft.table_of(family, isolated)
+            table = nft.policy_table(family, isolated)
             if table == self.stack.tables.get(key):
                 continue
             changed = True
@@ -62,15 +64,17 @@ class PolicyAgent:
                 self.stack.set_table(table)
         return changed
 
-    # ---- Windows -------------------------------------------------------------------------------------------------
+    # ---- Windows ----
 
-    def _write_acls(self, hns: Hns, isolated: list[tuple[Pod, Isolation]]) -> bool:
+    def _write_acls(
+        self, hns: HostNetworkService, isolated: list[tuple[PolicyPod, PodIsolation]]
+    ) -> bool:
         own = self.stack.addresses()
         places = _endpoints_by_address(hns)
         wanted: dict[str, list[Acl]] = {}
         for pod, isolation in isolated:
             for endpoint in dict.fromkeys(places[a] for a in pod.addresses if a in places):
-                wanted[endpoint] = acls_of(pod, isolation, own)
+                wanted[endpoint] = policy_acls(pod, isolation, own)
         changed = False
         for endpoint in [e for e in self._written if e not in wanted]:
             changed |= self._replace(hns, endpoint, [])
@@ -78,14 +82,14 @@ class PolicyAgent:
             changed |= self._replace(hns, endpoint, acls)
         return changed
 
-    def _replace(self, hns: Hns, endpoint: str, acls: list[Acl]) -> bool:
+    def _replace(self, hns: HostNetworkService, endpoint: str, acls: list[Acl]) -> bool:
         before = self._written.get(endpoint, [])
         present = hns.endpoints.get(endpoint)
         if present is None:
             self._written.pop(endpoint, None)
             return False
         policies = present.get("Policies", [])
-        # What others put on the endpoint stays, in front.
+        # Policies of other owners stay, in front.
         new = [policy for policy in policies if policy not in before] + acls
         if new == policies:
             return False
@@ -103,12 +107,12 @@ class PolicyAgent:
         return True
 
     def _hns_changed(self, kind: str, _: str, change: str) -> None:
-        """An endpoint that is made anew for a known address has no lists yet."""
+        """A new endpoint with a known address has no ACLs yet."""
         if kind == "endpoint" and change == "created" and self.index.version(self.node_name):
             self._retry = True
 
 
-def _endpoints_by_address(hns: Hns) -> dict[str, str]:
+def _endpoints_by_address(hns: HostNetworkService) -> dict[str, str]:
     return {
         address["IpAddress"]: key
         for key, endpoint in hns.endpoints.items()

@@ -1,8 +1,10 @@
-"""Isolation of a Windows pod as access lists (ACL policies) on its HNS endpoint, as agents for Windows write them.
+"""Isolation of a Windows pod as ACL policies on its HNS endpoint, as Windows network policy agents
+write them.
 
-Access lists are stateful and sit on the pod's switch port, where a service's address has already become that of a pod. They
-only name what matches, so what a block of addresses leaves out is cut out of it beforehand; a list with a lower priority
-number wins. Once an endpoint has access lists both directions need a last word.
+ACLs are stateful and apply at the pod's switch port, after service addresses have been translated
+to pod addresses. They can only match, so the exceptions of an IP block are subtracted from it
+beforehand; a lower priority number wins. Once an endpoint has ACLs, both directions need a default
+rule.
 """
 
 from __future__ import annotations
@@ -12,7 +14,14 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
-from transom.proxy.policy.rules import Allow, Block, Direction, Isolation, Pod, PortRange
+from transom.proxy.policy.rules import (
+    AllowedTraffic,
+    Direction,
+    PodIsolation,
+    PolicyIPBlock,
+    PolicyPod,
+    PortRange,
+)
 
 HOST_PRIORITY = 900
 ALLOW_PRIORITY = 1000
@@ -23,12 +32,14 @@ Acl = dict[str, Any]
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
-def acls_of(pod: Pod, isolation: Isolation, node_addresses: Iterable[str]) -> list[Acl]:
-    """Policies of type ACL for the pod's endpoint; none for a pod that is not isolated."""
+def policy_acls(
+    pod: PolicyPod, isolation: PodIsolation, node_addresses: Iterable[str]
+) -> list[Acl]:
+    """The ACL policies of the pod's endpoint; empty for a pod that is not isolated."""
     if isolation.ingress is None and isolation.egress is None:
         return []
     families = sorted({":" in address for address in pod.addresses})
-    # The node where a pod runs, and the pod itself through a service, are not kept out.
+    # The pod's node, and the pod itself through a service, are always allowed.
     always = sorted({a for a in (*node_addresses, *pod.addresses) if (":" in a) in families})
     found: list[Acl] = []
     for direction, allowed in isolation.ways():
@@ -36,18 +47,25 @@ def acls_of(pod: Pod, isolation: Isolation, node_addresses: Iterable[str]) -> li
         if allowed is None:
             found.append(_acl("Allow", way, LAST_PRIORITY))
             continue
-        found += [_acl("Allow", way, HOST_PRIORITY, RemoteAddresses=text) for text in _by_family(always)]
+        found += [
+            _acl("Allow", way, HOST_PRIORITY, RemoteAddresses=text) for text in _by_family(always)
+        ]
         for allow in allowed:
             found += _allow(allow, direction, way, families)
         found.append(_acl("Block", way, LAST_PRIORITY))
     return list({repr(acl): acl for acl in found}.values())
 
 
-def _allow(allow: Allow, direction: Direction, way: str, families: list[bool]) -> list[Acl]:
+def _allow(
+    allow: AllowedTraffic, direction: Direction, way: str, families: list[bool]
+) -> list[Acl]:
     if allow.peers is None:
         who: list[str] = [""]
     else:
-        addresses = [*allow.peers, *(text for block in allow.blocks for text in _without_exceptions(block))]
+        addresses = [
+            *allow.peers,
+            *(text for block in allow.blocks for text in _without_exceptions(block)),
+        ]
         who = _by_family(a for a in sorted(addresses) if (":" in a) in families)
     ports_field = "LocalPorts" if direction == "ingress" else "RemotePorts"
     found = []
@@ -62,12 +80,18 @@ def _allow(allow: Allow, direction: Direction, way: str, families: list[bool]) -
 
 
 def _acl(action: str, way: str, priority: int, **settings: str) -> Acl:
-    given = {"Action": action, "Direction": way, **settings, "RuleType": "Switch", "Priority": priority}
+    given = {
+        "Action": action,
+        "Direction": way,
+        **settings,
+        "RuleType": "Switch",
+        "Priority": priority,
+    }
     return {"Type": "ACL", "Settings": given}
 
 
 def _ports(ports: tuple[PortRange, ...] | None) -> list[tuple[str, str]]:
-    """Protocol and ports, as texts; empty for all."""
+    """Protocol and ports as strings; empty for all."""
     if ports is None:
         return [("", "")]
     found = []
@@ -79,14 +103,14 @@ def _ports(ports: tuple[PortRange, ...] | None) -> list[tuple[str, str]]:
 
 
 def _by_family(addresses: Iterable[str]) -> list[str]:
-    """One list for each family that has any: a rule is of one family."""
+    """One list for each family with addresses: a rule applies to one family."""
     given = list(addresses)
     texts = (",".join(a for a in given if (":" in a) == ipv6) for ipv6 in (False, True))
     return [text for text in texts if text]
 
 
 @lru_cache(maxsize=1024)
-def _without_exceptions(block: Block) -> tuple[str, ...]:
+def _without_exceptions(block: PolicyIPBlock) -> tuple[str, ...]:
     rest: list[Network] = [ipaddress.ip_network(block.cidr, strict=False)]
     for text in block.excepts:
         hole = ipaddress.ip_network(text, strict=False)
@@ -97,4 +121,7 @@ def _without_exceptions(block: Block) -> tuple[str, ...]:
             elif hole.prefixlen > network.prefixlen:
                 kept.extend(network.address_exclude(hole))  # type: ignore[arg-type]
         rest = kept
-    return tuple(str(network) for network in sorted(rest, key=lambda n: (int(n.network_address), n.prefixlen)))
+    return tuple(
+        str(network)
+        for network in sorted(rest, key=lambda n: (int(n.network_address), n.prefixlen))
+    )

@@ -1,7 +1,9 @@
-"""Network policies of the whole cluster, kept up to date event by event and shared by the agents of all nodes.
+"""The network policies of the whole cluster, updated event by event and shared by the agents of all
+nodes.
 
-An event costs as much as the rules it may concern: clauses are found by the namespaces they can look into, and what a clause
-selects is worked out when somebody asks. A node's number goes up when something changed for one of its pods.
+The cost of an event is proportional to the rules that it may affect: clauses are indexed by the
+namespaces they can select from, and the pods that a clause selects are computed on first use. A
+node's sequence number increases when something changes for one of its pods.
 """
 
 from __future__ import annotations
@@ -13,19 +15,19 @@ from typing import Any
 from transom.machinery.selectors import SelectorError
 from transom.proxy.policy.rules import (
     OPEN,
-    Clause,
     ClauseKey,
-    Isolation,
+    CompiledPolicy,
     Key,
-    Peers,
-    Pod,
-    Policy,
+    PodIsolation,
+    PolicyClause,
+    PolicyPeers,
+    PolicyPod,
+    compile_policy,
     has_network,
     isolation_of,
-    peers,
-    pod_of,
-    policy_of,
-    told_addresses,
+    policy_peers,
+    policy_pod_of,
+    reported_addresses,
 )
 
 log = logging.getLogger("transom.policy")
@@ -35,29 +37,36 @@ Object = Mapping[str, Any]
 class PolicyIndex:
     def __init__(self) -> None:
         self.listeners: list[Callable[[frozenset[str]], None]] = []
-        """Told the nodes whose pods are concerned by a change."""
-        self._pods: dict[Key, Pod] = {}
+        """Called with the nodes whose pods are affected by a change."""
+        self._pods: dict[Key, PolicyPod] = {}
         self._of_node: dict[str, dict[Key, None]] = {}
         self._of_namespace: dict[str, dict[Key, None]] = {}
         self._namespaces: dict[str, Mapping[str, str]] = {}
-        self._policies: dict[Key, Policy] = {}
-        self._policies_in: dict[str, dict[Key, Policy]] = {}
+        self._policies: dict[Key, CompiledPolicy] = {}
+        self._policies_in: dict[str, dict[Key, CompiledPolicy]] = {}
+        self._naming_ports: dict[
+            Key, CompiledPolicy
+        ] = {}  # policies with a rule for named ports of all pods
         self._subjects: dict[Key, set[Key]] = {}  # policy -> pods it selects
-        self._looking_into: dict[str, tuple[Clause, ...]] = {}  # namespace -> clauses that may select pods there
-        self._peers: dict[ClauseKey | None, Peers] = {}
+        self._looking_into: dict[
+            str, tuple[PolicyClause, ...]
+        ] = {}  # namespace -> clauses that may select pods in it
+        self._peers: dict[ClauseKey | None, PolicyPeers] = {}
         self._versions: dict[str, int] = {}
         self._waiting: dict[Key, Object] = {}  # pods without addresses
-        self._given: dict[Key, tuple[str, tuple[str, ...]]] = {}  # uid and addresses, until the status tells them
+        self._given: dict[
+            Key, tuple[str, tuple[str, ...]]
+        ] = {}  # uid and addresses, until the status has them
 
-    # ---- what agents ask -----------------------------------------------------------------------------------------
+    # ---- queries of agents ----
 
     def version(self, node: str) -> int:
         return self._versions.get(node, 0)
 
-    def pods_on(self, node: str) -> list[Pod]:
+    def pods_on(self, node: str) -> list[PolicyPod]:
         return [self._pods[key] for key in self._of_node.get(node, ())]
 
-    def isolation(self, pod: Key) -> Isolation:
+    def isolation(self, pod: Key) -> PodIsolation:
         known = self._pods.get(pod)
         here = self._policies_in.get(pod[0])
         if known is None or not here:
@@ -65,23 +74,23 @@ class PolicyIndex:
         selecting = [here[key] for key in sorted(here) if pod in self._subjects[key]]
         return isolation_of(known, selecting, self._select) if selecting else OPEN
 
-    # ---- events --------------------------------------------------------------------------------------------------
+    # ---- events ----
 
     def put_pod(self, obj: Object) -> None:
         key = _key(obj)
         if not has_network(obj):
             self.remove_pod(obj)
             return
-        addresses, given = told_addresses(obj), self._given.get(key)
+        addresses, given = reported_addresses(obj), self._given.get(key)
         if given is not None and given[0] == obj["metadata"].get("uid") and given[1] != addresses:
-            addresses = given[1]  # its status is behind
+            addresses = given[1]  # its status is outdated
         else:
             self._given.pop(key, None)
         if addresses:
             self._waiting.pop(key, None)
         else:
             self._waiting[key] = obj
-        self._set_pod(key, pod_of(obj, addresses))
+        self._set_pod(key, policy_pod_of(obj, addresses))
 
     def remove_pod(self, obj: Object) -> None:
         key = _key(obj)
@@ -90,7 +99,9 @@ class PolicyIndex:
         self._set_pod(key, None)
 
     def place_pod(self, key: Key, uid: str, addresses: Iterable[str]) -> None:
-        """A pod just got these addresses, which its status will tell when it already runs: too late to keep it in."""
+        """A pod just got these addresses. Its status has them only once it runs, which is too late
+        to isolate it.
+        """
         if not self._policies:
             return
         self._given[key] = uid, tuple(addresses)
@@ -107,7 +118,7 @@ class PolicyIndex:
 
     def put_policy(self, obj: Object) -> None:
         try:
-            policy = policy_of(obj)
+            policy = compile_policy(obj)
         except SelectorError as error:
             log.warning("network policy %s/%s is not enforced: %s", *_key(obj), error)
             self._set_policy(_key(obj), None)
@@ -117,9 +128,9 @@ class PolicyIndex:
     def remove_policy(self, obj: Object) -> None:
         self._set_policy(_key(obj), None)
 
-    # ---- pods ----------------------------------------------------------------------------------------------------
+    # ---- pods ----
 
-    def _set_pod(self, key: Key, now: Pod | None) -> None:
+    def _set_pod(self, key: Key, now: PolicyPod | None) -> None:
         before = self._pods.get(key)
         if before == now:
             return
@@ -130,6 +141,8 @@ class PolicyIndex:
         if before is None or now is None or before.node != now.node:
             if before is not None:
                 self._of_node[before.node].pop(key)
+                if not self._of_node[before.node]:
+                    del self._of_node[before.node]
             if now is not None:
                 self._of_node.setdefault(now.node, {})[key] = None
         self._place(key, now)
@@ -147,7 +160,7 @@ class PolicyIndex:
         nodes |= self._peer_changed(before, now)
         self._touch(nodes)
 
-    def _place(self, key: Key, now: Pod | None) -> None:
+    def _place(self, key: Key, now: PolicyPod | None) -> None:
         inside = self._of_namespace.setdefault(key[0], {})
         if now is not None:
             inside[key] = None
@@ -156,26 +169,28 @@ class PolicyIndex:
             if not inside:
                 del self._of_namespace[key[0]]
 
-    def _peer_changed(self, before: Pod | None, now: Pod | None) -> set[str]:
-        """Nodes with pods whose rules name a pod that was, or is, this one."""
+    def _peer_changed(self, before: PolicyPod | None, now: PolicyPod | None) -> set[str]:
+        """Nodes with pods whose rules select this pod, before or after the change."""
         either = now or before
         assert either is not None
         labels = self._namespaces.get(either.namespace, {})
-        same = before is not None and now is not None and (before.addresses, before.ports) == (now.addresses, now.ports)
-        nodes: set[str] = set()
+        same = (
+            before is not None
+            and now is not None
+            and (before.addresses, before.ports) == (now.addresses, now.ports)
+        )
+        changed: dict[Key, CompiledPolicy] = {}
         for clause in self._clauses_into(either.namespace):
             was = before is not None and clause.selects(before, labels)
             is_now = now is not None and clause.selects(now, labels)
             if was != is_now or (is_now and not same):
-                nodes |= self._forget(clause)
+                self._forget(clause, changed)
         if not same:
             self._peers.pop(None, None)
-            nodes |= self._nodes_of(
-                policy for policy in self._policies.values() if any(c.everybody and c.named for c in policy.egress or ())
-            )
-        return nodes
+            changed |= self._naming_ports
+        return self._nodes_of(changed.values())
 
-    # ---- namespaces ----------------------------------------------------------------------------------------------
+    # ---- namespaces ----
 
     def _set_namespace(self, name: str, labels: Mapping[str, str]) -> None:
         before = self._namespaces.get(name, {})
@@ -184,15 +199,19 @@ class PolicyIndex:
             return
         looked = {clause.key: clause for clause in self._clauses_into(name, before)}
         self._looking_into.pop(name, None)
-        nodes: set[str] = set()
+        changed: dict[Key, CompiledPolicy] = {}
         pods = [self._pods[key] for key in self._of_namespace.get(name, ())]
-        for clause in (looked | {clause.key: clause for clause in self._clauses_into(name)}).values():
+        for clause in (
+            looked | {clause.key: clause for clause in self._clauses_into(name)}
+        ).values():
             if any(clause.selects(pod, before) != clause.selects(pod, labels) for pod in pods):
-                nodes |= self._forget(clause)
-        self._touch(nodes)
+                self._forget(clause, changed)
+        self._touch(self._nodes_of(changed.values()))
 
-    def _clauses_into(self, namespace: str, labels: Mapping[str, str] | None = None) -> tuple[Clause, ...]:
-        """Those that may select pods of a namespace."""
+    def _clauses_into(
+        self, namespace: str, labels: Mapping[str, str] | None = None
+    ) -> tuple[PolicyClause, ...]:
+        """The clauses that may select pods of a namespace."""
         found = self._looking_into.get(namespace)
         if found is None:
             known = self._namespaces.get(namespace, {}) if labels is None else labels
@@ -204,9 +223,9 @@ class PolicyIndex:
             )
         return found
 
-    # ---- policies ------------------------------------------------------------------------------------------------
+    # ---- policies ----
 
-    def _set_policy(self, key: Key, now: Policy | None) -> None:
+    def _set_policy(self, key: Key, now: CompiledPolicy | None) -> None:
         before = self._policies.get(key)
         if before == now:
             return
@@ -216,24 +235,29 @@ class PolicyIndex:
             for clause in before.clauses:
                 self._peers.pop(clause.key, None)
             del self._policies[key], self._subjects[key], self._policies_in[key[0]][key]
+            self._naming_ports.pop(key, None)
         if now is not None:
             self._policies[key] = now
             self._policies_in.setdefault(key[0], {})[key] = now
-            self._subjects[key] = {pod for pod in self._of_namespace.get(key[0], ()) if now.selects(self._pods[pod])}
+            if any(clause.all_peers and clause.named for clause in now.egress or ()):
+                self._naming_ports[key] = now
+            self._subjects[key] = {
+                pod for pod in self._of_namespace.get(key[0], ()) if now.selects(self._pods[pod])
+            }
             nodes |= self._nodes_of((now,))
         self._looking_into.clear()
         self._touch(nodes)
 
-    # ---- what is remembered --------------------------------------------------------------------------------------
+    # ---- caches ----
 
-    def _select(self, clause: Clause | None) -> Peers:
+    def _select(self, clause: PolicyClause | None) -> PolicyPeers:
         key = clause.key if clause is not None else None
         found = self._peers.get(key)
         if found is None:
-            found = self._peers[key] = peers(sorted(self._candidates(clause), key=_pod_key))
+            found = self._peers[key] = policy_peers(sorted(self._candidates(clause), key=_pod_key))
         return found
 
-    def _candidates(self, clause: Clause | None) -> Iterable[Pod]:
+    def _candidates(self, clause: PolicyClause | None) -> Iterable[PolicyPod]:
         if clause is None:
             yield from self._pods.values()
             return
@@ -244,12 +268,19 @@ class PolicyIndex:
                     if clause.selects(self._pods[key], labels):
                         yield self._pods[key]
 
-    def _forget(self, clause: Clause) -> set[str]:
+    def _forget(self, clause: PolicyClause, changed: dict[Key, CompiledPolicy]) -> None:
+        """Drops the cached pods of a clause; adds its policy to the changed ones."""
         self._peers.pop(clause.key, None)
-        return self._nodes_of((self._policies[clause.policy],))
+        changed[clause.policy] = self._policies[clause.policy]
 
-    def _nodes_of(self, policies: Iterable[Policy]) -> set[str]:
-        return {self._pods[pod].node for policy in policies for pod in self._subjects[policy.key]}
+    def _nodes_of(self, policies: Iterable[CompiledPolicy]) -> set[str]:
+        """The nodes with pods that one of the policies selects."""
+        nodes: set[str] = set()
+        for policy in policies:
+            if len(nodes) == len(self._of_node):
+                break  # there are no others
+            nodes.update([self._pods[pod].node for pod in self._subjects[policy.key]])
+        return nodes
 
     def _touch(self, nodes: set[str]) -> None:
         if not nodes:
@@ -260,7 +291,7 @@ class PolicyIndex:
             listener(frozenset(nodes))
 
 
-def _pod_key(pod: Pod) -> Key:
+def _pod_key(pod: PolicyPod) -> Key:
     return pod.namespace, pod.name
 
 

@@ -1,13 +1,16 @@
-"""What network policies say of one pod: whether it is isolated, and what is allowed to it all the same.
+"""The effect of network policies on one pod: whether it is isolated, and which traffic is still
+allowed.
 
-Pure functions over plain values: policies, pods and namespaces in, `Isolation` out. Policies only ever allow; a pod that some
-policy selects for a direction gets, in that direction, the sum of what its policies allow and nothing else. Knows no firewall.
+Pure functions: policies, pods and namespaces in, `PodIsolation` out. Policies only allow: a pod
+that a policy selects for a direction allows, in that direction, the union of what its policies
+allow and nothing else. Independent of any firewall.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from transom.machinery import selectors
@@ -21,15 +24,15 @@ Object = Mapping[str, Any]
 LAST_PORT = 65535
 
 
-class Pod(NamedTuple):
-    """What policies see of a pod."""
+class PolicyPod(NamedTuple):
+    """The properties of a pod that policies use."""
 
     namespace: str
     name: str
     labels: Mapping[str, str]
     addresses: tuple[str, ...]
     node: str
-    ports: tuple[tuple[str, str, int], ...] = ()  # name, protocol, number of those that have a name
+    ports: tuple[tuple[str, str, int], ...] = ()  # name, protocol and number of the named ports
 
     @property
     def key(self) -> Key:
@@ -40,7 +43,7 @@ class Pod(NamedTuple):
 
 
 class PortRange(NamedTuple):
-    """All ports of a protocol, unless `first` is given."""
+    """All ports of a protocol unless `first` is set."""
 
     protocol: str
     first: int = 0
@@ -60,31 +63,74 @@ class NamedPort(NamedTuple):
     name: str
 
 
-class Block(NamedTuple):
+class PolicyIPBlock(NamedTuple):
     cidr: str
     excepts: tuple[str, ...] = ()
 
 
 class PeerSelector(NamedTuple):
-    """Pods of the policy's own namespace, or of those that the second selector finds."""
+    """Pods of the policy's own namespace, or of the namespaces that the second selector matches."""
 
     pods: LabelSelector
     namespaces: LabelSelector | None
 
 
+class PeerIndex:
+    """The peers of one rule, indexed by a label that each of them requires.
+
+    The cost of checking a pod depends on its labels and on the peers that share one of them, not on
+    the total number of peers.
+    """
+
+    __slots__ = ("_by_key", "_by_value", "_rest")
+
+    def __init__(self, peers: Iterable[PeerSelector]) -> None:
+        self._by_value: dict[tuple[str, str], list[PeerSelector]] = {}
+        self._by_key: dict[str, list[PeerSelector]] = {}
+        self._rest: list[PeerSelector] = []  # peers that require no label
+        distinct = [(peer, peer.pods.required()) for peer in dict.fromkeys(peers)]
+        frequency = Counter(
+            (key, value)
+            for _, required in distinct
+            for key, values in required
+            for value in values or (None,)
+        )
+        for peer, required in distinct:
+            if not required:
+                self._rest.append(peer)
+                continue
+            # Index by the requirement that the fewest other peers share.
+            key, values = min(
+                required,
+                key=lambda one: sum(frequency[one[0], value] for value in one[1] or (None,)),
+            )
+            if values is None:
+                self._by_key.setdefault(key, []).append(peer)
+                continue
+            for value in values:
+                self._by_value.setdefault((key, value), []).append(peer)
+
+    def candidates(self, labels: Mapping[str, str]) -> Iterator[PeerSelector]:
+        yield from self._rest
+        for item in labels.items():
+            yield from self._by_value.get(item, ())
+            yield from self._by_key.get(item[0], ())
+
+
 @dataclass(frozen=True, slots=True)
-class Clause:
-    """One rule of a policy. No peers at all means everybody, no ports at all everything."""
+class PolicyClause:
+    """One rule of a policy. Without peers it matches all peers, without ports all traffic."""
 
     policy: Key
     direction: Direction
     number: int
-    everybody: bool
+    all_peers: bool
     selectors: tuple[PeerSelector, ...]
-    blocks: tuple[Block, ...]
+    blocks: tuple[PolicyIPBlock, ...]
     everything: bool
     ports: tuple[PortRange, ...]
     named: tuple[NamedPort, ...]
+    index: PeerIndex = field(compare=False, repr=False)
 
     @property
     def key(self) -> ClauseKey:
@@ -96,11 +142,13 @@ class Clause:
 
     def may_select_in(self, namespace: str, labels: Mapping[str, str]) -> bool:
         return any(
-            peer.namespaces.matches(labels) if peer.namespaces is not None else namespace == self.policy[0]
+            peer.namespaces.matches(labels)
+            if peer.namespaces is not None
+            else namespace == self.policy[0]
             for peer in self.selectors
         )
 
-    def selects(self, pod: Pod, namespace_labels: Mapping[str, str]) -> bool:
+    def selects(self, pod: PolicyPod, namespace_labels: Mapping[str, str]) -> bool:
         return any(
             peer.pods.matches(pod.labels)
             and (
@@ -108,75 +156,79 @@ class Clause:
                 if peer.namespaces is not None
                 else pod.namespace == self.policy[0]
             )
-            for peer in self.selectors
+            for peer in self.index.candidates(pod.labels)
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class CompiledPolicy:
     key: Key
     subjects: LabelSelector
-    ingress: tuple[Clause, ...] | None  # None: says nothing of this direction
-    egress: tuple[Clause, ...] | None
+    ingress: tuple[PolicyClause, ...] | None  # None: the policy does not apply to this direction
+    egress: tuple[PolicyClause, ...] | None
 
     @property
-    def clauses(self) -> tuple[Clause, ...]:
+    def clauses(self) -> tuple[PolicyClause, ...]:
         return (*(self.ingress or ()), *(self.egress or ()))
 
-    def selects(self, pod: Pod) -> bool:
+    def selects(self, pod: PolicyPod) -> bool:
         return pod.namespace == self.key[0] and self.subjects.matches(pod.labels)
 
 
 @dataclass(frozen=True, slots=True)
-class Allow:
-    """Traffic with these peers, at these ports. `source` names the rule it comes from; one source has one set of peers."""
+class AllowedTraffic:
+    """Traffic with these peers, at these ports. `source` identifies the rule; all traffic of a
+    source has the same peers.
+    """
 
     source: str
-    peers: frozenset[str] | None  # addresses of pods; None: everybody
-    blocks: tuple[Block, ...]
-    ports: tuple[PortRange, ...] | None  # None: everything, also what has no ports
+    peers: frozenset[str] | None  # pod addresses; None: all
+    blocks: tuple[PolicyIPBlock, ...]
+    ports: tuple[PortRange, ...] | None  # None: all traffic, including protocols without ports
 
 
 @dataclass(frozen=True, slots=True)
-class Isolation:
-    """For each direction what is allowed, or None where the pod is not isolated."""
+class PodIsolation:
+    """The allowed traffic for each direction; None if the pod is not isolated in it."""
 
-    ingress: tuple[Allow, ...] | None = None
-    egress: tuple[Allow, ...] | None = None
+    ingress: tuple[AllowedTraffic, ...] | None = None
+    egress: tuple[AllowedTraffic, ...] | None = None
 
-    def ways(self) -> tuple[tuple[Direction, tuple[Allow, ...] | None], ...]:
+    def ways(self) -> tuple[tuple[Direction, tuple[AllowedTraffic, ...] | None], ...]:
         return ("ingress", self.ingress), ("egress", self.egress)
 
 
-OPEN = Isolation()
+OPEN = PodIsolation()
 
 
-class Peers(NamedTuple):
+class PolicyPeers(NamedTuple):
     """The pods that a clause selects, and their addresses."""
 
-    pods: tuple[Pod, ...] = ()
+    pods: tuple[PolicyPod, ...] = ()
     addresses: frozenset[str] = frozenset()
 
 
-# ---- objects ---------------------------------------------------------------------------------------------------------
+# ---- objects ----
 
 
 def has_network(obj: Object) -> bool:
-    """Whether the pod has, or will have, one of its own: it is not on the host's, and has not ended."""
+    """Whether the pod has, or will have, its own network: no hostNetwork, and not terminated."""
     status, spec = obj.get("status") or {}, obj.get("spec") or {}
     return not spec.get("hostNetwork") and status.get("phase") not in ("Succeeded", "Failed")
 
 
-def told_addresses(obj: Object) -> tuple[str, ...]:
-    """Those that its status tells."""
+def reported_addresses(obj: Object) -> tuple[str, ...]:
+    """The addresses in its status."""
     status = obj.get("status") or {}
     found = tuple(entry["ip"] for entry in status.get("podIPs") or () if entry.get("ip"))
     return found or ((status["podIP"],) if status.get("podIP") else ())
 
 
-def pod_of(obj: Object, given: tuple[str, ...] = ()) -> Pod | None:
-    """None for a pod that has no network of its own, or not yet. `given` are addresses that its status does not tell yet."""
-    addresses = given or told_addresses(obj)
+def policy_pod_of(obj: Object, given: tuple[str, ...] = ()) -> PolicyPod | None:
+    """None for a pod without its own network or addresses. `given` are addresses that its status
+    does not have yet.
+    """
+    addresses = given or reported_addresses(obj)
     if not addresses or not has_network(obj):
         return None
     metadata, spec = obj["metadata"], obj.get("spec") or {}
@@ -187,17 +239,24 @@ def pod_of(obj: Object, given: tuple[str, ...] = ()) -> Pod | None:
         if port.get("name")
     )
     labels = metadata.get("labels") or {}
-    return Pod(metadata.get("namespace", ""), metadata["name"], labels, addresses, spec.get("nodeName", ""), ports)
+    return PolicyPod(
+        metadata.get("namespace", ""),
+        metadata["name"],
+        labels,
+        addresses,
+        spec.get("nodeName", ""),
+        ports,
+    )
 
 
-def policy_of(obj: Object) -> Policy:
-    """May raise SelectorError, for what validation would not have let in."""
+def compile_policy(obj: Object) -> CompiledPolicy:
+    """May raise SelectorError for a policy that validation would have rejected."""
     metadata, spec = obj["metadata"], obj.get("spec") or {}
     key = (metadata.get("namespace", ""), metadata["name"])
     types = spec.get("policyTypes")
-    if not types:  # as the API fills it in
+    if not types:  # the API's default
         types = ("Ingress", "Egress") if spec.get("egress") else ("Ingress",)
-    return Policy(
+    return CompiledPolicy(
         key,
         selectors.from_object(spec.get("podSelector") or {}),
         _clauses(key, "ingress", spec.get("ingress"), "from") if "Ingress" in types else None,
@@ -205,21 +264,25 @@ def policy_of(obj: Object) -> Policy:
     )
 
 
-def _clauses(key: Key, direction: Direction, rules: Iterable[Object] | None, peers: str) -> tuple[Clause, ...]:
+def _clauses(
+    key: Key, direction: Direction, rules: Iterable[Object] | None, peers: str
+) -> tuple[PolicyClause, ...]:
     return tuple(
         _clause(key, direction, number, rule.get(peers) or (), rule.get("ports") or ())
         for number, rule in enumerate(rules or ())
     )
 
 
-def _clause(key: Key, direction: Direction, number: int, peers: Iterable[Object], ports: Iterable[Object]) -> Clause:
+def _clause(
+    key: Key, direction: Direction, number: int, peers: Iterable[Object], ports: Iterable[Object]
+) -> PolicyClause:
     peers, ports = tuple(peers), tuple(ports)
     found: list[PeerSelector] = []
-    blocks: list[Block] = []
+    blocks: list[PolicyIPBlock] = []
     for peer in peers:
         block = peer.get("ipBlock")
         if block is not None:
-            blocks.append(Block(block["cidr"], tuple(block.get("except") or ())))
+            blocks.append(PolicyIPBlock(block["cidr"], tuple(block.get("except") or ())))
             continue
         pods, namespaces = peer.get("podSelector"), peer.get("namespaceSelector")
         if pods is None and namespaces is None:
@@ -240,21 +303,32 @@ def _clause(key: Key, direction: Direction, number: int, peers: Iterable[Object]
             named.append(NamedPort(protocol, wanted))
         else:
             numbers.append(PortRange(protocol, wanted, port.get("endPort") or wanted))
-    return Clause(
-        key, direction, number, not peers, tuple(found), tuple(blocks), not ports, tuple(sorted(numbers)), tuple(named)
+    return PolicyClause(
+        key,
+        direction,
+        number,
+        not peers,
+        tuple(found),
+        tuple(blocks),
+        not ports,
+        tuple(sorted(set(numbers))),
+        tuple(named),
+        PeerIndex(found),
     )
 
 
-# ---- what they come to -----------------------------------------------------------------------------------------------
+# ---- evaluation ----
 
-PeersOf = Callable[[Clause | None], Peers]
-"""The pods that a clause selects; of None, every pod."""
+PeersOf = Callable[[PolicyClause | None], PolicyPeers]
+"""The pods that a clause selects; for None, every pod."""
 
 
-def isolation_of(pod: Pod, policies: Iterable[Policy], peers_of: PeersOf) -> Isolation:
-    """Of a pod and those policies that select it."""
-    ingress: list[Allow] | None = None
-    egress: list[Allow] | None = None
+def isolation_of(
+    pod: PolicyPod, policies: Iterable[CompiledPolicy], peers_of: PeersOf
+) -> PodIsolation:
+    """The isolation of a pod by the policies that select it."""
+    ingress: list[AllowedTraffic] | None = None
+    egress: list[AllowedTraffic] | None = None
     for policy in policies:
         if policy.ingress is not None:
             ingress = ingress if ingress is not None else []
@@ -266,53 +340,81 @@ def isolation_of(pod: Pod, policies: Iterable[Policy], peers_of: PeersOf) -> Iso
                 egress += _egress(clause, peers_of)
     if ingress is None and egress is None:
         return OPEN
-    return Isolation(None if ingress is None else tuple(ingress), None if egress is None else tuple(egress))
+    return PodIsolation(
+        None if ingress is None else tuple(ingress), None if egress is None else tuple(egress)
+    )
 
 
-def isolation(
-    pod: Pod, policies: Iterable[Policy], pods: Iterable[Pod], namespaces: Mapping[str, Mapping[str, str]]
-) -> Isolation:
-    """The same from everything there is: the definition that the incremental index keeps up with."""
+def pod_isolation(
+    pod: PolicyPod,
+    policies: Iterable[CompiledPolicy],
+    pods: Iterable[PolicyPod],
+    namespaces: Mapping[str, Mapping[str, str]],
+) -> PodIsolation:
+    """The same from all objects: the definition that the incremental index must match."""
     everyone = sorted(pods, key=lambda other: other.key)
 
-    def peers_of(clause: Clause | None) -> Peers:
-        found = [p for p in everyone if clause is None or clause.selects(p, namespaces.get(p.namespace, {}))]
-        return peers(found)
+    def peers_of(clause: PolicyClause | None) -> PolicyPeers:
+        found = [
+            p
+            for p in everyone
+            if clause is None or clause.selects(p, namespaces.get(p.namespace, {}))
+        ]
+        return policy_peers(found)
 
-    return isolation_of(pod, sorted((p for p in policies if p.selects(pod)), key=lambda p: p.key), peers_of)
+    return isolation_of(
+        pod, sorted((p for p in policies if p.selects(pod)), key=lambda p: p.key), peers_of
+    )
 
 
-def peers(pods: Iterable[Pod]) -> Peers:
+def policy_peers(pods: Iterable[PolicyPod]) -> PolicyPeers:
     found = tuple(pods)
-    return Peers(found, frozenset(address for pod in found for address in pod.addresses))
+    return PolicyPeers(found, frozenset(address for pod in found for address in pod.addresses))
 
 
-def _ingress(pod: Pod, clause: Clause, peers_of: PeersOf) -> list[Allow]:
-    """A name of a port is that of the pod which is protected."""
+def _ingress(pod: PolicyPod, clause: PolicyClause, peers_of: PeersOf) -> list[AllowedTraffic]:
+    """A port name refers to a port of the protected pod."""
     ports: tuple[PortRange, ...] | None = None
     if not clause.everything:
-        numbers = {PortRange(p.protocol, n, n) for p in clause.named for n in pod.named(p.name, p.protocol)}
-        ports = tuple(sorted({*clause.ports, *numbers}))
+        ports = clause.ports
+        if clause.named:
+            numbers = {
+                PortRange(p.protocol, n, n)
+                for p in clause.named
+                for n in pod.named(p.name, p.protocol)
+            }
+            ports = tuple(sorted({*ports, *numbers}))
         if not ports:
             return []
-    return [Allow(clause.source, None if clause.everybody else peers_of(clause).addresses, clause.blocks, ports)]
+    return [
+        AllowedTraffic(
+            clause.source,
+            None if clause.all_peers else peers_of(clause).addresses,
+            clause.blocks,
+            ports,
+        )
+    ]
 
 
-def _egress(clause: Clause, peers_of: PeersOf) -> list[Allow]:
-    """A name of a port is that of the peer: peers that give it the same number go together, addresses have no names."""
-    who = None if clause.everybody else peers_of(clause).addresses
+def _egress(clause: PolicyClause, peers_of: PeersOf) -> list[AllowedTraffic]:
+    """A port name refers to a port of the peer: peers are grouped by its number. Addresses have no
+    port names.
+    """
+    who = None if clause.all_peers else peers_of(clause).addresses
     if clause.everything:
-        return [Allow(clause.source, who, clause.blocks, None)]
-    allowed = [Allow(clause.source, who, clause.blocks, clause.ports)] if clause.ports else []
+        return [AllowedTraffic(clause.source, who, clause.blocks, None)]
+    allowed = (
+        [AllowedTraffic(clause.source, who, clause.blocks, clause.ports)] if clause.ports else []
+    )
     for port in clause.named:
-        by_number: dict[int, list[Pod]] = {}
-        for pod in peers_of(None if clause.everybody else clause).pods:
+        by_number: dict[int, list[PolicyPod]] = {}
+        for pod in peers_of(None if clause.all_peers else clause).pods:
             for number in pod.named(port.name, port.protocol):
                 by_number.setdefault(number, []).append(pod)
         allowed += [
-            Allow(
+            AllowedTraffic(
                 f"{clause.source}/{port.protocol.lower()}/{number}",
-                peers(by_number[number]).addresses,
+                policy_peers(by_number[number]).addresses,
                 (),
                 (PortRange(port.protocol, number, number),),
             )

@@ -1,6 +1,8 @@
-"""Questions of DNS and their suffixes: containers on Windows once could not have search lists, so the proxy has one for them.
+"""DNS search suffixes in queries: early Windows containers could not have search lists, so the
+proxy applies one for them.
 
-Only what that takes: the one question of a message is exchanged, and put back in the answer. Pure.
+Implements only what that needs: it replaces the single question of a message, and restores it in
+the answer. Pure.
 """
 
 from __future__ import annotations
@@ -9,21 +11,22 @@ import struct
 from typing import Final, NamedTuple
 
 SUFFIXES: Final = ("", "default.svc.cluster.local", "svc.cluster.local", "cluster.local")
-"""The namespace is always this one, whatever the client's is."""
+"""Always this namespace, regardless of the client's."""
 
 A, AAAA, IN = 1, 28, 1
 _HEADER: Final = struct.Struct("!6H")
 _RESPONSE: Final = 0x8000
 _LONGEST: Final = 255
-# Names in the data of records, which may be abbreviated: how many bytes come before them, and how many names there are.
+# Names in the data of records, which may be compressed: the number of bytes before them, and the
+# number of names.
 _NAMES: Final = {2: (0, 1), 5: (0, 1), 6: (0, 2), 12: (0, 1), 15: (2, 1), 33: (6, 1)}
 
 
-class BadMessage(Exception):
+class BadDnsMessage(Exception):
     pass
 
 
-class Question(NamedTuple):
+class RawDnsQuestion(NamedTuple):
     labels: tuple[bytes, ...]
     type: int
     cls: int
@@ -32,13 +35,13 @@ class Question(NamedTuple):
 class _Record(NamedTuple):
     labels: tuple[bytes, ...]
     head: bytes  # type, class and time to live
-    data: bytes  # without abbreviations
+    data: bytes  # without compression
 
 
-class Message(NamedTuple):
+class RawDnsMessage(NamedTuple):
     id: int
     flags: int
-    questions: tuple[Question, ...]
+    questions: tuple[RawDnsQuestion, ...]
     sections: tuple[tuple[_Record, ...], ...]
 
     @property
@@ -50,7 +53,7 @@ class Message(NamedTuple):
         return self.flags & 0xF
 
 
-def parse(packet: bytes) -> Message:
+def parse_raw_dns(packet: bytes) -> RawDnsMessage:
     try:
         identifier, flags, questions, *counts = _HEADER.unpack_from(packet)
         at = _HEADER.size
@@ -58,7 +61,7 @@ def parse(packet: bytes) -> Message:
         for _ in range(questions):
             labels, at = _name(packet, at)
             kind, cls = struct.unpack_from("!HH", packet, at)
-            asked.append(Question(labels, kind, cls))
+            asked.append(RawDnsQuestion(labels, kind, cls))
             at += 4
         sections = []
         for count in counts:
@@ -68,38 +71,49 @@ def parse(packet: bytes) -> Message:
                 records.append(record)
             sections.append(tuple(records))
     except (struct.error, IndexError) as problem:
-        raise BadMessage("dns: overflow unpacking") from problem
-    return Message(identifier, flags, tuple(asked), tuple(sections))
+        raise BadDnsMessage("dns: overflow unpacking") from problem
+    return RawDnsMessage(identifier, flags, tuple(asked), tuple(sections))
 
 
-def pack(message: Message) -> bytes:
-    out = [_HEADER.pack(message.id, message.flags, len(message.questions), *(len(s) for s in message.sections))]
+def pack_raw_dns(message: RawDnsMessage) -> bytes:
+    out = [
+        _HEADER.pack(
+            message.id, message.flags, len(message.questions), *(len(s) for s in message.sections)
+        )
+    ]
     for question in message.questions:
         out += [_packed(question.labels), struct.pack("!HH", question.type, question.cls)]
     for section in message.sections:
         for record in section:
-            out += [_packed(record.labels), record.head, struct.pack("!H", len(record.data)), record.data]
+            out += [
+                _packed(record.labels),
+                record.head,
+                struct.pack("!H", len(record.data)),
+                record.data,
+            ]
     return b"".join(out)
 
 
-def wants_suffix(query: Message) -> bool:
-    """Only a lone question for an address; whoever says more, of EDNS for instance, is left alone."""
+def wants_suffix(query: RawDnsMessage) -> bool:
+    """Only for a single address question; queries with more, for example EDNS, are left
+    unchanged.
+    """
     if query.response:
-        raise BadMessage("DNS packet should be a query message")
+        raise BadDnsMessage("DNS packet should be a query message")
     if len(query.questions) != 1 or any(query.sections):
         return False
     question = query.questions[0]
     return question.type in (A, AAAA) and question.cls == IN
 
 
-def with_suffix(query: Message, suffix: str) -> bytes:
+def with_suffix(query: RawDnsMessage, suffix: str) -> bytes:
     question = query.questions[0]
     labels = (*question.labels, *(part.encode() for part in suffix.split(".") if part))
-    return pack(query._replace(questions=(question._replace(labels=labels),)))
+    return pack_raw_dns(query._replace(questions=(question._replace(labels=labels),)))
 
 
-def with_question(answer: Message, question: Question) -> Message:
-    """The question as it was asked; the first answer is renamed with it, and only that one."""
+def with_question(answer: RawDnsMessage, question: RawDnsQuestion) -> RawDnsMessage:
+    """Restores the original question; only the first answer is renamed with it."""
     if not answer.questions or answer.questions[0].labels == question.labels:
         return answer
     first, *others = answer.sections
@@ -119,7 +133,7 @@ def _name(packet: bytes, at: int) -> tuple[tuple[bytes, ...], int]:
                 end = at + 2
             target = (length & 0x3F) << 8 | packet[at + 1]
             if target >= at:
-                raise BadMessage("dns: bad compression pointer")
+                raise BadDnsMessage("dns: bad compression pointer")
             at = target
             continue
         at += 1
@@ -127,7 +141,7 @@ def _name(packet: bytes, at: int) -> tuple[tuple[bytes, ...], int]:
             return tuple(labels), end if end >= 0 else at
         size += length + 1
         if length > 63 or size > _LONGEST or at + length > len(packet):
-            raise BadMessage("dns: bad label")
+            raise BadDnsMessage("dns: bad label")
         labels.append(packet[at : at + length])
         at += length
 
@@ -139,7 +153,7 @@ def _record(packet: bytes, at: int) -> tuple[_Record, int]:
     at += 10
     end = at + size
     if end > len(packet):
-        raise BadMessage("dns: overflow unpacking")
+        raise BadDnsMessage("dns: overflow unpacking")
     (kind,) = struct.unpack_from("!H", head)
     before, names = _NAMES.get(kind, (0, 0))
     if not names:

@@ -1,8 +1,8 @@
 """The user space mode of kube-proxy on one Windows node.
 
-Every address of a service is put on an interface of the node, and the proxy listens there itself; node ports are on all
-addresses of the node. It reads Endpoints only, and takes the address off again when one port of a service goes, even if
-another port still had it: that is how kube-proxy 1.20 does it.
+Every service address is added to an interface of the node, and the proxy itself listens on it; node
+ports listen on all addresses of the node. It reads only Endpoints. When one port of a service is
+removed, it removes the address even if another port still uses it, like kube-proxy 1.20.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 
 from transom.kit.clock import Clock
 from transom.network.api import Dataplane
-from transom.network.stacks import Stack
-from transom.proxy.tracker import PortName, ServiceName, ServicePort, Tracker
+from transom.network.stacks import NetworkStack
+from transom.proxy.tracker import PortName, ServiceName, ServicePort, ServiceTracker
 from transom.proxy.userspace.roundrobin import RoundRobin
 from transom.proxy.userspace.sockets import Proxying
 
@@ -46,13 +46,26 @@ class _Open(NamedTuple):
 
 
 class UserspaceProxier:
-    """`dataplane` is the network as this node sees it: a service address that it listens on is this node's own."""
+    """`dataplane` is the network as seen from this node: the service addresses it listens on are
+    local to this node.
+    """
 
     def __init__(
-        self, tracker: Tracker, node_name: str, stack: Stack, dataplane: Dataplane, clock: Clock, *,
-        rng: random.Random, node_ip: str, bind_address: str = "0.0.0.0", environment: Mapping[str, str] | None = None,
-        sync_period: float = 30.0, udp_timeout: float = 0.25, suffixes: Sequence[str] = (),
-    ) -> None:  # fmt: skip
+        self,
+        tracker: ServiceTracker,
+        node_name: str,
+        stack: NetworkStack,
+        dataplane: Dataplane,
+        clock: Clock,
+        *,
+        rng: random.Random,
+        node_ip: str,
+        bind_address: str = "0.0.0.0",
+        environment: Mapping[str, str] | None = None,
+        sync_period: float = 30.0,
+        udp_timeout: float = 0.25,
+        suffixes: Sequence[str] = (),
+    ) -> None:
         if bind_address in LOCALHOSTS:
             raise ProxyOnLocalhost("unable to create proxier: cannot proxy on localhost")
         self.node_name = node_name
@@ -82,11 +95,15 @@ class UserspaceProxier:
         return self._periodic
 
     def sync(self) -> None:
-        """Takes changes over; what kube-proxy does on events, and its periodic clearing of clients that went away."""
+        """Applies changes; combines kube-proxy's event handling and its periodic removal of expired
+        clients.
+        """
         self._periodic = self._clock.monotonic() + self._sync_period
         changed, self._cursor = self._tracker.changed_since(self._cursor)
         if changed is None:
-            changed = tuple({*self._tracker.service_ports, *self._tracker.endpoints, *self._with_endpoints})
+            changed = tuple(
+                {*self._tracker.service_ports, *self._tracker.endpoints, *self._with_endpoints}
+            )
             names = dict.fromkeys((*(n.service for n in changed), *self._services))
         else:
             names = dict.fromkeys(name.service for name in changed)
@@ -102,7 +119,7 @@ class UserspaceProxier:
         for task in self._proxying.tasks:
             task.cancel()
 
-    # ---- services ------------------------------------------------------------------------------------------------
+    # ---- services ----
 
     def _take_service(self, service: ServiceName) -> None:
         now = dict(self._tracker.ports_of(service))
@@ -136,7 +153,9 @@ class UserspaceProxier:
             self._services.pop(service, None)
 
     def _take_endpoints(self, name: PortName) -> None:
-        endpoints = [(e.address, e.port) for e in self._tracker.endpoints.get(name, ()) if not e.ipv6]
+        endpoints = [
+            (e.address, e.port) for e in self._tracker.endpoints.get(name, ()) if not e.ipv6
+        ]
         if endpoints:
             self._with_endpoints.add(name)
             self._balancer.put_endpoints(name, endpoints)
@@ -144,7 +163,7 @@ class UserspaceProxier:
             self._with_endpoints.discard(name)
             self._balancer.remove_endpoints(name)
 
-    # ---- places --------------------------------------------------------------------------------------------------
+    # ---- listeners ----
 
     def _start(self, portal: _Portal, number: int, port: ServicePort) -> None:
         place = f"{portal.address}:{number}/{port.protocol}"
@@ -165,9 +184,13 @@ class UserspaceProxier:
         try:
             for address in addresses:
                 if protocol == "TCP":
-                    closers.append(self._dataplane.listen(address, number, self._proxying.accept(portal.name)))
+                    closers.append(
+                        self._dataplane.listen(address, number, self._proxying.accept(portal.name))
+                    )
                 elif protocol == "UDP":
-                    closers.append(self._dataplane.answer(address, number, self._proxying.respond(portal.name)))
+                    closers.append(
+                        self._dataplane.answer(address, number, self._proxying.respond(portal.name))
+                    )
                 else:
                     raise OSError(f"{protocol} is not supported for user space proxy")
         except OSError:
@@ -191,15 +214,20 @@ class UserspaceProxier:
             self._stack.delete_address(self._interface, _host(portal.address))
 
     def _add_address(self, address: str) -> None:
-        """`netsh interface ipv4 add address name=... address=...`; without the interface that fails, nobody minds, and
-        the address cannot be listened on."""
+        """`netsh interface ipv4 add address name=... address=...`; without the interface this fails
+        silently, and the address cannot be listened on.
+        """
         if self._interface not in self._stack.links:
-            raise OSError(f"listen tcp {address}: bind: The requested address is not valid in its context.")
+            raise OSError(
+                f"listen tcp {address}: bind: The requested address is not valid in its context."
+            )
         self._stack.add_address(self._interface, _host(address))
 
 
 def _places(port: ServicePort) -> dict[str, int]:
-    """Where a port is listened on; the addresses of IPv6 are left out, netsh is asked for IPv4 only."""
+    """The listening addresses of a port; IPv6 addresses are skipped, because netsh is called for
+    IPv4 only.
+    """
     found = {port.cluster_ip(): port.port} if port.cluster_ip() else {}
     for address in (*port.external_ips, *port.ingress_ips):
         if ":" not in address:

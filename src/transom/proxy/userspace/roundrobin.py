@@ -1,6 +1,6 @@
-"""Which endpoint is next: one after the other, or, with ClientIP affinity, the one that the client had last time.
+"""Selects the next endpoint: round robin, or with ClientIP affinity the client's previous endpoint.
 
-Knows no sockets. The order of endpoints is shuffled when they change, as kube-proxy does it.
+Independent of sockets. The endpoints are shuffled when they change, like in kube-proxy.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ class _State:
         self.seconds = seconds or DEFAULT_AFFINITY_SECONDS
         self.endpoints: list[Place] = []
         self.index = 0
-        self.clients: dict[str, tuple[Place, float]] = {}  # address -> endpoint, and when it was used
+        self.clients: dict[
+            str, tuple[Place, float]
+        ] = {}  # address -> endpoint, and the time of its last use
 
 
 class RoundRobin:
@@ -39,7 +41,7 @@ class RoundRobin:
         self._services: dict[PortName, _State] = {}
 
     def put_service(self, name: PortName, affinity: str, seconds: int) -> None:
-        """The time of one that is known already is not changed; kube-proxy forgets to."""
+        """Does not update the affinity timeout of a known service, like kube-proxy."""
         state = self._services.get(name)
         if state is None:
             self._services[name] = _State(affinity, seconds)
@@ -58,7 +60,9 @@ class RoundRobin:
             return
         log.debug("LoadBalancerRR: Setting endpoints for %s to %s", name, now)
         gone = set(state.endpoints).symmetric_difference(now)
-        state.clients = {client: used for client, used in state.clients.items() if used[0] not in gone}
+        state.clients = {
+            client: used for client, used in state.clients.items() if used[0] not in gone
+        }
         self._rng.shuffle(now)
         state.endpoints = now
         state.index = 0
@@ -70,7 +74,7 @@ class RoundRobin:
             state.endpoints, state.index, state.clients = [], 0, {}
 
     def next(self, name: PortName, client: str, *, reset: bool = False) -> Place:
-        """`reset`: the endpoint of last time did not answer. Raises NoEndpoint."""
+        """`reset`: the previous endpoint did not answer. Raises NoEndpoint."""
         state = self._services.get(name)
         if state is None:
             raise NoEndpoint("missing service entry")
@@ -90,9 +94,13 @@ class RoundRobin:
         return endpoint
 
     def forget_stale(self) -> None:
-        """What the periodic sync of this mode does, and all that it does."""
+        """The only thing that the periodic sync of this mode does."""
         now = self._clock.monotonic()
         for state in self._services.values():
-            stale = [client for client, (_, used) in state.clients.items() if int(now - used) >= state.seconds]
+            stale = [
+                client
+                for client, (_, used) in state.clients.items()
+                if int(now - used) >= state.seconds
+            ]
             for client in stale:
                 del state.clients[client]

@@ -1,7 +1,7 @@
-"""One listening place of the user space proxy: connections and datagrams that come in go on to the next endpoint.
+"""One listener of the user space proxy: forwards connections and datagrams to the next endpoint.
 
-What listens and connects is the data plane; the node's address is the source of what goes on, so endpoints never see the
-client's.
+The data plane listens and connects; the node's address is the source of forwarded traffic, so
+endpoints never see the client's address.
 """
 
 from __future__ import annotations
@@ -21,27 +21,32 @@ from transom.proxy.userspace.roundrobin import NoEndpoint, Place, RoundRobin
 
 log = logging.getLogger("transom.proxy")
 
-_TIMEOUTS: Final = (0.25, 0.5, 1.0, 2.0)  # one attempt to connect each
+_TIMEOUTS: Final = (0.25, 0.5, 1.0, 2.0)  # seconds, one connection attempt each
 _CHUNK: Final = 64 * 1024
 DNS_PORT: Final = "dns"
 
 
 class Proxying:
-    """What all places of a node share."""
+    """What all listeners of a node share."""
 
     def __init__(
-        self, dataplane: Dataplane, balancer: RoundRobin, clock: Clock, node_ip: str, udp_timeout: float,
+        self,
+        dataplane: Dataplane,
+        balancer: RoundRobin,
+        clock: Clock,
+        node_ip: str,
+        udp_timeout: float,
         suffixes: Sequence[str] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.dataplane = dataplane
         self.balancer = balancer
         self.clock = clock
         self.node_ip = node_ip
         self.udp_timeout = udp_timeout
-        self.suffixes = (*dnsnames.SUFFIXES, *suffixes)  # those of the node come after
+        self.suffixes = (*dnsnames.SUFFIXES, *suffixes)  # the suffixes of the node come after these
         self.tasks: set[asyncio.Task[None]] = set()
 
-    # ---- TCP -----------------------------------------------------------------------------------------------------
+    # ---- TCP ----
 
     def accept(self, name: PortName) -> Callable[[socket.socket], None]:
         def take(connection: socket.socket) -> None:
@@ -54,7 +59,7 @@ class Proxying:
     async def _proxy(self, name: PortName, near: socket.socket) -> None:
         with near:
             near.setblocking(False)
-            far = await self._connect(name, peer_of(near))
+            far = await self._connect(name, peer_address(near))
             if far is None:
                 return
             with far:
@@ -78,10 +83,10 @@ class Proxying:
         log.error("Failed to connect to balancer: failed to connect to an endpoint.")
         return None
 
-    # ---- UDP -----------------------------------------------------------------------------------------------------
+    # ---- UDP ----
 
     def respond(self, name: PortName) -> Callable[[bytes, str], Any]:
-        flows: dict[str, tuple[Place, float]] = {}  # client -> endpoint, and until when
+        flows: dict[str, tuple[Place, float]] = {}  # client -> endpoint, and its expiry
 
         async def ask(payload: bytes, source: str) -> bytes | None:
             now = self.clock.monotonic()
@@ -109,11 +114,13 @@ class Proxying:
             return None
 
     async def _resolve(self, endpoint: Place, payload: bytes) -> bytes | None:
-        """Tries the suffixes until one answers without an error; the client gets the name that it asked for."""
+        """Tries the suffixes until one answers without an error; the client gets the name that it
+        queried.
+        """
         try:
-            query = dnsnames.parse(payload)
+            query = dnsnames.parse_raw_dns(payload)
             rewritten = dnsnames.wants_suffix(query)
-        except dnsnames.BadMessage as problem:
+        except dnsnames.BadDnsMessage as problem:
             log.error("Process DNS query packet failed: %s", problem)
             rewritten = False
         if not rewritten:
@@ -124,19 +131,22 @@ class Proxying:
             if answer is None:
                 return None
             try:
-                message = dnsnames.parse(answer)
-            except dnsnames.BadMessage as problem:
+                message = dnsnames.parse_raw_dns(answer)
+            except dnsnames.BadDnsMessage as problem:
                 log.error("Process DNS response packet failed: %s", problem)
                 return answer
-            answer = dnsnames.pack(dnsnames.with_question(message, query.questions[0]))
+            answer = dnsnames.pack_raw_dns(dnsnames.with_question(message, query.questions[0]))
             if message.code == 0:
                 break
         return answer
 
 
 async def _join(one: socket.socket, other: socket.socket) -> None:
-    """Copies both ways until either side has ended; then both are over, also when one had more to say."""
-    directions = [asyncio.ensure_future(_copy(one, other)), asyncio.ensure_future(_copy(other, one))]
+    """Copies both ways until either side ends; then closes both, even if one has more data."""
+    directions = [
+        asyncio.ensure_future(_copy(one, other)),
+        asyncio.ensure_future(_copy(other, one)),
+    ]
     try:
         await asyncio.wait(directions, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -147,13 +157,17 @@ async def _join(one: socket.socket, other: socket.socket) -> None:
 
 async def _copy(source: socket.socket, target: socket.socket) -> None:
     loop = asyncio.get_running_loop()
-    with contextlib.suppress(OSError):  # the other end has gone: that ends the connection and is no problem of the proxy
+    with contextlib.suppress(
+        OSError
+    ):  # the peer has closed the connection, which is not a fault of the proxy
         while data := await loop.sock_recv(source, _CHUNK):
             await loop.sock_sendall(target, data)
 
 
-def peer_of(connection: socket.socket) -> str:
-    """The client's address. A socket of the network model is named after it: `\\0.../10.244.1.3:40123`."""
+def peer_address(connection: socket.socket) -> str:
+    """The client's address. A socket of the network model is named after it:
+    `\\0.../10.244.1.3:40123`.
+    """
     try:
         name = connection.getpeername()
     except OSError:

@@ -1,4 +1,6 @@
-"""What kube-proxy's kernel mode did in which release: one row for each thing that changed between 1.14 and 1.21."""
+"""How kube-proxy's kernel mode behaves by release: one row for each change between 1.14 and
+1.21.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +9,34 @@ from typing import Final
 
 from transom.windows.records import Release
 
-# From which release on.
+# The first release with this behaviour.
 _SINCE: Final[dict[str, Release]] = {
     "clears_balancers": (1, 15),  # deletes all load balancers of the host when it starts
-    "waits_for_network": (1, 15),  # looks for the network again and again; before, it gave up
-    "rereads_network": (1, 15),  # every sync looks whether the network is still the same
-    "source_vip_each_sync": (1, 15),  # and not only at the start
-    "local_routed_vip": (1, 15),  # node ports are made with the flag LocalRoutedVIP
+    "waits_for_network": (1, 15),  # retries until the network exists; before, it gave up
+    "rereads_network": (1, 15),  # every sync checks whether the network is still the same
+    "source_vip_each_sync": (1, 15),  # and not only at startup
+    "local_routed_vip": (1, 15),  # node ports have the flag LocalRoutedVIP
     "preserve_destination": (1, 15),
-    "preserve_node_port": (1, 18),  # preserve-destination also keeps node ports to the node's own pods
-    "node_address_source": (1, 18),  # node addresses as backends make the node's address the source
-    "counts_shared": (1, 19),  # references to remote endpoints are counted by endpoint of HNS, not by backend
-    "classifies_known": (1, 19),  # backends that HNS knew already are looked at for that as well
+    "preserve_node_port": (
+        1,
+        18,
+    ),  # preserve-destination also applies to node ports with backends on the node
+    # for node addresses as backends, the node's address becomes the source
+    "node_address_source": (1, 18),
+    "counts_shared": (
+        1,
+        19,
+    ),  # references to remote endpoints are counted per HNS endpoint, not per backend
+    "classifies_known": (1, 19),  # also for backends that HNS already knew
     "affinity": (1, 19),
     "ipv6": (1, 19),
     "local_traffic": (1, 20),  # externalTrafficPolicy
-    "skips_empty": (1, 21),  # no load balancer is asked for where there is no backend
+    "skips_empty": (1, 21),  # no load balancer is created without backends
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Behaviour:
+class KubeProxyBehaviour:
     clears_balancers: bool
     waits_for_network: bool
     rereads_network: bool
@@ -42,9 +51,10 @@ class Behaviour:
     ipv6: bool
     local_traffic: bool
     skips_empty: bool
-    ingress_dsr_by_flag: bool  # load balancers of ingress addresses had DSR when the flag was given, from 1.15 to 1.19
+    # load balancers of ingress addresses used DSR if the flag was set, from 1.15 to 1.19
+    ingress_dsr_by_flag: bool
 
 
-def of_release(release: Release) -> Behaviour:
+def behaviour_of_release(release: Release) -> KubeProxyBehaviour:
     since = {name: release >= first for name, first in _SINCE.items()}
-    return Behaviour(**since, ingress_dsr_by_flag=(1, 15) <= release <= (1, 19))
+    return KubeProxyBehaviour(**since, ingress_dsr_by_flag=(1, 15) <= release <= (1, 19))

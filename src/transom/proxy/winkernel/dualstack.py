@@ -1,37 +1,62 @@
-"""Two proxiers on one node, one for each family, behind the face of one (feature gate IPv6DualStack)."""
+"""Two proxiers on one node, one for each family, with the interface of one (feature gate
+IPv6DualStack).
+"""
 
 from __future__ import annotations
 
 import logging
 from dataclasses import replace
 
-from transom.hosts.windows.hns import Hns
 from transom.kit.clock import Clock
-from transom.proxy.tracker import Tracker
-from transom.proxy.winkernel.options import Options
-from transom.proxy.winkernel.proxier import Health, Observer, WinkernelProxier
+from transom.machines.windows.hns import HostNetworkService
+from transom.proxy.tracker import ServiceTracker
+from transom.proxy.winkernel.options import WinkernelOptions
+from transom.proxy.winkernel.proxier import ServiceHealthServer, SyncObserver, WinkernelProxier
 
 
 def node_ips(bind_address: str) -> tuple[str, str]:
-    """What both take for the node's address: the one to bind to for its family, any address for the other."""
+    """The node address of both proxiers: the bind address for its family, the unspecified address
+    for the other.
+    """
     return ("0.0.0.0", bind_address) if ":" in bind_address else (bind_address, "::")
 
 
 class DualStackProxier:
     def __init__(
-        self, tracker: Tracker, node_name: str, hns: Hns, options: Options, clock: Clock, *, bind_address: str = "0.0.0.0",
-        health: Health | None = None, observer: Observer | None = None, log: logging.Logger | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        tracker: ServiceTracker,
+        node_name: str,
+        hns: HostNetworkService,
+        options: WinkernelOptions,
+        clock: Clock,
+        *,
+        bind_address: str = "0.0.0.0",
+        health: ServiceHealthServer | None = None,
+        observer: SyncObserver | None = None,
+        log: logging.Logger | None = None,
+    ) -> None:
         self.node_name = node_name
         self._options = options
         self._log = log or logging.getLogger("transom.proxy")
         four, six = node_ips(bind_address)
         self._four = WinkernelProxier(
-            tracker, node_name, hns, replace(options, node_ip=four, ipv6=False), clock, health=health, observer=observer,
+            tracker,
+            node_name,
+            hns,
+            replace(options, node_ip=four, ipv6=False),
+            clock,
+            health=health,
+            observer=observer,
             log=log,
-        )  # fmt: skip
+        )
         self._six = WinkernelProxier(
-            tracker, node_name, hns, replace(options, node_ip=six, ipv6=True), clock, observer=observer, log=log
+            tracker,
+            node_name,
+            hns,
+            replace(options, node_ip=six, ipv6=True),
+            clock,
+            observer=observer,
+            log=log,
         )
         self._both = (("ipv4", four, self._four), ("ipv6", six, self._six))
 
@@ -41,7 +66,8 @@ class DualStackProxier:
             if proxier.failed:
                 why = proxier.failed.removeprefix("unable to create proxier: ")
                 return (
-                    f"unable to create proxier: unable to create {family} proxier: {why}, hostname: {self.node_name}, "
+                    f"unable to create proxier: unable to create {family} proxier: {why}, "
+                    f"hostname: {self.node_name}, "
                     f"clusterCIDR : {self._options.cluster_cidr}, nodeIP:{address}"
                 )
         return ""

@@ -1,7 +1,9 @@
-"""A Windows node that is not there: what kube-proxy would tell its host networking service, worked out from objects alone.
+"""An emulated Windows node: what kube-proxy would configure in its host networking service,
+computed from API objects alone.
 
-For `transom proxy`, which has no Windows to run on. The node's build, addresses and neighbours come from Node objects; its
-pods' endpoints, which a network plugin makes, from the services' own endpoints.
+For `transom proxy`, which does not run on Windows. The node's build, addresses and neighbours come
+from Node objects; the HNS endpoints of its pods, which a network plugin would create, come from the
+services' endpoints.
 """
 
 from __future__ import annotations
@@ -9,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from transom.hosts.windows.hns import Adapter, Hns
-from transom.proxy.tracker import Tracker
+from transom.machines.windows.hns import Adapter, HostNetworkService
+from transom.proxy.tracker import ServiceTracker
 from transom.windows import builds
 
 _NETWORKS: Final = {False: "cbr0", True: "vxlan0"}
@@ -24,7 +26,7 @@ def usual_network(overlay: bool) -> str:
 
 
 def node_ip(node: Mapping[str, Any] | None) -> str:
-    """As kube-proxy picks it: the internal address, else the external one."""
+    """Like kube-proxy: the internal address, otherwise the external one."""
     addresses = ((node or {}).get("status") or {}).get("addresses") or ()
     for kind in ("InternalIP", "ExternalIP"):
         for each in addresses:
@@ -33,30 +35,39 @@ def node_ip(node: Mapping[str, Any] | None) -> str:
     return ""
 
 
-def is_windows(node: Mapping[str, Any] | None) -> bool:
+def runs_windows(node: Mapping[str, Any] | None) -> bool:
     metadata = (node or {}).get("metadata") or {}
     return (metadata.get("labels") or {}).get("kubernetes.io/os") == "windows"
 
 
-def build_of(node: Mapping[str, Any] | None) -> builds.Build:
+def node_build(node: Mapping[str, Any] | None) -> builds.WindowsBuild:
     info = ((node or {}).get("status") or {}).get("nodeInfo") or {}
     kernel = str(info.get("kernelVersion", "")).split(" ")[0]
-    return builds.by_name(kernel) or builds.DEFAULT
+    return builds.build_by_name(kernel) or builds.DEFAULT
 
 
 def make_hns(
-    name: str, node: Mapping[str, Any] | None, others: Iterable[Mapping[str, Any]], network: str, overlay: bool
-) -> Hns:
-    """With the network that kube-proxy will look for."""
+    name: str,
+    node: Mapping[str, Any] | None,
+    others: Iterable[Mapping[str, Any]],
+    network: str,
+    overlay: bool,
+) -> HostNetworkService:
+    """Creates the service with the network that kube-proxy looks up."""
     address = node_ip(node) or "127.0.0.1"
-    hns = Hns(build_of(node), [Adapter("Ethernet", _MAC, f"{address}/16")], seed=name)
+    hns = HostNetworkService(
+        node_build(node), [Adapter("Ethernet", _MAC, f"{address}/16")], seed=name
+    )
     pods = ((node or {}).get("spec") or {}).get("podCIDR") or _PODS
     gateway = pods.partition("/")[0].rpartition(".")[0] + ".1"
     if not hns.supports("V2 Api/Schema"):
         subnet = {"AddressPrefix": pods, "GatewayAddress": gateway}
         hns.call("POST", "/networks/", {"Name": network, "Type": "L2Bridge", "Subnets": [subnet]})
         return hns
-    subnet = {"IpAddressPrefix": pods, "Routes": [{"NextHop": gateway, "DestinationPrefix": "0.0.0.0/0"}]}
+    subnet = {
+        "IpAddressPrefix": pods,
+        "Routes": [{"NextHop": gateway, "DestinationPrefix": "0.0.0.0/0"}],
+    }
     policies: list[dict[str, Any]] = []
     if overlay:
         subnet["Policies"] = [{"Type": "VSID", "Settings": {"IsolationId": _VNI}}]
@@ -68,33 +79,49 @@ def make_hns(
 
 
 def _is_neighbour(node: Mapping[str, Any], name: str) -> bool:
-    return node["metadata"]["name"] != name and bool((node.get("spec") or {}).get("podCIDR")) and bool(node_ip(node))
+    return (
+        node["metadata"]["name"] != name
+        and bool((node.get("spec") or {}).get("podCIDR"))
+        and bool(node_ip(node))
+    )
 
 
 def _route(node: Mapping[str, Any]) -> dict[str, Any]:
     settings = {
-        "DestinationPrefix": node["spec"]["podCIDR"], "IsolationId": _VNI, "ProviderAddress": node_ip(node),
+        "DestinationPrefix": node["spec"]["podCIDR"],
+        "IsolationId": _VNI,
+        "ProviderAddress": node_ip(node),
         "DistributedRouterMacAddress": _MAC,
-    }  # fmt: skip
+    }
     return {"Type": "RemoteSubnetRoute", "Settings": settings}
 
 
-def add_pods(hns: Hns, network: str, name: str, tracker: Tracker) -> None:
-    """The endpoints that the node's plugin would have made by now."""
+def add_pods(hns: HostNetworkService, network: str, name: str, tracker: ServiceTracker) -> None:
+    """Adds the endpoints that the node's plugin would have created."""
     identifier = next(key for key, each in hns.networks.items() if each.get("Name") == network)
     for endpoints in tracker.endpoints.values():
         for each in endpoints:
             if not each.is_local(name) or hns.endpoint_at(identifier, each.address) is not None:
                 continue
             if hns.supports("V2 Api/Schema"):
-                hns.create("endpoint", {"HostComputeNetwork": identifier, "IpConfigurations": [{"IpAddress": each.address}]})
+                hns.create(
+                    "endpoint",
+                    {
+                        "HostComputeNetwork": identifier,
+                        "IpConfigurations": [{"IpAddress": each.address}],
+                    },
+                )
             else:
-                hns.call("POST", "/endpoints/", {"VirtualNetwork": identifier, "IPAddress": each.address})
+                hns.call(
+                    "POST", "/endpoints/", {"VirtualNetwork": identifier, "IPAddress": each.address}
+                )
 
 
-def shown(hns: Hns) -> dict[str, list[dict[str, Any]]]:
-    """What the proxy has made, as `hnsdiag` would list it."""
+def hns_listing(hns: HostNetworkService) -> dict[str, list[dict[str, Any]]]:
+    """The objects that the proxy has created, as `hnsdiag` lists them."""
     return {
         "loadBalancers": [dict(each) for each in hns.loadbalancers.values()],
-        "remoteEndpoints": [dict(each) for each in hns.endpoints.values() if int(each.get("Flags") or 0) & 1],
+        "remoteEndpoints": [
+            dict(each) for each in hns.endpoints.values() if int(each.get("Flags") or 0) & 1
+        ],
     }

@@ -1,7 +1,9 @@
-"""The host networking service as kube-proxy uses it: the seven calls that it needs, over either version of the API.
+"""The host networking service as kube-proxy uses it: the seven calls that it needs, over either
+version of the API.
 
-Both versions read the same state. Version 2 writes with its own schema and knows flags; version 1 writes policy lists, which
-have neither direct server return nor affinity, and what it says about a new endpoint being local is the wrong way round.
+Both versions read the same state. Version 2 writes with its own schema and supports flags; version
+1 writes policy lists, which have neither direct server return nor affinity, and it inverts whether
+a new endpoint is local.
 """
 
 from __future__ import annotations
@@ -11,8 +13,8 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
-from transom.hosts.windows.hns import Hns, HnsError
-from transom.proxy.winkernel.balancers import Flags
+from transom.machines.windows.hns import HnsError, HostNetworkService
+from transom.proxy.winkernel.balancers import BalancerFlags
 
 log = logging.getLogger("transom.proxy")
 
@@ -29,17 +31,21 @@ class HnsEndpoint(NamedTuple):
     local: bool
 
 
-class Network:
-    """What kube-proxy remembers of an HNS network: enough to see whether it is still the same, and who has which subnet."""
+class HnsNetworkInfo:
+    """The properties of an HNS network that kube-proxy stores: enough to detect that it was
+    replaced, and which node has which subnet.
+    """
 
     __slots__ = ("_providers", "_subnets", "id", "name", "type")
 
     def __init__(self, settings: Mapping[str, Any], *, subnets: bool) -> None:
         self.id: str = settings["ID"]
         self.name: str = settings["Name"]
-        self.type: str = settings.get("Type") or "NAT"  # which the service leaves out
+        self.type: str = settings.get("Type") or "NAT"  # the service omits it for NAT
         self._providers: set[str] = set()
-        self._subnets: dict[int, dict[int, str]] = {}  # prefix length, with the version in the sign -> network -> provider
+        self._subnets: dict[
+            int, dict[int, str]
+        ] = {}  # prefix length, negative for IPv6 -> network -> provider
         for policy in settings.get("Policies") or () if subnets else ():
             if policy.get("Type") == "RemoteSubnetRoute":
                 route = policy["Settings"]
@@ -54,7 +60,7 @@ class Network:
         return self.type == "Overlay"
 
     def provider_of(self, address: str) -> str:
-        """The node that has a pod's address, or that is the address; "" for neither."""
+        """The node that hosts a pod's address, or whose own address it is; "" otherwise."""
         if address in self._providers:
             return address
         parsed = ipaddress.ip_address(address)
@@ -70,7 +76,9 @@ class Network:
 
 
 class _Key(NamedTuple):
-    """What kube-proxy compares when it looks for a load balancer to use again; which endpoints it has is not part of it."""
+    """The properties that kube-proxy compares to find a reusable load balancer; its endpoints are
+    not among them.
+    """
 
     endpoints: int
     protocol: int
@@ -81,10 +89,11 @@ class _Key(NamedTuple):
 
 
 class _Index:
-    """Finds load balancers of the host by what they are for, kept up to date by the service's own events: asking for a list
-    each time costs a thousand services a million comparisons."""
+    """Indexes the host's load balancers by their properties, updated by the service's events:
+    listing them for each service would cost a million comparisons for a thousand services.
+    """
 
-    def __init__(self, hns: Hns) -> None:
+    def __init__(self, hns: HostNetworkService) -> None:
         self._hns = hns
         self._ids: dict[_Key, dict[str, None]] = {}
         self._keys: dict[str, _Key] = {}
@@ -99,6 +108,7 @@ class _Index:
     def find(self, key: _Key) -> str:
         for identifier in self._ids.get(key, ()):
             if identifier in self._hns.loadbalancers:
+                log.debug("Found existing Hns loadbalancer policy resource, %s", identifier)
                 return identifier
         return ""
 
@@ -122,9 +132,13 @@ class _Index:
         first = mappings[0]
         vips = settings.get("FrontendVIPs") or ("",)
         key = _Key(
-            len(settings.get("HostComputeEndpoints") or ()), first.get("Protocol", 0), first.get("InternalPort", 0),
-            first.get("ExternalPort", 0), bool(first.get("Flags", 0) & ILB), vips[0],
-        )  # fmt: skip
+            len(settings.get("HostComputeEndpoints") or ()),
+            first.get("Protocol", 0),
+            first.get("InternalPort", 0),
+            first.get("ExternalPort", 0),
+            bool(first.get("Flags", 0) & ILB),
+            vips[0],
+        )
         self._keys[identifier] = key
         self._ids.setdefault(key, {})[identifier] = None
 
@@ -132,23 +146,32 @@ class _Index:
 class HostNetwork(Protocol):
     def close(self) -> None: ...
 
-    def network(self, name: str) -> Network:
+    def network(self, name: str) -> HnsNetworkInfo:
         """Raises HnsError."""
 
     def endpoint(self, identifier: str) -> HnsEndpoint | None: ...
 
-    def endpoint_at(self, address: str, network: Network) -> HnsEndpoint | None: ...
+    def endpoint_at(self, address: str, network: HnsNetworkInfo) -> HnsEndpoint | None: ...
 
-    def create_endpoint(self, network: Network, address: str, mac: str, *, local: bool, provider: str = "") -> HnsEndpoint:
+    def create_endpoint(
+        self, network: HnsNetworkInfo, address: str, mac: str, *, local: bool, provider: str = ""
+    ) -> HnsEndpoint:
         """Raises HnsError."""
 
     def delete_endpoint(self, identifier: str) -> None:
         """Raises HnsError."""
 
     def balancer(
-        self, endpoints: Sequence[str], flags: Flags, source_vip: str, vip: str, protocol: int, internal: int, external: int
+        self,
+        endpoints: Sequence[str],
+        flags: BalancerFlags,
+        source_vip: str,
+        vip: str,
+        protocol: int,
+        internal: int,
+        external: int,
     ) -> str:
-        """The id of one that is there already, or of a new one. Raises HnsError."""
+        """The id of an existing load balancer, or of a new one. Raises HnsError."""
 
     def delete_balancer(self, identifier: str) -> None: ...
 
@@ -158,10 +181,10 @@ class _Reader:
 
     subnets = True
 
-    def __init__(self, hns: Hns) -> None:
+    def __init__(self, hns: HostNetworkService) -> None:
         self.hns = hns
         self._index = _Index(hns)
-        self._networks: dict[str, tuple[Mapping[str, Any], Network]] = {}
+        self._networks: dict[str, tuple[Mapping[str, Any], HnsNetworkInfo]] = {}
         hns.listeners.append(self._changed)
 
     def close(self) -> None:
@@ -173,7 +196,7 @@ class _Reader:
         if kind == "network":
             self._networks.clear()
 
-    def network(self, name: str) -> Network:
+    def network(self, name: str) -> HnsNetworkInfo:
         known = self._networks.get(name)
         if known is not None:
             return known[1]
@@ -182,7 +205,7 @@ class _Reader:
             problem = HnsError(0, plain=f'Network name "{name}" not found')
             log.error("%s", problem)
             raise problem
-        network = Network(found, subnets=self.subnets)
+        network = HnsNetworkInfo(found, subnets=self.subnets)
         self._networks[name] = (found, network)
         return network
 
@@ -190,13 +213,15 @@ class _Reader:
         found = self.hns.endpoints.get(identifier)
         return _read(found) if found is not None else None
 
-    def endpoint_at(self, address: str, network: Network) -> HnsEndpoint | None:
+    def endpoint_at(self, address: str, network: HnsNetworkInfo) -> HnsEndpoint | None:
         found = self.hns.endpoint_at(network.id, address)
         return _read(found, address) if found is not None else None
 
 
 class HostNetworkV2(_Reader):
-    def create_endpoint(self, network: Network, address: str, mac: str, *, local: bool, provider: str = "") -> HnsEndpoint:
+    def create_endpoint(
+        self, network: HnsNetworkInfo, address: str, mac: str, *, local: bool, provider: str = ""
+    ) -> HnsEndpoint:
         settings: dict[str, Any] = {
             "HostComputeNetwork": network.id,
             "IpConfigurations": [{"IpAddress": address}],
@@ -205,7 +230,9 @@ class HostNetworkV2(_Reader):
             "SchemaVersion": _SCHEMA,
         }
         if provider and not local:
-            settings["Policies"] = [{"Type": "ProviderAddress", "Settings": {"ProviderAddress": provider}}]
+            settings["Policies"] = [
+                {"Type": "ProviderAddress", "Settings": {"ProviderAddress": provider}}
+            ]
         return _read(self.hns.create("endpoint", settings))
 
     def delete_endpoint(self, identifier: str) -> None:
@@ -215,11 +242,17 @@ class HostNetworkV2(_Reader):
         log.debug("Remote endpoint resource deleted id %s", identifier)
 
     def balancer(
-        self, endpoints: Sequence[str], flags: Flags, source_vip: str, vip: str, protocol: int, internal: int, external: int
+        self,
+        endpoints: Sequence[str],
+        flags: BalancerFlags,
+        source_vip: str,
+        vip: str,
+        protocol: int,
+        internal: int,
+        external: int,
     ) -> str:
         found = self._index.find(_Key(len(endpoints), protocol, internal, external, False, vip))
         if found:
-            log.debug("Found existing Hns loadbalancer policy resource, %s", found)
             return found
         for identifier in endpoints:
             if identifier not in self.hns.endpoints:
@@ -250,12 +283,12 @@ class HostNetworkV2(_Reader):
             return
         try:
             self.hns.delete("loadbalancer", identifier)
-        except HnsError as problem:  # kube-proxy does not look at what this call answers
+        except HnsError as problem:  # kube-proxy ignores the result of this call
             log.debug("Removing policy %s: %s", identifier, problem)
 
 
 class HostNetworkV1(_Reader):
-    subnets = False  # of remote subnets version 1 tells nothing
+    subnets = False  # version 1 reports no remote subnets
 
     def _call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         answer = self.hns.call(method, path, body)
@@ -263,8 +296,14 @@ class HostNetworkV1(_Reader):
             raise HnsError(0, plain=f"hns failed with error : {answer.get('Error', '')}")
         return answer.get("Output")
 
-    def create_endpoint(self, network: Network, address: str, mac: str, *, local: bool, provider: str = "") -> HnsEndpoint:
-        settings: dict[str, Any] = {"VirtualNetwork": network.id, "MacAddress": mac, "IPAddress": address}
+    def create_endpoint(
+        self, network: HnsNetworkInfo, address: str, mac: str, *, local: bool, provider: str = ""
+    ) -> HnsEndpoint:
+        settings: dict[str, Any] = {
+            "VirtualNetwork": network.id,
+            "MacAddress": mac,
+            "IPAddress": address,
+        }
         if not local:
             settings["IsRemoteEndpoint"] = True
             if provider:
@@ -272,7 +311,11 @@ class HostNetworkV1(_Reader):
         try:
             made = self._call("POST", "/endpoints/", settings)
         except HnsError as problem:
-            raise (HnsError(0, plain=f"Local endpoint creation failed: {problem}") if local else problem) from problem
+            raise (
+                HnsError(0, plain=f"Local endpoint creation failed: {problem}")
+                if local
+                else problem
+            ) from problem
         return HnsEndpoint(made["ID"], made["IPAddress"], bool(made.get("IsRemoteEndpoint")))
 
     def delete_endpoint(self, identifier: str) -> None:
@@ -281,17 +324,26 @@ class HostNetworkV1(_Reader):
         log.debug("Remote endpoint resource deleted id %s", identifier)
 
     def balancer(
-        self, endpoints: Sequence[str], flags: Flags, source_vip: str, vip: str, protocol: int, internal: int, external: int
+        self,
+        endpoints: Sequence[str],
+        flags: BalancerFlags,
+        source_vip: str,
+        vip: str,
+        protocol: int,
+        internal: int,
+        external: int,
     ) -> str:
         if flags.dsr:
             log.debug("DSR is not supported in V1. Using non DSR instead")
         found = self._index.find(_Key(len(endpoints), protocol, internal, external, False, vip))
         if found:
-            log.debug("Found existing Hns loadbalancer policy resource, %s", found)
             return found
         policy: dict[str, Any] = {
-            "Type": "ELB", "Protocol": protocol, "InternalPort": internal, "ExternalPort": external,
-        }  # fmt: skip
+            "Type": "ELB",
+            "Protocol": protocol,
+            "InternalPort": internal,
+            "ExternalPort": external,
+        }
         if vip:
             policy["VIPs"] = [vip]
         if source_vip:
@@ -310,12 +362,12 @@ class HostNetworkV1(_Reader):
             log.debug("Removing policy %s: %s", identifier, problem)
 
 
-def open_host_network(hns: Hns) -> HostNetwork:
+def open_host_network(hns: HostNetworkService) -> HostNetwork:
     return HostNetworkV2(hns) if hns.supports("V2 Api/Schema") else HostNetworkV1(hns)
 
 
-def delete_all_balancers(hns: Hns) -> None:
-    """Whoever has made them."""
+def delete_all_balancers(hns: HostNetworkService) -> None:
+    """Including those that kube-proxy did not create."""
     for identifier in list(hns.loadbalancers):
         answer = hns.call("DELETE", f"/policylists/{identifier}")
         if not answer.get("Success"):
@@ -326,4 +378,6 @@ def _read(settings: Mapping[str, Any], address: str = "") -> HnsEndpoint:
     if not address:
         configured = settings.get("IpConfigurations") or ()
         address = configured[0]["IpAddress"] if configured else ""
-    return HnsEndpoint(settings["ID"], address, not int(settings.get("Flags") or 0) & REMOTE_ENDPOINT)
+    return HnsEndpoint(
+        settings["ID"], address, not int(settings.get("Flags") or 0) & REMOTE_ENDPOINT
+    )

@@ -1,4 +1,6 @@
-"""What kube-proxy's kernel mode is told: flags, feature gates, and what it finds out about its node before it starts."""
+"""The configuration of kube-proxy's kernel mode: flags, feature gates, and properties of the node
+that it determines before it starts.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,15 @@ LOCALHOST = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class WinkernelOptions:
     network_name: str = ""  # --network-name
-    environment: Mapping[str, str] = field(default_factory=dict)  # of the process: KUBE_NETWORK
+    # the environment variable KUBE_NETWORK
+    environment: Mapping[str, str] = field(default_factory=dict)
     source_vip: str = ""  # --source-vip
     enable_dsr: bool = False  # --enable-dsr
     gates: Mapping[str, bool] = field(default_factory=dict)  # --feature-gates
     release: Release = DEFAULT
-    node_ip: str = ""  # of the Node that has the proxy's host name; "" when there is none
+    node_ip: str = ""  # of the Node with the proxy's hostname; "" if there is none
     cluster_cidr: str = ""
     sync_period: float = 30.0
     min_sync_period: float = 1.0
@@ -30,5 +33,5 @@ class Options:
 
     @property
     def slices(self) -> bool:
-        """Whether endpoints come from EndpointSlices."""
+        """Whether endpoints are read from EndpointSlices."""
         return self.gate("WindowsEndpointSliceProxying")

@@ -1,8 +1,10 @@
-"""The kernel mode of kube-proxy on one Windows node: services become load balancers of the host networking service.
+"""The kernel mode of kube-proxy on one Windows node: services become load balancers of the host
+networking service.
 
-`sync` brings the node's load balancers and remote endpoints up to date with the tracker and touches only services that have
-changed, or that failed before. It blocks for nothing and knows no API server, no data plane and no other node. A service or
-its endpoints changing takes all load balancers of the service away before they are made anew, as kube-proxy does.
+`sync` updates the node's load balancers and remote endpoints from the tracker and touches only
+services that changed or failed before. It never blocks and depends on no API server, data plane or
+other node. A change of a service or its endpoints removes all load balancers of the service before
+they are recreated, like in kube-proxy.
 """
 
 from __future__ import annotations
@@ -12,28 +14,28 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Final, Protocol, TypeVar
 
-from transom.hosts.windows.hns import Hns, HnsError
 from transom.kit.clock import Clock
-from transom.proxy.tracker import Endpoint, PortName, ServiceName, ServicePort, Tracker
-from transom.proxy.winkernel.balancers import PROTOCOLS, wanted
-from transom.proxy.winkernel.behaviour import of_release
-from transom.proxy.winkernel.hostnetwork import HnsEndpoint, Network, open_host_network
-from transom.proxy.winkernel.options import Options
-from transom.proxy.winkernel.startup import ProxierError, Started, Starting
+from transom.machines.windows.hns import HnsError, HostNetworkService
+from transom.proxy.tracker import PortName, ProxyEndpoint, ServiceName, ServicePort, ServiceTracker
+from transom.proxy.winkernel.balancers import PROTOCOLS, wanted_balancers
+from transom.proxy.winkernel.behaviour import behaviour_of_release
+from transom.proxy.winkernel.hostnetwork import HnsEndpoint, HnsNetworkInfo, open_host_network
+from transom.proxy.winkernel.options import WinkernelOptions
+from transom.proxy.winkernel.startup import ProxierError, ProxierStartup, StartedProxier
 
-_COUNT: Final = 1 << 16  # references are counted in sixteen bits, and go round
+_COUNT: Final = 1 << 16  # reference counts have 16 bits and wrap around
 _PREFIX: Final = "02-11"
 _T = TypeVar("_T")
 
 
-class Health(Protocol):
-    """Who answers the health checks of services on the node."""
+class ServiceHealthServer(Protocol):
+    """Serves the health checks of services on the node."""
 
     def sync(self, ports: Mapping[ServiceName, int], local: Mapping[ServiceName, int]) -> None: ...
 
 
-class Observer(Protocol):
-    """Who wants to know when a sync has taken place: /healthz and the metrics."""
+class SyncObserver(Protocol):
+    """Is notified of each sync: /healthz and the metrics."""
 
     def queued(self) -> None: ...
 
@@ -41,7 +43,7 @@ class Observer(Protocol):
 
 
 class _Count:
-    """References to one remote endpoint."""
+    """The reference count of a remote endpoint."""
 
     __slots__ = ("value",)
 
@@ -69,7 +71,7 @@ class _Backend:
 
 
 class _Service:
-    """One port of a service and what was made for it."""
+    """One service port and what was created for it."""
 
     __slots__ = ("address", "applied", "balancers", "port", "remote", "target_port")
 
@@ -78,16 +80,26 @@ class _Service:
         self.address = address
         self.target_port = port.target_port if isinstance(port.target_port, int) else 0
         self.balancers: dict[tuple[str, str], str] = {}  # slot and VIP -> id
-        self.remote: _Backend | None = None  # the endpoint of the address itself, on overlay networks
+        self.remote: _Backend | None = (
+            None  # the remote endpoint for the address itself, on overlay networks
+        )
         self.applied = False
 
 
 class WinkernelProxier:
     def __init__(
-        self, tracker: Tracker, node_name: str, hns: Hns, options: Options, clock: Clock, *,
-        health: Health | None = None, observer: Observer | None = None, log: logging.Logger | None = None,
-    ) -> None:  # fmt: skip
-        """`node_name` is the name that the proxy takes for the node's: --hostname-override, if that is given."""
+        self,
+        tracker: ServiceTracker,
+        node_name: str,
+        hns: HostNetworkService,
+        options: WinkernelOptions,
+        clock: Clock,
+        *,
+        health: ServiceHealthServer | None = None,
+        observer: SyncObserver | None = None,
+        log: logging.Logger | None = None,
+    ) -> None:
+        """`node_name` is the node name that the proxy uses: --hostname-override if set."""
         self.node_name = node_name
         self.failed = ""  # why it did not start
         self._tracker = tracker
@@ -96,27 +108,29 @@ class WinkernelProxier:
         self._health = health
         self._observer = observer
         self._log = log or logging.getLogger("transom.proxy")
-        self._behaviour = of_release(options.release)
+        self._behaviour = behaviour_of_release(options.release)
         self._host = open_host_network(hns)
         self._dsr_supported = hns.supports("Direct Server Return (DSR)")
         self._affinity_supported = hns.supports("Session Affinity")
-        self._starting: Starting | None = Starting(self._host, hns, options, self._behaviour, clock, self._log)
-        self._node: Started
-        self._network: Network
+        self._starting: ProxierStartup | None = ProxierStartup(
+            self._host, hns, options, self._behaviour, clock, self._log
+        )
+        self._node: StartedProxier
+        self._network: HnsNetworkInfo
         self._cursor = -1
         self._periodic = 0.0
         self._objects: dict[ServiceName, Mapping[PortName, ServicePort]] = {}
-        self._endpoint_objects: dict[ServiceName, Mapping[PortName, tuple[Endpoint, ...]]] = {}
+        self._endpoint_objects: dict[ServiceName, Mapping[PortName, tuple[ProxyEndpoint, ...]]] = {}
         self._services: dict[PortName, _Service] = {}
         self._backends: dict[PortName, list[_Backend]] = {}
         self._pending: dict[PortName, None] = {}
         self._counts: dict[str, _Count] = {}
 
-    # ---- when ----------------------------------------------------------------------------------------------------
+    # ---- scheduling ----
 
     @property
     def dirty(self) -> bool:
-        """Whether a sync would do something: there are changes, or the time of the next regular one has come."""
+        """Whether a sync would do something: there are changes, or the next regular sync is due."""
         if self.failed:
             return False
         if self._starting is not None:
@@ -125,17 +139,17 @@ class WinkernelProxier:
 
     @property
     def due(self) -> float:
-        """When, by the clock, it is dirty even if nothing changes."""
+        """The clock time from which it is dirty even without changes."""
         return self._starting.due if self._starting is not None else self._periodic
 
     def close(self) -> None:
-        """The process ends; what it made stays."""
+        """The process ends; its load balancers stay."""
         self._host.close()
 
-    # ---- sync ----------------------------------------------------------------------------------------------------
+    # ---- sync ----
 
     def sync(self) -> None:
-        """As kube-proxy's syncProxyRules; the first calls go through the start."""
+        """kube-proxy's syncProxyRules; the first calls perform the startup."""
         if not self.start():
             return
         begun = self._clock.monotonic()
@@ -145,8 +159,10 @@ class WinkernelProxier:
             self._observer.synced(self._clock.monotonic() - begun, complete=complete)
 
     def start(self) -> bool:
-        """One step of the start; whether it is over and went well. Where two proxiers share a node, both must have
-        started before one of them makes anything: the start takes all load balancers away."""
+        """One step of the startup; returns whether it has completed successfully. If two proxiers
+        share a node, both must have started before either creates anything: the startup deletes all
+        load balancers.
+        """
         if self._starting is None:
             return not self.failed
         try:
@@ -159,7 +175,9 @@ class WinkernelProxier:
         except ProxierError as problem:
             self.failed = f"unable to create proxier: {problem}"
         except HnsError as problem:
-            self.failed = f"unable to create proxier: Source Vip endpoint creation failed: {problem}"
+            self.failed = (
+                f"unable to create proxier: Source Vip endpoint creation failed: {problem}"
+            )
         self._starting = None
         if self.failed:
             self._log.error("%s", self.failed)
@@ -167,7 +185,9 @@ class WinkernelProxier:
 
     def _sync(self) -> bool:
         if not self._tracker.initialized:
-            self._log.debug("Not syncing hns until Services and Endpoints have been received from master")
+            self._log.debug(
+                "Not syncing hns until Services and Endpoints have been received from master"
+            )
             self._periodic = self._clock.monotonic()
             return False
         if not self._network_is_same():
@@ -183,7 +203,9 @@ class WinkernelProxier:
             self._apply(name, self._services[name])
         if self._health is not None:
             ports = self._tracker.health_checks
-            self._health.sync(ports, {s: self._tracker.local_addresses(s, self.node_name) for s in ports})
+            self._health.sync(
+                ports, {s: self._tracker.local_addresses(s, self.node_name) for s in ports}
+            )
         return True
 
     def _network_is_same(self) -> bool:
@@ -198,7 +220,11 @@ class WinkernelProxier:
         if not self._behaviour.rereads_network:
             return True
         self._log.info(
-            "The HNS network %s is not present or has changed since the last sync. Please check the CNI deployment", name
+            (
+                "The HNS network %s is not present or has changed since the last sync. Please "
+                "check the CNI deployment"
+            ),
+            name,
         )
         for service in list(self._services):
             self._clean(service)
@@ -213,13 +239,18 @@ class WinkernelProxier:
                 self._network, node.source_vip, node.host_mac, local=True, provider=node.node_ip
             )
 
-    # ---- changes -------------------------------------------------------------------------------------------------
+    # ---- changes ----
 
     def _take_changes(self) -> None:
         changed, self._cursor = self._tracker.changed_since(self._cursor)
         names: Iterable[ServiceName]
         if changed is None:
-            tracked = {*self._tracker.service_ports, *self._tracker.endpoints, *self._services, *self._backends}
+            tracked = {
+                *self._tracker.service_ports,
+                *self._tracker.endpoints,
+                *self._services,
+                *self._backends,
+            }
             names = sorted({name.service for name in tracked})
         else:
             names = dict.fromkeys(name.service for name in changed)
@@ -230,7 +261,9 @@ class WinkernelProxier:
 
     def _take_service(self, service: ServiceName) -> None:
         ipv6 = self._options.ipv6
-        now = {n: port for n, port in self._tracker.ports_of(service).items() if port.cluster_ip(ipv6)}
+        now = {
+            n: port for n, port in self._tracker.ports_of(service).items() if port.cluster_ip(ipv6)
+        }
         before = self._objects.get(service, {})
         if before == now:
             return
@@ -249,7 +282,7 @@ class WinkernelProxier:
     def _take_endpoints(self, service: ServiceName) -> None:
         ipv6 = self._options.ipv6
         found = self._tracker.endpoints_of(service)
-        now: dict[PortName, tuple[Endpoint, ...]] = {}
+        now: dict[PortName, tuple[ProxyEndpoint, ...]] = {}
         for name, endpoints in found.items():
             usable = tuple(e for e in endpoints if e.ipv6 == ipv6)
             if usable:
@@ -262,23 +295,29 @@ class WinkernelProxier:
         for name in before:
             self._backends.pop(name, None)
         for name, endpoints in now.items():
-            self._backends[name] = [_Backend(e.address, e.port, e.is_local(self.node_name)) for e in endpoints]
+            self._backends[name] = [
+                _Backend(e.address, e.port, e.is_local(self.node_name)) for e in endpoints
+            ]
         _keep(self._endpoint_objects, service, now)
 
     def _look_alike(
-        self, before: Mapping[PortName, tuple[Endpoint, ...]], now: Mapping[PortName, tuple[Endpoint, ...]]
+        self,
+        before: Mapping[PortName, tuple[ProxyEndpoint, ...]],
+        now: Mapping[PortName, tuple[ProxyEndpoint, ...]],
     ) -> bool:
-        """From Endpoints only this is read; that a pod's node has another name elsewhere is no change."""
+        """Compares only what is read from Endpoints; a different node name of a remote pod is not a
+        change.
+        """
         return before.keys() == now.keys() and all(
             [(e.address, e.port, e.is_local(self.node_name)) for e in before[name]]
             == [(e.address, e.port, e.is_local(self.node_name)) for e in now[name]]
             for name in now
         )
 
-    # ---- taking away ---------------------------------------------------------------------------------------------
+    # ---- removal ----
 
     def _clean(self, name: PortName) -> None:
-        """Takes all load balancers of a port away, and its references to remote endpoints."""
+        """Removes all load balancers of a port, and its references to remote endpoints."""
         service = self._services.get(name)
         if service is not None:
             for identifier in service.balancers.values():
@@ -293,8 +332,9 @@ class WinkernelProxier:
             self._pending[name] = None
 
     def _release(self, backend: _Backend) -> None:
-        """An endpoint of the node itself is never deleted: others have made it. Before 1.19 that rested on what the
-        Endpoints say of the backend, and the reference was the backend's own."""
+        """A local endpoint is never deleted: the plugin created it. Before 1.19, "local" was
+        determined from the Endpoints, and each backend had its own reference.
+        """
         if backend.count is None or (backend.local and self._behaviour.counts_shared):
             return
         backend.count.down()
@@ -309,7 +349,7 @@ class WinkernelProxier:
         if self._behaviour.counts_shared:
             backend.count = None
 
-    # ---- putting up ----------------------------------------------------------------------------------------------
+    # ---- creation ----
 
     def _apply(self, name: PortName, service: _Service) -> None:
         if self._network.overlay and not self._ensure_vip(service):
@@ -339,9 +379,13 @@ class WinkernelProxier:
                 backend.count.up()
             backend.hns_id = found.id
         if service.balancers:
-            self._log.warning("Load Balancer already exists %s -- Debug ", next(iter(service.balancers.values())))
+            self._log.warning(
+                "Load Balancer already exists %s -- Debug ", next(iter(service.balancers.values()))
+            )
         if not everywhere:
-            self._log.error("Endpoint information not available for service %s. Not applying any policy", name)
+            self._log.error(
+                "Endpoint information not available for service %s. Not applying any policy", name
+            )
             return
         source_vip = self._node.node_ip if from_node else self._node.source_vip
         if self._balance(service, everywhere, here, source_vip):
@@ -349,39 +393,65 @@ class WinkernelProxier:
             del self._pending[name]
             self._log.debug("+++Policy Successfully applied for service +++, %s", name)
 
-    def _balance(self, service: _Service, everywhere: list[str], here: list[str], source_vip: str) -> bool:
+    def _balance(
+        self, service: _Service, everywhere: list[str], here: list[str], source_vip: str
+    ) -> bool:
         port = service.port
-        if self._behaviour.affinity and port.affinity == "ClientIP" and not self._affinity_supported:
+        if (
+            self._behaviour.affinity
+            and port.affinity == "ClientIP"
+            and not self._affinity_supported
+        ):
             self._log.warning("Session Affinity is not supported on this version of Windows.")
         protocol = PROTOCOLS.get(port.protocol, 0)
-        for one in wanted(
-            port, self._behaviour, dsr=self._options.enable_dsr, dsr_supported=self._dsr_supported,
+        for one in wanted_balancers(
+            port,
+            self._behaviour,
+            dsr=self._options.enable_dsr,
+            dsr_supported=self._dsr_supported,
             ipv6=self._options.ipv6,
-        ):  # fmt: skip
+        ):
             endpoints = here if one.local_only else everywhere
             if not endpoints and self._behaviour.skips_empty:
-                self._log.debug("Skipped creating Hns LoadBalancer for %s resources, %s", one.slot, one.vip)
+                self._log.debug(
+                    "Skipped creating Hns LoadBalancer for %s resources, %s", one.slot, one.vip
+                )
                 continue
             try:
                 identifier = self._host.balancer(
-                    endpoints, one.flags, source_vip, one.vip, protocol, service.target_port, one.external_port
+                    endpoints,
+                    one.flags,
+                    source_vip,
+                    one.vip,
+                    protocol,
+                    service.target_port,
+                    one.external_port,
                 )
             except HnsError as problem:
                 self._log.error("Policy creation failed: %s", problem)
                 if one.slot in ("cluster", "node port"):
                     return False
-                continue  # and the service counts as done: these are not tried again
+                continue  # these are not retried: the service counts as synced
             service.balancers[one.slot, one.vip] = identifier
-            self._log.debug("Hns LoadBalancer resource created for %s resources %s, Id [%s]", one.slot, one.vip, identifier)
+            self._log.debug(
+                "Hns LoadBalancer resource created for %s resources %s, Id [%s]",
+                one.slot,
+                one.vip,
+                identifier,
+            )
         return True
 
     def _ensure_vip(self, service: _Service) -> bool:
-        """On overlay networks the address of a service is a remote endpoint, at this very node."""
+        """On overlay networks a service address is a remote endpoint at this node."""
         if self._host.endpoint_at(service.address, self._network) is not None:
             return True
         try:
             made = self._host.create_endpoint(
-                self._network, service.address, self._node.host_mac, local=False, provider=self._node.node_ip
+                self._network,
+                service.address,
+                self._node.host_mac,
+                local=False,
+                provider=self._node.node_ip,
             )
         except HnsError as problem:
             self._log.error("Remote endpoint creation failed for service VIP: %s", problem)
@@ -394,8 +464,9 @@ class WinkernelProxier:
         return True
 
     def _find(self, backend: _Backend) -> HnsEndpoint | None:
-        """By its id if it had one; else by its address, where the node's own pods are found, and what is left from a
-        proxy before this one."""
+        """Finds it by its id if known; otherwise by its address, which finds the node's own pods
+        and endpoints of a previous kube-proxy.
+        """
         found = self._host.endpoint(backend.hns_id) if backend.hns_id else None
         return found or self._host.endpoint_at(backend.address, self._network)
 
@@ -403,32 +474,49 @@ class WinkernelProxier:
         network = self._network
         if backend.local:
             self._log.error(
-                "Local endpoint not found for %s: err: Endpoint %s not found on network %s on network %s",
-                backend.address, backend.address, network.name, network.name,
-            )  # fmt: skip
+                (
+                    "Local endpoint not found for %s: err: Endpoint %s not found on network %s "
+                    "on network %s"
+                ),
+                backend.address,
+                backend.address,
+                network.name,
+                network.name,
+            )
             return None
         provider = ""
         if network.overlay:
             provider = network.provider_of(backend.address)
             if not provider:
-                self._log.info("Could not find provider address for %s. Assuming it is a public IP", backend.address)
+                self._log.info(
+                    "Could not find provider address for %s. Assuming it is a public IP",
+                    backend.address,
+                )
                 provider = self._node.node_ip
         try:
-            return self._host.create_endpoint(network, backend.address, mac_of(backend.address), local=False, provider=provider)
+            return self._host.create_endpoint(
+                network,
+                backend.address,
+                endpoint_mac(backend.address),
+                local=False,
+                provider=provider,
+            )
         except HnsError as problem:
             self._log.error("Remote endpoint creation failed: %s", problem)
             return None
 
     def _from_node(self, address: str, created: bool) -> bool:
-        """Whether traffic to this backend must come from the node's address: it is a node itself, or outside."""
+        """Whether traffic to this backend must have the node's address as source: the backend is a
+        node or external.
+        """
         if not created and not self._behaviour.classifies_known:
             return False
         provider = self._network.provider_of(address)
         return not provider or (self._behaviour.node_address_source and provider == address)
 
 
-def mac_of(address: str) -> str:
-    """A MAC address made up of an address, which is never on a wire."""
+def endpoint_mac(address: str) -> str:
+    """A MAC address derived from an IP address; it never appears on the wire."""
     try:
         packed = ipaddress.ip_address(address).packed
     except ValueError:
@@ -437,7 +525,11 @@ def mac_of(address: str) -> str:
     return _PREFIX + "".join(f"-{byte:02x}" for byte in last)
 
 
-def _keep(where: dict[ServiceName, Mapping[PortName, _T]], service: ServiceName, value: Mapping[PortName, _T]) -> None:
+def _keep(
+    where: dict[ServiceName, Mapping[PortName, _T]],
+    service: ServiceName,
+    value: Mapping[PortName, _T],
+) -> None:
     if value:
         where[service] = value
     else:

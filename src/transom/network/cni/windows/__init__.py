@@ -1,4 +1,6 @@
-"""Network plugins of Windows nodes. They change the host networking service of the node, and their own state files."""
+"""Network plugins of Windows nodes. They change the host networking service of the node, and their
+own state files.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +17,22 @@ _UP_TO_0_3_0: Final = ("0.1.0", "0.2.0", "0.3.0")
 _UP_TO_0_4_0: Final = (*_UP_TO_0_3_0, "0.3.1", "0.4.0")
 
 
-def plugins(release: Release = DEFAULT_RELEASE) -> dict[str, Plugin]:
-    """By the type that configurations name them with; `release` is that of the reference plugins."""
+def windows_plugins(release: Release = DEFAULT_RELEASE) -> dict[str, Plugin]:
+    """By the type that configurations use; `release` is that of the reference plugins."""
     return {
-        "win-bridge": bridge.plugin(release),
-        "win-overlay": overlay.plugin(release),
-        "azure-vnet": azure.plugin,
-        "azure-vnet-ipam": azure_ipam.plugin,
-        "ovn-k8s-cni-overlay": ovn.plugin,
-        **{kind: sdn.plugin(kind) for kind in sdn.TYPES},
+        "win-bridge": bridge.win_bridge_plugin(release),
+        "win-overlay": overlay.win_overlay_plugin(release),
+        "azure-vnet": azure.azure_plugin,
+        "azure-vnet-ipam": azure_ipam.azure_ipam_plugin,
+        "ovn-k8s-cni-overlay": ovn.ovn_plugin,
+        **{kind: sdn.sdn_plugin(kind) for kind in sdn.TYPES},
     }
 
 
-def versions(release: Release = DEFAULT_RELEASE) -> Mapping[str, tuple[str, ...]]:
-    """Of the CNI specification, for each plugin. The reference plugins have no CHECK up to 0.9.1, and so no 0.4.0."""
+def windows_plugin_versions(release: Release = DEFAULT_RELEASE) -> Mapping[str, tuple[str, ...]]:
+    """The CNI versions of each plugin. The reference plugins up to 0.9.1 have no CHECK, so they do
+    not support 0.4.0.
+    """
     reference = (*_UP_TO_0_4_0, "1.0.0") if release == "1.0" else _UP_TO_0_3_0
     return {
         "win-bridge": reference,
@@ -38,4 +42,4 @@ def versions(release: Release = DEFAULT_RELEASE) -> Mapping[str, tuple[str, ...]
     }
 
 
-WINDOWS_PLUGINS: Final = plugins()
+WINDOWS_PLUGINS: Final = windows_plugins()

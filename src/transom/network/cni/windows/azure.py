@@ -1,7 +1,9 @@
-"""azure-vnet: pods are addresses of the machine's own card. Mode bridge is an L2Bridge network, tunnel an L2Tunnel one.
+"""azure-vnet: pods use addresses of the machine's own network card. Mode bridge is an L2Bridge
+network, tunnel an L2Tunnel one.
 
-The plugin makes the network with the first pod, from the subnet that the IPAM plugin tells, and keeps what it made in a
-state file. With docker (CNI_NETNS is no GUID) it uses version 1 of the service's interface, else version 2.
+The plugin creates the network with the first pod, from the subnet that the IPAM plugin returns, and
+keeps its state in a file. With docker (CNI_NETNS is not a GUID) it uses version 1 of the HNS API,
+otherwise version 2.
 """
 
 from __future__ import annotations
@@ -11,24 +13,25 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from transom.network.cni.plugin import Call, CniError, Delegate, Machine, Result
+from transom.network.cni.plugin import CniCall, CniError, CniNode, Delegate, Result
 from transom.network.cni.windows import shim
 from transom.network.cni.windows.azure_ipam import CODE
 from transom.network.cni.windows.azure_state import read_state, write_state
-from transom.network.cni.windows.shim import Failed, annotate, value
+from transom.network.cni.windows.shim import HcsshimFailed, annotate_errors, config_value
 
 if TYPE_CHECKING:
-    from transom.hosts.windows.hns import Hns
+    from transom.machines.windows.hns import HostNetworkService
 
 STATE: Final = r"C:\k\azure-vnet.json"
 DEFAULT_MODE: Final = "tunnel"
+WIRE_SERVER: Final = "168.63.129.16"  # also the platform's name server
 _TYPES: Final = {"bridge": "L2Bridge", "tunnel": "L2Tunnel"}
 _GUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _PROTOCOLS: Final = {"TCP": 6, "UDP": 17}
 
 
-def plugin(call: Call, machine: Machine, delegate: Delegate) -> Result | None:
-    with shim.told(CODE):
+def azure_plugin(call: CniCall, machine: CniNode, delegate: Delegate) -> Result | None:
+    with shim.plugin_errors(CODE):
         if call.command == "ADD":
             return _add(call, machine, delegate)
         if call.command == "DEL":
@@ -36,18 +39,18 @@ def plugin(call: Call, machine: Machine, delegate: Delegate) -> Result | None:
     return None
 
 
-def endpoint_id(call: Call) -> str:
+def azure_endpoint_id(call: CniCall) -> str:
     """The first eight characters of the sandbox's id, and the interface."""
     parts = call.netns.split(":")
     sandbox = parts[1] if len(parts) == 2 else call.container_id
     return f"{sandbox[:8]}-{call.ifname}"
 
 
-# ---- ADD ------------------------------------------------------------------------------------------------------------
+# ---- ADD ----
 
 
-def _add(call: Call, machine: Machine, delegate: Delegate) -> Result:
-    hns, namespace = shim.service(machine), call.args.get("K8S_POD_NAMESPACE", "")
+def _add(call: CniCall, machine: CniNode, delegate: Delegate) -> Result:
+    hns, namespace = shim.hns_of_machine(machine), call.args.get("K8S_POD_NAMESPACE", "")
     missing = (
         (namespace, "Pod Namespace not specified in CNI Args"),
         (call.args.get("K8S_POD_NAME", ""), "Pod Name not specified in CNI Args"),
@@ -56,10 +59,10 @@ def _add(call: Call, machine: Machine, delegate: Delegate) -> Result:
     )
     for given, words in missing:
         if not given:
-            raise Failed(words)
+            raise HcsshimFailed(words)
     state = _state(machine, hns)
-    network = state["Networks"].get(value(call.config, "name", ""))
-    name = endpoint_id(call)
+    network = state["Networks"].get(config_value(call.config, "name", ""))
+    name = azure_endpoint_id(call)
     if network is not None and name in network["Endpoints"] and not _is_guid(call.netns):
         return _again(call, hns, network, name)
     given_by_ipam = _allocate(call, network, delegate)
@@ -69,24 +72,33 @@ def _add(call: Call, machine: Machine, delegate: Delegate) -> Result:
             state["Networks"][network["Id"]] = network
             write_state(machine, STATE, "Network", state)
         dns = _endpoint_dns(call.config, given_by_ipam, namespace)
-        with annotate("Failed to create endpoint"):
+        with annotate_errors("Failed to create endpoint"):
             made = _create_endpoint(call, hns, network, name, given_by_ipam, dns)
-    except Failed:
+    except HcsshimFailed:
         _release(call, network, delegate, given_by_ipam["ips"][0]["address"].partition("/")[0])
         raise
     network["Endpoints"][name] = {
-        "Id": name, "HnsId": made["ID"], "SandboxKey": call.container_id, "IfName": call.ifname, "NetNs": call.netns,
-        "IPAddresses": [ip["address"] for ip in given_by_ipam["ips"]], "MacAddress": made.get("MacAddress", ""),
-    }  # fmt: skip
+        "Id": name,
+        "HnsId": made["ID"],
+        "SandboxKey": call.container_id,
+        "IfName": call.ifname,
+        "NetNs": call.netns,
+        "IPAddresses": [ip["address"] for ip in given_by_ipam["ips"]],
+        "MacAddress": made.get("MacAddress", ""),
+    }
     write_state(machine, STATE, "Network", state)
     return {**given_by_ipam, "interfaces": [{"name": call.ifname}]}
 
 
-def _again(call: Call, hns: Hns, network: Mapping[str, Any], name: str) -> Result:
-    """A pod's address is read by ADD, and its other containers join its endpoint by it."""
+def _again(call: CniCall, hns: HostNetworkService, network: Mapping[str, Any], name: str) -> Result:
+    """A repeated ADD returns the pod's address, and attaches the pod's other containers to its
+    endpoint.
+    """
     endpoint = shim.v1_endpoint(hns, name)
     if endpoint is None:
-        raise Failed(f"GetHNSEndpointByName for {name} returned nil with err Endpoint {name} not found")
+        raise HcsshimFailed(
+            f"GetHNSEndpointByName for {name} returned nil with err Endpoint {name} not found"
+        )
     shim.hot_attach(hns, call.container_id, endpoint["ID"])
     gateway = endpoint.get("GatewayAddress", "")
     bits = network["Subnet"].rpartition("/")[2]
@@ -95,20 +107,20 @@ def _again(call: Call, hns: Hns, network: Mapping[str, Any], name: str) -> Resul
         "ips": [{"version": "4", "address": f"{endpoint['IPAddress']}/{bits}", "gateway": gateway}],
         "routes": [{"dst": "0.0.0.0/0", "gw": gateway}],
     }
-    servers = value(value(call.config, "dns", {}), "nameservers", [])
+    servers = config_value(config_value(call.config, "dns", {}), "nameservers", [])
     return {**result, "dns": {"nameservers": list(servers)} if servers else {}}
 
 
-def _allocate(call: Call, network: Mapping[str, Any] | None, delegate: Delegate) -> Result:
-    with annotate("Failed to allocate pool: Failed to delegate"):
+def _allocate(call: CniCall, network: Mapping[str, Any] | None, delegate: Delegate) -> Result:
+    with annotate_errors("Failed to allocate pool: Failed to delegate"):
         given = shim.run_ipam(delegate, _ipam_call(call, network), shim.ipam_type(call))
         if given is None or not given.get("ips"):
-            raise Failed("No IP's in the result")
+            raise HcsshimFailed("No IP's in the result")
     return given
 
 
-def _ipam_call(call: Call, network: Mapping[str, Any] | None, address: str = "") -> Call:
-    ipam = dict(value(call.config, "ipam", {}))
+def _ipam_call(call: CniCall, network: Mapping[str, Any] | None, address: str = "") -> CniCall:
+    ipam = dict(config_value(call.config, "ipam", {}))
     if network is not None:
         ipam["subnet"] = network["Subnet"]
     if address:
@@ -116,54 +128,78 @@ def _ipam_call(call: Call, network: Mapping[str, Any] | None, address: str = "")
     return call.with_config({**call.config, "ipam": ipam})
 
 
-def _release(call: Call, network: Mapping[str, Any] | None, delegate: Delegate, address: str) -> None:
+def _release(
+    call: CniCall, network: Mapping[str, Any] | None, delegate: Delegate, address: str
+) -> None:
     shim.give_back(delegate, _ipam_call(call, network, address))
 
 
-def _create_network(call: Call, machine: Machine, hns: Hns, given: Result) -> dict[str, Any]:
+def _create_network(
+    call: CniCall, machine: CniNode, hns: HostNetworkService, given: Result
+) -> dict[str, Any]:
     subnet = str(ipaddress.ip_interface(given["ips"][0]["address"]).network)
-    master = str(value(call.config, "master", "")) or _master(machine, subnet)
+    master = str(config_value(call.config, "master", "")) or _master(machine, subnet)
     if not master:
-        raise Failed("Failed to find the master interface")
+        raise HcsshimFailed("Failed to find the master interface")
     servers = _network_dns(call.config)
-    mode = str(value(call.config, "mode", "")) or DEFAULT_MODE
-    name = str(value(call.config, "name", ""))
+    mode = str(config_value(call.config, "mode", "")) or DEFAULT_MODE
+    name = str(config_value(call.config, "name", ""))
     network = {
-        "Id": name, "Mode": mode, "Subnet": subnet, "Gateway": given["ips"][0]["gateway"], "Servers": servers,
-        "Adapter": "" if master.startswith("vEthernet") else master,  # a card that is part of a switch is found
+        "Id": name,
+        "Mode": mode,
+        "Subnet": subnet,
+        "Gateway": given["ips"][0]["gateway"],
+        "Servers": servers,
+        "Adapter": ""
+        if master.startswith("vEthernet")
+        else master,  # HNS finds the card of an existing switch
         "Endpoints": {},
-    }  # fmt: skip
-    with annotate("Failed to create network"):
+    }
+    with annotate_errors("Failed to create network"):
         if mode not in _TYPES:
-            raise Failed("Network mode is invalid")
+            raise HcsshimFailed("Network mode is invalid")
         network["HnsId"] = _make_network(hns, network, two=_is_guid(call.netns))
     return network
 
 
-def _make_network(hns: Hns, network: Mapping[str, Any], *, two: bool) -> str:
+def _make_network(hns: HostNetworkService, network: Mapping[str, Any], *, two: bool) -> str:
     name, adapter, kind = network["Id"], network["Adapter"], _TYPES[network["Mode"]]
     if not two:
         body = {
-            "Name": name, "Type": kind.lower(), "NetworkAdapterName": adapter, "DNSServerList": ",".join(network["Servers"]),
+            "Name": name,
+            "Type": kind.lower(),
+            "NetworkAdapterName": adapter,
+            "DNSServerList": ",".join(network["Servers"]),
             "Subnets": [{"AddressPrefix": network["Subnet"], "GatewayAddress": network["Gateway"]}],
-        }  # fmt: skip
+        }
         return str(shim.v1(hns, "POST", "/networks/", {k: v for k, v in body.items() if v})["ID"])
     settings: dict[str, Any] = {
         "Name": name,
         "Type": kind,
         "Dns": {"ServerList": network["Servers"]},
-        "Policies": [{"Type": "NetAdapterName", "Settings": {"NetworkAdapterName": adapter}}] if adapter else [],
-        "Ipams": [{"Type": "Static", "Subnets": [{
-            "IpAddressPrefix": network["Subnet"],
-            "Routes": [{"NextHop": network["Gateway"], "DestinationPrefix": "0.0.0.0/0"}],
-        }]}],
+        "Policies": [{"Type": "NetAdapterName", "Settings": {"NetworkAdapterName": adapter}}]
+        if adapter
+        else [],
+        "Ipams": [
+            {
+                "Type": "Static",
+                "Subnets": [
+                    {
+                        "IpAddressPrefix": network["Subnet"],
+                        "Routes": [
+                            {"NextHop": network["Gateway"], "DestinationPrefix": "0.0.0.0/0"}
+                        ],
+                    }
+                ],
+            }
+        ],
         "SchemaVersion": {"Major": 2, "Minor": 0},
-    }  # fmt: skip
-    with annotate(f"Failed to create hcn network: {name} due to error"):
+    }
+    with annotate_errors(f"Failed to create hcn network: {name} due to error"):
         return str(shim.v2_create(hns, "network", settings)["ID"])
 
 
-def _master(machine: Machine, subnet: str) -> str:
+def _master(machine: CniNode, subnet: str) -> str:
     """The first interface of the machine with an address in the subnet."""
     for link in machine.stack.links.values():
         if any(str(address.network) == subnet for address in link.addresses):
@@ -172,63 +208,92 @@ def _master(machine: Machine, subnet: str) -> str:
 
 
 def _create_endpoint(
-    call: Call, hns: Hns, network: Mapping[str, Any], name: str, given: Result, dns: Mapping[str, Any]
+    call: CniCall,
+    hns: HostNetworkService,
+    network: Mapping[str, Any],
+    name: str,
+    given: Result,
+    dns: Mapping[str, Any],
 ) -> dict[str, Any]:
     address, _, bits = given["ips"][0]["address"].partition("/")
     if not _is_guid(call.netns):
         body = {
-            "Name": name, "VirtualNetwork": network["HnsId"], "IPAddress": address, "PrefixLength": int(bits),
-            "DNSSuffix": dns["suffix"], "DNSServerList": ",".join(dns["servers"]), "Policies": _policies(call.config, 1),
-        }  # fmt: skip
+            "Name": name,
+            "VirtualNetwork": network["HnsId"],
+            "IPAddress": address,
+            "PrefixLength": int(bits),
+            "DNSSuffix": dns["suffix"],
+            "DNSServerList": ",".join(dns["servers"]),
+            "Policies": _policies(call.config, 1),
+        }
         endpoint = shim.v1_create(hns, body)
         try:
             shim.hot_attach(hns, call.container_id, endpoint["ID"])
-        except Failed:
+        except HcsshimFailed:
             shim.v1(hns, "DELETE", f"/endpoints/{endpoint['ID']}")
             raise
         return endpoint
     if not hns.supports("V2 Api/Schema"):
-        raise Failed("platform does not support feature V2 Api/Schema")
-    with annotate(f"Failed to create endpoint: {name} due to error"):
-        endpoint = shim.v2_create(hns, "endpoint", {
-            "Name": name,
-            "HostComputeNetwork": network["HnsId"],
-            "Dns": {k: v for k, v in (
-                ("Search", dns["suffix"].split(",")), ("ServerList", dns["servers"]), ("Options", dns["options"])
-            ) if v},
-            "Routes": [{"NextHop": r["gw"], "DestinationPrefix": r["dst"]} for r in given.get("routes", ())],
-            "IpConfigurations": [{"IpAddress": address, "PrefixLength": int(bits)}],
-            "Policies": _policies(call.config, 2),
-            "SchemaVersion": {"Major": 2, "Minor": 0},
-        })  # fmt: skip
+        raise HcsshimFailed("platform does not support feature V2 Api/Schema")
+    with annotate_errors(f"Failed to create endpoint: {name} due to error"):
+        endpoint = shim.v2_create(
+            hns,
+            "endpoint",
+            {
+                "Name": name,
+                "HostComputeNetwork": network["HnsId"],
+                "Dns": {
+                    k: v
+                    for k, v in (
+                        ("Search", dns["suffix"].split(",")),
+                        ("ServerList", dns["servers"]),
+                        ("Options", dns["options"]),
+                    )
+                    if v
+                },
+                "Routes": [
+                    {"NextHop": r["gw"], "DestinationPrefix": r["dst"]}
+                    for r in given.get("routes", ())
+                ],
+                "IpConfigurations": [{"IpAddress": address, "PrefixLength": int(bits)}],
+                "Policies": _policies(call.config, 2),
+                "SchemaVersion": {"Major": 2, "Minor": 0},
+            },
+        )
     try:
-        words = f"Failed to add endpoint: {endpoint['ID']} to hcn namespace: {call.netns} due to error"
-        with annotate(words):
+        words = (
+            f"Failed to add endpoint: {endpoint['ID']} to hcn namespace: {call.netns} due to error"
+        )
+        with annotate_errors(words):
             shim.join_namespace(hns, call.netns, endpoint["ID"])
-    except Failed:
+    except HcsshimFailed:
         shim.v2_delete(hns, "endpoint", endpoint["ID"])
         raise
     return endpoint
 
 
-# ---- policies and names ---------------------------------------------------------------------------------------------
+# ---- policies and DNS ----
 
 
 def _policies(config: Mapping[str, Any], api: int) -> list[dict[str, Any]]:
-    """Those of AdditionalArgs are in the form of version 1, port mappings in that of version 2: each is turned into what
-    the interface wants."""
+    """Policies of AdditionalArgs are in version 1 format, port mappings in version 2 format: each
+    is converted to the format of the API in use.
+    """
     found: list[dict[str, Any]] = []
-    for entry in value(config, "AdditionalArgs", []):
-        if value(entry, "name", "") != "EndpointPolicy":
+    for entry in config_value(config, "AdditionalArgs", []):
+        if config_value(entry, "name", "") != "EndpointPolicy":
             continue
-        policy = value(entry, "value", {})
+        policy = config_value(entry, "value", {})
         if policy.get("Type") == "OutBoundNAT" and not policy.get("ExceptionList"):
             if api == 2:
-                raise Failed("OutBoundNAT policy not set")
+                raise HcsshimFailed("OutBoundNAT policy not set")
             continue
         found.append(dict(policy) if api == 1 else _second(policy))
-    for mapping in value(value(config, "runtimeConfig", {}), "portMappings", []):
-        ports = {"InternalPort": mapping.get("containerPort", 0), "ExternalPort": mapping.get("hostPort", 0)}
+    for mapping in config_value(config_value(config, "runtimeConfig", {}), "portMappings", []):
+        ports = {
+            "InternalPort": mapping.get("containerPort", 0),
+            "ExternalPort": mapping.get("hostPort", 0),
+        }
         protocol = str(mapping.get("protocol", "")).strip().upper()
         if api == 1:
             found.append({"Type": "NAT", **ports, "Protocol": protocol})
@@ -243,40 +308,64 @@ def _policies(config: Mapping[str, Any], api: int) -> list[dict[str, Any]]:
 def _second(policy: Mapping[str, Any]) -> dict[str, Any]:
     match policy.get("Type"):
         case "OutBoundNAT":
-            return {"Type": "OutBoundNAT", "Settings": {"Exceptions": list(policy["ExceptionList"])}}
+            return {
+                "Type": "OutBoundNAT",
+                "Settings": {"Exceptions": list(policy["ExceptionList"])},
+            }
         case "ROUTE":
-            settings = {"DestinationPrefix": policy.get("DestinationPrefix", ""), "NeedEncap": bool(policy.get("NeedEncap"))}
+            settings = {
+                "DestinationPrefix": policy.get("DestinationPrefix", ""),
+                "NeedEncap": bool(policy.get("NeedEncap")),
+            }
             return {"Type": "SDNRoute", "Settings": settings}
         case "PortMapping":
             return dict(policy)
-    raise Failed(f"Failed to set Policy: Type: EndpointPolicy, Data: {policy}")
+        case "ACL":
+            return {"Type": "ACL", "Settings": {k: v for k, v in policy.items() if k != "Type"}}
+    raise HcsshimFailed(f"Failed to set Policy: Type: EndpointPolicy, Data: {policy}")
 
 
 def _custom_dns(config: Mapping[str, Any]) -> dict[str, Any] | None:
-    given = value(value(config, "runtimeConfig", {}), "dns", {})
-    servers, searches = list(value(given, "servers", [])), list(value(given, "searches", []))
+    given = config_value(config_value(config, "runtimeConfig", {}), "dns", {})
+    servers, searches = (
+        list(config_value(given, "servers", [])),
+        list(config_value(given, "searches", [])),
+    )
     if not servers and not searches:
         return None
-    return {"servers": servers, "suffix": ",".join(searches), "options": list(value(given, "options", []))}
+    return {
+        "servers": servers,
+        "suffix": ",".join(searches),
+        "options": list(config_value(given, "options", [])),
+    }
 
 
 def _fixed_dns(config: Mapping[str, Any]) -> dict[str, Any]:
-    fixed = value(config, "dns", {})
-    servers, search = list(value(fixed, "nameservers", [])), list(value(fixed, "search", []))
+    fixed = config_value(config, "dns", {})
+    servers, search = (
+        list(config_value(fixed, "nameservers", [])),
+        list(config_value(fixed, "search", [])),
+    )
     if bool(servers) != bool(search):
-        raise Failed(f"Wrong DNS configuration: {fixed}")
-    return {"servers": servers, "search": search, "options": list(value(fixed, "options", []))}
+        raise HcsshimFailed(f"Wrong DNS configuration: {fixed}")
+    return {
+        "servers": servers,
+        "search": search,
+        "options": list(config_value(fixed, "options", [])),
+    }
 
 
 def _network_dns(config: Mapping[str, Any]) -> list[str]:
-    with annotate("Failed to getDNSSettings"):
+    with annotate_errors("Failed to getDNSSettings"):
         custom = _custom_dns(config)
         return list((custom or _fixed_dns(config))["servers"])
 
 
 def _endpoint_dns(config: Mapping[str, Any], given: Result, namespace: str) -> dict[str, Any]:
-    """The runtime's, else the configuration's with the pod's namespace in front, else the platform's."""
-    with annotate("Failed to getEndpointDNSSettings"):
+    """The runtime's settings, otherwise the configuration's with the pod's namespace in front,
+    otherwise the platform's.
+    """
+    with annotate_errors("Failed to getEndpointDNSSettings"):
         custom = _custom_dns(config)
         if custom is not None:
             return custom
@@ -284,22 +373,26 @@ def _endpoint_dns(config: Mapping[str, Any], given: Result, namespace: str) -> d
     if fixed["search"]:
         return {**fixed, "suffix": f"{namespace}.{','.join(fixed['search'])}"}
     servers = list(given.get("dns", {}).get("nameservers", ()))
-    return {"servers": servers, "suffix": given.get("dns", {}).get("domain", ""), "options": fixed["options"]}
+    return {
+        "servers": servers,
+        "suffix": given.get("dns", {}).get("domain", ""),
+        "options": fixed["options"],
+    }
 
 
-# ---- DEL and state --------------------------------------------------------------------------------------------------
+# ---- DEL and state ----
 
 
-def _delete(call: Call, machine: Machine, delegate: Delegate) -> None:
-    hns = shim.service(machine)
+def _delete(call: CniCall, machine: CniNode, delegate: Delegate) -> None:
+    hns = shim.hns_of_machine(machine)
     state = _state(machine, hns)
-    network = state["Networks"].get(value(call.config, "name", ""))
-    name = endpoint_id(call)
+    network = state["Networks"].get(config_value(call.config, "name", ""))
+    name = azure_endpoint_id(call)
     endpoint = network["Endpoints"].get(name) if network is not None else None
     if network is None or endpoint is None:
-        shim.give_back(delegate, _ipam_call(call, network))  # what may be left of it, and all is well
+        shim.give_back(delegate, _ipam_call(call, network))  # releases leftovers; not an error
         return
-    with annotate("Failed to delete endpoint"):
+    with annotate_errors("Failed to delete endpoint"):
         _delete_endpoint(hns, endpoint)
     del network["Endpoints"][name]
     write_state(machine, STATE, "Network", state)
@@ -307,32 +400,39 @@ def _delete(call: Call, machine: Machine, delegate: Delegate) -> None:
         try:
             delegate(shim.ipam_type(call), _ipam_call(call, network, address.partition("/")[0]))
         except CniError as error:
-            words = f"Failed to release address {address} with error: Failed to release ipv4 address: Failed to delegate"
-            raise Failed(f"{words}: {error}") from error
+            words = (
+                f"Failed to release address {address} with error: Failed to release ipv4 "
+                "address: Failed to delegate"
+            )
+            raise HcsshimFailed(f"{words}: {error}") from error
 
 
-def _delete_endpoint(hns: Hns, endpoint: Mapping[str, Any]) -> None:
+def _delete_endpoint(hns: HostNetworkService, endpoint: Mapping[str, Any]) -> None:
     id = endpoint["HnsId"]
     if not _is_guid(endpoint["NetNs"]):
         if id in hns.endpoints:
             shim.v1(hns, "DELETE", f"/endpoints/{id}")
         return
     if id not in hns.endpoints:
-        raise Failed(f'Failed to get hcn endpoint with id: {id} due to err: Endpoint ID "{id}" not found')
-    with annotate(f"Failed to delete hcn endpoint: {id} due to error"):
+        raise HcsshimFailed(
+            f'Failed to get hcn endpoint with id: {id} due to err: Endpoint ID "{id}" not found'
+        )
+    with annotate_errors(f"Failed to delete hcn endpoint: {id} due to error"):
         shim.v2_delete(hns, "endpoint", id)
 
 
-def _state(machine: Machine, hns: Hns) -> dict[str, Any]:
-    """After a start of the machine no endpoint is left, and networks are made again if the service lost them."""
+def _state(machine: CniNode, hns: HostNetworkService) -> dict[str, Any]:
+    """After a reboot no endpoints are left, and networks that the service lost are recreated."""
     state, rebooted = read_state(machine, STATE, "Network")
     networks = state.setdefault("Networks", {})
     if rebooted:
         for network in networks.values():
             network["Endpoints"] = {}
             if network["HnsId"] not in hns.networks:
-                before = shim.named(hns.networks, network["Id"])
-                network["HnsId"] = before["ID"] if before is not None else _make_network(hns, network, two=False)
+                before = shim.find_by_name(hns.networks, network["Id"])
+                network["HnsId"] = (
+                    before["ID"] if before is not None else _make_network(hns, network, two=False)
+                )
     return state
 
 
@@ -340,19 +440,42 @@ def _is_guid(text: str) -> bool:
     return _GUID.fullmatch(text) is not None
 
 
-def conflist(mode: str, *, dns: str, exceptions: list[str], service_cidr: str) -> dict[str, Any]:
-    """A node's configuration as Azure's own scripts write it."""
-    policies = [
+def azure_conflist(
+    mode: str, *, dns: str, exceptions: list[str], service_cidr: str
+) -> dict[str, Any]:
+    """A node's configuration as Azure's own scripts write it: pods must not reach the platform's
+    wire server, which has the machine's secrets.
+    """
+    policies: list[dict[str, Any]] = [
         {"Type": "OutBoundNAT", "ExceptionList": exceptions},
         {"Type": "ROUTE", "DestinationPrefix": service_cidr, "NeedEncap": True},
+        {
+            "Type": "ACL",
+            "Protocols": "6",
+            "Action": "Block",
+            "Direction": "Out",
+            "RemoteAddresses": f"{WIRE_SERVER}/32",
+            "RemotePorts": "80",
+            "Priority": 200,
+            "RuleType": "Switch",
+        },
+        {"Type": "ACL", "Action": "Allow", "Direction": "In", "Priority": 65500},
+        {"Type": "ACL", "Action": "Allow", "Direction": "Out", "Priority": 65500},
     ]
     return {
         "cniVersion": "0.3.0",
         "name": "azure",
-        "plugins": [{
-            "type": "azure-vnet", "mode": mode, "bridge": "azure0", "capabilities": {"portMappings": True, "dns": True},
-            "ipam": {"type": "azure-vnet-ipam"},
-            "dns": {"Nameservers": [dns, "168.63.129.16"], "Search": ["svc.cluster.local"]},
-            "AdditionalArgs": [{"Name": "EndpointPolicy", "Value": policy} for policy in policies],
-        }],
-    }  # fmt: skip
+        "plugins": [
+            {
+                "type": "azure-vnet",
+                "mode": mode,
+                "bridge": "azure0",
+                "capabilities": {"portMappings": True, "dns": True},
+                "ipam": {"type": "azure-vnet-ipam"},
+                "dns": {"Nameservers": [dns, WIRE_SERVER], "Search": ["svc.cluster.local"]},
+                "AdditionalArgs": [
+                    {"Name": "EndpointPolicy", "Value": policy} for policy in policies
+                ],
+            }
+        ],
+    }

@@ -1,4 +1,6 @@
-"""The state files of Azure's plugins: one key, one object, and whether the machine was started since it was written."""
+"""The state files of Azure's plugins: one key, one object, and whether the machine has rebooted
+since it was written.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +8,24 @@ from typing import Any, Final
 
 import orjson
 
-from transom.network.cni.plugin import Machine
-from transom.network.cni.windows.shim import Failed
+from transom.machines.smallfiles import read_small_file
+from transom.network.cni.plugin import CniNode
+from transom.network.cni.windows.shim import HcsshimFailed
 
 FOLDER: Final = r"C:\k"
 
 
-def read_state(machine: Machine, path: str, key: str) -> tuple[dict[str, Any], bool]:
+def read_state(machine: CniNode, path: str, key: str) -> tuple[dict[str, Any], bool]:
     files = machine.files
     if not files.exists(path):
         return {}, False
     try:
-        state = orjson.loads(files.read(path)).get(key, {})
+        state = orjson.loads(read_small_file(files, path)).get(key, {})
     except ValueError as error:
-        raise Failed(str(error)) from error
+        raise HcsshimFailed(str(error)) from error
     return state, machine.booted() > files.stat(path).mtime
 
 
-def write_state(machine: Machine, path: str, key: str, state: dict[str, Any]) -> None:
+def write_state(machine: CniNode, path: str, key: str, state: dict[str, Any]) -> None:
     machine.files.mkdir(FOLDER)
     machine.files.write(path, orjson.dumps({key: state}))

@@ -1,8 +1,9 @@
-"""What the reference plugins' configuration says of policies and names, in the two ways that their releases read it.
+"""Policies and DNS in the reference plugins' configuration, as their releases interpret them.
 
-Up to 0.9.1 helpers (SNAT exceptions, port mappings) write the list `policies` alone, which only version 1 of the service's
-interface gets: with ApiVersion 2 what they add is lost, and `HcnPolicyArgs` is all there is. From 1.0 on there is one list,
-rendered for either interface, and win-overlay knows the second one too (in truth from 1.2 on).
+Up to 0.9.1 helpers (SNAT exceptions, port mappings) write only the list `policies`, which only
+version 1 of the HNS API gets: with ApiVersion 2 their additions are lost, and only `HcnPolicyArgs`
+is used. Since 1.0 there is a single list, rendered for either API, and win-overlay supports version
+2 too (actually since 1.2).
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from transom.network.cni.windows.shim import value
+from transom.network.cni.windows.shim import config_value
 
 Release = Literal["0.8.6", "0.9.1", "1.0"]
 Policy = dict[str, Any]
-# From 1.0 on port mappings name protocols by their numbers.
+# Since 1.0 port mappings have protocol numbers.
 PROTOCOLS: Final[Mapping[str, int]] = {"icmpv4": 1, "igmp": 2, "tcp": 6, "udp": 17, "icmpv6": 58}
 
 
@@ -28,9 +29,11 @@ def protocol_number(text: str) -> int | None:
 @dataclass(slots=True)
 class NetConf:
     name: str
-    api: int  # of the service: 1 or 2
+    api: int  # the HNS API version: 1 or 2
     release: Release
-    policies: list[Policy] = field(default_factory=list)  # endpoint policies of `policies`, and what helpers add
+    policies: list[Policy] = field(
+        default_factory=list
+    )  # endpoint policies of `policies`, and additions of helpers
     hcn_policies: list[Policy] = field(default_factory=list)  # HcnPolicyArgs
     loopback_dsr: bool = False
     dns: dict[str, Any] = field(default_factory=dict)
@@ -38,46 +41,61 @@ class NetConf:
 
     @property
     def one_list(self) -> bool:
-        """Whether `policies` is for both interfaces."""
+        """Whether `policies` applies to both APIs."""
         return self.release == "1.0"
 
     @property
     def rendered(self) -> list[Policy]:
-        """For an endpoint of the interface in use."""
+        """For an endpoint of the API in use."""
         return self.policies if self.api != 2 or self.one_list else self.hcn_policies
 
-    # ---- helpers -----------------------------------------------------------------------------------------------------
+    # ---- helpers ----
 
     def snat_except(self, cidr: str) -> None:
-        """SNAT for everything but a network."""
+        """SNAT for all destinations except a network."""
         if not cidr:
             return
         if self.one_list:
-            settled = [p for p in self.policies if p.get("Type") == "OutBoundNAT" and cidr in self._list(p, "ExceptionList")]
+            settled = [
+                p
+                for p in self.policies
+                if p.get("Type") == "OutBoundNAT" and cidr in self._list(p, "ExceptionList")
+            ]
             if not settled:
                 self.policies.append(self._nat("ExceptionList", [cidr]))
             return
         for i, policy in enumerate(self.policies):
             if str(policy.get("Type", "")).lower() == "outboundnat":
-                kept = [e for e in policy.get("ExceptionList") or () if isinstance(e, str) and e and e != cidr]
+                kept = [
+                    e
+                    for e in policy.get("ExceptionList") or ()
+                    if isinstance(e, str) and e and e != cidr
+                ]
                 self.policies[i] = {"Type": "OutBoundNAT", "ExceptionList": [*kept, cidr]}
                 return
         self.policies.append({"Type": "OutBoundNAT", "ExceptionList": [cidr]})
 
     def reach_itself(self, address: str) -> None:
-        """SNAT to the pod's own address, so that it reaches itself by a service's."""
+        """SNAT to the pod's own address, so that it can reach itself through a service."""
         if self.one_list:
-            if not any(p.get("Type") == "OutBoundNAT" and address in self._list(p, "Destinations") for p in self.policies):
+            if not any(
+                p.get("Type") == "OutBoundNAT" and address in self._list(p, "Destinations")
+                for p in self.policies
+            ):
                 self.policies.append(self._nat("Destinations", [address]))
         elif self.api == 2:
-            self.hcn_policies.append({"Type": "OutBoundNAT", "Settings": {"Destinations": [address]}})
+            self.hcn_policies.append(
+                {"Type": "OutBoundNAT", "Settings": {"Destinations": [address]}}
+            )
         else:
             self.policies.append({"Type": "OutBoundNAT", "Destinations": [address]})
 
     def provider_address(self, address: str) -> None:
-        """The node's own address for encapsulated packets, unless the configuration has one."""
+        """The node's own address for encapsulated packets, unless the configuration sets one."""
         if self.one_list:
-            if address and not any(address in (p.get("PA"), _settings(p).get("ProviderAddress")) for p in self.policies):
+            if address and not any(
+                address in (p.get("PA"), _settings(p).get("ProviderAddress")) for p in self.policies
+            ):
                 two = {"Type": "ProviderAddress", "Settings": {"ProviderAddress": address}}
                 self.policies.append(two if self.api == 2 else {"Type": "PA", "PA": address})
             return
@@ -91,7 +109,10 @@ class NetConf:
     def map_ports(self) -> None:
         for mapping in self.port_mappings:
             protocol = str(mapping.get("protocol", ""))
-            ports = {"InternalPort": mapping.get("containerPort", 0), "ExternalPort": mapping.get("hostPort", 0)}
+            ports = {
+                "InternalPort": mapping.get("containerPort", 0),
+                "ExternalPort": mapping.get("hostPort", 0),
+            }
             if self.one_list:
                 number = protocol_number(protocol)
                 if number is None:
@@ -120,30 +141,34 @@ def _settings(policy: Policy) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def load(config: Mapping[str, Any], release: Release) -> NetConf:
-    runtime = value(config, "runtimeConfig", {})
+def load_net_conf(config: Mapping[str, Any], release: Release) -> NetConf:
+    runtime = config_value(config, "runtimeConfig", {})
     return NetConf(
-        name=str(value(config, "name", "")),
-        api=int(value(config, "ApiVersion", 1)),
+        name=str(config_value(config, "name", "")),
+        api=int(config_value(config, "ApiVersion", 1)),
         release=release,
         policies=[
-            dict(value(entry, "value", {}))
-            for entry in value(config, "policies", [])
-            if str(value(entry, "name", "")).lower() == "endpointpolicy"
+            dict(config_value(entry, "value", {}))
+            for entry in config_value(config, "policies", [])
+            if str(config_value(entry, "name", "")).lower() == "endpointpolicy"
         ],
-        hcn_policies=[dict(policy) for policy in value(config, "HcnPolicyArgs", [])],
-        loopback_dsr=bool(value(config, "loopbackDSR", False)),
-        dns=dns_of(config, runtime),
-        port_mappings=list(value(runtime, "portMappings", [])),
+        hcn_policies=[dict(policy) for policy in config_value(config, "HcnPolicyArgs", [])],
+        loopback_dsr=bool(config_value(config, "loopbackDSR", False)),
+        dns=net_conf_dns(config, runtime),
+        port_mappings=list(config_value(runtime, "portMappings", [])),
     )
 
 
-def dns_of(config: Mapping[str, Any], runtime: Mapping[str, Any]) -> dict[str, Any]:
-    """The configuration's name servers and search list, each replaced by the runtime's where it gives one."""
-    fixed, given = value(config, "dns", {}), value(runtime, "dns", {})
+def net_conf_dns(config: Mapping[str, Any], runtime: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration's name servers and search list, each overridden by the runtime's if
+    given.
+    """
+    fixed, given = config_value(config, "dns", {}), config_value(runtime, "dns", {})
     return {
-        "nameservers": list(value(given, "servers", []) or value(fixed, "nameservers", [])),
-        "search": list(value(given, "searches", []) or value(fixed, "search", [])),
-        "domain": str(value(fixed, "domain", "")),
-        "options": list(value(fixed, "options", [])),
+        "nameservers": list(
+            config_value(given, "servers", []) or config_value(fixed, "nameservers", [])
+        ),
+        "search": list(config_value(given, "searches", []) or config_value(fixed, "search", [])),
+        "domain": str(config_value(fixed, "domain", "")),
+        "options": list(config_value(fixed, "options", [])),
     }

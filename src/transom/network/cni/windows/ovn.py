@@ -1,9 +1,11 @@
-"""ovn-k8s-cni-overlay: pods of ovn-kubernetes on a Transparent network whose switch has the Open vSwitch extension.
+"""ovn-k8s-cni-overlay: pods of ovn-kubernetes on a Transparent network whose switch has the Open
+vSwitch extension.
 
-Addresses are ovn-kubernetes' own business: its controller writes them to the pod (`k8s.ovn.org/pod-networks`), where the
-plugin reads them. A pod without that gets what the logical switch would give next: addresses from the node's subnet, but
-for the gateway (the first) and the node's own port (the second), and a MAC address made of it. Tunnels, ACLs and load
-balancing are OVN's: the service knows nothing of them.
+ovn-kubernetes manages addresses itself: its controller annotates the pod
+(`k8s.ovn.org/pod-networks`), and the plugin reads the annotation. A pod without it gets what the
+logical switch would assign next: an address of the node's subnet, except the gateway (the first)
+and the node's own port (the second), and a MAC address derived from it. Tunnels, ACLs and load
+balancing belong to OVN: HNS is not involved.
 """
 
 from __future__ import annotations
@@ -14,42 +16,48 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
-from transom.network.cni.plugin import Call, Delegate, Machine, Result
+from transom.network.cni.plugin import CniCall, CniNode, Delegate, Result
 from transom.network.cni.windows import shim
-from transom.network.cni.windows.shim import Failed, annotate, value
+from transom.network.cni.windows.shim import HcsshimFailed, annotate_errors, config_value
 
 if TYPE_CHECKING:
-    from transom.hosts.windows.hns import Hns
+    from transom.machines.windows.hns import HostNetworkService
 
 ANNOTATION: Final = "k8s.ovn.org/pod-networks"
-CAPABILITY: Final = "io.kubernetes.cri.pod-annotations"  # by which runtimes hand over a pod's annotations
-EXTENSION: Final = "583CC151-73EC-4A6A-8B47-578297AD7623"  # Open vSwitch, as a part of Windows' switch
-MTU: Final = 1400  # what GENEVE leaves
+CAPABILITY: Final = (
+    "io.kubernetes.cri.pod-annotations"  # through which runtimes pass a pod's annotations
+)
+EXTENSION: Final = (
+    "583CC151-73EC-4A6A-8B47-578297AD7623"  # Open vSwitch, as an extension of the Windows switch
+)
+MTU: Final = 1400  # reduced by the GENEVE header
 
 
-def plugin(call: Call, machine: Machine, delegate: Delegate) -> Result | None:
+def ovn_plugin(call: CniCall, machine: CniNode, delegate: Delegate) -> Result | None:
     namespace, pod = call.args.get("K8S_POD_NAMESPACE", ""), call.args.get("K8S_POD_NAME", "")
     if call.command == "ADD":
-        with shim.told(words=f"[{namespace}/{pod}]"):
+        with shim.plugin_errors(words=f"[{namespace}/{pod}]"):
             if not namespace or not pod:
-                raise Failed("required CNI variable missing")
-            return _add(call, shim.service(machine), f"{namespace}_{pod}")
+                raise HcsshimFailed("required CNI variable missing")
+            return _add(call, shim.hns_of_machine(machine), f"{namespace}_{pod}")
     if call.command == "DEL" and namespace and pod:
-        with shim.told(words=f"[{namespace}/{pod}]"):
-            hns = shim.service(machine)
-            endpoint = shim.named(hns.endpoints, f"{namespace}_{pod}")
+        with shim.plugin_errors(words=f"[{namespace}/{pod}]"):
+            hns = shim.hns_of_machine(machine)
+            endpoint = shim.find_by_name(hns.endpoints, f"{namespace}_{pod}")
             if endpoint is not None:
                 shim.v1(hns, "DELETE", f"/endpoints/{endpoint['ID']}")
     return None
 
 
-def _add(call: Call, hns: Hns, name: str) -> Result:
-    """Again and again: an endpoint is named after the pod, and the calls for its containers find it."""
-    endpoint = shim.named(hns.endpoints, name)
+def _add(call: CniCall, hns: HostNetworkService, name: str) -> Result:
+    """May be repeated: an endpoint is named after the pod, and the calls for its containers find
+    it.
+    """
+    endpoint = shim.find_by_name(hns.endpoints, name)
     given = _annotated(call)
-    with annotate("failed to configure pod interface"):
+    with annotate_errors("failed to configure pod interface"):
         if given is not None and len(given["ips"]) != 1:
-            raise Failed("dual-stack is not supported in Windows")
+            raise HcsshimFailed("dual-stack is not supported in Windows")
         network = _network(hns, call.config, given["gateway"] if given else "")
         subnet = shim.subnet_of(network)
         if given is None:
@@ -57,12 +65,20 @@ def _add(call: Call, hns: Hns, name: str) -> Result:
             given = _next(hns, network, subnet, own)
         if endpoint is None:
             address, _, bits = given["ips"][0].partition("/")
-            dns = value(call.config, "dns", {})
-            endpoint = shim.v1_create(hns, {
-                "Name": name, "VirtualNetwork": network["ID"], "IPAddress": address, "PrefixLength": int(bits),
-                "MacAddress": given["mac"].replace(":", "-"), "GatewayAddress": given["gateway"],
-                "DNSServerList": ",".join(value(dns, "nameservers", [])), "DNSSuffix": ",".join(value(dns, "search", [])),
-            })  # fmt: skip
+            dns = config_value(call.config, "dns", {})
+            endpoint = shim.v1_create(
+                hns,
+                {
+                    "Name": name,
+                    "VirtualNetwork": network["ID"],
+                    "IPAddress": address,
+                    "PrefixLength": int(bits),
+                    "MacAddress": given["mac"].replace(":", "-"),
+                    "GatewayAddress": given["gateway"],
+                    "DNSServerList": ",".join(config_value(dns, "nameservers", [])),
+                    "DNSSuffix": ",".join(config_value(dns, "search", [])),
+                },
+            )
         try:
             inside = call.netns.upper()
             if inside in hns.namespaces:
@@ -70,74 +86,103 @@ def _add(call: Call, hns: Hns, name: str) -> Result:
                     shim.join_namespace(hns, inside, endpoint["ID"])
             else:
                 shim.hot_attach(hns, call.container_id, endpoint["ID"])
-        except Failed:
+        except HcsshimFailed:
             shim.v1(hns, "DELETE", f"/endpoints/{endpoint['ID']}")
             raise
     ips = [
-        {"version": "6" if ":" in text else "4", "interface": 1, "address": text, "gateway": given["gateway"]}
+        {
+            "version": "6" if ":" in text else "4",
+            "interface": 1,
+            "address": text,
+            "gateway": given["gateway"],
+        }
         for text in given["ips"]
     ]
     return {"interfaces": [], "ips": ips, "dns": {}}
 
 
-def _annotated(call: Call) -> dict[str, Any] | None:
-    """What the controller gave to the pod."""
-    annotations = value(value(call.config, "runtimeConfig", {}), CAPABILITY, {})
+def _annotated(call: CniCall) -> dict[str, Any] | None:
+    """The addresses that the controller assigned to the pod."""
+    annotations = config_value(config_value(call.config, "runtimeConfig", {}), CAPABILITY, {})
     text = annotations.get(ANNOTATION)
     if text is None:
         return None
     try:
         network: dict[str, Any] = orjson.loads(text)["default"]
     except (ValueError, KeyError) as error:
-        raise Failed(f"failed to unmarshal ovn annotation: {error}") from error
+        raise HcsshimFailed(f"failed to unmarshal ovn annotation: {error}") from error
     gateways = network.get("gateway_ips") or [network.get("gateway_ip", "")]
     ips = network.get("ip_addresses") or [network["ip_address"]]
     return {"ips": ips, "mac": network.get("mac_address", ""), "gateway": gateways[0]}
 
 
-def _network(hns: Hns, config: Mapping[str, Any], gateway: str) -> dict[str, Any]:
-    """The one that the configuration names, or whose gateway the pod was given, or the only one of its kind."""
-    wanted = str(value(config, "win-hnsnetwork-id", ""))
+def _network(hns: HostNetworkService, config: Mapping[str, Any], gateway: str) -> dict[str, Any]:
+    """The network that the configuration names, or whose gateway the pod has, or the only one of
+    its kind.
+    """
+    wanted = str(config_value(config, "win-hnsnetwork-id", ""))
     if wanted:
         try:
             return hns.networks[wanted.upper()]
         except KeyError as error:
-            raise Failed(f'Network ID "{wanted}" not found') from error
+            raise HcsshimFailed(f'Network ID "{wanted}" not found') from error
     fitting = [
-        network for network in hns.networks.values()
-        if (shim.gateway_of(shim.subnet_of(network)) == gateway if gateway else network.get("Type") == "Transparent")
-    ]  # fmt: skip
+        network
+        for network in hns.networks.values()
+        if (
+            shim.gateway_of(shim.subnet_of(network)) == gateway
+            if gateway
+            else network.get("Type") == "Transparent"
+        )
+    ]
     if len(fitting) > 1:
-        raise Failed("found more than one network suitable for containers, please specify win-hnsnetwork-id in config")
+        raise HcsshimFailed(
+            "found more than one network suitable for containers, please specify "
+            "win-hnsnetwork-id in config"
+        )
     if not fitting:
-        raise Failed("could not find any suitable network to attach the container")
+        raise HcsshimFailed("could not find any suitable network to attach the container")
     return fitting[0]
 
 
-def _next(hns: Hns, network: Mapping[str, Any], subnet: Mapping[str, Any], own: str) -> dict[str, Any]:
+def _next(
+    hns: HostNetworkService, network: Mapping[str, Any], subnet: Mapping[str, Any], own: str
+) -> dict[str, Any]:
     prefix = ipaddress.ip_network(subnet["IpAddressPrefix"])
     address = own
     if not address:
         taken = {
             config["IpAddress"]
-            for endpoint in hns.endpoints.values() if endpoint["HostComputeNetwork"] == network["ID"]
+            for endpoint in hns.endpoints.values()
+            if endpoint["HostComputeNetwork"] == network["ID"]
             for config in endpoint.get("IpConfigurations") or ()
-        }  # fmt: skip
+        }
         spare = (str(prefix[i]) for i in range(3, prefix.num_addresses - 1))
         address = next((text for text in spare if text not in taken), "")
         if not address:
-            raise Failed("failed to get pod annotation: timed out waiting for the condition")
-    return {"ips": [f"{address}/{prefix.prefixlen}"], "mac": mac(address), "gateway": shim.gateway_of(subnet)}
+            raise HcsshimFailed("failed to get pod annotation: timed out waiting for the condition")
+    return {
+        "ips": [f"{address}/{prefix.prefixlen}"],
+        "mac": ovn_endpoint_mac(address),
+        "gateway": shim.gateway_of(subnet),
+    }
 
 
-def mac(address: str) -> str:
-    """As OVN makes them."""
+def ovn_endpoint_mac(address: str) -> str:
+    """Derives the MAC address like OVN."""
     return "0a:58:" + ":".join(f"{byte:02x}" for byte in ipaddress.ip_address(address).packed[-4:])
 
 
-def conflist() -> dict[str, Any]:
+def ovn_conflist() -> dict[str, Any]:
     return {
-        "cniVersion": "0.4.0", "name": "ovn-kubernetes",
-        "plugins": [{"type": "ovn-k8s-cni-overlay", "capabilities": {CAPABILITY: True}, "ipam": {}, "dns": {}}],
-    }  # fmt: skip
-
+        "cniVersion": "0.4.0",
+        "name": "ovn-kubernetes",
+        "plugins": [
+            {
+                "type": "ovn-k8s-cni-overlay",
+                "capabilities": {CAPABILITY: True},
+                "ipam": {},
+                "dns": {},
+            }
+        ],
+    }
